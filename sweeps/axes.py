@@ -15,9 +15,8 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from goal_core.basics.errors import ConfigError
 from goal_core.models.frameworks import FRAMEWORKS
-from goal_core.training.config import OF_ONE_TRAINING, StageConfig
+from goal_core.training.config import StageConfig
 from sweeps.checks import failures, refuse
 
 AxisValue = bool | int | float | str | tuple[int, ...]
@@ -54,15 +53,6 @@ class Axis(Setting):
     values: tuple[AxisValue, ...]
     """At least two, distinct, in the order of the sweep file. The first is that of the sweep's own settings."""
 
-    def __post_init__(self) -> None:
-        """Check that the setting can be an axis, and that its values are several and distinct."""
-        words = self.key.split(".")
-        of_stage = len(words) == 3 and words[0] == "stages" and words[2] in OF_ONE_TRAINING
-        if not (of_stage or self.key == VARIANT or (len(words) == 3 and self.key.startswith(PARAMETER))):
-            raise ConfigError(f"{self.key} cannot have several values")
-        if len(self.values) < 2 or len(set(self.values)) < len(self.values):
-            raise ConfigError(f"{self.key} needs at least two values, all different")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
@@ -82,19 +72,15 @@ def combinations(axes: Sequence[Axis]) -> Iterator[dict[str, AxisValue]]:
 
 
 def check_axes(config: Any) -> None:
-    """Check that the axes are settings of a sweep, and that each of their points is valid.
+    """Check that the axes of a sweep are not too many, that each changes something, and that each point is valid.
 
     Raises:
-        ConfigError: a key stands for no setting of the sweep or comes twice, there are too many cells, or values do not
-            go together.
+        ConfigError: there are too many cells, or values do not go together.
     """
     axes = config.axes
     if not axes:
         return
-    stages = {stage.name for stage in config.stages}
-    problems = [f"{axis.key}: the sweep has no such stage" for axis in axes if axis.stage not in ("", *stages)]
-    problems += [f"{key}: given twice" for key, count in Counter(axis.key for axis in axes).items() if count > 1]
-    problems += [
+    problems = [
         f"{axis.key}: takes one value, because {why}"
         for axis in axes
         if axis.stage and (why := idle(config, axis.stage, axis.setting))

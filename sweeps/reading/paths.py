@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from goal_core.data.config import SHIPPED
-from goal_core.models.config import BackboneConfig, BertConfig
 from goal_core.models.weights import NAMED_WEIGHTS
 from sweeps.checks import looks_secret
 from sweeps.reading.tree import Node, Problem
 from sweeps.schema import SweepConfig
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-_PLACES = re.compile(r"data\.(root|annotations)|model\.backbones\.\d+\.weights|store|tracking")
+PLACES = re.compile(r"data\.(root|annotations)|model\.backbones\.\d+\.weights|store|tracking")
 _URI = re.compile(r"(?!sqlite:///|file:///)[A-Za-z][A-Za-z0-9+.-]+:/")
 """The beginning of an address that may lie on another machine."""
 _MAX_PATH = 4096
 _PLACES_IN_WORDS = "data.root, data.annotations, weights of a backbone, store and tracking"
-
-
-def is_place(path: str) -> bool:
-    """Whether a value of a sweep file may hold environment variables, by its key path with list items by index."""
-    return _PLACES.fullmatch(path) is not None
 
 
 def expand_environment(
@@ -33,7 +27,7 @@ def expand_environment(
     environ: Mapping[str, str],
     problems: list[Problem],
     *,
-    allowed: Callable[[str], bool] = is_place,
+    allowed: re.Pattern[str] = PLACES,
     strict: bool = True,
 ) -> Node:
     """Replace `${VAR}` and `${VAR:-default}` in the values of the tree that are paths.
@@ -45,7 +39,7 @@ def expand_environment(
         root: the sweep file, after `extends` and `--set` (the variable of an overridden value need not be set).
         environ: the environment; an empty variable counts as unset.
         problems: receives unset variables, and those in places where they are not allowed.
-        allowed: whether the value at a key path may hold variables.
+        allowed: the key paths, with list items by index, whose values may hold variables.
         strict: report variables where none is allowed, those that are named like a secret, and those in an address.
             Otherwise variables that are not allowed stay as they are.
 
@@ -56,7 +50,7 @@ def expand_environment(
         if not isinstance(leaf.value, str) or "${" not in leaf.value:
             continue
         already, shown = len(problems), root.shown(path)
-        if allowed(".".join(map(str, path))):
+        if allowed.fullmatch(".".join(map(str, path))):
             text = _substitute(leaf.value, leaf, shown, environ, problems)
             if strict and len(problems) == already and (why := _secret(leaf.value, text, shown)):
                 problems.append(Problem(leaf.where, shown, why))
@@ -114,35 +108,23 @@ def make_absolute(config: SweepConfig, here: Path) -> SweepConfig:
     data = config.data
     if data.root is not None and not data.root.startswith(SHIPPED):
         data = replace(data, root=_absolute(data.root))
-    store = _absolute(config.store.removeprefix("file://").replace("{here}", str(here)))
-    return replace(
-        config,
-        data=data,
-        model=replace(
-            config.model,
-            backbones=tuple(map(_absolute_weights, config.model.backbones)),
-            bert=_absolute_bert(config.model.bert),
-            init_from=_absolute(config.model.init_from) if config.model.init_from else "",
+    store, model = _absolute(config.store.removeprefix("file://").replace("{here}", str(here))), config.model
+    bert, backbones = os.path.expanduser(model.bert.weights), model.backbones
+    model = replace(
+        model,
+        backbones=tuple(
+            one if one.weights in NAMED_WEIGHTS else replace(one, weights=_absolute(one.weights)) for one in backbones
         ),
-        store=store,
-        tracking=_absolute_tracking(config.tracking, store),
+        # `random` and the names of hub models are no folders.
+        bert=replace(model.bert, weights=_absolute(bert)) if os.path.isdir(bert) else model.bert,
+        init_from=_absolute(model.init_from) if model.init_from else "",
     )
+    tracking = _absolute_tracking(config.tracking, store)
+    return replace(config, data=data, model=model, store=store, tracking=tracking)
 
 
 def _absolute(path: str) -> str:
     return path if "://" in path else os.path.abspath(os.path.expanduser(path))
-
-
-def _absolute_weights(backbone: BackboneConfig) -> BackboneConfig:
-    if backbone.weights in NAMED_WEIGHTS:
-        return backbone
-    return replace(backbone, weights=_absolute(backbone.weights))
-
-
-def _absolute_bert(bert: BertConfig) -> BertConfig:
-    """Make a folder absolute; leave `random` and the names of hub models unchanged."""
-    folder = os.path.expanduser(bert.weights)
-    return replace(bert, weights=_absolute(folder)) if os.path.isdir(folder) else bert
 
 
 def _absolute_tracking(uri: str, store: str) -> str:

@@ -18,8 +18,8 @@ from sweeps.reading.validation import validate
 from sweeps.reading.yaml_file import read_mapping
 
 BLOCK = "cluster"
-_NOT_EXPANDED = re.compile(r"cluster\.slurm\.setup\.\d+")
-"""Shell of the node, where `${VAR}` means a variable of the node."""
+_EXPANDED = re.compile(r"(?!cluster\.slurm\.setup\.).*")
+"""All but shell of the node, where `${VAR}` means a variable of the node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +56,7 @@ def read_site(
     for override in overrides:
         root = apply_override(root, override, problems)
     found: list[Problem] = []
-    root = expand_environment(
-        root, environ, found, allowed=lambda path: not _NOT_EXPANDED.fullmatch(path), strict=False
-    )
+    root = expand_environment(root, environ, found, allowed=_EXPANDED, strict=False)
     built = validate(root, _Settings, found)
     for problem in found:
         is_in_file = problem.where.source == settings.where.source
