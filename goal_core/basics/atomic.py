@@ -53,25 +53,15 @@ class DamagedError(GoalError):
     """A file is damaged."""
 
 
-def _pass(name: str) -> None:
-    """Do nothing: a crash point costs one call."""
+def _pass(*_: object) -> None:
+    """Do nothing: a hook costs one call."""
 
 
 crash_point: Callable[[str], None] = _pass
 """Called with a name before and after each step of a write. Fault tests replace it to kill the process there."""
-
-
-def _pass_file(operation: str, path: Path) -> None:
-    """Do nothing, as above."""
-
-
-before_operation: Callable[[str, Path], None] = _pass_file
-"""Called before each read, write, rename, link and removal of a file. Fault tests replace it to raise errors there."""
-
-
-def file_operation(operation: str, path: Path) -> None:
-    """Mark an operation on a file, such as ``"read"``, right before it is done."""
-    before_operation(operation, path)
+before_operation: Callable[[str, Path], None] = _pass
+"""Called right before each read, write, rename, link and removal of a file, with the operation's name and the file.
+Fault tests replace it to raise errors there."""
 
 
 def retried(act: Callable[[], T]) -> T:
@@ -133,7 +123,7 @@ def perform(operation: str, path: Path, act: Callable[[], T], *, doing: str = "r
 
     def once() -> T:
         with storage_errors(path, doing):
-            file_operation(operation, path)
+            before_operation(operation, path)
             return act()
 
     return retried(once)
@@ -165,7 +155,7 @@ def _replace_once(path: Path, write: Callable[[Path], None], guard: Callable[[],
         if guard is not None:
             guard()
         crash_point(f"{path.name}: before rename")
-        file_operation("rename", path)
+        before_operation("rename", path)
         os.replace(temporary, path)
         crash_point(f"{path.name}: after rename")
         _sync_folder(path.parent)
@@ -196,7 +186,7 @@ def _create_once(path: Path, content: bytes, guard: Callable[[], None] | None, *
         if not is_first and path.exists() and path.read_bytes() == content:
             return True  # the try before created it, and failed afterwards
         crash_point(f"{path.name}: before create")
-        file_operation("link", path)
+        before_operation("link", path)
         try:
             os.link(temporary, path)
         except FileExistsError:
@@ -235,10 +225,10 @@ def _staged(path: Path, write: Callable[[Path], None]) -> Iterator[Path]:
     with storage_errors(path, "write"):
         crash_point(f"{path.name}: before write")
         try:
-            file_operation("write", path)
+            before_operation("write", path)
             write(temporary)
             crash_point(f"{path.name}: before sync")
-            file_operation("sync", path)
+            before_operation("sync", path)
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
             yield temporary

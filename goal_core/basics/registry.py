@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -60,16 +60,18 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:12]
 
 
-class Registry(Generic[F]):
-    """Maps names to functions; each name can be registered once.
+class Registry(dict[str, Entry[F]]):
+    """Maps names to functions, in order of registration; each name can be registered once.
+
+    An unknown name is an :class:`UnknownNameError`, which suggests the closest.
 
     Args:
         kind: what the entries are, for error messages, such as ``"pair weight"``.
     """
 
     def __init__(self, kind: str) -> None:
+        super().__init__()
         self.kind = kind
-        self._entries: dict[str, Entry[F]] = {}
 
     def register(self, name: str, *, source: str) -> Callable[[F], F]:
         """Decorator that adds a function under ``name``.
@@ -84,7 +86,7 @@ class Registry(Generic[F]):
         """
 
         def add(function: F) -> F:
-            if name in self._entries:
+            if name in self:
                 raise ValueError(f"{self.kind} {name!r} is registered twice")
             parameters = {}
             for argument in inspect.signature(function).parameters.values():
@@ -93,29 +95,10 @@ class Registry(Generic[F]):
                 if argument.default is inspect.Parameter.empty:
                     raise TypeError(f"{self.kind} {name!r}: parameter {argument.name!r} needs a default")
                 parameters[argument.name] = argument.default
-            self._entries[name] = Entry(name=name, function=function, source=source, parameters=parameters)
+            self[name] = Entry(name=name, function=function, source=source, parameters=parameters)
             return function
 
         return add
 
-    def __getitem__(self, name: str) -> Entry[F]:
-        """The entry called ``name``.
-
-        Raises:
-            UnknownNameError: there is none; the message suggests the closest.
-        """
-        if name not in self._entries:
-            raise UnknownNameError(self.kind, name, self._entries)
-        return self._entries[name]
-
-    def __contains__(self, name: object) -> bool:
-        """Whether ``name`` is registered."""
-        return name in self._entries
-
-    def __iter__(self) -> Iterator[str]:
-        """The names, in order of registration."""
-        return iter(self._entries)
-
-    def __len__(self) -> int:
-        """How many names are registered."""
-        return len(self._entries)
+    def __missing__(self, name: str) -> Entry[F]:
+        raise UnknownNameError(self.kind, name, self)

@@ -17,7 +17,6 @@ from goal_core.evaluation.reranking import reranked_ranks
 from goal_core.evaluation.retrieval import (
     EmbeddingError,
     NonFiniteEmbeddingError,
-    RetrievalMetrics,
     RetrievalRanks,
     retrieval_metrics,
     retrieval_ranks,

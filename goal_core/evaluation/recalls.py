@@ -7,7 +7,7 @@ from torch import Tensor
 
 from goal_core.evaluation.embedding import TEXT_CHUNK, EvalSplit, embed_split
 from goal_core.evaluation.reranking import reranked_ranks
-from goal_core.evaluation.retrieval import RetrievalMetrics, RetrievalRanks, retrieval_metrics
+from goal_core.evaluation.retrieval import RetrievalRanks, retrieval_metrics
 from goal_core.models import Encoder, XvlmHeads
 
 PAIRS = 256
@@ -62,8 +62,8 @@ def recalls_between(image_ND: Tensor, text_MD: Tensor, caption_image: Tensor, na
     return recalls
 
 
-def _named(prefix: str, metrics: RetrievalMetrics) -> dict[str, float]:
-    return {f"{prefix}/{key}": value for key, value in metrics.as_dict().items()}
+def _named(prefix: str, metrics: dict[str, float]) -> dict[str, float]:
+    return {f"{prefix}/{key}": value for key, value in metrics.items()}
 
 
 def rerank_split(encoder: Encoder, split: EvalSplit) -> tuple[Tensor, Tensor, RetrievalRanks]:

@@ -13,7 +13,7 @@ Deviates: there a sort breaks ties, which lets a collapsed model score anything 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -38,26 +38,6 @@ class NonFiniteEmbeddingError(EmbeddingError):
     """Embeddings or scores contain a NaN or an infinity."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetrievalMetrics:
-    """Recall at 1, 5 and 10 in both directions, in percent from 0 to 100, and their sum."""
-
-    i2t_r1: float
-    """Percent of images with a right caption ranked first."""
-    i2t_r5: float
-    i2t_r10: float
-    t2i_r1: float
-    """Percent of captions with their image ranked first."""
-    t2i_r5: float
-    t2i_r10: float
-    rsum: float
-    """Sum of the six recalls, from 0 to 600."""
-
-    def as_dict(self) -> dict[str, float]:
-        """The metrics by name, in the order of the fields."""
-        return asdict(self)
-
-
 @dataclass(frozen=True, slots=True)
 class RetrievalRanks:
     """How many wrong items rank before the right one or tie with it; 0 is a hit at 1."""
@@ -67,14 +47,14 @@ class RetrievalRanks:
     t2i: Tensor
     """Shape (M,), int64: wrong images at least as similar as the caption's own image."""
 
-    def metrics(self) -> RetrievalMetrics:
-        """Recall at 1, 5 and 10 of these ranks."""
+    def metrics(self) -> dict[str, float]:
+        """Recall at 1, 5 and 10, 0 to 100: `i2t_r1` (images with a right caption first), ..., `t2i_r10`; and `rsum`."""
         recalls = {
             f"{direction}_r{k}": 100.0 * int((ranks < k).sum()) / ranks.numel()
             for direction, ranks in (("i2t", self.i2t), ("t2i", self.t2i))
             for k in (1, 5, 10)
         }
-        return RetrievalMetrics(**recalls, rsum=sum(recalls.values()))
+        return {**recalls, "rsum": sum(recalls.values())}
 
 
 def retrieval_metrics(
@@ -84,7 +64,7 @@ def retrieval_metrics(
     folds: int = 1,
     *,
     block_images: int = 1024,
-) -> RetrievalMetrics:
+) -> dict[str, float]:
     """Recall of ranking all captions for each image, and all images for each caption, by dot product.
 
     With ``folds`` above 1 the images are cut into that many equal, contiguous parts, each is ranked on its own with its
@@ -100,7 +80,7 @@ def retrieval_metrics(
             bytes for each row; the result does not depend on it.
 
     Returns:
-        Percentages; similarities are computed in fp32 whatever the inputs' type.
+        Percentages, as by :meth:`RetrievalRanks.metrics`; similarities are computed in fp32 whatever the inputs' type.
 
     Raises:
         EmbeddingError: a shape, type, device or index that does not fit; an image without a caption; a
@@ -118,8 +98,8 @@ def retrieval_metrics(
             ranks = _ranks(
                 images_ND[first : first + size], texts_MD[start:stop], owners_M[start:stop] - first, block_images
             )
-            parts.append(ranks.metrics().as_dict())
-    return RetrievalMetrics(**{name: sum(part[name] for part in parts) / folds for name in parts[0]})
+            parts.append(ranks.metrics())
+    return {name: sum(part[name] for part in parts) / folds for name in parts[0]}
 
 
 def retrieval_ranks(

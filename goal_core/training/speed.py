@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,6 @@ class UnitSpeed:
 
     step_s: float
     """One optimiser step of every cell, including making the batch."""
-    warm_step_s: float
-    """The same in a warm-up epoch, whose loss costs less or more; equal to `step_s` in a stage without one."""
     eval_image_s: float
     """Evaluating one image with its captions in every cell."""
     feature_image_s: float
@@ -50,31 +48,30 @@ class UnitSpeed:
 
     def unit_s(self, stage: StageConfig, epochs: int, dataset: Dataset) -> float:
         """Seconds of a whole unit that trains so many epochs of a stage."""
-        splits, warm = dataset.splits, stage.warmup_epochs / stage.epochs
+        splits = dataset.splits
         steps = num_batches(splits["train"].num_captions, stage.batch_size, stage.drop_last)
-        epoch_s = steps * (warm * self.warm_step_s + (1 - warm) * self.step_s) + self.epoch_s
-        return epochs * epoch_s + (epochs * splits["val"].num_images + splits["test"].num_images) * self.eval_image_s
+        return (
+            epochs * (steps * self.step_s + self.epoch_s)
+            + (epochs * splits["val"].num_images + splits["test"].num_images) * self.eval_image_s
+        )
 
 
 def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSpeed:
     """Train a unit for a few steps and evaluate it once, keeping nothing.
 
-    Its cells start from the initial weights, also where the stage would start from others: the cost is the same.
+    Its cells start from the initial weights, also where the stage would start from others: the cost is the same. That
+    of a warm-up epoch is taken to be, too.
 
     Args:
         unit: the unit.
         dataset: its data; only the first images are read.
-        steps: optimiser steps of an epoch, at least 2. The first is not counted, because it includes warming up. A
-            stage that begins with warm-up epochs is measured for two epochs.
+        steps: optimiser steps, at least 2. The first is not counted, because it includes what happens once.
 
     Raises:
         GoalError: the data, the weights or the device are not what the unit needs, or a cell fails.
     """
     use_device(unit)
-    warm = min(1, unit.stage.warmup_epochs)
-    stage = replace(
-        unit.stage, epochs=1 + warm, warmup_epochs=warm, frozen_epochs=0, ramp_epochs=0, lr_drops=(), select_on="val"
-    )
+    stage = replace(unit.stage, epochs=1, warmup_epochs=0, frozen_epochs=0, ramp_epochs=0, lr_drops=(), select_on="val")
     # Their own settings may not fit the short stage, and cost nothing.
     trainings = tuple(replace(training, init=None, state=None, own={}) for training in unit.trainings)
     unit = replace(unit, trainings=trainings, stage=stage, until=0, cache=None)
@@ -84,16 +81,13 @@ def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSp
     with tempfile.TemporaryDirectory(prefix="goal-sweep-speed-") as scratch:
         files = {plan.key: ScratchFiles(Path(scratch) / plan.key) for plan in trainings}
         train_unit(unit, files, clock, small, hand_over=True)
-    epochs = [epoch for epoch in clock.epochs if len(epoch.steps) > 1 and epoch.eval_s]
-    if len(epochs) < stage.epochs:
+    if len(clock.steps) < 2 or not clock.eval_s:
         raise GoalError(f"the speed of {stage.name!r} cannot be measured: {clock.reason or 'the data are too small'}")
-    first, last = epochs[0], epochs[-1]
     return UnitSpeed(
-        step_s=last.step_s,
-        warm_step_s=first.step_s,
-        eval_image_s=last.eval_s / small.splits["val"].num_images,
+        step_s=(clock.steps[-1] - clock.steps[0]) / (len(clock.steps) - 1),
+        eval_image_s=clock.eval_s / small.splits["val"].num_images,
         feature_image_s=feature_image_s,
-        epoch_s=max(0.0, last.closed - last.steps[-1] - last.eval_s),
+        epoch_s=max(0.0, clock.closed - clock.steps[-1] - clock.eval_s),
         memory_mb=_peak_mb(unit.device),
     )
 
@@ -126,40 +120,22 @@ def _feature_seconds(unit: UnitPlan, dataset: Dataset) -> float:
     return (time.perf_counter() - began) / train.num_images if trunk.computes_features_once() else 0.0
 
 
-@dataclass(slots=True)
-class _Epoch:
-    """What a clock notes of an epoch, in seconds of the clock."""
-
-    steps: list[float] = field(default_factory=list)
-    """When each step ended."""
-    eval_s: float = 0.0
-    """How long evaluating every cell took."""
-    closed: float = 0.0
-    """When every cell was evaluated and saved."""
-
-    @property
-    def step_s(self) -> float:
-        """Seconds from one step to the next."""
-        return (self.steps[-1] - self.steps[0]) / (len(self.steps) - 1)
-
-
 class _Clock(Listener):
-    """Notes when steps and epochs end, and how long each cell's evaluation took."""
+    """Notes when steps end, how long evaluating every cell took, and when all were evaluated and saved, in seconds."""
 
     def __init__(self) -> None:
-        self.epochs = [_Epoch()]
+        self.steps: list[float] = []
+        self.eval_s = self.closed = 0.0
         self.reason = ""
 
     def step(self) -> None:
-        self.epochs[-1].steps.append(time.perf_counter())
+        self.steps.append(time.perf_counter())
 
     def events(self, events: Sequence[TrainingEvent]) -> None:
-        done = [event for event in events if isinstance(event, EpochDone)]
-        if done:
-            self.epochs[-1].eval_s = sum(event.record["metrics"]["time/val_s"] for event in done)
-            self.epochs[-1].closed = time.perf_counter()
-            self.epochs.append(_Epoch())
         for event in events:
+            if isinstance(event, EpochDone):
+                self.eval_s += event.record["metrics"]["time/val_s"]
+                self.closed = time.perf_counter()
             if isinstance(event, TrainingFailed):
                 self.reason = event.reason
 

@@ -214,7 +214,7 @@ class Storage:
         """Remove a file after everything that was saved before in its folder has arrived, as `save_with` does."""
         guard()
         with contextlib.suppress(OSError):
-            atomic.file_operation("remove", path)
+            atomic.before_operation("remove", path)
             path.unlink(missing_ok=True)
 
     def fetch(self, path: Path) -> Path:

@@ -178,7 +178,7 @@ class TrainingFolder(TrainingFiles):
                 match = WORKING.fullmatch(path.name)
                 if match and int(match[1]) <= attempt and path.name not in kept:
                     with contextlib.suppress(OSError):
-                        atomic.file_operation("remove", path)
+                        atomic.before_operation("remove", path)
                         self.storage.remove(path)
 
     def discard(self, name: str) -> None:

@@ -40,7 +40,7 @@ def test_the_catalogue_counts_three_losses_in_the_paper_and_seven_in_the_release
 
 def test_a_weight_of_your_own_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = replace(triplet_weights["con"], name="always", function=lambda triplets: torch.ones_like(triplets.pos))
-    monkeypatch.setitem(triplet_weights._entries, "always", replace(entry, parameters={}))
+    monkeypatch.setitem(triplet_weights, "always", replace(entry, parameters={}))
 
     losses = {found.name: found.scalar_loss["paper"] for found in list_objectives() if found.triplet == "always"}
 

@@ -149,8 +149,8 @@ def registered() -> Iterator[None]:
         return torch.ones_like(triplets.pos)  # type: ignore[return-value]
 
     yield
-    del pair_weights._entries["centred"], triplet_weights._entries["failing"]
-    del triplet_weights._entries["misfit"], pair_weights._entries["single"]
+    del pair_weights["centred"], triplet_weights["failing"]
+    del triplet_weights["misfit"], pair_weights["single"]
 
 
 @pytest.mark.usefixtures("registered")

@@ -87,7 +87,7 @@ def test_another_objective_of_the_same_name_is_refused(sweep: OpenedSweep, monke
     with monkeypatch.context() as patch:
         entry = triplet_weights["con"]
         changed = replace(entry, function=lambda triplets, **named: triplets.neg)
-        patch.setitem(triplet_weights._entries, "con", changed)
+        patch.setitem(triplet_weights, "con", changed)
         check_refused(sweep, launch(sweep, patch), "the code of con/con")
 
 

@@ -253,7 +253,7 @@ def poisoned(request: pytest.FixtureRequest) -> Iterator[str]:
         return PairWeights(one, one)
 
     yield "diverged" if how == "nan" else "error"
-    del pair_weights._entries["poisoned"]
+    del pair_weights["poisoned"]
 
 
 @pytest.mark.parametrize(
