@@ -39,14 +39,16 @@ def check(
 ) -> None:
     """Check which of a sweep's data are present, missing or wrong. Downloads nothing.
 
-    With --store, read every file of the sweep's results and compare it with its checksum. This writes nothing. A launch
-    sees by itself where a file's size or time has changed; with --mark it also repeats what only this check finds.
+    With --store, read every file of the sweep's results and compare it with its checksum, and say which results in the
+    store had other data. This marks nothing. A launch sees by itself where a file's size or time has changed; with
+    --mark it also repeats what only this check finds.
 
     Exit status: 0 if the data are complete and no result is damaged, else 2.
 
     Example: goal-sweep data check emoji_vsepp.yaml --set data.root=/data/emoji
     """
     from goal_core.data import check_data, check_origin
+    from runners.store.verification import damaged_files, results_of_other_data
     from sweeps import load_sweep
 
     if mark and not store:
@@ -61,10 +63,12 @@ def check(
     if report.complete:
         report.attempt("features.json", lambda: check_origin(config.data, names))
     # A cell's id contains the fingerprint of the data, so its results can only be found if the data is complete.
-    damaged = _damaged_results(sweep, set_ or [], mark=mark) if store and report.complete else None
+    opened = SweepArguments(sweep, set_ or []).open(renew=True) if store and report.complete else None
+    damaged = None if opened is None else damaged_files(opened.store, opened.trainings, mark=mark)
+    other = {} if opened is None else results_of_other_data(opened.store, config.data, opened.data_fingerprint)
     if as_json:
         content = {"name": report.name, "complete": report.complete, "obtain": list(report.obtain)}
-        content |= {"damaged": damaged} if store else {}
+        content |= {"damaged": damaged, "other_data": other} if store else {}
         print(json.dumps(content | {"findings": [asdict(finding) for finding in report.findings]}, indent=2))
     else:
         _print_report(report)
@@ -76,14 +80,10 @@ def check(
                 console.print("with --mark, the next launch trains the damaged results again")
         elif store:
             console.print("results: not read, because the data are incomplete")
+        for fingerprint, cells in other.items():
+            what = f"{len(cells)} finished cells had other data of these settings (fingerprint {fingerprint})"
+            console.print(f"results: {what}, such as {cells[0]}", soft_wrap=True, markup=False)
     raise typer.Exit(0 if report.complete and not damaged else _INCOMPLETE)
-
-
-def _damaged_results(sweep: str, overrides: list[str], *, mark: bool) -> list[str]:
-    from runners.store.verification import damaged_files
-
-    opened = SweepArguments(sweep, overrides).open()
-    return damaged_files(opened.store, opened.trainings, mark=mark)
 
 
 def _print_report(report: DataReport) -> None:
