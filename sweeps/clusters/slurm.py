@@ -12,14 +12,11 @@ from pydantic import ConfigDict
 from sweeps.checks import refuse, too_small
 from sweeps.clusters.checks import STRICT, check_environment, check_variables
 
-_TIME = re.compile(r"(?:(\d+)-)?(\d+):([0-5]\d)(?::([0-5]\d))?")
 _OURS = (
     *("--array", "--output", "--error", "--open-mode", "--signal", "--requeue", "--no-requeue", "--export", "--chdir"),
     *("--dependency", "--parsable", "--hold", "--wait", "--clusters", "--wrap", "--test-only", "--job-name"),
 )
 """Options of sbatch that the script needs as they are."""
-_MIN_RUN_S = 120
-"""Seconds before the signal that a job needs at least, or it would be requeued before it has trained anything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,13 +85,6 @@ class SlurmConfig:
         problems = too_small(self, nodes=1, cpus_per_node=1, gpus_per_node=0, array=0, save_before=30)
         if self.gpu_type and not self.gpus_per_node:
             problems.append("gpu_type needs gpus_per_node")
-        if self.time and self.seconds is None:
-            problems.append(f"time must be written as 24:00:00 or 2-12:00, got {self.time!r}")
-        elif self.seconds is not None and self.seconds < self.save_before + _MIN_RUN_S:
-            problems.append(
-                f"time must be at least {_MIN_RUN_S} seconds longer than save_before ({self.save_before}), or the job "
-                f"would be requeued before it has trained anything; got {self.time}"
-            )
         if self.array and self.nodes > 1:
             problems.append(f"array needs nodes: 1, because its jobs are independent; got nodes: {self.nodes}")
         for option in self.options:
@@ -104,12 +94,3 @@ class SlurmConfig:
                 problems.append(f"options may not hold {name}, because the job needs its own")
         problems += check_environment(self.environment) + check_variables("pass_environment", self.pass_environment)
         refuse(problems)
-
-    @property
-    def seconds(self) -> int | None:
-        """The time limit in seconds; None where the partition's default holds."""
-        match = _TIME.fullmatch(self.time)
-        if match is None or (match[1] is None and match[4] is None):  # Slurm reads 90:00 as minutes and seconds
-            return None
-        days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-        return ((days * 24 + hours) * 60 + minutes) * 60 + seconds

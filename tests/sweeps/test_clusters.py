@@ -14,27 +14,10 @@ from sweeps.clusters import (
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("24:00:00", 86400),
-        ("2-12:30", 2 * 86400 + 12 * 3600 + 1800),
-        ("1-00:00:05", 86405),
-        ("90:00:00", 324000),
-        ("", None),
-    ],
-)
-def test_a_time_limit_is_read_as_slurm_reads_it(text: str, seconds: int | None) -> None:
-    assert SlurmConfig(time=text).seconds == seconds
-
-
-@pytest.mark.parametrize(
     ("settings", "said"),
     [
         ({"nodes": 0}, "nodes must be at least 1, got 0"),
         ({"gpus_per_node": -1}, "gpus_per_node must be at least 0"),
-        ({"time": "soon"}, "time must be written as 24:00:00 or 2-12:00, got 'soon'"),
-        ({"time": "90:00"}, "time must be written as 24:00:00 or 2-12:00, got '90:00'"),
-        ({"time": "0:03:00"}, "time must be at least 120 seconds longer than save_before (120)"),
         ({"save_before": 5}, "save_before must be at least 30"),
         ({"array": 2, "nodes": 2}, "array needs nodes: 1"),
         ({"gpu_type": "a100"}, "gpu_type needs gpus_per_node"),
