@@ -1,12 +1,15 @@
 """The connection to a sweep's experiment in MLflow, which people browse.
 
-Only the driver writes, through a queue with its own thread. A slow, locked or absent MLflow never delays training, and
-calls are retried until the launch ends. `runners.tracking.sync` decides from the store what is written.
+Only the driver writes, through a queue with its own thread, so a slow, locked or absent MLflow never delays training;
+calls are retried until the launch ends. The thread is a daemon. Python joins the threads of a pool when it exits, and
+then a hanging call would keep a finished launch alive. `runners.tracking.sync` decides from the store what is written.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
+import queue
 import threading
 import time
 import uuid
@@ -21,7 +24,6 @@ from goal_core.basics.errors import GoalError, first_line
 from runners.store import Store
 from runners.tracking import schema as names
 from runners.tracking.page import find_experiment, has_moved
-from runners.tracking.queue import AfterError, CallQueue
 from runners.tracking.runs import RunWriter
 from runners.tracking.uri import (
     OtherStoreError,
@@ -33,6 +35,8 @@ from runners.tracking.uri import (
 )
 
 _log = logging.getLogger(__name__)
+RETRY_WAITS_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+"""Seconds to wait before each retry of a call; the last one repeats."""
 ANSWER_S = 5.0
 """Seconds after which a server that has not answered at all is not waited for, where nobody is patient."""
 Outcome = Literal["done", "failed", "interrupted"]
@@ -44,6 +48,10 @@ _PARENT_STATUS: Mapping[Outcome, Literal["FINISHED", "FAILED", "KILLED"]] = {
 _REFUSALS = frozenset(
     {"RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS", "INVALID_PARAMETER_VALUE", "INVALID_STATE", "BAD_REQUEST"}
 )
+
+
+Call = Callable[[RunWriter], None]
+"""A change of the runs. It must be safe to repeat, because it is called again when MLflow fails halfway."""
 
 
 class Tracking:
@@ -77,20 +85,24 @@ class Tracking:
         self._runs: RunWriter | None = None
         self._known: frozenset[str] = frozenset()
         self._answered, self._opened = threading.Event(), threading.Event()
-        self._queue = CallQueue(_judge, self._trouble)
-        self._submit(lambda runs: None)
+        self._calls: queue.Queue[Call] = queue.Queue()
+        self._closing = threading.Event()
+        self._stopped: TrackingError | None = None
+        """The error that ended all calls, if any."""
+        self._trouble: Exception | None = None
+        """Why the current call failed and is retried; None while all goes well."""
+        threading.Thread(target=self._work, name="goal-sweep tracking", daemon=True).start()
+        self.update(lambda runs: None)
 
-    def update(self, call: Callable[[RunWriter], None]) -> None:
-        """Queue a change of the runs.
-
-        Args:
-            call: makes the change; it must be safe to repeat, because it is called again when MLflow fails halfway.
-        """
-        self._submit(call)
+    def update(self, call: Call) -> None:
+        """Queue a change of the runs."""
+        if self._stopped is None and not self._closing.is_set():
+            self._calls.put(call)
 
     def tell(self, text: str) -> None:
         """Report trouble that does not stop anything."""
-        self._trouble(text)
+        self.warnings.append(text)
+        self._warn(text)
 
     def wait_open(self, timeout: float = 30.0) -> bool:
         """Wait until MLflow has answered.
@@ -107,13 +119,14 @@ class Tracking:
         """
         # A server that is silent can still be wrong only in ways that show at once.
         if not self._wait(self._opened, timeout if self._file is not None else min(timeout, ANSWER_S)):
-            self._raise_if_stopped()
+            if self._stopped is not None and not isinstance(self._stopped, OtherStoreError):
+                raise self._stopped
         return self._opened.is_set()
 
     def _wait(self, event: threading.Event, timeout: float) -> bool:
         """Wait for an event, unless tracking fails first. Returns whether it has happened."""
         deadline = time.monotonic() + timeout
-        while time.monotonic() < deadline and self._queue.stopped is None and self._queue.trouble is None:
+        while time.monotonic() < deadline and self._stopped is None and self._trouble is None:
             if event.wait(0.02):
                 break
         return event.is_set()
@@ -121,9 +134,9 @@ class Tracking:
     @property
     def why_late(self) -> str:
         """Why changes are not in MLflow yet."""
-        if self._queue.trouble is not None:
-            return f"tracking does not answer: {_line(self._queue.trouble)}"
-        if not self._answered.is_set() and self._queue.stopped is None:
+        if self._trouble is not None:
+            return f"tracking does not answer: {_line(self._trouble)}"
+        if not self._answered.is_set() and self._stopped is None:
             return "tracking does not answer"
         return self.warnings[-1] if self.warnings else "MLflow is slow to answer"
 
@@ -133,8 +146,8 @@ class Tracking:
         Raises:
             OtherStoreError: they have.
         """
-        if isinstance(self._queue.stopped, OtherStoreError):
-            raise self._queue.stopped
+        if isinstance(self._stopped, OtherStoreError):
+            raise self._stopped
 
     def flush(self, timeout: float = 60.0, *, patient: bool = True) -> bool:
         """Wait until all changes are in MLflow.
@@ -152,7 +165,14 @@ class Tracking:
             first = min(ANSWER_S, timeout)
             if not (self._answered.wait(first) if patient else self._wait(self._answered, first)):
                 return False
-        return self._queue.flush(max(0.0, deadline - time.monotonic()), patient=patient)
+        return self._wait_for_calls(max(0.0, deadline - time.monotonic()), patient=patient)
+
+    def _wait_for_calls(self, timeout: float, *, patient: bool = True) -> bool:
+        with self._calls.all_tasks_done:
+            self._calls.all_tasks_done.wait_for(
+                lambda: not self._calls.unfinished_tasks or (self._trouble and not patient), timeout
+            )
+            return not self._calls.unfinished_tasks and self._stopped is None
 
     def close(self, outcome: Outcome | None = None, timeout: float = 60.0) -> int:
         """Set the parent run's status, write what is left, and stop.
@@ -165,28 +185,67 @@ class Tracking:
             Number of updates that were not written.
         """
         if outcome is not None:
-            self._submit(lambda runs: runs.set_parent_status(_PARENT_STATUS[outcome]))
-        return self._queue.close(timeout)
+            self.update(lambda runs: runs.set_parent_status(_PARENT_STATUS[outcome]))
+        self._wait_for_calls(timeout)
+        left = self._calls.unfinished_tasks
+        self._closing.set()
+        self._calls.put(lambda runs: None)  # wakes the thread
+        return left
 
     # Internals, which run on the queue's thread.
 
-    def _submit(self, call: Callable[[RunWriter], None]) -> None:
-        self._queue.submit(lambda: self._perform(call))
+    def _work(self) -> None:
+        while True:
+            call = self._calls.get()
+            if self._closing.is_set():
+                return
+            if self._stopped is None:
+                self._make(call)
+            self._calls.task_done()
 
-    def _perform(self, call: Callable[[RunWriter], None], *, again: bool = True) -> None:
-        runs = self._open()
-        try:
-            call(runs)
-        except Exception as error:
-            # After an error it is unknown what arrived, so everything is read again before the next call.
-            self._runs = None
-            refused = isinstance(error, MlflowException) and error.error_code in _REFUSALS
-            if not (refused and again):
-                raise
-        else:
-            return
-        # Somebody may have deleted the run or the experiment, so try once more with what exists now.
-        self._perform(call, again=False)
+    def _make(self, call: Call) -> None:
+        """Make a call, again and again while MLflow is down."""
+        for tried in itertools.count():
+            try:
+                self._perform(call)
+            except TrackingError as error:
+                self._stopped = error
+                self.tell(f"tracking is off for this launch: {_line(error)}")
+            except Exception as error:
+                _log.debug("tracking call failed", exc_info=error)
+                if not _is_temporary(error):
+                    self.tell(f"a tracking update failed and is skipped: {_line(error)}")
+                else:
+                    if not tried:
+                        self._note(error)
+                    if not self._closing.wait(RETRY_WAITS_S[min(tried, len(RETRY_WAITS_S) - 1)]):
+                        continue
+            else:
+                if tried:
+                    left = self._calls.unfinished_tasks - 1
+                    self.tell(f"tracking works again; {left} updates are still to be written")
+            break
+        self._trouble = None
+
+    def _note(self, error: Exception) -> None:
+        """Let those who wait know that MLflow does not answer."""
+        with self._calls.all_tasks_done:
+            self._trouble = error
+            self._calls.all_tasks_done.notify_all()
+        self.tell(f"tracking does not answer; training continues and tracking will catch up: {_line(error)}")
+
+    def _perform(self, call: Call) -> None:
+        for is_last in (False, True):
+            runs = self._open()
+            try:
+                return call(runs)
+            except Exception as error:
+                # After an error it is unknown what arrived, so everything is read again before the next call.
+                self._runs = None
+                # Somebody may have deleted the run or the experiment, so try once more with what exists now.
+                refused = isinstance(error, MlflowException) and error.error_code in _REFUSALS
+                if is_last or not refused:
+                    raise
 
     def _open(self) -> RunWriter:
         replaced = self._file is not None and file_identity(self._file) != self._identity
@@ -201,7 +260,7 @@ class Tracking:
         if self._live:
             runs.set_parent_status("RUNNING")
         if not self._known <= runs.runs.keys():
-            self._trouble("runs have disappeared from MLflow; they are written again from the store")
+            self.tell("runs have disappeared from MLflow; they are written again from the store")
         self._known |= runs.runs.keys()
         self._runs = runs
         self._opened.set()
@@ -212,7 +271,7 @@ class Tracking:
         if self._file is None:
             return MlflowClient(self._uri)
         if self._client is None and (warning := network_warning(self._file)):
-            self._trouble(warning)
+            self.tell(warning)
         prepare_database(self._file, create_database)
         if self._client is not None:
             _let_go(self._client)  # close the replaced file
@@ -239,29 +298,16 @@ class Tracking:
             return str(self._client.create_experiment(self._name, artifact_location=artifacts, tags=tags))
         if experiment.lifecycle_stage == "deleted":
             self._client.restore_experiment(experiment.experiment_id)
-            self._trouble(f"the MLflow experiment {self._name!r} had been deleted and was restored")
+            self.tell(f"the MLflow experiment {self._name!r} had been deleted and was restored")
         return str(experiment.experiment_id)
 
-    def _trouble(self, text: str) -> None:
-        self.warnings.append(text)
-        self._warn(text)
 
-    def _raise_if_stopped(self) -> None:
-        error = self._queue.stopped
-        if error is not None and not isinstance(error, OtherStoreError):  # with which the store can still be filled
-            raise error if isinstance(error, TrackingError) else TrackingError(_line(error)) from error
-
-
-def _judge(error: Exception) -> AfterError:
-    if isinstance(error, TrackingError):
-        return AfterError.STOP
+def _is_temporary(error: Exception) -> bool:
+    """Whether a call may succeed later. If not, it is skipped."""
     if isinstance(error, MlflowException):
-        return AfterError.DROP if error.error_code in _REFUSALS else AfterError.RETRY
-    if isinstance(error, GoalError):
-        return AfterError.DROP
+        return error.error_code not in _REFUSALS
     # Connections and databases raise errors of many libraries, which are worth a retry; a bug in our code is not.
-    ours = isinstance(error, (TypeError, KeyError, AttributeError, ValueError, AssertionError))
-    return AfterError.DROP if ours else AfterError.RETRY
+    return not isinstance(error, (GoalError, TypeError, KeyError, AttributeError, ValueError, AssertionError))
 
 
 def _line(error: Exception) -> str:

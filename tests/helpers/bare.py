@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 MISSING = (
-    *("ray", "mlflow", "pydantic", "pydantic_core", "ruamel", "typer", "rich", "psutil", "tenacity", "optuna"),
+    *("ray", "mlflow", "pydantic", "pydantic_core", "ruamel", "typer", "rich", "psutil", "optuna"),
     *("matplotlib", "jinja2", "scipy", "sklearn", "accelerate"),
 )
 """What is not there."""

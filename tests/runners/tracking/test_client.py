@@ -82,7 +82,7 @@ def test_an_outage_holds_nobody_up_and_is_caught_up_with(uri, store, monkeypatch
 
     down = threading.Event()
     said: list[str] = []
-    monkeypatch.setattr("runners.tracking.queue.RETRY_WAITS_S", (0.05,))
+    monkeypatch.setattr("runners.tracking.client.RETRY_WAITS_S", (0.05,))
     monkeypatch.setattr("runners.tracking.client.MlflowClient", lambda uri: Down(MlflowClient(uri), 0))
     folder = folder_of(store)
     folder.claim("L")

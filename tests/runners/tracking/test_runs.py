@@ -69,7 +69,7 @@ def test_what_arrived_though_it_failed_is_not_repeated(empty_database, store, tm
             if self._left == 0:
                 raise ConnectionError("the answer got lost")
 
-    monkeypatch.setattr("runners.tracking.queue.RETRY_WAITS_S", (0.01,))
+    monkeypatch.setattr("runners.tracking.client.RETRY_WAITS_S", (0.01,))
     folder = folder_of(store)
     folder.claim("L")
     train(folder, 2)
