@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -103,7 +102,7 @@ def _plan(sweep: ResolvedSweep, count: int | None, card_name: str | None, *, mea
         devices = replace(devices, gpu=card.card, memory_mb=memory_mb)
     parts, search = [("", tuple(sweep.reporting))], dict[str, int | tuple[int, int]]()
     if config.tune is not None:
-        coming = foresee(sweep, partial(opened.ends, retried=False) if opened else dict.fromkeys)
+        coming = foresee(sweep, opened.ends if opened else dict.fromkeys)
         parts = [*(("search: ", trainings) for trainings in coming.rounds), ("", coming.grid)]
         search = {"rounds": len(coming.rounds), "candidates": coming.candidates}
     splits = {} if opened else published_counts(config.data)

@@ -14,8 +14,7 @@ from rich.console import Console
 
 from goal_core.models.sizes import DataSize
 from runners.execution.session.joining import reach
-from runners.launch.launch_ray import LaunchRay
-from runners.launch.launcher import Launcher, finish
+from runners.launch.launcher import Launcher, LaunchRay, finish
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.remaining.plan import DONE, SOME_FAILED, LaunchOptions, LaunchPlan
 from runners.launch.remaining.sharing import NoTracking, start_waiting

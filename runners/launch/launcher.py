@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from goal_core.basics.atomic import DamagedError
@@ -15,7 +15,6 @@ from runners.execution.ray_tune import RayUnits
 from runners.execution.session.session import RayLostError, not_on_restart
 from runners.execution.unit_line import UnitJob
 from runners.execution.unit_listener import HOPELESS, NOT_RETRIED
-from runners.launch.launch_ray import LaunchRay
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.remaining.plan import LaunchOptions, LaunchPlan
 from runners.launch.remaining.sharing import NoTracking, Others
@@ -33,6 +32,24 @@ MAX_DAMAGES = 3
 """Times that a launch trains a training again because a file of it was damaged."""
 CATCH_UP_S, HURRY_S = 60.0, 5.0
 """Seconds that tracking may take to catch up at the end of a launch, and of one that has to end soon."""
+
+
+class LaunchRay(ExitStack):
+    """The session of Ray of all parts of one launch: the first part that trains starts it."""
+
+    launch_id = ""
+    """The id of the part that trains now."""
+    _units: RayUnits | None = None
+
+    def units(self, make: Callable[[], RayUnits]) -> RayUnits:
+        """The session, which `make` makes unless there is one."""
+        self._units = self._units or self.enter_context(make())
+        return self._units
+
+    def close(self) -> None:
+        """Leave the session. A further part would start another."""
+        self._units = None
+        super().close()
 
 
 def finish(view: LiveView, tracking: SweepTracking | NoTracking, *, patient: bool = True) -> None:
@@ -153,23 +170,25 @@ class Launcher:
 
     def _train(self) -> None:
         needs = Resources.of(self._sweep.config.resources)
-        kept, bury = self._ray, self._sweep.store.drivers.bury
+        kept, bury, options = self._ray, self._sweep.store.drivers.bury, self._options
         kept.launch_id = self._launch_id
-        wait = None if self._options.wait is None else 60 * self._options.wait
+        wait = None if options.wait is None else 60 * options.wait
 
         def make() -> RayUnits:
-            address, ship_code = self._options.address, self._options.ship_code
-            return RayUnits(address, needs, lambda: bury(kept.launch_id), wait=wait, ship_code=ship_code)
+            return RayUnits(
+                options.address, needs, lambda: bury(kept.launch_id), wait=wait, ship_code=options.ship_code
+            )
 
-        with self._view, kept.session(make, keep=self._sweep.is_searching) as ray:
+        with self._view, ExitStack() as leaving:
+            leaving.callback(kept.close)
+            ray = kept.units(make)
             self._signals.install()
             # MLflow opened while Ray started. If it cannot be used at all, this raises before anything trains.
             # If it does not answer, it will catch up.
             self._tracking.tracking.wait_open()
             self._plan.set_aside_finished(self._refused)
             if self._prices is not None:
-                here = self._options.address is None
-                devices = of_machines(ray.machines(), needs, grows=ray.grows, here=here)
+                devices = of_machines(ray.machines(), needs, grows=ray.grows, here=options.address is None)
                 self._queue.fit_to(devices, self._prices(devices))
             while not self._is_over() and (jobs := self._queue.round()):
                 with self._signals.gentle():
@@ -177,6 +196,8 @@ class Launcher:
                 # Tune has reported most ends already, but it may have lost some with the machines that it used.
                 for training in () if self._is_over() else self._queue.under_way:
                     self._settle(training)
+            if self._sweep.is_searching:  # then another part may follow
+                leaving.pop_all()
 
     def _is_over(self) -> bool:
         return self._failed_fast or bool(self._cut_short) or self._signals.received is not None

@@ -36,11 +36,9 @@ class OpenedSweep(ResolvedSweep):
         Args:
             retried: failed candidates will be tried again, so they have not ended.
         """
-        if self.config.tune is None:
-            return self
-        return replay(self, partial(self.ends, retried=retried))
+        return self if self.config.tune is None else replay(self, partial(self.ends, retried=retried))
 
-    def ends(self, trainings: Sequence[Training], *, retried: bool) -> dict[Training, Ended | None]:
+    def ends(self, trainings: Sequence[Training], *, retried: bool = False) -> dict[Training, Ended | None]:
         """How trainings ended; see `ends_of`."""
         return ends_of(self.store, trainings, self.config.resources.max_attempts, retried=retried)
 

@@ -33,16 +33,14 @@ def start_waiting(heartbeat: Heartbeat, keys: Collection[str], wait_s: float, no
     deadline, told = time.monotonic() + wait_s, False
     while True:
         try:
-            heartbeat.start(keys)
+            return heartbeat.start(keys)
         except LeaseHeldError as error:
             if time.monotonic() >= deadline:
                 raise
             if not told:
                 note(f"waiting for another launch: {error}")
-            told = True
-            time.sleep(_LOOK_S)
-        else:
-            return
+        told = True
+        time.sleep(_LOOK_S)
 
 
 def from_own_part(units: Sequence[Unit], share: tuple[int, int] | None) -> list[Unit]:

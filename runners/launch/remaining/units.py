@@ -93,11 +93,7 @@ class UnitQueue:
 
     def round(self) -> list[UnitJob]:
         """Everything that can start now, for the first round and for what is left after one."""
-        trainings = self._sweep.trainings
-        chosen = self._startable(trainings)
-        if self._set_aside_damaged(chosen):
-            chosen = self._startable(trainings)
-        if not chosen:
+        if not (chosen := self._ready(self._sweep.trainings)):
             return []
         units = [unit for stage in self._stages(chosen) for unit in from_own_part(self._pack(stage), self._share)]
         self._announce(chosen)
@@ -116,10 +112,17 @@ class UnitQueue:
         near = [training for cell in cells for training in self._of_cell[cell]]
         if self._others is not None:  # what others may hold waits for the next round
             near = [training for training in near if training.before in unit.trainings]
-        chosen = self._startable(near)
-        if self._set_aside_damaged([training for training in chosen if training in damaged]):
-            chosen = self._startable(near)
+        chosen = self._ready(near, damaged)
         return self._jobs([unit for stage in self._stages(chosen) for unit in self._pack(stage)])
+
+    def _ready(self, trainings: Sequence[Training], doubted: Collection[Training] | None = None) -> list[Training]:
+        """Those that can start. Lost weights and states from which the doubted start, or all, are trained again."""
+        chosen = self._startable(trainings)
+        read = [one for one in chosen if doubted is None or one in doubted]
+        if lost := self._plan.set_aside_damaged(read, self._refused):
+            self._note(f"the weights or states of {len(lost)} finished trainings are lost; they are trained again")
+            chosen = self._startable(trainings)
+        return chosen
 
     def _startable(self, trainings: Sequence[Training]) -> list[Training]:
         if self._others is not None:
@@ -127,31 +130,22 @@ class UnitQueue:
         chosen = [one for one in self._plan.startable(trainings, ahead=False) if one not in self._attempts]
         return chosen if self._others is None else [one for one in chosen if not self._others.hold(one)]
 
-    def _set_aside_damaged(self, trainings: Sequence[Training]) -> bool:
-        """Have the lost weights and states that trainings start from trained again. Returns whether there are any."""
-        damaged = self._plan.set_aside_damaged(trainings, self._refused)
-        if damaged:
-            self._note(f"the weights or states of {len(damaged)} finished trainings are lost; they are trained again")
-        return bool(damaged)
-
     def _stages(self, trainings: Sequence[Training]) -> list[list[Training]]:
         """The trainings of each stage that has any, in the order of the stages."""
-        stages: dict[int, list[Training]] = {}
-        for training in trainings:
-            stages.setdefault(self._number[training.stage.name], []).append(training)
-        return [stages[number] for number in sorted(stages)]
+        stages = ([one for one in trainings if one.stage.name == name] for name in self._number)
+        return [stage for stage in stages if stage]
 
     def _pack(self, trainings: Sequence[Training]) -> list[Unit]:
         return pack(trainings, self._sweep.config.execution, self._auto)
 
     def _jobs(self, units: Sequence[Unit]) -> list[UnitJob]:
-        shares, execution, jobs = self._others is not None, self._sweep.config.execution, []
+        jobs = []
         for unit, rank in zip(units, self._ranks(units), strict=True):
-            together = execution.units_per_gpu_of(unit.stage)
-            job = self._sweep.job(
-                unit, self._launch_id, self._plan.forgiven, rank=rank, units_per_gpu=together, shares=shares
+            together, shares = self._sweep.config.execution.units_per_gpu_of(unit.stage), self._others is not None
+            forgiven = self._plan.forgiven
+            jobs.append(
+                self._sweep.job(unit, self._launch_id, forgiven, rank=rank, units_per_gpu=together, shares=shares)
             )
-            jobs.append(job)
             self._attempts |= {training: self._num_attempts(training) for training in unit.trainings}
         return jobs
 
@@ -185,9 +179,5 @@ class UnitQueue:
         follows = [one for one in ahead if one in now or one.before in now]
         units = Counter(unit.stage.name for unit in pack_chain(follows, self._sweep.config.execution, self._auto))
         for stage in self._stages(follows):
-            name, all_of_it = stage[0].stage.name, self._sweep.by_stage[self._number[stage[0].stage.name]]
-            counts = self._plan.progress.counts(all_of_it)
-            self._note(
-                f"{name}: {len(stage)} of {len(all_of_it)} cells to train in {units[name]} units "
-                f"({counts['done']} done, {counts['failed']} failed before)"
-            )
+            name, whole = stage[0].stage.name, self._sweep.by_stage[self._number[stage[0].stage.name]]
+            self._note(f"{name}: {len(stage)} of {len(whole)} cells to train in {units[name]} units")
