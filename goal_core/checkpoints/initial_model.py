@@ -80,10 +80,7 @@ def check_initial_weights(model: ModelConfig, data: DataConfig, dataset: Dataset
         WeightsError: the weights cannot be found, or do not fit.
     """
     initial = InitialModel(model, data, dataset)
-    if model.init_from:
-        initial.heads(initial.backbone(0), 0)
-    else:
-        framework_of(model).check_weights(model, data)
+    initial.heads(initial.backbone(0), 0)
 
 
 def _read(model: ModelConfig) -> TrainedModel:

@@ -68,16 +68,6 @@ class Framework:
         image = "precomputed" if model.backbone.weights == "precomputed" else models.weights_id(model.backbone)
         return f"{image} bert {models.bert_weights_id(model.bert)}" if "bert" in self.uses else image
 
-    def check_weights(self, model: ModelConfig, data: DataConfig) -> None:
-        """Load the initial weights once and discard them, so that a mismatch shows before anything is scheduled.
-
-        Raises:
-            WeightsError: they cannot be found, or do not fit.
-        """
-        self.backbone(model, data, seed=0)
-        if "bert" in self.uses and model.bert.weights != "random":
-            models.build_bert(model.bert, vocab_size=len(models.bert_wordpieces(model.bert, (), 1)))
-
     def backbone(self, model: ModelConfig, data: DataConfig, seed: int) -> ImageBackbone | None:
         """The image backbone with its initial weights; None where the data already consists of features."""
         if data.image is None:
@@ -188,12 +178,6 @@ class Xvlm(Framework):
                 f"xvlm.fusion_layer must leave a layer of BERT's {model.bert.layers} to see the image, "
                 f"got {model.xvlm.fusion_layer}"
             )
-
-    def check_weights(self, model: ModelConfig, data: DataConfig) -> None:
-        super().check_weights(model, data)
-        if model.bert.weights != "random":
-            pieces = len(models.bert_wordpieces(model.bert, (), 1))
-            models.split_bert(model.bert, vocab_size=pieces, fusion_layer=model.xvlm.fusion_layer, image_width=1)
 
     def backbone(self, model: ModelConfig, data: DataConfig, seed: int) -> ImageBackbone:
         assert data.image is not None
