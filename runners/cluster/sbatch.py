@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator
 
 from runners.cluster.backend import WAIT, Job, template
 from sweeps import SlurmConfig
@@ -14,23 +13,20 @@ _IDLE_RUNS = 3
 
 
 def render_sbatch(job: Job) -> str:
-    """Write the script of a job, or of each job of an array.
-
-    Args:
-        job: the job.
-
-    Returns:
-        A bash script with its `#SBATCH` lines. It holds no secret.
-    """
-    return _render("job.sbatch.j2", job, list(_options(job)))
+    """Write the script of a job, or of each job of an array: bash with its `#SBATCH` lines. It holds no secret."""
+    settings = job.cluster.slurm
+    gpus = _gpu_request(settings) if settings.gpus_per_node else ""
+    array = f"0-{settings.array - 1}" if settings.array else ""
+    size = [f"--nodes={settings.nodes}", "--ntasks-per-node=1", f"--cpus-per-task={settings.cpus_per_node}"]
+    size += _given(gpus_per_node=gpus, mem=settings.memory_per_node, time=settings.time, array=array)
+    size += ["--open-mode=append", "--requeue", f"--signal=B:USR1@{settings.save_before}"]
+    return _render("job.sbatch.j2", job, _options(job, size, "job-%a.log" if array else "job.log"))
 
 
 def render_close(job: Job) -> str:
     """Write the script of the job that follows an array. It needs one core for some minutes."""
-    settings = job.cluster.slurm
-    options = [f"--job-name={job.id}", *_site_options(settings), "--nodes=1", "--ntasks=1", "--time=1:00:00"]
-    options += [_option("chdir", str(job.working_dir)), _output(job, "close.log"), *_environment_options(settings)]
-    return _render("close.sbatch.j2", job, options)
+    size = ["--nodes=1", "--ntasks=1", "--time=1:00:00"]
+    return _render("close.sbatch.j2", job, _options(job, size, "close.log"))
 
 
 def _render(name: str, job: Job, options: list[str]) -> str:
@@ -70,45 +66,22 @@ def _gpu_request(settings: SlurmConfig) -> str:
     return f"{settings.gpu_type}:{settings.gpus_per_node}" if settings.gpu_type else str(settings.gpus_per_node)
 
 
-def _options(job: Job) -> Iterator[str]:
-    """The options of sbatch, in the order of its manual page."""
+def _options(job: Job, size: list[str], log: str) -> list[str]:
+    """The options of sbatch.
+
+    Args:
+        job: the job.
+        size: those that say what it takes of the cluster.
+        log: the name of its output.
+    """
     settings = job.cluster.slurm
-    yield f"--job-name={job.id}"
-    yield from _site_options(settings)
-    yield f"--nodes={settings.nodes}"
-    yield "--ntasks-per-node=1"
-    yield f"--cpus-per-task={settings.cpus_per_node}"
-    if settings.gpus_per_node:
-        yield f"--gpus-per-node={_gpu_request(settings)}"
-    if settings.memory_per_node:
-        yield f"--mem={settings.memory_per_node}"
-    if settings.time:
-        yield f"--time={settings.time}"
-    if settings.array:
-        yield f"--array=0-{settings.array - 1}"
-    yield _option("chdir", str(job.working_dir))
-    yield _output(job, "job-%a.log" if settings.array else "job.log")
-    yield "--open-mode=append"
-    yield "--requeue"
-    yield f"--signal=B:USR1@{settings.save_before}"
-    yield from _environment_options(settings)
+    site = _given(partition=settings.partition, account=settings.account, qos=settings.qos)
+    folder = str(job.folder).replace("%", "%%")  # Slurm replaces what follows a single one
+    exported = ",".join(settings.pass_environment) or "NONE"
+    ends = _given(chdir=str(job.working_dir), output=f"{folder}/{log}", export=exported)
+    return [f"--job-name={job.id}", *site, *size, *ends, *settings.options]
 
 
-def _site_options(settings: SlurmConfig) -> Iterator[str]:
-    for name in ("partition", "account", "qos"):
-        if getattr(settings, name):
-            yield _option(name, getattr(settings, name))
-
-
-def _environment_options(settings: SlurmConfig) -> Iterator[str]:
-    yield "--export=" + (",".join(settings.pass_environment) or "NONE")
-    yield from settings.options
-
-
-def _output(job: Job, name: str) -> str:
-    """Where the output goes. Slurm replaces what follows a percent sign, so those of the folder are doubled."""
-    return _option("output", f"{str(job.folder).replace('%', '%%')}/{name}")
-
-
-def _option(name: str, value: str) -> str:
-    return f"--{name}={shlex.quote(value)}"
+def _given(**options: str) -> list[str]:
+    """Those options that have a value."""
+    return [f"--{name.replace('_', '-')}={shlex.quote(value)}" for name, value in options.items() if value]

@@ -80,8 +80,8 @@ class Slurm:
         return f"{scripts}\n# sweep.yaml\n{job.sweep_text}"
 
     def place(self, job: Job) -> dict[str, str]:
-        """The number of independent jobs and the cluster's name; Slurm's own configuration says where it is."""
-        return {"array": str(job.cluster.slurm.array), "cluster": self._cluster()}
+        """The cluster's name; Slurm's own configuration says where it is."""
+        return {"cluster": self._cluster()}
 
     def submit(self, job: Job) -> str:
         """Write the sweep file and the script into the submission's folder, and queue the script."""

@@ -104,7 +104,7 @@ def test_another_job_with_the_same_number_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_job_of_another_cluster_is_not_asked_for_here(tmp_path: Path) -> None:
     here = Commands({"scontrol show config": "x = 1\nClusterName             = south\n"}, squeue="", scancel="")
-    assert Slurm(here).place(job(tmp_path)) == {"array": "0", "cluster": "south"}
+    assert Slurm(here).place(job(tmp_path)) == {"cluster": "south"}
     far = submission("slurm", cluster="north")
     for ask in (Slurm(here).state, Slurm(here).cancel):
         with pytest.raises(ClusterError, match=r"is a job of the Slurm cluster 'north', but this machine .* 'south'"):
