@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import goal_core
-import runners
-import sweeps
 from goal_core.basics.atomic import replace_bytes
 from goal_core.basics.errors import ConfigError, GoalError, first_line
 from goal_core.basics.sealed_json import json_bytes
@@ -40,17 +38,11 @@ _GREETING_S = 15
 _CHATTY = ("ray.dashboard.modules.dashboard_sdk", "ray.dashboard.modules.job.sdk", "ray._private.runtime_env.packaging")
 _OTHER_ADDRESSES = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS")
 """Variables that Ray prefers to the address that it is given."""
-_PACKAGES = (goal_core, sweeps, runners)
-_READING = "analysis"
-"""The fourth package. Only the command line knows it, so it is shipped by its place beside the others."""
+_PACKAGES = ("goal_core", "sweeps", "runners", "analysis")
+"""What is sent of goal-sweep; the packages lie beside each other."""
 _SKIPPED = shutil.ignore_patterns("__pycache__", "*.pyc", ".git", ".venv", "node_modules")
-_PHASES: Mapping[str, Phase] = {
-    "PENDING": "pending",
-    "RUNNING": "running",
-    "STOPPED": "ended",
-    "SUCCEEDED": "ended",
-    "FAILED": "ended",
-}
+_PHASES: Mapping[str, Phase] = {"PENDING": "pending", "RUNNING": "running"}
+"""In all other states a job has ended."""
 _STOP_S = 30
 """Seconds that Ray waits after SIGTERM: a launch takes 20 to save and 5 for tracking."""
 
@@ -99,8 +91,7 @@ class RayJobs:
         for name in settings.files:
             if not (job.working_dir / name).exists():
                 raise ConfigError(f"cluster.ray.files: {name} does not exist")
-        names = [Path(name).name for name in settings.files]
-        if taken := {"sweep.yaml", _READING, *(package.__name__ for package in _PACKAGES)} & set(names):
+        if taken := {"sweep.yaml", *_PACKAGES} & {Path(name).name for name in settings.files}:
             raise ConfigError(
                 f"cluster.ray.files: {', '.join(sorted(taken))} is the name of something else that is sent"
             )
@@ -111,7 +102,7 @@ class RayJobs:
         request = {"address": job.cluster.ray.address, **self._request(job, "<the files below>")}
         sent = ["sweep.yaml", *job.cluster.ray.files]
         if job.cluster.ray.code == "ship":
-            sent += [f"{name}/" for name in (*(package.__name__ for package in _PACKAGES), _READING)]
+            sent += [f"{name}/" for name in _PACKAGES]
         shown = json_bytes({**request, "files": sent}, seal=False).decode()
         return f"{shown}\n# sweep.yaml\n{job.sweep_text}"
 
@@ -152,7 +143,7 @@ class RayJobs:
                     raise
                 return JobState(phase="unknown", said="Ray does not know it (any more)")
         state = str(getattr(info.status, "value", info.status))
-        phase = _PHASES.get(state, "unknown")
+        phase = _PHASES.get(state, "ended")
         message = " ".join(str(info.message or "").split())
         said = f"{state.lower()}: {message}" if message and state in ("PENDING", "FAILED") else state.lower()
         code = getattr(info, "driver_exit_code", None)
@@ -223,8 +214,7 @@ def _working_dir(job: Job) -> Iterator[Path]:
         (folder / "sweep.yaml").write_text(job.sweep_text)
         sources = [job.working_dir / one for one in job.cluster.ray.files]
         if job.cluster.ray.code == "ship":
-            places = [Path(str(package.__file__)).parent for package in _PACKAGES]
-            sources += [*places, places[-1].parent / _READING]
+            sources += [Path(str(goal_core.__file__)).parents[1] / name for name in _PACKAGES]
         for source in sources:
             if source.is_dir():
                 shutil.copytree(source, folder / source.name, ignore=_SKIPPED)

@@ -6,6 +6,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 
 from goal_core.basics.atomic import replace_bytes
@@ -47,7 +48,6 @@ class Slurm:
 
     def __init__(self, run: RunCommand = run_command) -> None:
         self._run = run
-        self._here: str | None = None
 
     def check(self, job: Job) -> list[str]:
         """Refuse what the nodes could not train, and a store in a bucket whose credentials they would not have."""
@@ -81,7 +81,7 @@ class Slurm:
 
     def place(self, job: Job) -> dict[str, str]:
         """The cluster's name; Slurm's own configuration says where it is."""
-        return {"cluster": self._cluster()}
+        return {"cluster": self._cluster}
 
     def submit(self, job: Job) -> str:
         """Write the sweep file and the script into the submission's folder, and queue the script."""
@@ -155,19 +155,19 @@ class Slurm:
         which = [f"--name={submission.id}", *submission.job.split(",")] if submission.job else _by_name(submission)
         succeed(self._run(["scancel", *which], ""), f"cancel Slurm job {submission.job or submission.id}")
 
+    @cached_property
     def _cluster(self) -> str:
         """The name of the cluster that this machine's Slurm leads to; empty if it does not say."""
-        if self._here is None:
-            out = self._run(["scontrol", "show", "config"], "").stdout
-            self._here = found[1] if (found := re.search(r"^ClusterName\s*=\s*(\S+)", out, re.MULTILINE)) else ""
-        return self._here
+        out = self._run(["scontrol", "show", "config"], "").stdout
+        return found[1] if (found := re.search(r"^ClusterName\s*=\s*(\S+)", out, re.MULTILINE)) else ""
 
     def _check_cluster(self, submission: Submission) -> None:
         """Refuse to ask a cluster for a job of another one, where its number belongs to somebody else."""
         theirs = submission.place.get("cluster", "")
-        if theirs and (here := self._cluster()) and here != theirs:
+        if theirs and self._cluster not in ("", theirs):
             raise ClusterError(
-                f"{submission.id} is a job of the Slurm cluster {theirs!r}, but this machine belongs to {here!r}"
+                f"{submission.id} is a job of the Slurm cluster {theirs!r}, but this machine belongs to "
+                f"{self._cluster!r}"
             )
 
     def logs(self, submission: Submission, folder: Path, *, follow: bool) -> Iterator[str]:
