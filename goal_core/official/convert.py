@@ -61,7 +61,12 @@ def convert_checkpoint(
     layout, stored = LAYOUTS[framework], read_torch_file(path)
     given, options = _tensors_and_options(stored, layout, path)
     model = layout.model(options, given, str(path))
-    _check_vocabulary(vocabulary, given[layout.words], path)
+    rows, words = len(given[layout.words]), "word pieces" if isinstance(vocabulary, Wordpieces) else "words"
+    if len(vocabulary) != rows:
+        raise WeightsError(
+            f"the word embedding of {path} has {rows} rows, but the vocabulary has {len(vocabulary)} {words}: it is "
+            "not the one this model was trained with"
+        )
     if framework == "xvlm" and isinstance(vocabulary, Wordpieces):
         vocabulary = replace(vocabulary, cleans=True)
     width = given["image.fc.weight"].shape[1] if model.backbone.weights == "precomputed" else 0
@@ -141,15 +146,6 @@ def _tensors_and_options(stored: dict[str, Any], layout: Layout, path: Path) -> 
         for name, tensor in tensors.items()
     }
     return named, options
-
-
-def _check_vocabulary(vocabulary: Tokenizer, embedding: Tensor, path: Path) -> None:
-    if len(vocabulary) != len(embedding):
-        raise WeightsError(
-            f"the word embedding of {path} has {len(embedding)} rows, but the vocabulary has {len(vocabulary)} "
-            f"{'word pieces' if isinstance(vocabulary, Wordpieces) else 'words'}: it is not the one this model was "
-            "trained with"
-        )
 
 
 def _shapes(model: ModelConfig, tokenizer: Tokenizer, *, image_size: int, region_width: int = 0) -> dict[str, Tensor]:
