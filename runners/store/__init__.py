@@ -14,7 +14,6 @@ from runners.store.trainings import (
     State,
     TrainingFolder,
     TrainingStatus,
-    digest,
     end_attempt,
     forgive,
 )
@@ -39,7 +38,6 @@ __all__ = [
     "TrainingFolder",
     "TrainingStatus",
     "charged_failures",
-    "digest",
     "end_attempt",
     "forgive",
     "local_root",

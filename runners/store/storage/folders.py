@@ -8,7 +8,6 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -242,15 +241,6 @@ class Storage:
     def each(self, act: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Call a function that reads a little for each of many items, side by side where reading takes long."""
         return [act(item) for item in items]
-
-    def soon(self, act: Callable[[], R]) -> Future[R]:
-        """Call a function that reads; where reading takes long, in the background, one such call after the other."""
-        done: Future[R] = Future()
-        try:
-            done.set_result(act())
-        except Exception as error:
-            done.set_exception(error)
-        return done
 
     def view(self, folder: Path) -> Storage:
         """A storage for reading several files of one folder now, with fewer requests where those take long."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import hashlib
 import io
 import secrets
@@ -125,7 +124,7 @@ class ObjectStorage(Storage):
         asked = self._asked.get(path)
         if asked is not None and not asked.done():
             return False
-        self._asked[path] = self.soon(functools.partial(super().appeared, path))
+        self._asked[path] = self._background.submit(super().appeared, path)
         return asked is not None and asked.result()
 
     def digest(self, path: Path) -> str:
@@ -227,9 +226,6 @@ class ObjectStorage(Storage):
     def each(self, act: Callable[[T], R], items: Sequence[T]) -> list[R]:
         with ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="goal-sweep reading") as pool:
             return list(pool.map(act, items))
-
-    def soon(self, act: Callable[[], R]) -> Future[R]:
-        return self._background.submit(act)
 
     def view(self, folder: Path) -> Storage:
         return _FolderView(self, folder)

@@ -4,7 +4,6 @@ from runners.store.trainings.endings import end_attempt, forgive
 from runners.store.trainings.files import LOG, SUSPECT, TrainingFiles
 from runners.store.trainings.folder import AlreadyDoneError, TrainingFolder
 from runners.store.trainings.status import State, StatusReader, TrainingStatus
-from runners.store.trainings.versions import digest
 
 __all__ = [
     "LOG",
@@ -15,7 +14,6 @@ __all__ = [
     "TrainingFiles",
     "TrainingFolder",
     "TrainingStatus",
-    "digest",
     "end_attempt",
     "forgive",
 ]

@@ -191,7 +191,7 @@ class TrainingFolder(TrainingFiles):
         lease = self._owned()
         lease.check()
         try:
-            self._set_aside(path)
+            self.storage.move(path, path.with_name(f"{path.name}.damaged"))
         except StorageError:
             # A successor may have moved or cleaned the folder; then the lost lease is the reason.
             lease.check()
@@ -236,15 +236,12 @@ class TrainingFolder(TrainingFiles):
             raise RuntimeError(f"claim {self.folder} before writing to it")
         return self._lease
 
-    def _set_aside(self, path: Path) -> None:
-        self.storage.move(path, path.with_name(f"{path.name}.damaged"))
-
     def _refuse_if_done(self) -> None:
         try:
             result = self.result()
         except DamagedError:
             if self._lease is not None:
-                self._set_aside(self.folder / RESULT)
+                self.storage.move(self.folder / RESULT, self.folder / f"{RESULT}.damaged")
             return
         if result is not None:
             raise AlreadyDoneError(f"{self.folder.parent.name}/{self.folder.name} is already done")

@@ -22,6 +22,9 @@ from runners.store.storage import LOCAL, Storage
 WORKING = re.compile(r"(?:last|best-\d+|metrics|triplets)\.(\d+)\.(?:safetensors|jsonl|npz)")
 """Files of an attempt (group 1) that it needs while it trains."""
 
+_NO_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, struct.error)
+"""What reading a damaged zip file raises, as the bit that flipped."""
+
 
 def version_name(name: str, attempt: int) -> str:
     """The name of an attempt's version of a file."""
@@ -37,15 +40,6 @@ def versions(folder: Path, name: str, storage: Storage = LOCAL) -> list[Path]:
     return [path for _, path in sorted(((int(match[1] or 0), path) for match, path in matches if match), reverse=True)]
 
 
-def digest(path: Path) -> str:
-    """The SHA-256 of a file of this machine, in hex.
-
-    Raises:
-        StorageError: it cannot be read.
-    """
-    return LOCAL.digest(path)
-
-
 def fingerprint_of(path: Path, storage: Storage = LOCAL) -> dict[str, Any]:
     """What a result states of a file: its name, size and content, and when it was written.
 
@@ -55,7 +49,7 @@ def fingerprint_of(path: Path, storage: Storage = LOCAL) -> dict[str, Any]:
     written = storage.written(path)
     if written is None:
         raise StorageError(f"cannot read {storage.shown(path)}: it is gone")
-    sha256 = digest(storage.fetch(path))
+    sha256 = LOCAL.digest(storage.fetch(path))
     return {"name": path.name, "bytes": written.bytes, "sha256": sha256, "modified_ns": written.modified_ns}
 
 
@@ -103,12 +97,5 @@ def is_whole_zip(path: Path) -> bool:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as file:
             return file.testzip() is None
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        EOFError,
-        RuntimeError,
-        ValueError,
-        struct.error,
-    ):  # as the bit that flipped
+    except _NO_ZIP:
         return False

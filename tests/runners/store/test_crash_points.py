@@ -9,8 +9,9 @@ from dataclasses import replace
 
 from goal_core.basics import atomic
 from goal_core.basics.sealed_json import read_json
-from runners.store import BEST, Store, digest
+from runners.store import BEST, Store
 from runners.store.leases import ProcessIdentity
+from runners.store.storage import LOCAL
 from tests.helpers.store_cases import named, result_of, train
 
 TRAINING = named("c" * 16)
@@ -62,7 +63,7 @@ def test_every_crash_point_leaves_a_store_that_goes_on(tmp_path, monkeypatch):
             train(successor, 2)
         assert store.status([TRAINING])[TRAINING].state == "done", passed[-1]
         weights = successor.path(BEST)
-        assert digest(weights) == result_of(successor)["files"][BEST]["sha256"]
+        assert LOCAL.digest(weights) == result_of(successor)["files"][BEST]["sha256"]
         assert read_json(store.root / "cells" / TRAINING.cell.id / "cell.json") == TRAINING.cell.describe()
         assert [attempt.charged for attempt in successor.attempts.all() if attempt.charged] == []
         if not died_done:
@@ -79,7 +80,7 @@ def check_nothing_wrong_is_readable(store):
     for path in folder.folder.rglob("*.json"):
         json.loads(path.read_text())
     if status.state == "done":
-        assert digest(folder.path(BEST)) == folder.result()["files"][BEST]["sha256"]
+        assert LOCAL.digest(folder.path(BEST)) == folder.result()["files"][BEST]["sha256"]
 
 
 def test_launch_dies_at_every_point_of_its_start(tmp_path, monkeypatch):

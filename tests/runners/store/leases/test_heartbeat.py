@@ -257,7 +257,7 @@ def test_a_damaged_launch_record_counts_as_ended_when_nobody_renews_it(store):
 _DRIVER = """
 import sys, time
 from pathlib import Path
-from runners.store import BEST, Store, digest
+from runners.store import Store
 from tests.helpers.store_cases import named
 store, training = Store(sys.argv[1]), named("c" * 16)
 launch = store.heartbeat("first", ttl=1, renew=0.2)
