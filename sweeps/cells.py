@@ -234,21 +234,15 @@ class ResolvedSweep:
         cells = {place.cell.id: place.cell for place in placed}
         models = {model.backbone.name: model for model in self.config.model.models}
         searched = self.config.tune.seeds if self.config.tune else ()
-        asked: list[tuple[_Role, Trail, Candidate, int]]
-        asked = [
-            (TUNED, trail, trail.choice, seed) for trail in self.trails if trail.choice for seed in self.config.seeds
-        ]
-        asked += [
-            (CANDIDATES, trail, candidate, seed)
-            for trail in self.trails
-            for candidate in trail.candidates
-            for seed in searched
-        ]
-        for grid, trail, candidate, seed in asked:
+        asked: list[tuple[_Role, Trail, Candidate, Sequence[int]]]
+        asked = [(TUNED, trail, trail.choice, self.config.seeds) for trail in self.trails if trail.choice]
+        asked += [(CANDIDATES, trail, one, searched) for trail in self.trails for one in trail.candidates]
+        for grid, trail, candidate, seeds in asked:
             space = self.spaces[trail.objective]
             objective, point = space.at(candidate.values)
-            cell = self._cell(models[trail.backbone], objective, seed, tested=grid == TUNED)
-            placed.append(_Place(cells.setdefault(cell.id, cell), point, grid, space, candidate))
+            for seed in seeds:
+                cell = self._cell(models[trail.backbone], objective, seed, tested=grid == TUNED)
+                placed.append(_Place(cells.setdefault(cell.id, cell), point, grid, space, candidate))
         return placed
 
     def _own(self) -> Iterator[_Place]:

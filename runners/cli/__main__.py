@@ -39,10 +39,7 @@ class LastingOutput:
             self._lost(error)
 
     def _lost(self, error: OSError) -> None:
-        if error.errno in (
-            errno.EPIPE,
-            errno.EIO,
-        ):
+        if error.errno in (errno.EPIPE, errno.EIO):
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, self._stream.fileno())
             os.close(null)
