@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
-from goal_core.basics.atomic import DamagedError
+from goal_core.basics.atomic import DamagedError, StorageError
 from goal_core.basics.errors import UnfinishedError
 from goal_core.training import EpochDone, TrainingDone, TrainingEvent, TrainingFailed
 from runners.execution.capacity import Resources
@@ -20,7 +21,6 @@ from runners.launch.remaining.plan import LaunchOptions, LaunchPlan
 from runners.launch.remaining.sharing import NoTracking, Others
 from runners.launch.remaining.units import UnitQueue
 from runners.launch.signals import StopSignals
-from runners.launch.stopping import WindDown
 from runners.launch.view.live import LiveView
 from runners.planning.devices import Devices, of_machines
 from runners.planning.prices import Prices
@@ -30,6 +30,8 @@ from sweeps import Training
 
 MAX_DAMAGES = 3
 """Times that a launch trains a training again because a file of it was damaged."""
+SAVE_S = 20.0
+"""Seconds that the running units get to save their cells after a signal."""
 CATCH_UP_S, HURRY_S = 60.0, 5.0
 """Seconds that tracking may take to catch up at the end of a launch, and of one that has to end soon."""
 
@@ -102,14 +104,18 @@ class Launcher:
         self._cut_short = ""
         """What the store said when the credentials for it had expired; empty while they work."""
         self._signals = signals or StopSignals()
-        self._wind_down = WindDown(sweep.store, launch_id, self._signals, view.note)
+        self._running: set[str] = set()
+        """The first key of each running unit."""
+        self._saved_by: float | None = None
+        """When the running units have had their time to save; None until a signal comes."""
         self._others = None if options.share is None else Others(sweep.store, launch_id, plan)
         self._queue = UnitQueue(sweep, plan, launch_id, options.share, self._others, view.note, self._refused)
 
     @property
     def stopping(self) -> bool:
-        """Whether all units should stop now."""
-        return self._failed_fast or bool(self._cut_short) or self._wind_down.over
+        """Whether all units should stop now. After a signal they should when they have saved, or had their time."""
+        has_saved = self._saved_by is not None and (not self._running or time.monotonic() > self._saved_by)
+        return self._failed_fast or bool(self._cut_short) or has_saved
 
     def run(self) -> int:
         """Train, and return the exit status.
@@ -234,7 +240,7 @@ class Launcher:
 
     def started(self, job: UnitJob) -> None:
         """Note that a worker has begun a unit."""
-        self._wind_down.started(job)
+        self._running.add(job.unit.trainings[0].key)
         for training in job.unit.trainings:
             self._progress.running(training)
             self._tracking.sync(training)
@@ -242,7 +248,7 @@ class Launcher:
 
     def ended(self, job: UnitJob) -> None:
         """Note that a unit's worker has ended."""
-        self._wind_down.ended(job)
+        self._running.discard(job.unit.trainings[0].key)
         self._progress.pace.end(job.unit)
 
     def finished(self, job: UnitJob) -> Sequence[UnitJob]:
@@ -255,8 +261,17 @@ class Launcher:
         return () if self._is_over() else self._queue.after(job.unit, damaged=self._damages.keys())
 
     def step(self) -> None:
-        """Look for a signal."""
-        self._wind_down.step()
+        """Look for a signal, and ask the running units to save after the first. Ray may have replaced its handler."""
+        self._signals.install()
+        if self._signals.received is None or self._saved_by is not None:
+            return
+        self._saved_by = time.monotonic() + SAVE_S
+        self._view.note(f"{self._signals.cause}: the running cells save their state; a second signal stops at once")
+        try:
+            self._sweep.store.drivers.ask_to_stop(self._launch_id)
+        except StorageError as error:
+            self._saved_by = time.monotonic()
+            self._view.note(f"the running cells cannot be asked to save: {error}")
 
     def events(self, events: Sequence[TrainingEvent]) -> None:
         """Process what happened to the trainings of a unit."""

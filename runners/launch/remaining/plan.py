@@ -175,19 +175,15 @@ class LaunchPlan:
     @property
     def exit_status(self) -> int:
         """Exit status of the launch if no signal has stopped it: 0 done, 1 some cells failed, 75 something is left."""
-        counts = self.progress.counts(self._asked)
+        # While the sweep searches, its candidates alone are asked for.
+        searching = self._sweep.is_searching
+        counts = self.progress.counts(one for one in self._sweep.trainings if not searching or one.number is not None)
         if counts["failed"]:
             return SOME_FAILED
         if self._options.share is not None:  # it ends when others hold what is left
             return DONE
         # --only-failed leaves the others waiting.
         return STOPPED if counts["waiting"] and self._options.failed != "only" else DONE
-
-    @property
-    def _asked(self) -> list[Training]:
-        """What this launch trains, or has trained: while the sweep searches, its candidates alone."""
-        searching = self._sweep.is_searching
-        return [training for training in self._sweep.trainings if not searching or training.number is not None]
 
     def startable(self, trainings: Sequence[Training], *, ahead: bool) -> list[Training]:
         """Select the trainings that are not done yet and can start.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -9,12 +10,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from runners.launch import launcher
 from runners.launch import signals as signals_module
-from runners.launch import stopping
+from runners.launch.launcher import Launcher
 from runners.launch.opened_sweep import OpenedSweep
+from runners.launch.remaining.plan import LaunchOptions, LaunchPlan
+from runners.launch.remaining.sharing import NoTracking
 from runners.launch.signals import StopSignals
-from runners.launch.stopping import WindDown
+from runners.launch.view.live import LiveView
 from sweeps import pack
 from tests.helpers.sweep_cases import opened_in
 
@@ -80,34 +85,41 @@ def sweep(tmp_path: Path) -> OpenedSweep:
     return opened_in(tmp_path / "store")
 
 
+def launcher_of(sweep: OpenedSweep, launch_id: str, signals: StopSignals, said: io.StringIO) -> Launcher:
+    options = LaunchOptions()
+    plan = LaunchPlan(sweep, options)
+    view = LiveView(plan.progress, "s", Console(file=said, width=200), lambda *words: " ".join(words))
+    return Launcher(sweep, options, plan, view, NoTracking(sweep, sweep.store), launch_id, signals)
+
+
 def test_running_units_are_asked_to_stop_and_waited_for(sweep: OpenedSweep) -> None:
     (unit,) = pack(sweep.by_stage[0], sweep.config.execution)
-    said: list[str] = []
-    with sweep.store.heartbeat("s") as launch, StopSignals() as signals, signals.gentle():
-        job = sweep.job(unit, launch.id, {})
-        wind_down = WindDown(sweep.store, launch.id, signals, said.append)
-        wind_down.started(job)
-        wind_down.step()
-        assert not wind_down.over
-        assert not sweep.store.drivers.is_asked_to_stop(launch.id)
+    said = io.StringIO()
+    with sweep.store.heartbeat("s") as heartbeat, StopSignals() as signals, signals.gentle():
+        job = sweep.job(unit, heartbeat.id, {})
+        launch = launcher_of(sweep, heartbeat.id, signals, said)
+        launch.started(job)
+        launch.step()
+        assert not launch.stopping
+        assert not sweep.store.drivers.is_asked_to_stop(heartbeat.id)
         receive(signal.SIGTERM)
         for _ in range(3):
-            wind_down.step()
-        assert sweep.store.drivers.is_asked_to_stop(launch.id)
-        assert len(said) == 1
-        assert not wind_down.over
-        wind_down.ended(job)
-        assert wind_down.over
+            launch.step()
+        assert sweep.store.drivers.is_asked_to_stop(heartbeat.id)
+        assert said.getvalue().count("SIGTERM") == 1
+        assert not launch.stopping
+        launch.ended(job)
+        assert launch.stopping
 
 
 def test_a_unit_that_does_not_end_is_not_waited_for_for_ever(
     sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stopping, "SAVE_S", -1.0)
+    monkeypatch.setattr(launcher, "SAVE_S", -1.0)
     (unit,) = pack(sweep.by_stage[0], sweep.config.execution)
-    with sweep.store.heartbeat("s") as launch, StopSignals() as signals, signals.gentle():
-        wind_down = WindDown(sweep.store, launch.id, signals, lambda line: None)
-        wind_down.started(sweep.job(unit, launch.id, {}))
+    with sweep.store.heartbeat("s") as heartbeat, StopSignals() as signals, signals.gentle():
+        launch = launcher_of(sweep, heartbeat.id, signals, io.StringIO())
+        launch.started(sweep.job(unit, heartbeat.id, {}))
         receive(signal.SIGTERM)
-        wind_down.step()
-        assert wind_down.over
+        launch.step()
+        assert launch.stopping
