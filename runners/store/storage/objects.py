@@ -12,7 +12,6 @@ import errno
 import hashlib
 import io
 import secrets
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -30,8 +29,6 @@ R = TypeVar("R")
 PART = 5 * 2**20
 """Bytes of a large object that travel in one request. The smallest that S3 allows."""
 _SHA256 = "sha256"
-_MAX_COPY = 5 * 2**30
-"""Bytes of an object that a server copies by itself."""
 _SIDE_BY_SIDE = 16
 
 
@@ -142,7 +139,7 @@ class ObjectStorage(Storage):
         if not files:
             raise FileNotFoundError(f"there is no {self.shown(path)}")
         for each in sorted(files, key=lambda each: each == path / last):
-            self._copy(each, target / each.relative_to(path))
+            self._copy(each, self._key(target / each.relative_to(path)))
         for each in sorted(files, key=lambda each: each != path / last):
             self.remove(each)
 
@@ -275,16 +272,9 @@ class ObjectStorage(Storage):
         how = {"mode": mode, "attributes": attributes, "chunk_size": PART, "max_concurrency": 4}
         self._ask("write", path, lambda client, key: self._api.put(client, key, content, **how))
 
-    def _copy(self, path: Path, target: Path) -> None:
-        """Copy an object with its digest; one that is too large for the server, through here."""
-        if self._ask("read", path, self._api.head)["size"] <= _MAX_COPY:
-            to = self._key(target)
-            self._ask("write", path, lambda client, key: self._api.copy(client, key, to))
-            return
-        with tempfile.NamedTemporaryFile() as file:
-            self._download(path, file)
-            file.flush()
-            self._put(target, Path(file.name))
+    def _copy(self, path: Path, to: str) -> None:
+        """Let the server copy an object, with its digest."""
+        self._ask("copy", path, lambda client, key: self._api.copy(client, key, to))
 
     def _on_their_way(self, folder: Path) -> list[Path]:
         """What this process has saved in a folder, as a listing that comes too early would miss it."""
