@@ -99,7 +99,9 @@ def storage_errors(path: Path, doing: str) -> Iterator[None]:
     except GoalError:
         raise
     except OSError as error:
-        raise _storage_error(error.errno or 0, error.strerror or str(error), path, doing) from error
+        # safetensors says that a file is missing without a number.
+        number = error.errno or (errno.ENOENT if isinstance(error, FileNotFoundError) else 0)
+        raise _storage_error(number, error.strerror or str(error), path, doing) from error
     except Exception as error:
         # safetensors writes in Rust, which reports a full disk as text: "... (os error 28)".
         native = re.search(r"\(os error (\d+)\)", str(error))

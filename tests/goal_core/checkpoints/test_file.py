@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from itertools import product
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from goal_core.basics import atomic
 from goal_core.basics.atomic import DamagedError, StorageError
 from goal_core.basics.errors import WeightsError
 from goal_core.checkpoints import read_checkpoint, read_mapped, read_of_training, write_checkpoint
@@ -84,3 +86,10 @@ def test_a_read_error_that_passes_is_waited_for(path: Path, monkeypatch: pytest.
     left[0] = 100
     with pytest.raises(StorageError, match="Stale file handle"):
         read_checkpoint(path)
+
+
+def test_a_missing_file_is_looked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(atomic, "RETRY_DELAYS", (1e6,))
+    with pytest.raises(StorageError, match="cannot read") as missing:
+        read_mapped(tmp_path / "none.safetensors")
+    assert missing.value.errno == errno.ENOENT
