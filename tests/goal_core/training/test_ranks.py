@@ -102,10 +102,8 @@ def test_two_processes_train_as_one_and_resume_as_unbroken(tmp_path: Path) -> No
     check_two_processes(unit, tmp_path, stop=3)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "stage", [pytest.param(FROZEN, id="frozen", marks=pytest.mark.exhaustive), pytest.param(FINETUNE, id="finetune")]
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("stage", [pytest.param(FROZEN, id="frozen"), pytest.param(FINETUNE, id="finetune")])
 def test_processes_with_image_workers_train_as_one_and_resume_as_unbroken(stage: StageConfig, tmp_path: Path) -> None:
     """Each process decodes its own rows of a batch in workers of its own."""
     content = tiny_annotations({"train": 6, "val": 3, "test": 3})

@@ -18,7 +18,7 @@ from tests.helpers.in_process import launch, results, sweep_in
 
 Operation = tuple[str, Path]
 ERRORS = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO, "ESTALE": errno.ESTALE}
-SOME = 4
+SOME = 3
 """Operations of each kind of fault in a quick run, spread over the launch."""
 
 
@@ -97,7 +97,7 @@ def run_all(
     return len(chosen)
 
 
-@pytest.mark.parametrize("kind", ["kill", "flip", *ERRORS])
+@pytest.mark.parametrize("kind", ["kill", "flip", "ENOSPC"])
 def test_some_faults(
     unbroken: tuple[dict[str, Any], list[Operation]], kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
