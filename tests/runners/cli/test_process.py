@@ -32,7 +32,7 @@ from runners.launch import launcher
 from tests.helpers.in_process import InProcess
 
 launcher.RayUnits = InProcess
-sys.argv = ["goal-sweep", "launch", "tiny.yaml", "--set", "objectives.only=[con/con]", "--set", "stages.frozen.epochs=2"]
+sys.argv = ["goal-sweep", "launch", "tiny.yaml", "--set", "objectives.only=[con/con]"]
 main()
 """
 
