@@ -11,5 +11,4 @@ from goal_core.data.formats.features import REGION_AXES, VECTOR_AXES, read_regio
 from goal_core.data.formats.index import own_indexes
 from goal_core.data.formats.layout import split_files
 from goal_core.data.formats.opening import LAYOUTS, check_data, open_dataset
-from goal_core.data.formats.published import published_counts
-from goal_core.data.formats.report import DataReport, Finding, Progress, SplitCounts
+from goal_core.data.formats.report import DataReport, Finding, Progress, SplitCounts, published_counts

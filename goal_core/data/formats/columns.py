@@ -7,20 +7,32 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
-from goal_core.basics.atomic import DamagedError, replace_with, storage_errors
+from goal_core.basics.atomic import DamagedError, StorageError, replace_with, storage_errors
 
 Columns = Mapping[str, NDArray[Any]]
-_DTYPES = {"U8": np.uint8, "I32": np.int32, "I64": np.int64}
-"""The types of columns, by the names that safetensors gives them."""
+_DTYPES = {"U8": "u1", "I32": "<i4", "I64": "<i8", "F16": "<f2", "F32": "<f4", "F64": "<f8"}
+"""Numpy's types by the names that safetensors gives them."""
+
+
+class Place(NamedTuple):
+    """Where an array lies in a safetensors file."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    begin: int
+    """Bytes from the beginning of the file."""
+    end: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,11 +77,10 @@ class Texts(Sequence[str]):
     def _begin(self, index: int) -> int:
         return int(self.ends[index - 1]) if index else self.start
 
-    @property
-    def columns(self) -> dict[str, NDArray[Any]]:
-        """The two arrays by name, those of the texts alone."""
+    def columns(self, name: str) -> dict[str, NDArray[Any]]:
+        """The two arrays, of these texts alone, as columns."""
         last = int(self.ends[-1]) if len(self) else self.start
-        return {"text": self.content[self.start : last], "ends": self.ends - self.start}
+        return {f"{name}.text": self.content[self.start : last], f"{name}.ends": self.ends - self.start}
 
 
 def digest_of(columns: Columns) -> str:
@@ -93,6 +104,31 @@ def write_columns(path: Path, columns: Columns, about: Mapping[str, Any]) -> Non
     replace_with(path, lambda temporary: save_file(whole, temporary, header))
 
 
+def header_of(path: Path) -> tuple[dict[str, Place], dict[str, str]]:
+    """What a safetensors file holds, and its metadata.
+
+    Raises:
+        DamagedError: it is no such file.
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        try:
+            size = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(size))
+            meta = header.pop("__metadata__", {})
+            places = {
+                name: Place(
+                    tuple(one["shape"]),
+                    _DTYPES[one["dtype"]],
+                    *(8 + size + offset for offset in one["data_offsets"]),
+                )
+                for name, one in header.items()
+            }
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, MemoryError) as error:
+            raise DamagedError(f"{path} is damaged, or no safetensors file: {error}") from error
+    return places, meta
+
+
 def map_columns(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | None:
     """Map the columns of a file, read-only, and read what it says about them; None where there is no such file.
 
@@ -102,24 +138,30 @@ def map_columns(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | 
     """
     with storage_errors(path, "read"):
         try:
+            places, meta = header_of(path)
             mapped = np.memmap(path, np.uint8, mode="r")
         except FileNotFoundError:
             return None
-        except ValueError:  # of an empty file
-            raise DamagedError(f"{path} is damaged: it is empty") from None
     try:
-        begin = 8 + int.from_bytes(mapped[:8].tobytes(), "little")
-        header = json.loads(mapped[8:begin].tobytes())
-        meta = header.pop("__metadata__")
-        columns = {}
-        for name, column in header.items():
-            first, last = column["data_offsets"]
-            flat = mapped[begin + first : begin + last].view(np.ndarray)
-            columns[name] = flat.view(_DTYPES[column["dtype"]]).reshape(column["shape"])
-        found = hashlib.sha256((digest_of(columns) + meta["about"]).encode()).hexdigest()
-        about = json.loads(meta["about"])
+        columns = {
+            name: mapped[begin:end].view(np.ndarray).view(dtype).reshape(shape)
+            for name, (shape, dtype, begin, end) in places.items()
+        }
+        if hashlib.sha256((digest_of(columns) + meta["about"]).encode()).hexdigest() != meta["digest"]:
+            raise ValueError("its content does not match its checksum")
+        return columns, json.loads(meta["about"])
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, MemoryError) as error:
         raise DamagedError(f"{path} is damaged: {error}") from error
-    if found != meta["digest"]:
-        raise DamagedError(f"{path} is damaged: its content does not match its checksum")
-    return columns, about
+
+
+def kept_columns(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | None:
+    """The columns of a cache; None where there is none. A damaged one is named in the log, and set aside."""
+    try:
+        return map_columns(path)
+    except DamagedError as error:
+        os.write(2, f"{error}; it is set aside and made again\n".encode())
+        with suppress(OSError):
+            path.replace(path.with_suffix(".damaged"))
+    except StorageError as error:
+        os.write(2, f"{error}; it is not used\n".encode())
+    return None

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from goal_core.basics.errors import DataError, MissingDataError
+from goal_core.basics.atomic import DamagedError
+from goal_core.basics.errors import DataError
 from goal_core.data.config import EmbeddingsConfig
 from goal_core.data.dataset import SPLIT_NAMES
+from goal_core.data.formats.columns import header_of
 from goal_core.data.formats.features import RegionFile, read_region_header
-from goal_core.data.formats.layout import Layout, Listing, dataset_folder
-
-_DTYPES = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8"}
+from goal_core.data.formats.layout import Layout, Listing, dataset_folder, stamped
 
 
 def embeddings(config: EmbeddingsConfig) -> Layout:
     """Read the headers of the vectors' files, and which text belongs to which image."""
     root = dataset_folder(config.root)
-    parts = [f"{part}.npy" for part in ("images", "texts", "owners")]
+    ends = ("_images.npy", "_texts.npy", "_owners.npy", ".safetensors")
     return Layout(
         root=root,
-        files=[
-            *(root / f"{split}_{part}" for split in SPLIT_NAMES for part in parts),
-            *(root / f"{split}.safetensors" for split in SPLIT_NAMES),
-        ],
+        files=stamped(root / f"{split}{end}" for split in SPLIT_NAMES for end in ends),
         splits={split: partial(_split, root, split) for split in SPLIT_NAMES},
     )
 
@@ -35,9 +31,7 @@ def embeddings(config: EmbeddingsConfig) -> Layout:
 def _split(root: Path, split: str) -> Listing:
     whole, own = root / f"{split}.safetensors", root / f"{split}_owners.npy"
     if whole.exists():
-        found = _tensors(whole)
-        images, texts = (_vectors(found, part, whole) for part in ("images", "texts"))
-        owners = _numbers(found["owners"]) if "owners" in found else None
+        images, texts, owners = _whole(whole)
     else:
         images, texts = (
             read_region_header(root / f"{split}_{part}.npy", (part, "numbers")) for part in ("images", "texts")
@@ -62,37 +56,20 @@ def _counts(owners: NDArray[np.integer] | None, num_images: int, num_texts: int,
     return [int(count) for count in np.bincount(owners, minlength=num_images)]
 
 
-def _tensors(path: Path) -> dict[str, RegionFile]:
-    """The tensors of a safetensors file, as arrays in it."""
+def _whole(path: Path) -> tuple[RegionFile, RegionFile, NDArray[np.integer] | None]:
+    """The vectors of images and texts in a safetensors file, and the owners of the texts, if it has them."""
     try:
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(min(length, 10**7)))
-    except FileNotFoundError:
-        raise MissingDataError(f"{path} is missing") from None
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} is not a safetensors file: {error}") from error
-    return {
-        name: RegionFile(
-            path=str(path),
-            shape=tuple(one["shape"]),
-            dtype=_DTYPES[one["dtype"]],
-            begin=8 + length + one["data_offsets"][0],
-        )
-        for name, one in header.items()
-        if name != "__metadata__" and one["dtype"] in _DTYPES
-    }
-
-
-def _vectors(found: dict[str, RegionFile], name: str, path: Path) -> RegionFile:
-    file = found.get(name)
-    if file is None or len(file.shape) != 2 or min(file.shape) < 1 or np.dtype(file.dtype).kind != "f":
-        have = ", ".join(f"{name} {one.shape} {one.dtype}" for name, one in found.items()) or "nothing"
-        raise DataError(f"{path} must hold {name}, vectors of floating point numbers; it holds {have}")
-    return file
-
-
-def _numbers(file: RegionFile) -> NDArray[np.integer]:
-    with open(file.path, "rb") as stored:
-        stored.seek(file.begin)
-        return np.fromfile(stored, file.dtype, int(np.prod(file.shape))).reshape(file.shape)
+        places, _ = header_of(path)
+    except (OSError, DamagedError) as error:
+        raise DataError(f"cannot read {path}: {error}") from error
+    files = []
+    for name in ("images", "texts"):
+        shape, dtype, begin, _ = places.get(name, ((), "", 0, 0))
+        if len(shape) != 2 or min(shape) < 1 or np.dtype(dtype).kind != "f":
+            have = ", ".join(f"{name} {one.shape} {one.dtype}" for name, one in places.items()) or "nothing"
+            raise DataError(f"{path} must hold {name}, vectors of floating point numbers; it holds {have}")
+        files.append(RegionFile(path=str(path), shape=shape, dtype=dtype, begin=begin))
+    if "owners" not in places:
+        return files[0], files[1], None
+    shape, dtype, begin, _ = places["owners"]
+    return files[0], files[1], np.fromfile(path, dtype, int(np.prod(shape)), offset=begin).reshape(shape)

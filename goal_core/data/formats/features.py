@@ -9,7 +9,7 @@ import hashlib
 import math
 import os
 import tokenize
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
@@ -42,20 +42,17 @@ class RegionFile:
         """From what `asdict` made of one."""
         return cls(**{**about, "shape": tuple(about["shape"])})
 
-    def mapped(self) -> NDArray[np.floating]:
-        """The file's memory map, (N, ..., F), for those who read all of it."""
-        mapped: NDArray[np.floating] = np.load(self.path, mmap_mode="r")
-        return mapped
-
     def digests(
-        self, rows: NDArray[np.int64], progress: Callable[[int], None] = lambda done: None
+        self,
+        rows: NDArray[np.int64],
+        read: Callable[[int, NDArray[np.floating]], None] = lambda start, values: None,
     ) -> NDArray[np.uint8]:
-        """SHA-256 of some rows, (B, 32)."""
+        """SHA-256 of some rows, (B, 32); ``read`` is called with the rows from a position on, block by block."""
         found = np.empty((len(rows), 32), np.uint8)
         for start in range(0, len(rows), BLOCK):
-            here = rows[start : start + BLOCK]
-            found[start : start + len(here)] = _digests(self.stored(here))
-            progress(len(here))
+            values = self.stored(rows[start : start + BLOCK])
+            found[start : start + len(values)] = _digests(values)
+            read(start, values)
         return found
 
     def stored(self, rows: NDArray[np.int64]) -> NDArray[np.floating]:
@@ -83,7 +80,7 @@ def _digests(values: NDArray[np.floating]) -> NDArray[np.uint8]:
     return np.frombuffer(digests, np.uint8).reshape(len(values), 32)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class FeatureRows:
     """Reads images' features from a file; a :class:`~goal_core.data.dataset.RegionReader`."""
 
@@ -116,11 +113,21 @@ class FeatureRows:
             label = self.label(int(indices[np.argmin(same)]))
             raise ChangedDataError(f"the features of {label} are not those that were indexed")
         features = stored.astype(np.float32, copy=False)
-        finite = np.isfinite(features.reshape(len(features), -1)).all(axis=1)
-        if not finite.all():
-            image = int(indices[np.argmin(finite)])
-            raise DataError(f"{'regions' if len(self.shape) > 1 else 'features'} of {self.label(image)} are not finite")
+        if problems := self.not_finite(indices, features):
+            raise DataError(problems[0])
         return features
+
+    def not_finite(self, indices: Iterable[int], features: NDArray[np.floating]) -> list[str]:
+        """A line for each of some images whose features (B, ..., F) hold a number that is not finite."""
+        finite = np.isfinite(features.reshape(len(features), -1)).all(axis=1)
+        if finite.all():
+            return []
+        what = "regions" if len(self.shape) > 1 else "features"
+        return [
+            f"{what} of {self.label(int(image))} are not finite"
+            for image, is_finite in zip(indices, finite, strict=True)
+            if not is_finite
+        ]
 
     def label(self, index: int) -> str:
         """The image's id and its row in the file."""

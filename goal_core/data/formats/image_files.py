@@ -5,18 +5,19 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from goal_core.basics.errors import ChangedDataError, DataError, MissingDataError
 from goal_core.data import images
+from goal_core.data.formats.layout import stamp_of
 from goal_core.data.formats.report import DataReport
 
 WITH_FOLDER = ("", "images")
@@ -25,23 +26,7 @@ WITHOUT_FOLDER = ("images", "flickr30k-images", "flickr30k_images", "")
 """Where an image name without a folder is looked for, relative to the root, the root itself last."""
 LINKED_DATA = "GOAL_LINKED_DATA"
 """Environment variable: folders outside the dataset's into which its links may lead, with ``:`` between them."""
-_NAMES_SHOWN = 3
 _CHUNK = 256
-
-
-class FoundFile(NamedTuple):
-    """An image file that exists."""
-
-    path: str
-    """Relative to the folder of the dataset."""
-    stamp: tuple[int, int, int]
-    """As `stamp_of` gives it."""
-
-    @classmethod
-    def of(cls, entry: os.DirEntry[str], root: Path) -> FoundFile:
-        """The file of an entry of a folder."""
-        status = entry.stat()
-        return cls(os.path.relpath(entry.path, root), (status.st_size, status.st_mtime_ns, status.st_ctime_ns))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,43 +78,44 @@ class FileReader:
         return type(self)(self.root, self.paths[kept], self.digests[kept], None if spans is None else spans[kept])
 
 
-def digests_of(reader: FileReader, indices: Sequence[int], progress: Callable[[int], None]) -> NDArray[np.uint8]:
+def digests_of(
+    reader: FileReader, indices: Sequence[int], count: Callable[[int], None], problems: list[str] | None = None
+) -> NDArray[np.uint8]:
     """SHA-256 of the bytes of some images, (B, 32), read by as many threads as there are cores.
 
+    Args:
+        reader: of the images; its digests are not looked at.
+        indices: of the images, (B,).
+        count: called with how many more have been read.
+        problems: receives a line for each image that cannot be decoded; None decodes none.
+
     Raises:
-        DataError: one cannot be read, or is empty.
+        DataError: one cannot be read.
     """
 
-    def digest(index: int) -> bytes:
-        content = reader.content(index)
-        if not content:
-            raise DataError(f"image {reader.label(index)} is empty")
-        return hashlib.sha256(content).digest()
+    def digest(index: int) -> tuple[bytes, str]:
+        content, problem = reader.content(index), ""
+        try:
+            if problems is not None:
+                images.decode_bytes(content, reader.label(index))
+        except DataError as error:
+            problem = str(error)
+        return hashlib.sha256(content).digest(), problem
 
     found = np.empty((len(indices), 32), np.uint8)
+    # Reading, hashing and Pillow's decoding release Python's global lock, so threads use all cores.
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         for start in range(0, len(indices), _CHUNK):
             here = indices[start : start + _CHUNK]
-            found[start : start + len(here)] = [np.frombuffer(one, np.uint8) for one in pool.map(digest, here)]
-            progress(len(here))
+            for row, (one, problem) in enumerate(pool.map(digest, here), start):
+                found[row] = np.frombuffer(one, np.uint8)
+                if problem and problems is not None:
+                    problems.append(problem)
+            count(len(here))
     return found
 
 
-def check_once(names: Mapping[str, Sequence[str]]) -> None:
-    """Check that no image file is used twice, within a split or across splits.
-
-    Raises:
-        DataError: one is.
-    """
-    seen: dict[str, str] = {}
-    for split, listed in names.items():
-        for name in listed:
-            if name in seen:
-                raise DataError(f"image {name} is listed twice: in splits {seen[name]} and {split}")
-            seen[name] = split
-
-
-def find_images(root: Path, names: Iterable[str], report: DataReport) -> dict[str, FoundFile]:
+def find_images(root: Path, names: Iterable[str], report: DataReport) -> dict[str, tuple[str, list[int]]]:
     """Locate image files by listing each folder once; no image is opened.
 
     Several paths are tried for each folder (:data:`WITH_FOLDER`, :data:`WITHOUT_FOLDER`). The first that contains one
@@ -144,48 +130,55 @@ def find_images(root: Path, names: Iterable[str], report: DataReport) -> dict[st
             out of the root.
 
     Returns:
-        The files by name, without those of a folder in which something is wrong.
+        By name each file's path, relative to the root, and its stamp; without those of a folder in which something is
+        wrong.
     """
     folders: dict[str, list[str]] = defaultdict(list)
     for name in dict.fromkeys(names):
         folders[name.rpartition("/")[0]].append(name)
-    files: dict[str, FoundFile] = {}
+    files: dict[str, tuple[str, list[int]]] = {}
     for folder, listed in sorted(folders.items()):
         item = f"{folder}/" if folder else "images"
         there = report.attempt(item, partial(_files_in, root, folder, listed))
         if there is not None:
-            place, size = os.path.dirname(there[listed[0]].path), sum(file.stamp[0] for file in there.values()) / 1e9
+            place, size = os.path.dirname(there[listed[0]][0]), sum(stamp[0] for _, stamp in there.values()) / 1e9
             report.note(item, "ok", f"{len(there):,} files, {size:.2f} GB in {root / place}")
-            for file in (file for file in there.values() if not file.stamp[0]):
-                report.note(item, "wrong", f"image {root / file.path} is empty")
+            for path in (path for path, stamp in there.values() if not stamp[0]):
+                report.note(item, "wrong", f"image {root / path} is empty")
             files |= there
     return files
 
 
-def _files_in(root: Path, folder: str, names: Sequence[str]) -> dict[str, FoundFile]:
+def _files_in(root: Path, folder: str, names: Sequence[str]) -> dict[str, tuple[str, list[int]]]:
     """The files of one folder, by name, from the first path that contains any of them."""
     paths = [root / parent / folder for parent in (WITH_FOLDER if folder else WITHOUT_FOLDER)]
     existing = [path for path in paths if path.is_dir()]
     if not existing:
         raise MissingDataError(f"image folder not found; looked for {', '.join(map(str, paths))}")
     name_of = {name.rpartition("/")[2]: name for name in names}
-    there: dict[str, FoundFile] = {}
+    there: dict[str, tuple[str, list[int]]] = {}
     for path in existing:
         try:
             with os.scandir(path) as entries:
                 files = [entry for entry in entries if entry.name in name_of and entry.is_file()]
-                if files:
-                    _check_links(root, [str(path), *(file.path for file in files if file.is_symlink())])
-                there = {name_of[file.name]: FoundFile.of(file, root) for file in files}
         except OSError as error:
             raise DataError(f"cannot list image folder {path}: {error.strerror or error}") from error
-        if there:
+        if files:
+            _check_links(root, [str(path), *(file.path for file in files if file.is_symlink())])
+            stamps = {file: stamp_of(file.path) for file in files}
+            relative = os.path.relpath(path, root)
+            there = {
+                name_of[file.name]: (os.path.normpath(os.path.join(relative, file.name)), stamp)
+                for file, stamp in stamps.items()
+                if stamp
+            }
             break
     missing = [name for name in names if name not in there]
     if missing:
-        more = ", ..." if len(missing) > _NAMES_SHOWN else ""
-        shown = ", ".join(missing[:_NAMES_SHOWN])
-        raise MissingDataError(f"{len(missing)} of {len(names)} images are missing under {root}: {shown}{more}")
+        raise MissingDataError(
+            f"{len(missing)} of {len(names)} images are missing under {root}: {', '.join(missing[:3])}"
+            f"{', ...' if len(missing) > 3 else ''}"
+        )
     return there
 
 

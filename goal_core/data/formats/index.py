@@ -7,7 +7,7 @@ any moment cannot train under an id.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,15 +16,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from goal_core.basics.atomic import DamagedError, StorageError, make_folder
+from goal_core.basics.atomic import make_folder
 from goal_core.basics.sealed_json import key_of
 from goal_core.data.config import DataConfig, ScenesConfig
 from goal_core.data.dataset import SPLIT_NAMES, Dataset, Split, fingerprint_of
-from goal_core.data.formats.columns import Texts, digest_of, map_columns, write_columns
+from goal_core.data.formats.columns import Texts, digest_of, kept_columns, write_columns
 from goal_core.data.formats.features import FeatureRows, RegionFile
 from goal_core.data.formats.image_files import FileReader
+from goal_core.data.formats.layout import stamp_of
 
-VERSION = 1
+VERSION = 2
 """Raise it whenever the same files would give another index."""
 _NOT_READ = ("name", "image", "min_word_count", "vocabulary")
 """Settings on which no file of a dataset is read in another way. `legacy` is among those that are."""
@@ -37,9 +38,10 @@ class Index:
     """What is known of a dataset's files."""
 
     columns: Mapping[str, NDArray[Any]]
-    """For each split, `SPLIT.COLUMN`: its images' ``names``, ``paths`` (relative to the folder), ``digests`` (N, 32)
-    and ``status`` (size and times, (N, 3)), its ``captions``, and their ``owners``, the index of each one's image; with
-    features the ``rows`` of the images in their file, with images in shards their ``spans``; and ``corpus``."""
+    """For each split, `SPLIT.COLUMN`: its images' ``names`` (their files below the folder, or ids of features),
+    ``digests`` (N, 32) and ``status`` (size and times, (N, 3)), its ``captions``, and their ``owners``, the index of
+    each one's image; with features the ``rows`` of the images in their file, with images in shards their ``spans``; and
+    ``corpus``."""
     about: Mapping[str, Any]
     """The version, the folder below which image files lie, the stamps of the files that were parsed, and by split the
     files of the features and of the captions' vectors."""
@@ -67,13 +69,13 @@ class Index:
         """
         if self.about["version"] != VERSION:
             return False
-        if any(list(stamp) != stamp_of(path) for path, *stamp in self.about["sources"]):
+        if any(stamp != stamp_of(path) for path, *stamp in self.about["sources"]):
             return False
         return not thorough or all(
             list(status) == stamp_of(str(Path(self.about["root"], path)))
             for split in SPLIT_NAMES
             if f"{split}.status" in self.columns
-            for path, status in zip(self.texts(f"{split}.paths"), self.columns[f"{split}.status"], strict=True)
+            for path, status in zip(self.texts(f"{split}.names"), self.columns[f"{split}.status"], strict=True)
         )
 
     def dataset(self, config: DataConfig) -> Dataset:
@@ -87,46 +89,21 @@ class Index:
         )
 
     def _split(self, name: str) -> Split:
-        digests = self.columns[f"{name}.digests"]
+        names, digests = self.texts(f"{name}.names"), self.columns[f"{name}.digests"]
+        captions, texts = self.texts(f"{name}.captions"), self.about["texts"].get(name)
         reader: FileReader | FeatureRows
-        if name in self.about["features"]:
-            reader = FeatureRows(
-                file=RegionFile.of(self.about["features"][name]),
-                ids=self.texts(f"{name}.names"),
-                file_rows=self.columns[f"{name}.rows"],
-                digests=digests,
-            )
+        if features := self.about["features"].get(name):
+            reader = FeatureRows(RegionFile.of(features), names, self.columns[f"{name}.rows"], digests)
         else:
-            spans = self.columns.get(f"{name}.spans")
-            reader = FileReader(self.about["root"], self.texts(f"{name}.paths"), digests, spans)
+            reader = FileReader(self.about["root"], names, digests, self.columns.get(f"{name}.spans"))
+        vectors = None
+        if texts:
+            vectors = FeatureRows(
+                RegionFile.of(texts), captions, np.arange(len(captions)), self.columns[f"{name}.text_digests"]
+            )
         return Split(
-            name=name,
-            captions=self.texts(f"{name}.captions"),
-            caption_image=self.columns[f"{name}.owners"],
-            reader=reader,
-            texts=self._text_vectors(name) if name in self.about["texts"] else None,
+            name=name, captions=captions, caption_image=self.columns[f"{name}.owners"], reader=reader, texts=vectors
         )
-
-    def _text_vectors(self, name: str) -> FeatureRows:
-        digests = self.columns[f"{name}.text_digests"]
-        return FeatureRows(
-            file=RegionFile.of(self.about["texts"][name]),
-            ids=self.texts(f"{name}.captions"),
-            file_rows=np.arange(len(digests)),
-            digests=digests,
-        )
-
-
-def stamp_of(path: str) -> list[int] | None:
-    """A file's size, and when its content and its entry last changed, in nanoseconds; None where there is none.
-
-    A program can set the first time back, but not the second.
-    """
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
 
 def own_indexes() -> Path:
@@ -143,17 +120,10 @@ def index_path(config: DataConfig, folder: Path) -> Path:
     return folder / f"{config.format}-{key_of([VERSION, used])}.index"
 
 
-def stored_index(path: Path) -> tuple[Index | None, str]:
-    """An index that was kept, and what is wrong with it; a damaged one is set aside and made again."""
-    try:
-        found = map_columns(path)
-    except DamagedError as error:
-        with suppress(OSError):
-            path.replace(path.with_suffix(".damaged"))
-        return None, f"{error}; it is made again"
-    except StorageError:
-        return None, ""
-    return (None, "") if found is None else (Index(*found), "")
+def stored_index(path: Path) -> Index | None:
+    """An index that was kept; None where there is none of use."""
+    found = kept_columns(path)
+    return None if found is None else Index(*found)
 
 
 def keep_index(index: Index, path: Path) -> None:
@@ -161,9 +131,3 @@ def keep_index(index: Index, path: Path) -> None:
     with suppress(OSError):
         make_folder(path.parent)
         write_columns(path, index.columns, index.about)
-
-
-def columns_of(texts: Mapping[str, Iterable[str]], arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Put columns of texts and of numbers together."""
-    made = {name: own if isinstance(own, Texts) else Texts.of(own) for name, own in texts.items()}
-    return {f"{name}.{part}": array for name, own in made.items() for part, array in own.columns.items()} | dict(arrays)

@@ -1,17 +1,42 @@
-"""What every layout says of a dataset: where its files are, and the images and captions of each split."""
+"""What every importer says of a dataset: where its files are, and the images and captions of each split."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+import json
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Literal
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Literal, NamedTuple
 
-from goal_core.basics.errors import MissingDataError
-from goal_core.data.config import SHIPPED
+from goal_core.basics.errors import DataError, MissingDataError, nearest
+from goal_core.data.config import SHIPPED, KarpathyConfig, SourceConfig
+from goal_core.data.dataset import SPLIT_NAMES
 from goal_core.data.formats.features import RegionFile
 
 SHIPPED_FOLDER = Path(__file__).parents[1] / "shipped"
+SPLIT_OF = {
+    **{"train": "train", "restval": "train", "test": "test"},
+    **{"val": "val", "validation": "val", "valid": "val", "dev": "val"},
+}
+"""The split for each name of one; `restval`, the rest of COCO's val2014, is trained on."""
+
+
+class Row(NamedTuple):
+    """An image with some of its captions."""
+
+    image: str
+    """Its file, relative to the folder of the dataset, with forward slashes; in a shard, the shard."""
+    captions: Sequence[str]
+    split: str = ""
+    """`train`, `val` or `test`; empty where none is given."""
+    span: tuple[int, int] | None = None
+    """Where it begins in a shard, and its bytes."""
+    key: str = ""
+    """Rows of the same key are one image; empty where the file tells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +44,7 @@ class Listing:
     """One split, in its order."""
 
     names: Sequence[str]
-    """The path of each image's file, relative, with forward slashes; of precomputed features, the image's id."""
+    """The file of each image, relative, with forward slashes; of precomputed features, the image's id."""
     captions: Sequence[Sequence[str]]
     """The captions of each image, at least one."""
     features: RegionFile | None = None
@@ -28,8 +53,8 @@ class Listing:
     """The row of each image in that file where it repeats an image's row for each of its captions; else empty."""
     texts: RegionFile | None = None
     """The file of the captions' vectors; None where these are words."""
-    spans: Sequence[tuple[str, int, int]] = ()
-    """Of images in shards the file of each, relative, where it begins there, and its bytes; else empty."""
+    spans: Sequence[tuple[int, int]] = ()
+    """Where each image begins in its shard, and its bytes; empty where each has a file of its own."""
 
     def first(self, num_images: int) -> Listing:
         """The same for the first images only; 0 keeps all."""
@@ -49,12 +74,132 @@ class Layout:
     """The folder below which image files are looked for."""
     splits: Mapping[str, Callable[[], Listing]]
     """Reads `train`, `val` and `test`; raises a `DataError` that says in one line what is wrong."""
-    files: Sequence[Path]
-    """The files that are parsed, whether they exist or not: where one changes, the dataset is read again."""
+    files: Sequence[Sequence[str | int]]
+    """The files that are parsed, as :func:`stamped` gave them before: where one changes, all is read again."""
     corpus: Sequence[str] = ()
     """Captions from which the vocabulary is built; empty for those of train and val."""
     says: str = ""
     """What was recognised, in words."""
+
+
+def stamp_of(path: str) -> list[int]:
+    """A file's size, and when its content and its entry last changed, in nanoseconds; empty where there is none.
+
+    A program can set the first time back, but not the second.
+    """
+    try:
+        status = os.stat(path)
+    except OSError:
+        return []
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+
+
+def stamped(files: Iterable[Path]) -> list[list[str | int]]:
+    """Files, whether they exist or not, each with its stamp. To be called before they are read."""
+    return [[str(path), *stamp_of(str(path))] for path in files]
+
+
+def listing(rows: Iterable[Row], max_captions: int = 0) -> Listing:
+    """The images of rows with all of their captions, in the order in which they first occur.
+
+    Args:
+        rows: of one split.
+        max_captions: of an image, those that come first; 0 keeps all.
+    """
+    images: dict[str, Row] = {}
+    captions: dict[str, list[str]] = defaultdict(list)
+    for row in rows:
+        key = row.key or row.image
+        images.setdefault(key, row)
+        captions[key] += [caption.strip() for caption in row.captions]
+    return Listing(
+        names=[row.image for row in images.values()],
+        captions=[own[: max_captions or None] for own in captions.values()],
+        spans=[row.span for row in images.values() if row.span],
+    )
+
+
+def by_split(rows: Sequence[Row], config: KarpathyConfig | SourceConfig) -> dict[str, Callable[[], Listing]]:
+    """Listings of rows by their split; where a source gives none, it is drawn by a hash of each image's key."""
+    parts: dict[str, list[Row]] = {split: [] for split in SPLIT_NAMES}
+    for row in rows:
+        if not row.split and isinstance(config, SourceConfig):
+            parts[drawn_split(row.key or row.image, config.val_share, config.test_share)].append(row)
+        else:
+            parts[row.split].append(row)
+    return {split: partial(listing, own, config.max_captions) for split, own in parts.items()}
+
+
+def drawn_split(key: str, val_share: float, test_share: float) -> str:
+    """The split of an image for which none is given: by a hash of its key, so the same for ever."""
+    place = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") / 2**64
+    return "test" if place < test_share else "val" if place < test_share + val_share else "train"
+
+
+def captions_in(value: object, where: str) -> list[str]:
+    """Captions as files have them: a text, or a list of texts, or of objects with `raw` text or a list `tokens`.
+
+    Args:
+        value: what was read.
+        where: file, row and key, for messages.
+
+    Raises:
+        DataError: it is something else, or one is empty.
+    """
+    several = value if isinstance(value, list | tuple) else [value]
+    if not several:
+        raise DataError(f"{where} has no captions")
+    found: list[str] = []
+    for number, one in enumerate(several):
+        text = one
+        if isinstance(one, dict):
+            tokens = one.get("tokens") if isinstance(one.get("tokens"), list) else []
+            text = one.get("raw") or " ".join(map(str, tokens or []))
+        if not isinstance(text, str) or not text.strip():
+            at = f"{where}[{number}]" if several is value else where
+            raise DataError(f"{at} must be a caption, got {one!r:.80}")
+        found.append(text)
+    return found
+
+
+def image_path(value: object, where: str) -> str:
+    """A path of an image below its folder, with forward slashes and without ``.``.
+
+    Raises:
+        DataError: it is no text, or leaves the folder.
+    """
+    path = PurePosixPath(value.replace("\\", "/")) if isinstance(value, str) else PurePosixPath()
+    if path.is_absolute() or ".." in path.parts or not path.parts or str(value).endswith("/"):
+        raise DataError(f"{where} must be the path of a file below the images' folder, got {value!r:.200}")
+    return str(path)
+
+
+def split_named(value: object, where: str) -> str:
+    """The split that a file's word for it means.
+
+    Raises:
+        DataError: none has this name.
+    """
+    if not isinstance(value, str) or value not in SPLIT_OF:
+        close = nearest(value, SPLIT_OF) if isinstance(value, str) else ""
+        raise DataError(f"{where} must be one of {', '.join(SPLIT_OF)}, got {value!r:.80}{close}")
+    return SPLIT_OF[value]
+
+
+def read_json(path: Path) -> object:
+    """Parse a JSON file.
+
+    Raises:
+        DataError: it is missing, cannot be read, or is not JSON.
+    """
+    try:
+        return json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise MissingDataError(f"{path} is missing") from None
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path} is not valid JSON: {error}") from error
 
 
 def dataset_folder(root: str) -> Path:
@@ -75,11 +220,7 @@ def dataset_folder(root: str) -> Path:
 
 
 def precomp_folder(root: str) -> Path:
-    """The folder of the `*_caps.txt` files: ``root/precomp`` where it exists, else the root.
-
-    Raises:
-        MissingDataError: the root does not exist.
-    """
+    """The folder of the `*_caps.txt` files: ``root/precomp`` where it exists, else the root."""
     folder = dataset_folder(root)
     inner = folder / "precomp"
     return inner if inner.is_dir() else folder

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from itertools import chain, combinations
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,18 +18,15 @@ from goal_core.data.config import DataConfig, ScenesConfig
 from goal_core.data.dataset import SPLIT_NAMES, Dataset
 from goal_core.data.formats.columns import Texts
 from goal_core.data.formats.embeddings import embeddings
-from goal_core.data.formats.features import RegionFile
-from goal_core.data.formats.image_files import FileReader, check_once, digests_of, find_images
-from goal_core.data.formats.index import VERSION, Index, columns_of, index_path, keep_index, stamp_of, stored_index
+from goal_core.data.formats.features import FeatureRows, RegionFile
+from goal_core.data.formats.image_files import FileReader, digests_of, find_images
+from goal_core.data.formats.index import VERSION, Index, index_path, keep_index, stored_index
 from goal_core.data.formats.json_files import karpathy, xvlm_json
 from goal_core.data.formats.layout import Layout, Listing
-from goal_core.data.formats.published import how_to_obtain, published_counts
-from goal_core.data.formats.report import DataReport, Progress, SplitCounts, State
+from goal_core.data.formats.report import DataReport, Progress, SplitCounts, how_to_obtain, published_counts
 from goal_core.data.formats.sources import source
 from goal_core.data.formats.text_files import features, id_mapped
 from goal_core.data.scenes import open_scenes
-
-T = TypeVar("T")
 
 LAYOUTS: Mapping[str, Callable[[Any], Layout]] = {
     "karpathy": karpathy,
@@ -68,30 +67,14 @@ def open_dataset(
     if isinstance(config, ScenesConfig):
         return open_scenes(config)
     path = None if indexes is None else index_path(config, indexes)
-    known, report = None if path is None else stored_index(path)[0], _Strict(name=config.name)
+    known = None if path is None else stored_index(path)
     if known is not None and known.is_current(thorough=renew):
         return known.dataset(config)
-    index = _indexed(config, report, known, progress)
-    assert index is not None  # a strict report raises
+    index = _indexed(config, DataReport(name=config.name, raises=True), known, progress)
+    assert index is not None  # or it has been raised
     if path is not None:
         keep_index(index, path)
     return index.dataset(config)
-
-
-class _Strict(DataReport):
-    """A report that raises the first fault, and lists nothing."""
-
-    def note(self, item: str, state: State, found: str, published: str = "") -> None:
-        """List nothing, and raise what is wrong."""
-        if state != "ok":
-            raise DataError(found)
-
-    def counts(self, split: str, found: SplitCounts, published: SplitCounts | None) -> None:
-        """List nothing: data may differ from what was published under their name."""
-
-    def attempt(self, item: str, act: Callable[[], T]) -> T | None:
-        """Return what ``act`` returns, and raise what it raises."""
-        return act()
 
 
 def check_data(config: DataConfig, *, quick: bool = False, progress: Progress = lambda done, total: None) -> DataReport:
@@ -104,16 +87,10 @@ def check_data(config: DataConfig, *, quick: bool = False, progress: Progress = 
     """
     report = DataReport(name=config.name)
     if isinstance(config, ScenesConfig):
-        dataset: Dataset | None = open_scenes(config)
-        for drawn in dataset.splits.values() if dataset else ():
+        for drawn in open_scenes(config).splits.values():
             report.counts(drawn.name, SplitCounts(images=drawn.num_images, captions=drawn.num_captions), None)
-    else:
-        index = _indexed(config, report, None, progress, read=not quick)
-        dataset = None if index is None or quick else index.dataset(config)
-    if quick and report.complete:
+    elif _indexed(config, report, None, progress, read=not quick) is not None and quick:
         report.note("content", "ok", "not read (--quick)")
-    elif dataset is not None:
-        report.read(dataset, progress)
     if not report.complete:
         report.obtain = how_to_obtain(config)
     return report
@@ -126,93 +103,91 @@ def _indexed(
 
     Args:
         config: the dataset.
-        report: receives what is found.
+        report: receives what is found. One that does not raise also receives which images cannot be decoded.
         known: an earlier index; images whose size and times are still those are not read again.
         progress: called while images are read.
         read: without it the index has no digests.
     """
-    layout = report.attempt(config.root or "", lambda: LAYOUTS[config.format](config))
+    layout = report.attempt(config.root or "", partial(LAYOUTS[config.format], config))
     if layout is None:
         return None
     if layout.says:
         report.note(config.root or "", "ok", layout.says)
-    sources = [[str(path), *(stamp_of(str(path)) or [])] for path in layout.files]  # before they are read
+    listings = _listings(config, layout, report)
+    columns = {} if config.image is None else _placed(layout.root, listings, report)
+    if not report.complete:
+        return None
+    for split, listing in listings.items():
+        counts = [len(captions) for captions in listing.captions]
+        if 0 in counts:
+            report.note(split, "wrong", f"image {listing.names[counts.index(0)]} of split {split!r} has no captions")
+        columns |= Texts.of(chain.from_iterable(listing.captions)).columns(f"{split}.captions")
+        columns[f"{split}.owners"] = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+        if listing.features is not None:
+            columns |= Texts.of(listing.names).columns(f"{split}.names")
+            columns[f"{split}.rows"] = np.array(listing.rows or range(len(counts)), np.int64)
+    if layout.corpus:
+        columns |= Texts.of(layout.corpus).columns("corpus")
+    about = {
+        **{"version": VERSION, "root": str(layout.root), "sources": layout.files},
+        "features": {split: asdict(one.features) for split, one in listings.items() if one.features is not None},
+        "texts": {split: asdict(one.texts) for split, one in listings.items() if one.texts is not None},
+    }
+    index = Index(columns, about)
+    digests = report.attempt("content", partial(_digests, index, known, report, progress)) if read else {}
+    if not report.complete or digests is None:
+        return None
+    index = Index(columns | digests, about)
+    if read and about["features"]:
+        report.attempt("features", partial(_check_features, index))
+    return index if report.complete else None
+
+
+def _listings(config: DataConfig, layout: Layout, report: DataReport) -> dict[str, Listing]:
+    """The splits in which nothing is wrong."""
     listings: dict[str, Listing] = {}
     published = published_counts(config)
     for split in SPLIT_NAMES:
         listing = report.attempt(split, layout.splits[split])
-        if listing is not None:
-            listings[split] = listing.first(getattr(config, "max_val_images", 0) if split == "val" else 0)
-            report.counts(split, SplitCounts.of(listings[split].captions), published.get(split))
-            if listing.features is not None:
-                file = listing.features
-                report.note(f"{split} features", "ok", f"shape {file.shape}, {np.dtype(file.dtype)}")
-            if not listing.names:
-                report.note(split, "wrong", f"split {split!r} has no images")
-    arrays: dict[str, NDArray[Any]] = {}
-    texts: dict[str, Texts] = {}
-    if config.image is not None:
-        report.attempt("images", lambda: check_once({split: listing.names for split, listing in listings.items()}))
-        _place_images(layout.root, listings, report, texts, arrays)
-    if not report.complete:
-        return None
-    for split, listing in listings.items():
-        texts |= {f"{split}.names": Texts.of(listing.names)}
-        texts |= {f"{split}.captions": Texts.of(chain.from_iterable(listing.captions))}
-        counts = [len(captions) for captions in listing.captions]
-        if 0 in counts:
-            report.note(split, "wrong", f"image {listing.names[counts.index(0)]} of split {split!r} has no captions")
-        arrays[f"{split}.owners"] = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+        if listing is None:
+            continue
+        listings[split] = listing = listing.first(getattr(config, "max_val_images", 0) if split == "val" else 0)
+        captions = sum(map(len, listing.captions))
+        report.counts(split, SplitCounts(images=len(listing.names), captions=captions), published.get(split))
         if listing.features is not None:
-            arrays[f"{split}.rows"] = np.array(listing.rows or range(len(listing.names)), np.int64)
-    if layout.corpus:
-        texts["corpus"] = Texts.of(layout.corpus)
-    files = {split: listing.features for split, listing in listings.items() if listing.features is not None}
-    about = {
-        **{"version": VERSION, "root": str(layout.root), "sources": sources},
-        "features": {split: asdict(one) for split, one in files.items()},
-        "texts": {split: asdict(one.texts) for split, one in listings.items() if one.texts is not None},
-    }
-    index = Index(columns_of(texts, arrays), about)
-    if not (read and report.complete):
-        return index if report.complete else None
-    digests = report.attempt("content", lambda: _digests(index, files, known, progress))
-    if digests is None:
-        return None
-    index = Index({**index.columns, **digests}, about)
-    if files:
-        report.attempt("features", lambda: _check_features(index))
-    return index if report.complete else None
+            file = listing.features
+            report.note(f"{split} features", "ok", f"shape {file.shape}, {np.dtype(file.dtype)}")
+        if not listing.names:
+            report.note(split, "wrong", f"split {split!r} has no images")
+    return listings
 
 
-def _place_images(
-    root: Path,
-    listings: Mapping[str, Listing],
-    report: DataReport,
-    texts: dict[str, Texts],
-    arrays: dict[str, NDArray[Any]],
-) -> None:
-    """Find the file of each image, or where it lies in a shard."""
-    whole = {split: listing for split, listing in listings.items() if not listing.spans}
-    files = find_images(root, chain.from_iterable(listing.names for listing in whole.values()), report)
-    if not report.complete:
-        return
-    for split, listing in listings.items():
+def _placed(root: Path, listings: Mapping[str, Listing], report: DataReport) -> dict[str, NDArray[Any]]:
+    """The file of each image, or where it lies in a shard."""
+    whole = [name for listing in listings.values() if not listing.spans for name in listing.names]
+    if twice := [name for name, times in Counter(whole).items() if times > 1]:
+        splits = [split for split, listing in listings.items() if twice[0] in listing.names]
+        report.note("images", "wrong", f"image {twice[0]} is listed twice, in {' and '.join(splits)}")
+    files, columns = find_images(root, whole, report), dict[str, NDArray[Any]]()
+    for split, listing in listings.items() if report.complete else ():
+        names = listing.names
         if listing.spans:
-            texts[f"{split}.paths"] = Texts.of(path for path, _, _ in listing.spans)
-            arrays[f"{split}.spans"] = np.array([span[1:] for span in listing.spans], np.int64)
+            columns[f"{split}.spans"] = np.array(listing.spans, np.int64)
         else:
-            found = [files[name] for name in listing.names]
-            texts[f"{split}.paths"] = Texts.of(file.path for file in found)
-            arrays[f"{split}.status"] = np.array([file.stamp for file in found], np.int64).reshape(len(found), 3)
+            names = [files[name][0] for name in listing.names]
+            columns[f"{split}.status"] = np.array([files[name][1] for name in listing.names], np.int64).reshape(-1, 3)
+        columns |= Texts.of(names).columns(f"{split}.names")
+    return columns
 
 
-def _digests(
-    index: Index, files: Mapping[str, Any], known: Index | None, progress: Progress
-) -> dict[str, NDArray[np.uint8]]:
-    """The digest of every image and feature row, those of an earlier index where their files are still the same."""
+def _digests(index: Index, known: Index | None, report: DataReport, progress: Progress) -> dict[str, NDArray[np.uint8]]:
+    """The digest of every image and feature row, those of an earlier index where their files are still the same.
+
+    A report that does not raise receives what cannot be decoded or is not finite.
+    """
     total = sum(len(index.texts(f"{split}.names")) for split in SPLIT_NAMES)
     done, found = 0, dict[str, NDArray[np.uint8]]()
+    problems: list[str] | None = None if report.raises else []
 
     def count(more: int) -> None:
         nonlocal done
@@ -223,34 +198,53 @@ def _digests(
         if split in index.about["texts"]:
             file = RegionFile.of(index.about["texts"][split])
             found[f"{split}.text_digests"] = file.digests(np.arange(file.shape[0]))
-        if split in files:
-            found[f"{split}.digests"] = files[split].digests(index.columns[f"{split}.rows"], count)
-            continue
-        paths, spans = index.texts(f"{split}.paths"), index.columns.get(f"{split}.spans")
-        digests = np.empty((len(paths), 32), np.uint8)
-        earlier = (
-            _earlier(known, split) if spans is None and known and known.about["root"] == index.about["root"] else {}
-        )
-        todo = []
-        for number, path in enumerate(paths):
-            before = earlier.get((path, *index.columns[f"{split}.status"][number].tolist())) if earlier else None
-            if before is None:
-                todo.append(number)
-            else:
-                digests[number] = before
-        count(len(paths) - len(todo))
-        digests[todo] = digests_of(FileReader(index.about["root"], paths, digests, spans), todo, count)
-        found[f"{split}.digests"] = digests
+        of_split = _feature_digests if split in index.about["features"] else partial(_image_digests, known)
+        found[f"{split}.digests"] = of_split(index, split, count, problems)
+    if problems is not None:
+        what = "regions" if any(len(one["shape"]) > 2 for one in index.about["features"].values()) else "vectors"
+        report.content(f"{f'{what} of ' if index.about['features'] else ''}all images read, {total:,}", problems)
     return found
 
 
-def _earlier(known: Index, split: str) -> dict[tuple[str | int, ...], NDArray[np.uint8]]:
-    """The digests of an earlier index by path, size and times."""
-    if f"{split}.status" not in known.columns:
+def _image_digests(
+    known: Index | None, index: Index, split: str, count: Callable[[int], None], problems: list[str] | None
+) -> NDArray[np.uint8]:
+    names = index.texts(f"{split}.names")
+    digests, todo = np.empty((len(names), 32), np.uint8), []
+    earlier = {} if known is None else _earlier(known, index, split)
+    status = index.columns[f"{split}.status"].tolist() if earlier else [()] * len(names)
+    for number, (name, own) in enumerate(zip(names, status, strict=True)):
+        before = earlier.get((name, *own))
+        if before is None:
+            todo.append(number)
+        else:
+            digests[number] = before
+    count(len(names) - len(todo))
+    reader = FileReader(index.about["root"], names, digests, index.columns.get(f"{split}.spans"))
+    digests[todo] = digests_of(reader, todo, count, problems)
+    return digests
+
+
+def _earlier(known: Index, index: Index, split: str) -> dict[tuple[str | int, ...], NDArray[np.uint8]]:
+    """The digests of an earlier index of the same folder by file, size and times."""
+    if f"{split}.status" not in known.columns or known.about["root"] != index.about["root"]:
         return {}
-    status, digests = known.columns[f"{split}.status"].tolist(), known.columns[f"{split}.digests"]
-    paths = known.texts(f"{split}.paths")
-    return {(path, *own): digest for path, own, digest in zip(paths, status, digests, strict=True)}
+    names, status = known.texts(f"{split}.names"), known.columns[f"{split}.status"].tolist()
+    return {(name, *own): one for name, own, one in zip(names, status, known.columns[f"{split}.digests"], strict=True)}
+
+
+def _feature_digests(
+    index: Index, split: str, count: Callable[[int], None], problems: list[str] | None
+) -> NDArray[np.uint8]:
+    file, rows = RegionFile.of(index.about["features"][split]), index.columns[f"{split}.rows"]
+    images = FeatureRows(file, index.texts(f"{split}.names"), rows, np.empty((len(rows), 32), np.uint8))
+
+    def read(start: int, values: NDArray[np.floating]) -> None:
+        count(len(values))
+        if problems is not None:
+            problems.extend(images.not_finite(range(start, start + len(values)), values))
+
+    return file.digests(rows, read)
 
 
 def _check_features(index: Index) -> None:

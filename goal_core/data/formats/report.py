@@ -1,26 +1,28 @@
-"""The report of a dataset check."""
+"""The report of a dataset check, and the sizes and sources of the published datasets beside which it is read."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
-import numpy as np
-
 from goal_core.basics.errors import DataError, MissingDataError
-from goal_core.data.dataset import Dataset, Split
+from goal_core.data.config import (
+    DataConfig,
+    IdMappedConfig,
+    KarpathyConfig,
+    PrecompConfig,
+    RegionsConfig,
+    ScenesConfig,
+    XvlmJsonConfig,
+)
 
 State = Literal["ok", "missing", "wrong"]
 T = TypeVar("T")
 
 Progress = Callable[[int, int], None]
 """Receives how many images have been read, and how many there are."""
-
 _PROBLEMS_SHOWN = 20
-_CHUNK = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,12 +34,6 @@ class SplitCounts:
 
     def __str__(self) -> str:
         return f"{self.images:,} images, {self.captions:,} captions"
-
-    @classmethod
-    def of(cls, captions_by_image: Iterable[Sequence[str]]) -> SplitCounts:
-        """Count the captions of each image."""
-        counts = [len(captions) for captions in captions_by_image]
-        return cls(images=len(counts), captions=sum(counts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +54,8 @@ class DataReport:
     """All findings about a dataset."""
 
     name: str
+    raises: bool = False
+    """Whether the first fault is raised as a `DataError`; data may then have other sizes than were published."""
     findings: list[Finding] = field(default_factory=list)
     obtain: tuple[str, ...] = ()
     """Where the files come from, one line each; given when something is missing or wrong."""
@@ -69,6 +67,8 @@ class DataReport:
 
     def note(self, item: str, state: State, found: str, published: str = "") -> None:
         """Add a finding."""
+        if self.raises and state != "ok":
+            raise DataError(found)
         self.findings.append(Finding(item=item, state=state, found=found, published=published))
 
     def attempt(self, item: str, act: Callable[[], T]) -> T | None:
@@ -76,48 +76,86 @@ class DataReport:
         try:
             return act()
         except DataError as error:
+            if self.raises:
+                raise
             self.note(item, "missing" if isinstance(error, MissingDataError) else "wrong", str(error))
             return None
 
     def counts(self, split: str, found: SplitCounts, published: SplitCounts | None) -> None:
         """Add a split's size next to the published one."""
-        state: State = "ok" if published in (None, found) else "wrong"
+        state: State = "ok" if self.raises or published in (None, found) else "wrong"
         self.note(split, state, str(found), "" if published is None else str(published))
 
-    def read(self, dataset: Dataset, progress: Progress) -> None:
-        """Read every image or region as training does, and add each that cannot be read."""
-        splits = dataset.splits.values()
-        total, done, bad = sum(split.num_images for split in splits), 0, 0
-        for split in splits:
-            for count, problems in _problems(split):
-                done += count
-                progress(done, total)
-                for problem in problems:
-                    bad += 1
-                    if bad <= _PROBLEMS_SHOWN:
-                        self.note(split.name, "wrong", problem)
-        if bad > _PROBLEMS_SHOWN:
-            self.note("content", "wrong", f"{bad - _PROBLEMS_SHOWN} more cannot be read")
-        elif not bad:
-            shape = dataset.splits["train"].region_shape or ()
-            what = ("all images", "vectors of all images", "regions of all images")[len(shape)]
-            self.note("content", "ok", f"{what} read, {total:,}")
+    def content(self, what: str, problems: list[str]) -> None:
+        """Add what was wrong with images and features when they were read; else what was read."""
+        for problem in problems[:_PROBLEMS_SHOWN]:
+            self.note("content", "wrong", problem)
+        if len(problems) > _PROBLEMS_SHOWN:
+            self.note("content", "wrong", f"{len(problems) - _PROBLEMS_SHOWN} more cannot be read")
+        elif not problems:
+            self.note("content", "ok", what)
 
 
-def _problems(split: Split) -> Iterator[tuple[int, list[str]]]:
-    """The number of images in each chunk of a split, and the problems found in it."""
+_IMAGES = {
+    "coco": {"train": 113_287, "val": 5_000, "test": 5_000},
+    "f30k": {"train": 29_000, "val": 1_014, "test": 1_000},
+}
+"""Images of Karpathy's splits of COCO (train with restval) and Flickr30K, by the sweep's `data.name`."""
+_CAPTIONS = 5
+"""Captions of an image, but for some images of COCO."""
+_XVLM_COCO_CAPTIONS = {"train": 566_747, "val": 25_010, "test": 25_010}
+"""X-VLM's files contain every caption of COCO, where some images have six or seven."""
 
-    def problem(index: int) -> str:
-        try:
-            if split.region_shape:
-                split.load_regions(np.array([index]))
-            else:
-                split.load_image(index)
-        except DataError as error:
-            return str(error)
-        return ""
+_IMAGE_SOURCES = {
+    "coco": "images: http://images.cocodataset.org/zips/train2014.zip and val2014.zip, unpacked to images/train2014 "
+    "and images/val2014 (about 20 GB)",
+    "f30k": "images: flickr30k-images, on request through https://shannon.cs.illinois.edu/DenotationGraph/ "
+    "(about 4 GB)",
+}
+_SOURCES = {
+    "karpathy": "annotations: dataset_coco.json and dataset_flickr30k.json are in caption_datasets.zip of Karpathy's "
+    "page, https://cs.stanford.edu/people/karpathy/deepimagesent/caption_datasets.zip",
+    "id_mapping": "id_mapping.json and precomp/: the data folder that VSE-infinity's README links",
+    "xvlm_json": "annotations: the JSON files for fine-tuning on retrieval that X-VLM's README links",
+    "regions": "regions, 36 of 2,048 numbers for each image: the precomputed bottom-up features of SCAN, "
+    "https://www.kaggle.com/datasets/kuanghueilee/scan-features (COCO train 33.4 GB, Flickr30K train 8.6 GB)",
+    "precomp": "vectors: the precomputed features of VSE++, http://www.cs.toronto.edu/~faghri/vsepp/data.tar",
+}
+"""By `data.format`."""
 
-    # Pillow releases Python's global lock while it decodes, so threads use all cores.
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for part in np.array_split(np.arange(split.num_images), -(-split.num_images // _CHUNK)):
-            yield len(part), [text for text in pool.map(problem, part.tolist()) if text]
+
+def published_counts(config: DataConfig) -> dict[str, SplitCounts]:
+    """Size of the published splits of `coco` and `f30k`, counting the images and captions that the settings use.
+
+    Empty for datasets of other names; a split whose size is not known is left out.
+    """
+    images = dict(_IMAGES.get(config.name, {}))
+    if isinstance(config, ScenesConfig) or not images:
+        return {}
+    each, coco = _CAPTIONS, config.name == "coco"
+    if isinstance(config, KarpathyConfig | PrecompConfig):
+        each = min(config.max_captions or _CAPTIONS, _CAPTIONS)
+    if coco and isinstance(config, KarpathyConfig) and not config.max_captions:
+        return {}
+    if coco and isinstance(config, IdMappedConfig | RegionsConfig | PrecompConfig) and config.test_file == "test":
+        del images["test"]
+    captions = {split: each * count for split, count in images.items()}
+    if coco and isinstance(config, XvlmJsonConfig):
+        captions = _XVLM_COCO_CAPTIONS
+    counts = {split: SplitCounts(images=count, captions=captions[split]) for split, count in images.items()}
+    if 0 < config.max_val_images < images["val"]:
+        used = config.max_val_images
+        counts["val"] = SplitCounts(images=used, captions=used * (captions["val"] // images["val"]))
+    return counts
+
+
+def how_to_obtain(config: DataConfig) -> tuple[str, ...]:
+    """Where a dataset's files come from, one line each; nothing is ever downloaded from there."""
+    published = (_SOURCES[config.format],) if config.name in _IMAGES and config.format in _SOURCES else ()
+    if config.image is not None:
+        return (*published, _IMAGE_SOURCES[config.name]) if published else ()
+    kind = " --kind vectors" if isinstance(config, PrecompConfig) else ""
+    own = (
+        f"features of any timm backbone can be computed from images: goal-sweep data features SWEEP{kind} --out FOLDER"
+    )
+    return (*published, own)

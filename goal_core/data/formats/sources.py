@@ -7,27 +7,23 @@ Images are read in place: from their files, or from where their bytes lie in a s
 from __future__ import annotations
 
 import csv
-import hashlib
 import json
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
-from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from goal_core.basics.errors import DataError, MissingDataError, nearest
 from goal_core.data.config import SourceConfig
-from goal_core.data.dataset import SPLIT_NAMES
-from goal_core.data.formats.layout import Layout, Listing
+from goal_core.data.formats.layout import SPLIT_OF, Layout, Row, by_split, captions_in, image_path, split_named, stamped
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
-_SPLITS = {"train": "train", "restval": "train", "val": "val", "validation": "val", "valid": "val", "dev": "val"}
-_SPLITS["test"] = "test"
 _COLUMNS = {
     "image": ("image", "image_path", "file_name", "filename", "filepath", "path"),
     "caption": ("caption", "captions", "text", "texts", "sentence", "sentences", "raw"),
@@ -36,101 +32,46 @@ _COLUMNS = {
 """The names under which a column is looked for where the sweep names none."""
 
 
-class Row(NamedTuple):
-    """An image with some of its captions; the rows of an image come together by its key."""
-
-    key: str
-    image: str
-    """Its file, relative to the folder of the dataset; in a shard, the shard."""
-    captions: Sequence[str]
-    split: str
-    """As the source names it; empty where it does not."""
-    span: tuple[int, int] | None = None
-    """Where it begins in a shard, and its bytes."""
-
-
-class Found(NamedTuple):
-    """What a source turned out to be."""
-
-    what: str
-    """In words."""
-    root: Path
-    """The folder of the dataset."""
-    files: Sequence[Path]
-    """The files that are parsed."""
-    rows: Callable[[], Iterable[Row]]
-
-
 def source(config: SourceConfig) -> Layout:
     """Recognise what lies at `data.root`, and read it."""
     path = Path(config.root).expanduser()
     if not path.exists():
         raise MissingDataError(f"data.root: {path} does not exist")
-    found = _recognised(path, config)
-    rows = list(found.rows())
-    listings = {split: _listing(own) for split, own in _by_split(rows, config).items()}
-    return Layout(
-        root=found.root,
-        files=found.files,
-        splits={split: lambda own=listing: own for split, listing in listings.items()},  # type: ignore[misc]
-        says=found.what,
-    )
+    says, files, rows = _in_folder(path, config) if path.is_dir() else _in_file(path, config)
+    stamps = stamped(files)
+    root = path if path.is_dir() else path.parent
+    return Layout(root=root, files=stamps, splits=by_split(list(rows), config), says=says)
 
 
-def _recognised(path: Path, config: SourceConfig) -> Found:
-    if path.is_file():
-        if path.suffix in (".csv", ".tsv"):
-            return Found(f"table {path.name}", path.parent, [path], lambda: _separated(path, config))
-        if path.suffix == ".parquet":
-            return Found(f"table {path.name}", path.parent, [path], lambda: _parquet(path, config))
-        if path.suffix == ".tar":
-            return Found(f"WebDataset shard {path.name}", path.parent, [path], lambda: _shards(path.parent, [path]))
-        raise DataError(f"data.root: {path} is no table (.csv, .tsv, .parquet) and no shard (.tar)")
+def _in_file(path: Path, config: SourceConfig) -> tuple[str, Sequence[Path], Iterator[Row]]:
+    """What a file is, in words, the files that are parsed, and its rows."""
+    if path.suffix in (".csv", ".tsv"):
+        return f"table {path.name}", [path], _separated(path, config)
+    if path.suffix == ".parquet":
+        return f"table {path.name}", [path], _parquet(path, config)
+    if path.suffix == ".tar":
+        return f"WebDataset shard {path.name}", [path], _shards(path.parent, [path])
+    raise DataError(f"data.root: {path} is no table (.csv, .tsv, .parquet) and no shard (.tar)")
+
+
+def _in_folder(path: Path, config: SourceConfig) -> tuple[str, Sequence[Path], Iterator[Row]]:
+    """The same for a folder. The folders in it are among the files, so that a new file is noticed."""
+    below = sorted(path.rglob("*"))
+    folders = [path, *(one for one in below if one.is_dir())]
     if (path / "dataset_dict.json").is_file() or (path / "state.json").is_file():
-        files = sorted(path.rglob("*.arrow"))
-        names = [*sorted(path.rglob("*.json")), *files]
-        return Found("folder of Hugging Face datasets", path, names, lambda: _arrow(path, files, config))
-    if shards := sorted(path.rglob("*.tar")):
-        return Found(f"{len(shards)} WebDataset shards", path, shards, lambda: _shards(path, shards))
-    pictures = sorted(one for one in path.rglob("*") if one.suffix.lower() in PICTURES)
-    if pictures:
+        files = [one for one in below if one.suffix == ".arrow"]
+        named = [one for one in below if one.suffix == ".json"]
+        return "folder of Hugging Face datasets", [*folders, *named, *files], _arrow(path, files, config)
+    if shards := [one for one in below if one.suffix == ".tar"]:
+        return f"{len(shards)} WebDataset shards", [*folders, *shards], _shards(path, shards)
+    if pictures := [one for one in below if one.suffix.lower() in PICTURES]:
         texts = [one.with_suffix(".txt") for one in pictures]
-        return Found("folder of pictures with a text file beside each", path, texts, lambda: _beside(path, pictures))
+        says = "folder of pictures with a text file beside each"
+        return says, [*folders, *texts], _beside(path, pictures, texts)
     raise DataError(
         f"data.root: {path} has no Hugging Face dataset (dataset_dict.json, state.json), no shards (*.tar), and no "
         f"pictures ({', '.join(PICTURES)})"
     )
-
-
-def _by_split(rows: Iterable[Row], config: SourceConfig) -> dict[str, list[tuple[Row, list[str]]]]:
-    """The images of each split with all of their captions, in the order in which they first occur."""
-    images: dict[str, tuple[Row, list[str]]] = {}
-    for row in rows:
-        first, captions = images.setdefault(row.key, (row, []))
-        if row.split != first.split:
-            raise DataError(f"image {row.key} is in two splits, {first.split!r} and {row.split!r}")
-        captions += [caption.strip() for caption in row.captions]
-    splits: dict[str, list[tuple[Row, list[str]]]] = {split: [] for split in SPLIT_NAMES}
-    for row, captions in images.values():
-        if not all(captions):
-            raise DataError(f"image {row.key} has an empty caption")
-        if row.split and row.split not in _SPLITS:
-            raise DataError(f"image {row.key}: split must be one of {', '.join(_SPLITS)}, got {row.split!r}")
-        split = _SPLITS[row.split] if row.split else drawn_split(row.key, config.val_share, config.test_share)
-        splits[split].append((row, captions[: config.max_captions or None]))
-    return splits
-
-
-def drawn_split(key: str, val_share: float, test_share: float) -> str:
-    """The split of an image for which none is given: by a hash of its key, so the same for ever."""
-    place = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") / 2**64
-    return "test" if place < test_share else "val" if place < test_share + val_share else "train"
-
-
-def _listing(images: Sequence[tuple[Row, list[str]]]) -> Listing:
-    spans = [(row.image, *row.span) for row, _ in images if row.span is not None]
-    names = [row.key if row.span else row.image for row, _ in images]
-    return Listing(names=names, captions=[captions for _, captions in images], spans=spans)
 
 
 def _column(config: SourceConfig, kind: str, names: Sequence[str], where: Path) -> str | None:
@@ -151,26 +92,9 @@ def _table(
     image, caption, split = (_column(config, kind, names, where) for kind in ("image", "caption", "split"))
     for number, record in enumerate(records, start=1):
         at = f"{where}, row {number}"
-        name = _relative(record.get(image or ""), f"{at}: {image}")
-        yield Row(name, name, _texts(record.get(caption or ""), f"{at}: {caption}"), str(record.get(split or "") or ""))
-
-
-def _relative(value: object, where: str) -> str:
-    if not isinstance(value, str) or not value:
-        raise DataError(f"{where} must be the path of a file, got {value!r:.80}")
-    path = PurePosixPath(value.replace("\\", "/"))
-    if path.is_absolute() or ".." in path.parts:
-        raise DataError(f"{where} must be a file below the folder of the table, got {value!r}")
-    return str(path)
-
-
-def _texts(value: object, where: str) -> list[str]:
-    """Captions: a text, or several in a list or in a list of objects with `raw`."""
-    values = value if isinstance(value, list | tuple) else [value]
-    texts = [one.get("raw") if isinstance(one, Mapping) else one for one in values]
-    if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
-        raise DataError(f"{where} must be a caption or a list of captions, got {value!r:.80}")
-    return [str(text) for text in texts]
+        own = split_named(record[split], f"{at}: {split}") if split and record.get(split) else ""
+        name = image_path(record.get(image or ""), f"{at}: {image}")
+        yield Row(name, captions_in(record.get(caption or ""), f"{at}: {caption}"), own)
 
 
 def _separated(path: Path, config: SourceConfig) -> Iterator[Row]:
@@ -220,10 +144,12 @@ def _arrow(root: Path, files: Sequence[Path], config: SourceConfig) -> Iterator[
             part = path.parent.name if path.parent != root else ""
             columns = [table.column(name).to_pylist() if name else [part] * len(table) for name in (caption, split)]
             contents = _contents(pa, table.column(image), f"{path}: column {image}")
-            for number, (content, texts, own) in enumerate(zip(contents, *columns, strict=True)):
-                key = f"{path.relative_to(root).as_posix()}/{number}"
-                captions = _texts(texts, f"{path}, row {number}: {caption}")
-                yield Row(key, path.relative_to(root).as_posix(), captions, str(own), (content[0] - base, content[1]))
+            name = path.relative_to(root).as_posix()
+            for number, ((begin, size), texts, own) in enumerate(zip(contents, *columns, strict=True)):
+                at = f"{path}, row {number}"
+                captions = captions_in(texts, f"{at}: {caption}")
+                of_split = split_named(own, f"{at}: {split or 'folder'}") if own else ""
+                yield Row(name, captions, of_split, (begin - base, size), f"{name}/{number}")
 
 
 def _contents(pa: Any, column: pa.ChunkedArray, where: str) -> Iterator[tuple[int, int]]:
@@ -245,7 +171,8 @@ def _shards(root: Path, shards: Sequence[Path]) -> Iterator[Row]:
     """The samples of WebDataset shards: members that share a name up to the first dot."""
     for path in shards:
         name = path.relative_to(root).as_posix()
-        split = next((split for split in _SPLITS if path.stem.startswith(split) or path.parent.name == split), "")
+        known = (SPLIT_OF[word] for word in SPLIT_OF if path.stem.startswith(word) or path.parent.name == word)
+        split = next(known, "")
         try:
             with tarfile.open(path, "r:") as shard:
                 files = [member for member in shard if member.isfile()]
@@ -274,7 +201,7 @@ def _sample(shard: tarfile.TarFile, key: str, name: str, members: Sequence[tarfi
     if image is None or not captions:
         lacks = "captions (.txt, .json)" if image else f"image ({', '.join(PICTURES)})"
         raise DataError(f"{key} has no {lacks}")
-    return Row(key, name, captions, split, (image.offset_data, image.size))
+    return Row(name, captions, split, (image.offset_data, image.size), key)
 
 
 def _captions_in(content: str, ending: str, where: str) -> list[str]:
@@ -285,25 +212,18 @@ def _captions_in(content: str, ending: str, where: str) -> list[str]:
         stored = json.loads(content)
     except ValueError as error:
         raise DataError(f"{where} is not JSON: {error}") from error
-    found = (
-        next((stored[name] for name in _COLUMNS["caption"] if name in stored), None)
-        if isinstance(stored, dict)
-        else None
-    )
-    return [] if found is None else _texts(found, where)
+    names = [name for name in _COLUMNS["caption"] if isinstance(stored, dict) and name in stored]
+    return captions_in(stored[names[0]], where) if names else []
 
 
-def _beside(root: Path, pictures: Sequence[Path]) -> Iterator[Row]:
+def _beside(root: Path, pictures: Sequence[Path], texts: Sequence[Path]) -> Iterator[Row]:
     """Pictures with a text file of the same name beside each, a caption on each line; folders may name splits."""
-    for path in pictures:
-        name, texts = path.relative_to(root).as_posix(), path.with_suffix(".txt")
+    for path, beside in zip(pictures, texts, strict=True):
         try:
-            captions = _captions_in(texts.read_text(encoding="utf-8"), ".txt", str(texts))
+            captions = _captions_in(beside.read_text(encoding="utf-8"), ".txt", str(beside))
         except FileNotFoundError:
-            raise MissingDataError(f"{texts} is missing: the captions of {path.name}, one on each line") from None
+            raise MissingDataError(f"{beside} is missing: the captions of {path.name}, one on each line") from None
         except UnicodeDecodeError as error:
-            raise DataError(f"{texts} is not UTF-8 text") from error
-        if not captions:
-            raise DataError(f"{texts} has no captions")
-        first = PurePosixPath(name).parts[0]
-        yield Row(name, name, captions, first if first in _SPLITS else "")
+            raise DataError(f"{beside} is not UTF-8 text") from error
+        name = path.relative_to(root)
+        yield Row(name.as_posix(), captions_in(captions, str(beside)), SPLIT_OF.get(name.parts[0], ""))

@@ -14,24 +14,26 @@ import gzip
 import itertools
 import math
 import zlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from goal_core.basics.errors import DataError, MissingDataError
 from goal_core.data.config import IdMappedConfig, PrecompConfig, RegionsConfig
-from goal_core.data.formats.features import (
-    BLOCK,
-    REGION_AXES,
-    VECTOR_AXES,
-    RegionFile,
-    read_region_header,
+from goal_core.data.formats.features import REGION_AXES, VECTOR_AXES, RegionFile, read_region_header
+from goal_core.data.formats.layout import (
+    Layout,
+    Listing,
+    dataset_folder,
+    image_path,
+    precomp_folder,
+    read_json,
+    split_files,
+    stamped,
 )
-from goal_core.data.formats.json_files import read_json
-from goal_core.data.formats.layout import Layout, Listing, dataset_folder, precomp_folder, split_files
 
 _CAPTIONS = 5
 """Captions of an image in the published datasets."""
@@ -40,12 +42,14 @@ _CAPTIONS = 5
 def id_mapped(config: IdMappedConfig) -> Layout:
     """VSE-infinity's folder of raw images: text files, and the file of each id in `id_mapping.json`."""
     root, folder = dataset_folder(config.root), precomp_folder(config.root)
-    path = root / "id_mapping.json"
-    mapping = _read_mapping(path)
-    words = split_files(config.test_file)
+    path, words = root / "id_mapping.json", split_files(config.test_file)
+    files = stamped([path, *_text_files(folder, words)])
+    mapping = read_json(path)
+    if not isinstance(mapping, dict) or not mapping:
+        raise DataError(f"{path} must be an object from image ids to file names")
     return Layout(
         root=root,
-        files=[path, *_text_files(folder, words)],
+        files=files,
         splits={split: partial(_mapped_split, folder, words[split], mapping, path) for split in words},
     )
 
@@ -55,7 +59,7 @@ def features(config: RegionsConfig | PrecompConfig) -> Layout:
     folder, words = precomp_folder(config.root), split_files(config.test_file)
     return Layout(
         root=folder,
-        files=[*(folder / f"{word}_ims.npy" for word in words.values()), *_text_files(folder, words)],
+        files=stamped([*(folder / f"{word}_ims.npy" for word in words.values()), *_text_files(folder, words)]),
         splits={split: partial(_feature_split, config, folder, words[split]) for split in words},
     )
 
@@ -65,27 +69,14 @@ def _text_files(folder: Path, words: Mapping[str, str]) -> list[Path]:
     return [folder / f"{word}_{end}" for word in words.values() for end in ends]
 
 
-def _mapped_split(folder: Path, word: str, mapping: Mapping[str, str], path: Path) -> Listing:
+def _mapped_split(folder: Path, word: str, mapping: Mapping[str, object], path: Path) -> Listing:
     caps, ids = folder / f"{word}_caps.txt", folder / f"{word}_ids.txt"
     captions = read_lines(caps)
     names, counts = _images_of(ids, caps, len(captions))
-    unknown = [name for name in names if name not in mapping]
-    if unknown:
-        raise DataError(
-            f"{path} has no file name for {len(unknown)} of {len(names)} image ids, the first is {unknown[0]}"
-        )
-    return Listing(names=[str(PurePosixPath(mapping[name])) for name in names], captions=_grouped(captions, counts))
-
-
-def _read_mapping(path: Path) -> Mapping[str, str]:
-    """The name of each id's image, relative to the images' folder."""
-    stored = read_json(path)
-    if not isinstance(stored, dict) or not stored:
-        raise DataError(f"{path} must be an object from image ids to file names")
-    for key, name in stored.items():
-        if not isinstance(name, str) or not name or name.startswith("/") or ".." in PurePosixPath(name).parts:
-            raise DataError(f"{path}: id {key} must have a file name below the images' folder, got {name!r}")
-    return stored
+    return Listing(
+        names=[image_path(mapping.get(name), f"{path}: the file of id {name}") for name in names],
+        captions=_grouped(captions, counts),
+    )
 
 
 def _feature_split(config: RegionsConfig | PrecompConfig, folder: Path, word: str) -> Listing:
@@ -152,12 +143,8 @@ def _images_of(path: Path, caps: Path, num_captions: int) -> tuple[tuple[str, ..
         names, counts = tuple(name for name, _ in runs), [count for _, count in runs]
     else:
         names, counts = tuple(listed), _equal_counts(caps, num_captions, len(listed), path)
-    seen: dict[str, int] = {}
-    for image, name in enumerate(names):
-        if seen.setdefault(name, image) != image:
-            raise DataError(
-                f"image {name} is listed twice in {path}: as images {seen[name]} and {image}, counted from 0"
-            )
+    if twice := [name for name, times in Counter(names).items() if times > 1]:
+        raise DataError(f"image {twice[0]} is listed twice in {path}")
     return names, counts
 
 
@@ -184,11 +171,9 @@ def _counts_without_ids(file: RegionFile, caps: Path, num_captions: int, ids: Pa
     num_rows = file.shape[0]
     if num_rows != num_captions:
         return _equal_counts(caps, num_captions, num_rows, ids)
-    rows, starts = file.mapped(), [0]
-    for start in range(0, num_rows, BLOCK):
-        block = rows[start : start + BLOCK + 1]
-        starts += (start + 1 + np.flatnonzero(_differ(block[1:], block[:-1]))).tolist()
-    runs = [end - start for start, end in itertools.pairwise([*starts, num_rows])]
+    rows = file.digests(np.arange(num_rows))
+    starts = 1 + np.flatnonzero((rows[1:] != rows[:-1]).any(axis=1))
+    runs = np.diff([0, *starts, num_rows]).tolist()
     step = math.gcd(*runs)
     if len(set(runs)) > 1 and step % _CAPTIONS:
         raise DataError(
@@ -199,7 +184,7 @@ def _counts_without_ids(file: RegionFile, caps: Path, num_captions: int, ids: Pa
     return [step] * (num_rows // step)
 
 
-def _first_rows(file: RegionFile, counts: Sequence[int], caps: Path) -> tuple[int, ...]:
+def _first_rows(file: RegionFile, counts: Sequence[int], caps: Path) -> Sequence[int]:
     """The first row of each image where the file repeats it for every caption; empty where it has one row per image.
 
     Raises:
@@ -213,22 +198,12 @@ def _first_rows(file: RegionFile, counts: Sequence[int], caps: Path) -> tuple[in
             f"{file.path} has {num_rows} rows, but must have one for each of the {len(counts)} images or for each of "
             f"the {sum(counts)} captions in {caps}"
         )
-    rows, starts = file.mapped(), np.cumsum([0, *counts[:-1]])
-    first = np.repeat(starts, counts)
-    for start in range(0, num_rows, BLOCK):
-        here = slice(start, start + BLOCK)
-        odd = _differ(rows[here], rows[first[here]])
-        if odd.any():
-            image = int(np.searchsorted(starts, start + np.argmax(odd), side="right")) - 1
-            raise DataError(
-                f"rows {starts[image]} to {starts[image] + counts[image] - 1} of {file.path} belong to the "
-                f"{counts[image]} captions of one image, but are not equal"
-            )
+    rows, starts = file.digests(np.arange(num_rows)), np.cumsum([0, *counts[:-1]])
+    odd = (rows != rows[np.repeat(starts, counts)]).any(axis=1)
+    if odd.any():
+        image = int(np.searchsorted(starts, np.argmax(odd), side="right")) - 1
+        raise DataError(
+            f"rows {starts[image]} to {starts[image] + counts[image] - 1} of {file.path} belong to the "
+            f"{counts[image]} captions of one image, but are not equal"
+        )
     return tuple(starts.tolist())
-
-
-def _differ(rows: NDArray[np.floating], others: NDArray[np.floating]) -> NDArray[np.bool_]:
-    """Which rows differ, (B,); a number that is not finite is found later, and equals itself here."""
-    differs = (rows != others) & ~(np.isnan(rows) & np.isnan(others))
-    odd: NDArray[np.bool_] = differs.reshape(len(rows), -1).any(axis=1)
-    return odd

@@ -40,11 +40,14 @@ def change_mapping(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], 
         (lambda root: (root / "id_mapping.json").unlink(), r"id_mapping\.json is missing"),
         (lambda root: (root / "id_mapping.json").write_text("{"), r"id_mapping\.json is not valid JSON"),
         (lambda root: (root / "id_mapping.json").write_text("[]"), r"must be an object from image ids to file names"),
-        (change_mapping(lambda stored: stored.pop("103")), r"no file name for 1 of 6 image ids, the first is 103"),
-        (change_mapping(lambda stored: stored.update({"5": "../up.png"})), r"id 5 must have a file name below"),
+        (change_mapping(lambda stored: stored.pop("103")), r"id_mapping\.json: .* id 103 must"),
+        (
+            change_mapping(lambda stored: stored.update({"103": "../up.png"})),
+            r"id_mapping\.json: .* id 103 must",
+        ),
         (
             change_mapping(lambda stored: stored.update({"110": stored["101"]})),
-            r"image train2014/0001\.png is listed twice: in splits train and test",
+            r"image train2014/0001\.png is listed twice, in train and test",
         ),
         (
             lambda root: (root / "images/train2014/0004.png").unlink(),

@@ -112,23 +112,20 @@ def test_a_missing_root_is_named(tmp_path: Path) -> None:
     refuse(tmp_path / "nowhere", "data.root: dataset folder not found: .*nowhere")
 
 
-def test_without_annotation_file_the_folder_is_described(tmp_path: Path) -> None:
-    refuse(tmp_path, r"no annotation file dataset_\*\.json in .*, which contains nothing")
-    for name in "abcdefg":
-        (tmp_path / name).touch()
-    refuse(tmp_path, r"which contains a, b, c, d, e, \.\.\.; name one with annotations")
+def test_a_missing_annotation_file_is_named(tmp_path: Path) -> None:
+    refuse(tmp_path, rf"in {tmp_path} there is no dataset_\*\.json; name .* data\.annotations")
 
 
 def test_several_annotation_files_are_listed(tmp_path: Path) -> None:
     write_dataset(tmp_path, name="dataset_b.json")
     write_dataset(tmp_path, name="dataset_a.json")
-    refuse(tmp_path, r"several annotation files in .*: dataset_a\.json, dataset_b\.json; name one with annotations")
+    refuse(tmp_path, r"there is dataset_a\.json, dataset_b\.json; name .* data\.annotations")
     assert opened(tmp_path, annotations="dataset_b.json").splits["val"].num_images == 3
 
 
 def test_a_named_annotation_file_that_is_missing(tmp_path: Path) -> None:
     write_dataset(tmp_path)
-    refuse(tmp_path, r"annotation file not found: .*gone\.json .*there: dataset_tiny\.json", annotations="gone.json")
+    refuse(tmp_path, r"gone\.json is missing; .* there is dataset_tiny\.json", annotations="gone.json")
 
 
 @pytest.mark.parametrize(
@@ -139,7 +136,7 @@ def test_a_named_annotation_file_that_is_missing(tmp_path: Path) -> None:
         ("[" * 100_000, r"dataset_x\.json is not valid JSON"),
         ("[]", r"must be an object with a list 'images'"),
         ('{"images": {}}', r"must be an object with a list 'images'"),
-        ('{"images": [3]}', r"images\[0\] must be an object, got int"),
+        ('{"images": [3]}', r"images\[0\] must be an object, got 3"),
     ],
 )
 def test_files_that_are_no_annotations(tmp_path: Path, text: str, message: str) -> None:
@@ -150,19 +147,17 @@ def test_files_that_are_no_annotations(tmp_path: Path, text: str, message: str) 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"filename": None}, r"images\[2\]\.filename must be text, got NoneType"),
-        ({"filename": ""}, r"images\[2\]\.filename must be text, got an empty text"),
-        ({"filepath": 7}, r"images\[2\]\.filepath must be text, got int"),
-        ({"filename": "/etc/hostname", "filepath": ""}, r"images\[2\]: .* inside the root, got '/etc/hostname'"),
-        ({"filepath": "../up"}, r"images\[2\]: .* inside the root, got '\.\./up/0002\.png'"),
-        ({"split": ["train"]}, r"images\[2\]\.split must be text, got list"),
+        ({"filename": None}, r"images\[2\]\.filename must .* got None"),
+        ({"filename": ""}, r"images\[2\]\.filename must .* got ''"),
+        ({"filename": "/etc/hostname", "filepath": ""}, r"images\[2\]\.filename must .* got '/etc/hostname'"),
+        ({"filepath": "../up"}, r"images\[2\]\.filepath must .* got '\.\./up/0002\.png'"),
+        ({"split": ["train"]}, r"images\[2\]\.split must be one of .* got \['train'\]"),
         ({"split": "trian"}, r"images\[2\]\.split must be one of .* got 'trian' \(did you mean 'train'\?\)"),
-        ({"sentences": "a cat"}, r"images\[2\]\.sentences must be a list, got str"),
-        ({"sentences": []}, r"images\[2\] \(pictures/0002\.png\) has no captions"),
-        ({"sentences": ["a cat"]}, r"images\[2\]\.sentences\[0\] must be an object .* got str"),
-        ({"sentences": [{"raw": "a"}, {"raw": 5}]}, r"images\[2\]\.sentences\[1\]\.raw must be text, got int"),
-        ({"sentences": [{"tokens": "a cat"}]}, r"images\[2\]\.sentences\[0\] must have 'raw' text or a list"),
-        ({"sentences": [{"raw": "  "}]}, r"images\[2\]\.sentences\[0\]\.raw is empty"),
+        ({"sentences": 3}, r"images\[2\]\.sentences must be a caption, got 3"),
+        ({"sentences": []}, r"images\[2\]\.sentences has no captions"),
+        ({"sentences": [{"raw": "a"}, {"raw": 5}]}, r"images\[2\]\.sentences\[1\] must be a caption, got {'raw': 5}"),
+        ({"sentences": [{"tokens": "a cat"}]}, r"images\[2\]\.sentences\[0\] must be a caption, got {'tokens'"),
+        ({"sentences": [{"raw": "  "}]}, r"images\[2\]\.sentences\[0\] must be a caption"),
     ],
 )
 def test_a_record_of_the_wrong_layout_says_which_key(tmp_path: Path, change: dict[str, Any], message: str) -> None:
@@ -180,14 +175,14 @@ def test_a_missing_key_is_named(tmp_path: Path) -> None:
         broken = copy.deepcopy(content)
         del broken["images"][4][key]
         (root / "dataset_tiny.json").write_text(json.dumps(broken))
-        refuse(root, rf"images\[4\]\.{key} must be .*, got no such key")
+        refuse(root, rf"images\[4\]\.{key} must be .*got None")
 
 
 def test_an_image_listed_twice(tmp_path: Path) -> None:
     content = tiny_annotations()
     content["images"].append(copy.deepcopy(content["images"][3]))
     content["images"][-1]["filepath"] = "./pictures/"
-    refuse(write_dataset(tmp_path, content), r"image pictures/0003\.png is listed twice: in splits train and train")
+    refuse(write_dataset(tmp_path, content), r"image pictures/0003\.png is listed twice, in train")
 
 
 def test_missing_files_are_counted_and_a_few_are_named(tmp_path: Path) -> None:

@@ -200,7 +200,7 @@ def test_all_problems_of_xvlm_files_are_found_together(tmp_path: Path) -> None:
     files["train_files"] = ("train.json",)
     report = check_data(XvlmJsonConfig(name="tiny", root=str(tmp_path), **files))
     assert [finding.item for finding in report.findings] == ["train", "val", "test", "images", "a/", "a/", "b/"]
-    assert "listed twice: in splits train and val" in bad(report)[0][1]
+    assert "a/0.png is listed twice, in train and test" in bad(report)[0][1]
     assert bad(report)[-1][0] == "missing"
 
 

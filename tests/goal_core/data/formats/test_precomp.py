@@ -155,7 +155,7 @@ def test_rows_that_do_not_fit_the_captions_are_refused(tmp_path: Path) -> None:
 def test_an_id_twice_and_an_image_in_two_splits_are_refused(tmp_path: Path) -> None:
     write_vectors(tmp_path, captions=1)
     (tmp_path / "dev_ids.txt").write_text("a\nb\na\n")
-    refuse(tmp_path, r"image a is listed twice in .*dev_ids\.txt: as images 0 and 2")
+    refuse(tmp_path, r"image a is listed twice in .*dev_ids\.txt")
     (tmp_path / "dev_ids.txt").write_text("a\nb\nc\n")
     (tmp_path / "test_ids.txt").write_text("c\nd\ne\n")
     opened(tmp_path)  # an equal id alone may be a number that starts again in each split

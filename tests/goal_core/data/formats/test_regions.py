@@ -114,7 +114,7 @@ def lines(name: str, change: Callable[[list[str]], list[str]]) -> Callable[[Path
         ),
         (
             lines("train_ids.txt", lambda rows: [*rows[:5], rows[1]]),
-            r"image 101 is listed twice in .*train_ids\.txt: as images 1 and 5, counted from 0",
+            r"image 101 is listed twice in .*train_ids\.txt",
         ),
         (
             lines("train_ids.txt", lambda rows: [*[row for row in rows for _ in range(5)][1:], "999"]),

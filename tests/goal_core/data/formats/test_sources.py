@@ -13,7 +13,7 @@ import pytest
 
 from goal_core.basics.errors import DataError
 from goal_core.data import Dataset, KarpathyConfig, SourceConfig, check_data, open_dataset
-from goal_core.data.formats.sources import drawn_split
+from goal_core.data.formats.layout import drawn_split
 from tests.helpers.karpathy_fixture import write_dataset
 
 pa = pytest.importorskip("pyarrow")
@@ -153,8 +153,8 @@ def test_without_splits_shares_are_drawn_by_name_for_ever(data: Path) -> None:
     [
         ("picture,words\na.png,b\n", "name that of the image: data.image_column"),
         ("image,caption\n,b\n", "row 1: image must be the path of a file"),
-        ("image,caption\n/etc/passwd,b\n", "must be a file below the folder of the table"),
-        ("image,caption\n../a.png,b\n", "must be a file below the folder of the table"),
+        ("image,caption\n/etc/passwd,b\n", "row 1: image must be the path of a file below"),
+        ("image,caption\n../a.png,b\n", "row 1: image must be the path of a file below"),
         ("image,caption,split\npictures/0001.png,b,tests\n", "split must be one of"),
         ("image,caption\npictures/0001.png,\n", "must be a caption"),
         ("image,caption,split\ngone.png,b,train\n", "split 'val' has no images"),
