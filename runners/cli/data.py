@@ -16,8 +16,7 @@ from goal_core.basics.errors import ConfigError
 from runners.cli.options import AsJson, Device, Set, StoreDir, Sweep, SweepArguments, console, local_path, notes
 
 if TYPE_CHECKING:
-    from goal_core.data import DataReport, Dataset
-    from goal_core.data.packs import PackPlan
+    from goal_core.data import DataReport
     from goal_core.data.packs.writing import Progress as Counter
     from goal_core.models import BackboneConfig
     from sweeps import SweepConfig
@@ -104,10 +103,6 @@ def pack(
     set_: Set = None,
     store: StoreDir = None,
     workers: Annotated[int, typer.Option(help="Threads that decode; 0: one on each core.", min=0)] = 0,
-    verify: Annotated[
-        bool,
-        typer.Option("--verify", help="Also compare all that is packed with its checksums, and mend it."),
-    ] = False,
 ) -> None:
     """Decode and resize a sweep's images once, into files that all trainings of these data read instead.
 
@@ -115,12 +110,13 @@ def pack(
     GOAL_SWEEP_PACKS. No number and no id depends on it: it holds evaluation's squares of pixels, and images that are
     cropped at random whole. For a smaller pack set data.image.shrink or data.image.jpeg, which are part of every id.
 
-    Called again, it continues where it was interrupted. Exit status: 2 if an image cannot be read.
+    Called again, it continues where it was interrupted, and compares all that is packed with its checksums: what is
+    damaged is written again. Exit status: 2 if an image cannot be read.
 
     Example: goal-sweep data pack coco_vsepp.yaml --set data.image.shrink=256
     """
     from goal_core.data import open_dataset
-    from goal_core.data.packs import BrokenImagesError, estimate_bytes, plan_pack, verify_pack, write_pack
+    from goal_core.data.packs import BrokenImagesError, estimate_bytes, plan_pack, write_pack
     from runners.store import Store
     from sweeps import load_sweep
 
@@ -131,13 +127,9 @@ def pack(
     with _bar("reading") as count:
         dataset = open_dataset(config.data, results.indexes, progress=lambda done, total: count("images", done, total))
     plan = plan_pack(dataset, config.data.image, results.packs)
-    if verify:
-        with _bar("verifying") as count:
-            problems = verify_pack(plan, count)
-        for problem in problems:
-            _say(problem)
-        _say(f"{plan.folder}: {len(problems) or 'no'} damaged {'file' if len(problems) < 2 else 'files'}")
-    _say(_announcement(dataset, plan, estimate_bytes(dataset, plan)))
+    sizes = estimate_bytes(dataset, plan)
+    parts = [f"{name} {split.num_images:,} {plan.form(name)}" for name, split in dataset.splits.items()]
+    _say(f"{', '.join(parts)}: about {sum(sizes.values()) / 1e9:.2f} GB in all")
     try:
         with _bar("packing") as count:
             size = write_pack(dataset, plan, workers=workers, progress=count)
@@ -150,11 +142,6 @@ def pack(
         raise typer.Exit(_INCOMPLETE) from None
     images = sum(split.num_images for split in dataset.splits.values())
     _say(f"{plan.folder}: {images:,} images, {size / 1e9:.2f} GB; trainings of these data use it from now on")
-
-
-def _announcement(dataset: Dataset, plan: PackPlan, sizes: dict[str, int]) -> str:
-    parts = [f"{name} {split.num_images:,} {plan.form(name)}" for name, split in dataset.splits.items()]
-    return f"{', '.join(parts)}: about {sum(sizes.values()) / 1e9:.2f} GB in all"
 
 
 def _say(line: str) -> None:

@@ -16,8 +16,8 @@ from goal_core.data.packs import (
     write_pack,
 )
 
-SMALL = 3000
-"""Bytes of a shard that holds very few images."""
+SMALL = 2
+"""Images of a small shard."""
 IMAGES = {
     "none": ImageConfig(size=16, resize=20, augment="none"),
     "crop_flip": ImageConfig(size=16, resize=20, augment="crop_flip"),
@@ -39,7 +39,7 @@ def opened(root: Path, image: ImageConfig) -> Dataset:
 
 def packed(root: Path, image: ImageConfig, packs: Path, **options: Any) -> Dataset:
     dataset = opened(root, image)
-    write_pack(dataset, plan_pack(dataset, image, packs), shard_bytes=SMALL, **options)
+    write_pack(dataset, plan_pack(dataset, image, packs), per_shard=SMALL, **options)
     with_pack, where = open_packed(dataset, image, packs)
     assert where.startswith("pack ")
     return with_pack

@@ -43,7 +43,7 @@ class Index:
     each one's image; with features the ``rows`` of the images in their file, with images in shards their ``spans``; and
     ``corpus``."""
     about: Mapping[str, Any]
-    """The version, the folder below which image files lie, the stamps of the files that were parsed, and by split the
+    """The folder below which image files lie, the stamps of the files that were parsed, and by split the
     files of the features and of the captions' vectors."""
 
     def texts(self, name: str) -> Texts:
@@ -67,8 +67,6 @@ class Index:
         Args:
             thorough: also look at every image; else only at the files that were parsed.
         """
-        if self.about["version"] != VERSION:
-            return False
         if any(stamp != stamp_of(path) for path, *stamp in self.about["sources"]):
             return False
         return not thorough or all(

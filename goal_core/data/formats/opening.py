@@ -20,7 +20,7 @@ from goal_core.data.formats.columns import Texts
 from goal_core.data.formats.embeddings import embeddings
 from goal_core.data.formats.features import FeatureRows, RegionFile
 from goal_core.data.formats.image_files import FileReader, digests_of, find_images
-from goal_core.data.formats.index import VERSION, Index, index_path, keep_index, stored_index
+from goal_core.data.formats.index import Index, index_path, keep_index, stored_index
 from goal_core.data.formats.json_files import karpathy, xvlm_json
 from goal_core.data.formats.layout import Layout, Listing
 from goal_core.data.formats.report import DataReport, Progress, SplitCounts, how_to_obtain, published_counts
@@ -129,7 +129,7 @@ def _indexed(
     if layout.corpus:
         columns |= Texts.of(layout.corpus).columns("corpus")
     about = {
-        **{"version": VERSION, "root": str(layout.root), "sources": layout.files},
+        **{"root": str(layout.root), "sources": layout.files},
         "features": {split: asdict(one.features) for split, one in listings.items() if one.features is not None},
         "texts": {split: asdict(one.texts) for split, one in listings.items() if one.texts is not None},
     }

@@ -11,6 +11,6 @@ from goal_core.basics.exports import on_first_use
 if TYPE_CHECKING:
     from goal_core.data.packs.layout import PackPlan, libraries, plan_pack
     from goal_core.data.packs.reading import PackedImages, open_packed
-    from goal_core.data.packs.writing import BrokenImagesError, estimate_bytes, verify_pack, write_pack
+    from goal_core.data.packs.writing import BrokenImagesError, estimate_bytes, write_pack
 else:
     __getattr__ = on_first_use(__name__, __file__)

@@ -2,7 +2,7 @@
 
 ::
 
-    PACKS/<key>/pack.json                   what the pack is of; with the sizes of its files once it is complete
+    PACKS/<key>/pack.json                   what the pack is of; written when it is complete
     PACKS/<key>/<split>-00000.bin ...       shards: images one after the other, a `ROW` for each, and `END`
 """
 
@@ -20,12 +20,12 @@ from goal_core.basics.sealed_json import key_of
 from goal_core.data.config import ImageConfig
 from goal_core.data.dataset import Dataset, RegionReader
 
-LAYOUT_VERSION = 4
+LAYOUT_VERSION = 5
 DESCRIPTION = "pack.json"
 FEW_SHARDS = 128
-"""About as many shards as a split has at most: each process keeps those open that it has read."""
-SHARD_BYTES = 256 * 2**20
-"""A killed writer loses at most this much; more in a pack of more than :data:`FEW_SHARDS` times this."""
+"""A split has at most so many shards: each process keeps those open that it has read."""
+PER_SHARD = 512
+"""Images of a shard, which a killed writer loses at most; more where there would be more than :data:`FEW_SHARDS`."""
 
 Form = Literal["squares", "images", "jpeg"]
 """`squares`: (3, S, S) uint8 as evaluation sees an image; `images`: (H, W, 3) uint8 after `shrink`; `jpeg`: the file of

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +25,7 @@ from goal_core.data.dataset import Dataset, ImageReader, RegionReader
 from goal_core.data.images import decode_bytes, transform_of
 from goal_core.data.packs.layout import DESCRIPTION, END, ROW, PackPlan, plan_pack
 
-_MEND = "run `goal-sweep data pack SWEEP --verify`, or remove the folder"
+_MEND = "`goal-sweep data pack SWEEP` mends it"
 
 
 class Shard:
@@ -36,7 +35,7 @@ class Shard:
         rows: one `ROW` for each of its images.
 
     Raises:
-        DataError: it is missing, or its rows are damaged.
+        DataError: it is missing, or its rows are damaged; the message names the file, as in all below.
     """
 
     def __init__(self, path: Path) -> None:
@@ -50,9 +49,9 @@ class Shard:
             if length <= start:
                 rows = os.pread(descriptor, length, start - length)
         except OSError as error:
-            raise DataError(f"cannot read {path}: {error.strerror or error}; {_MEND}") from error
+            raise DataError(f"cannot read {path}: {error.strerror or error}") from error
         if not rows or zlib.crc32(rows) != end["crc"]:
-            raise DataError(f"{path} is damaged: the checksum of its rows does not match; {_MEND}")
+            raise DataError(f"{path} is damaged: the checksum of its rows does not match")
         self.rows: NDArray[np.void] = np.frombuffer(rows, ROW)
 
     def content(self, row: int) -> NDArray[np.uint8]:
@@ -65,9 +64,9 @@ class Shard:
         try:
             done = os.preadv(self._file.fileno(), [into.data], int(self.rows[row]["offset"]))
         except OSError as error:
-            raise DataError(f"cannot read {self._path}: {error.strerror or error}; {_MEND}") from error
+            raise DataError(f"cannot read {self._path}: {error.strerror or error}") from error
         if done != into.nbytes or zlib.crc32(into.data) != self.rows[row]["crc"]:
-            raise DataError(f"{self._path} is damaged: the checksum of its image {row} does not match; {_MEND}")
+            raise DataError(f"{self._path} is damaged: the checksum of its image {row} does not match")
         return into
 
     def verify(self) -> None:
@@ -154,7 +153,7 @@ class PackedImages:
 
 def set_aside(plan: PackPlan, why: str) -> None:
     """Let nobody else use a damaged pack, and say so in this process's log."""
-    line = f"{why.partition('; ')[0]}; the pack is set aside, and images come from their files ({_MEND})"
+    line = f"{why}; the pack is set aside, and images come from their files ({_MEND})"
     os.write(2, f"{line}\n".encode())
     with suppress(OSError):
         (plan.folder / DESCRIPTION).replace(plan.folder / f"damaged-{DESCRIPTION}")
@@ -181,35 +180,15 @@ def open_packed(dataset: Dataset, image: ImageConfig | None, packs: Path | None)
     try:
         stated = read_json(plan.folder / DESCRIPTION)
         if stated is None:
-            return dataset, f"decoded from their files (no pack {plan.folder}; `goal-sweep data pack` makes one)"
-        if "files" not in stated:
-            said = f"pack {plan.folder} is not complete; `goal-sweep data pack` ends it"
-            return dataset, f"decoded from their files ({said})"
-        for name, size in stated["files"].items():
-            _check_size(plan.folder / name, size)
-        return _with_pack(dataset, plan, stated)
+            return dataset, f"decoded from their files (no whole pack {plan.folder}; `goal-sweep data pack` makes one)"
+        splits = {}
+        for name, split in dataset.splits.items():
+            assert not isinstance(split.reader, RegionReader)  # or it has no plan
+            if stated["images"][name] < split.num_images:
+                raise DataError(f"{plan.folder} has fewer than the {split.num_images} images of split {name!r}")
+            splits[name] = replace(split, reader=PackedImages(split.reader, plan, name, stated["per_shard"][name]))
     except (DataError, DamagedError, StorageError, KeyError) as error:
         set_aside(plan, str(error))
         return dataset, f"decoded from their files ({error})"
-
-
-def _with_pack(dataset: Dataset, plan: PackPlan, stated: Mapping[str, Any]) -> tuple[Dataset, str]:
-    splits = {}
-    for name, split in dataset.splits.items():
-        assert not isinstance(split.reader, RegionReader)  # or it has no plan
-        images = stated["images"][name]
-        if images < split.num_images:
-            raise DataError(f"{plan.folder} has {images} images of split {name!r}, not {split.num_images}; {_MEND}")
-        reader = PackedImages(split.reader, plan, name, stated["images_per_shard"][name])
-        splits[name] = replace(split, reader=reader)
     forms = ", ".join(f"{name} {plan.form(name)}" for name in splits)
     return replace(dataset, splits=splits), f"pack {plan.folder} ({forms})"
-
-
-def _check_size(path: Path, size: int) -> None:
-    try:
-        there = path.stat().st_size
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}; {_MEND}") from error
-    if there != size:
-        raise DataError(f"{path} is damaged: it has {there} bytes instead of {size}; {_MEND}")

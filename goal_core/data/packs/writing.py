@@ -13,23 +13,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from goal_core.basics.atomic import (
-    DamagedError,
-    check_space,
-    make_folder,
-    remove_leftovers,
-    replace_bytes,
-    replace_with,
-)
+from goal_core.basics.atomic import check_space, make_folder, remove_leftovers, replace_bytes, replace_with
 from goal_core.basics.errors import DataError
-from goal_core.basics.sealed_json import json_bytes, read_json
+from goal_core.basics.sealed_json import json_bytes
 from goal_core.data.dataset import Dataset, Split
 from goal_core.data.images import encode_jpeg, transform_of
-from goal_core.data.packs.layout import DESCRIPTION, END, FEW_SHARDS, ROW, SHARD_BYTES, PackPlan
+from goal_core.data.packs.layout import DESCRIPTION, END, FEW_SHARDS, PER_SHARD, ROW, PackPlan
 from goal_core.data.packs.reading import Shard
 
 Progress = Callable[[str, int, int], None]
-"""Called with what is counted (images of a split, or shards), how many are done, and how many there are."""
+"""Called with the name of a split, how many of its images are done, and how many there are."""
 _SAMPLE = 64
 """Images from which the size of the others is estimated."""
 _AHEAD = 64
@@ -88,19 +81,19 @@ def write_pack(
     plan: PackPlan,
     *,
     workers: int = 0,
-    shard_bytes: int = SHARD_BYTES,
+    per_shard: int = PER_SHARD,
     progress: Progress = lambda split, done, total: None,
 ) -> int:
     """Write a pack, or what is missing of it.
 
-    Killed at any moment and called again, it continues, and the files are the same. Shards whose size or rows are
-    damaged are written again; :func:`verify_pack` removes those whose images are.
+    Killed at any moment and called again, it continues, and the files are the same. All that is there is compared with
+    its checksums, and what is damaged is written again.
 
     Args:
         dataset: images with captions.
         plan: the pack of this dataset.
         workers: threads that decode, 0 for one on each core.
-        shard_bytes: about how large a shard is.
+        per_shard: images of a shard, at least.
         progress: called after every few images.
 
     Returns:
@@ -113,63 +106,41 @@ def write_pack(
     """
     make_folder(plan.folder)
     remove_leftovers(plan.folder)
-    per_shard = _images_per_shard(dataset, plan, shard_bytes)
-    shards = {
-        plan.shard(split.name, number): (split, range(start, min(start + per_shard[split.name], split.num_images)))
-        for split in dataset.splits.values()
-        for number, start in enumerate(range(0, split.num_images, per_shard[split.name]))
-    }
+    advice = "name another folder with GOAL_SWEEP_PACKS, or shrink the images (data.image.shrink, data.image.jpeg)"
+    needed = sum(estimate_bytes(dataset, plan).values())
+    check_space(plan.folder, needed, "*.bin", f"free space, {advice}")
+    sizes = {name: max(per_shard, -(-split.num_images // FEW_SHARDS)) for name, split in dataset.splits.items()}
     problems: list[str] = []
     with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
-        for path, (split, images) in shards.items():
-            if not _is_whole(path, len(images)):
-                make, tell = partial(_image, split, plan), partial(_tell, progress, split)
-                problems += _write_shard(path, make, images, pool, tell)
-            _tell(progress, split, images.stop)
+        for name, split in dataset.splits.items():
+            for number, start in enumerate(range(0, split.num_images, sizes[name])):
+                images, path = range(start, min(start + sizes[name], split.num_images)), plan.shard(name, number)
+                if not _is_whole(path, len(images)):
+                    problems += _write_shard(path, split, plan, images, pool, progress)
+                progress(name, images.stop, split.num_images)
     if problems:
         raise BrokenImagesError(problems)
-    return _complete(plan, {path: len(images) for path, (_, images) in shards.items()})
-
-
-def _images_per_shard(dataset: Dataset, plan: PackPlan, shard_bytes: int) -> dict[str, int]:
-    """How many images a shard of each split has, as it was decided when the pack was begun."""
-    begun, is_new = read_json(plan.folder / DESCRIPTION), False
-    if begun is None:
-        sizes, per_shard, is_new = estimate_bytes(dataset, plan), {}, True
-        for name, split in dataset.splits.items():
-            each = max(1, sizes[name] // split.num_images)
-            per_shard[name] = max(1, max(shard_bytes, sizes[name] // FEW_SHARDS) // each)
-        begun = {**plan.description, "images_per_shard": per_shard, "estimated_bytes": sum(sizes.values())}
-    advice = "name another folder with GOAL_SWEEP_PACKS, or shrink the images (data.image.shrink, data.image.jpeg)"
-    check_space(plan.folder, begun["estimated_bytes"], "*.bin", f"free space, {advice}")
-    if is_new:
-        replace_bytes(plan.folder / DESCRIPTION, json_bytes(begun))
-    decided: dict[str, int] = begun["images_per_shard"]
-    return decided
-
-
-def _tell(progress: Progress, split: Split, done: int) -> None:
-    progress(split.name, done, split.num_images)
+    replace_bytes(plan.folder / DESCRIPTION, json_bytes({**plan.description, "per_shard": sizes}))
+    return sum(path.stat().st_size for path in plan.folder.glob("*.bin"))
 
 
 def _is_whole(path: Path, images: int) -> bool:
-    """Whether a shard is there with rows of all its images, and has the size that these state."""
+    """Whether a shard is there with all of its images; damage is said in this process's log."""
     try:
-        rows = Shard(path).rows
-    except DataError:
+        shard = Shard(path)
+        shard.verify()
+    except DataError as error:
+        if path.exists():
+            os.write(2, f"{error}; it is written again\n".encode())
         return False
-    return len(rows) == images and int(rows["bytes"].sum()) + rows.nbytes + END.itemsize == path.stat().st_size
+    return len(shard.rows) == images
 
 
 def _write_shard(
-    path: Path,
-    make: Callable[[int], _Image | str],
-    images: range,
-    pool: ThreadPoolExecutor,
-    tell: Callable[[int], None],
+    path: Path, split: Split, plan: PackPlan, images: range, pool: ThreadPoolExecutor, progress: Progress
 ) -> list[str]:
     """Write a shard, or nothing if an image of it is broken: what is wrong. Every try makes all images again."""
-    problems: list[str] = []
+    problems, make = list[str](), partial(_image, split, plan)
 
     def write(temporary: Path) -> None:
         problems.clear()
@@ -184,7 +155,7 @@ def _write_shard(
                         row = height, width, zlib.crc32(content), file.tell(), len(content)
                         rows.append(np.array([row], ROW))
                         file.write(content)
-                tell(start)
+                progress(split.name, start, split.num_images)
             if problems:
                 raise BrokenImagesError(problems)
             together = np.concatenate(rows).tobytes()
@@ -192,50 +163,4 @@ def _write_shard(
 
     with suppress(BrokenImagesError):
         replace_with(path, write)
-    return problems
-
-
-def _complete(plan: PackPlan, shards: dict[Path, int]) -> int:
-    """State the sizes of all shards. Only then is the pack used.
-
-    Raises:
-        DataError: a shard is not there as it was written.
-    """
-    for path, images in shards.items():
-        if not _is_whole(path, images):
-            raise DataError(
-                f"{path} is not as it was written; another process may have changed the pack: run `goal-sweep data "
-                "pack SWEEP --verify` when no other one is running"
-            )
-    sizes = {path.name: path.stat().st_size for path in shards}
-    begun = read_json(plan.folder / DESCRIPTION) or {}
-    replace_bytes(plan.folder / DESCRIPTION, json_bytes({**begun, "files": sizes}))
-    return sum(sizes.values())
-
-
-def verify_pack(plan: PackPlan, progress: Progress = lambda what, done, total: None) -> list[str]:
-    """Read all that is packed, and remove what is damaged, so that `write_pack` writes it again.
-
-    The finished shards of a pack that is not complete are read, too.
-
-    Returns:
-        What was wrong, one line for each file.
-    """
-    problems: list[str] = []
-    try:
-        stated = read_json(plan.folder / DESCRIPTION) or {}
-    except DamagedError as error:
-        stated, problems = {}, [str(error)]
-        (plan.folder / DESCRIPTION).unlink()
-    names = sorted({*stated.get("files", {}), *(path.name for path in plan.folder.glob("*.bin"))})
-    for done, name in enumerate(names, start=1):
-        try:
-            Shard(plan.folder / name).verify()
-        except DataError as error:
-            problems.append(str(error))
-            (plan.folder / name).unlink(missing_ok=True)
-        progress("shards", done, len(names))
-    if problems and "files" in stated:  # nobody uses the pack until it is whole again
-        begun = {key: value for key, value in stated.items() if key != "files"}
-        replace_bytes(plan.folder / DESCRIPTION, json_bytes(begun))
     return problems
