@@ -12,10 +12,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from goal_core.basics.errors import DataError, WeightsError, first_line
+from goal_core.basics.errors import ConfigError, DataError, WeightsError, first_line
 from goal_core.basics.seeding import derive_seed
 from goal_core.models.config import BackboneConfig
-from goal_core.models.recompute import recompute_blocks
 from goal_core.models.weights import NAMED_WEIGHTS, check_architecture, existing, misfits, pretrained_cfg, timm_library
 
 _CLIP_MEAN, _CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
@@ -80,9 +79,14 @@ class ImageBackbone(nn.Module):
         """Keep only the inputs of blocks for the backward pass, which runs them again.
 
         Raises:
-            ConfigError: the network has no blocks.
+            ConfigError: timm cannot do it for this network, or the second run would skip other blocks.
         """
-        recompute_blocks(self.net)
+        if self._drops:
+            raise ConfigError("recompute: blocks that are skipped at random cannot run again; use micro_batch")
+        try:
+            self.net.set_grad_checkpointing()  # type: ignore[operator]  # of timm
+        except (AttributeError, AssertionError) as error:
+            raise ConfigError(f"recompute: timm cannot do it for {type(self.net).__name__}; use micro_batch") from error
 
     def compile_training(self) -> None:
         """Compile what runs in training mode; evaluation runs as it is, because its batches have many sizes."""

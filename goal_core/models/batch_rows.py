@@ -9,7 +9,6 @@ Source: GradCache (Gao et al., RepL4NLP 2021).
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -149,33 +148,9 @@ class WholeBatchDraws(TorchFunctionMode):
             dropout takes one byte for each number.
     """
 
-    _active = threading.local()
-    """Has `last`: the innermost of these contexts that is open in a thread, or None."""
-
     def __init__(self, rows: Rows, drawn: list[Tensor]) -> None:
         super().__init__()
         self._rows, self._drawn, self._next = rows, drawn, 0
-        self._outer: WholeBatchDraws | None = None
-
-    def __enter__(self) -> WholeBatchDraws:
-        self._outer = getattr(self._active, "last", None)
-        self._active.last = self
-        super().__enter__()  # type: ignore[no-untyped-call]  # of torch
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)  # type: ignore[no-untyped-call]  # of torch
-        self._active.last = self._outer
-
-    @classmethod
-    def continued(cls) -> WholeBatchDraws | None:
-        """A context that takes the draws which the open one takes next; None where none is open."""
-        last: WholeBatchDraws | None = getattr(cls._active, "last", None)
-        if last is None:
-            return None
-        again = WholeBatchDraws(last._rows, last._drawn)
-        again._next = last._next
-        return again
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None

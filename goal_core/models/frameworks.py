@@ -139,7 +139,6 @@ class VseInfty(Framework):
 
     name = "vse_infty"
     uses = frozenset({"framework", "backbone", "embed_dim", "bert", "vse_infty"})
-    stacks_heads = True
     features = "regions"
 
     def tokenizer(self, model: ModelConfig, captions: Sequence[str], min_word_count: int) -> Wordpieces:

@@ -134,14 +134,12 @@ class Heads(nn.Module):
     def stacked(self, tensors: Mapping[str, Tensor]) -> Heads:
         """The encoders of C such heads at once; only where the framework stacks heads (`Framework.stacks_heads`).
 
-        Given the same inputs for all cells they return unit vectors (C, B, D). Generators of random numbers that are
-        equal for all cells give every cell the numbers that it has alone, and end where each cell alone leaves its own.
+        Given the same inputs for all cells they return unit vectors (C, B, D), and draw no random numbers.
         `forward_pairs` and `total_loss` are those of this class. `self` is one of the C, or like them; its own tensors
         are not used.
 
         Args:
-            tensors: the heads' parameters and saved buffers by name, each with the cells in front, (C, ...). A pass in
-                training mode may change the buffers.
+            tensors: the heads' parameters by name, each with the cells in front, (C, ...). They have no buffers.
         """
         raise NotImplementedError
 

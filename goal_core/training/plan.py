@@ -77,8 +77,7 @@ class UnitPlan:
     on_one_gpu: bool = False
     """Whether all processes use the first GPU, over gloo, which is slow: to try several processes on such a machine."""
     units_per_gpu: int = 1
-    """How many units share the GPU. Of more than one, a stack that runs out of memory fails as a whole, because whoever
-    runs the unit tries it again beside fewer; dissolving it would change how the numbers round."""
+    """How many units share the GPU, for whoever runs the unit."""
     sharing: Sharing = "auto"
     """How its cells run side by side; see :func:`goal_core.training.sharing.choose_path`."""
     memory_format: MemoryFormat = "auto"

@@ -73,7 +73,7 @@ class UnitTrainer:
             augment=self._initial.framework.augment(self._initial.model, tokenizer, unit.seed),
         )
         self._path = choose_path(unit)
-        self._stacks = Stacks(wanted=self._path.name == "heads", shares_gpu=unit.units_per_gpu > 1)
+        self._stacks = Stacks(wanted=self._path.name == "heads")
         self._roster = self.roster_class(files, listener)
         self._validation = Validation(
             unit, dataset, tokenizer, self._trunk.split_inputs, self._roster, self._stacks, self._alive

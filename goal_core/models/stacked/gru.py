@@ -25,10 +25,8 @@ def stacked_gru(
     weight_hh: Tensor,
     bias_ih: Tensor,
     bias_hh: Tensor,
-    *,
-    every: bool = False,
 ) -> Tensor:
-    """The last state of every sequence in every cell, as `torch.nn.GRU` defines it, or the state after every word.
+    """The last state of every sequence in every cell, as `torch.nn.GRU` defines it.
 
     Products are in the dtype of autocast where it is on, everything else is in float32.
 
@@ -39,10 +37,9 @@ def stacked_gru(
         weight_hh: (C, 3H, H).
         bias_ih: (C, 3H).
         bias_hh: (C, 3H).
-        every: return the states after every word.
 
     Returns:
-        (C, B, H), the longest sequence first; or (C, T, H) in packed order. In the dtype of the biases.
+        (C, B, H), the longest sequence first, in the dtype of the biases.
     """
     kind = words_CTW.device.type
     if torch.is_autocast_enabled(kind):
@@ -50,17 +47,15 @@ def stacked_gru(
         words_CTW, weight_ih, weight_hh = words_CTW.to(half), weight_ih.to(half), weight_hh.to(half)
     with torch.autocast(kind, enabled=False):
         inputs = torch.bmm(words_CTW, weight_ih.mT).to(bias_ih.dtype) + bias_ih[:, None]
-        states: Tensor = _Recurrence.apply(inputs, weight_hh, bias_hh, tuple(sizes), every)
+        states: Tensor = _Recurrence.apply(inputs, weight_hh, bias_hh, tuple(sizes))
     return states
 
 
 class _Recurrence(torch.autograd.Function):
-    """From the inputs' part of the gates (C, T, 3H) to the last states (C, B, H), or to every state (C, T, H)."""
+    """From the inputs' part of the gates (C, T, 3H) to the last states (C, B, H)."""
 
     @staticmethod
-    def forward(
-        ctx: Any, inputs: Tensor, weight_hh: Tensor, bias_hh: Tensor, sizes: tuple[int, ...], every: bool
-    ) -> Tensor:
+    def forward(ctx: Any, inputs: Tensor, weight_hh: Tensor, bias_hh: Tensor, sizes: tuple[int, ...]) -> Tensor:
         """Keeps of every word: the gates after their activation, the state before, and the new gate's hidden part."""
         cells, words, width = len(inputs), inputs.shape[1], inputs.shape[2] // 3
         transposed, bias = weight_hh.mT, bias_hh[:, None]
@@ -68,7 +63,6 @@ class _Recurrence(torch.autograd.Function):
         before = inputs.new_zeros(cells, words, width)
         hidden_new = torch.empty_like(before)
         state = inputs.new_zeros(cells, sizes[0], width)
-        states = torch.empty_like(before) if every else state
         for here, size in _steps(sizes):
             old = before[:, here]
             old.copy_(state[:, :size])
@@ -79,23 +73,19 @@ class _Recurrence(torch.autograd.Function):
             gates[:, here, : 2 * width] = both
             gates[:, here, 2 * width :] = new
             hidden_new[:, here] = hidden[:, :, 2 * width :]
-            if every:
-                states[:, here] = state[:, :size]
         ctx.save_for_backward(gates, before, hidden_new, weight_hh)
-        ctx.sizes, ctx.every = sizes, every
-        return states
+        ctx.sizes = sizes
+        return state
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, d_states: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+    def backward(ctx: Any, d_states: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         """Walks back over the time steps; the weights' gradient is one product over all of them."""
         gates, before, hidden_new, weight_hh = ctx.saved_tensors
         width = before.shape[2]
         d_inputs, d_hidden = torch.empty_like(gates), torch.empty_like(gates)
-        d_state = d_states.new_zeros(len(before), ctx.sizes[0], width) if ctx.every else d_states.clone()
+        d_state = d_states.clone()
         for here, size in reversed(list(_steps(ctx.sizes))):
-            if ctx.every:
-                d_state[:, :size] += d_states[:, here]
             reset, update, new = gates[:, here].split(width, 2)
             upstream = d_state[:, :size]
             d_new = (upstream * (1 - update)).mul_(1 - new * new)
@@ -106,7 +96,7 @@ class _Recurrence(torch.autograd.Function):
             carried = torch.bmm(d_hidden[:, here].to(weight_hh.dtype), weight_hh).to(d_state.dtype)
             d_state[:, :size] = carried.addcmul_(upstream, update)
         d_weight = torch.bmm(d_hidden.mT.to(weight_hh.dtype), before.to(weight_hh.dtype))
-        return d_inputs, d_weight, d_hidden.sum(1), None, None
+        return d_inputs, d_weight, d_hidden.sum(1), None
 
 
 def _steps(sizes: Sequence[int]) -> Iterator[tuple[slice, int]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
 from torch import Tensor, nn
 
@@ -13,7 +11,6 @@ from goal_core.models.config import ModelConfig
 from goal_core.models.heads import Heads, ParameterGroup
 from goal_core.models.sequences import attention_mask
 from goal_core.models.sets import GeneralizedPooling, drop_cells, unit_vectors
-from goal_core.models.stacked.vse_infty import StackedVseInfty
 
 
 class RegionMlp(nn.Module):
@@ -113,10 +110,6 @@ class VseInftyHeads(Heads):
             torch.manual_seed(derive_seed(seed, "init"))
             self.image = SetImageEncoder(num_features, model.embed_dim, regions=regions, size_augment=augment)
             self.text = BertTextEncoder(build_bert(model.bert, vocab_size=vocab_size), model.embed_dim)
-
-    def stacked(self, tensors: Mapping[str, Tensor]) -> StackedVseInfty:
-        """Both encoders of several cells at once; see :meth:`goal_core.models.heads.Heads.stacked`."""
-        return StackedVseInfty(tensors, self.text.bert, size_augment=self.image.size_augment)
 
     def parameter_groups(self, bert_lr_scale: float) -> list[ParameterGroup]:
         """The heads with the stage's learning rate, BERT with its own."""

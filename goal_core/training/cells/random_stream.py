@@ -51,10 +51,6 @@ class RandomStream:
         """The stream's state, uint8 tensors by device type."""
         return dict(self._state)
 
-    def key(self) -> tuple[bytes, ...]:
-        """Equal for streams that will draw the same numbers."""
-        return tuple(bytes(state.numpy()) for _, state in sorted(self._state.items()))
-
     def restore(self, state: dict[str, Tensor]) -> None:
         """Continue from a state that :meth:`state` returned."""
         self._state = {**self._state, **state}

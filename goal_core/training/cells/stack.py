@@ -6,8 +6,7 @@ So it saves, loads and leaves as a cell by itself does, and its files do not tel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import torch
@@ -33,7 +32,7 @@ from goal_core.training.cells.triplet_histogram import TripletHistogram
 
 
 class CellStack:
-    """Cells at the same step of one stage, with equal settings but for their objective, and equal random streams.
+    """Cells at the same step of one stage, with equal settings but for their objective.
 
     Args:
         cells: at least one; their heads have a stacked form, and no backbone of their own.
@@ -44,8 +43,6 @@ class CellStack:
         self._stage = first.stage
         named = [dict(cell.heads.named_parameters()) for cell in cells]
         self._parameters = {name: nn.Parameter(_shared([own[name] for own in named])) for name in named[0]}
-        buffers = sorted(first.heads.state_dict().keys() - self._parameters.keys())
-        self._buffers = {name: _shared([cell.heads.get_buffer(name) for cell in cells]) for name in buffers}
         names = {id(parameter): name for name, parameter in named[0].items()}
         groups = [
             replace(group, parameters=tuple(self._parameters[names[id(parameter)]] for parameter in group.parameters))
@@ -58,10 +55,8 @@ class CellStack:
         self._objectives = StackedObjectives([cell.objective for cell in cells])
         self._margins = send(torch.tensor([cell.objective.margin for cell in cells]), first.encoder.device)
         self._counts = TripletHistogram.stack([cell.triplets for cell in cells])
-        self.has_stepped = False
-        """Whether the last step has begun to change weights. If it fails before, each cell can take it by itself."""
         self.encoder = Encoder(
-            heads=first.heads.stacked(self._parameters | self._buffers),
+            heads=first.heads.stacked(self._parameters),
             backbone=None,
             precision=first.unit.precision,
             device=first.encoder.device,
@@ -77,36 +72,18 @@ class CellStack:
         Returns:
             For each cell what to record of the step, or why the cell failed. The others' numbers do not depend on it.
         """
-        self.has_stepped = False
         first = self.cells[0]
         set_lr(self._optimizer, lr_at(self._stage, *first.position))
         self._optimizer.zero_grad(set_to_none=True)
         self.encoder.train(True)
-        with self._undone_on_error():
-            outcomes = self._compute(inputs, batch)
-        self.has_stepped = True
+        outcomes = self._compute(inputs, batch)
         self._optimizer.step()
-        for cell in self.cells[1:]:
-            cell.stream.restore(first.stream.state())
         return outcomes
-
-    @contextmanager
-    def _undone_on_error(self) -> Iterator[None]:
-        """Take back draws and buffers if the block fails, so that each cell can take the step by itself."""
-        stream = self.cells[0].stream
-        drawn, buffers = stream.state(), {name: buffer.clone() for name, buffer in self._buffers.items()}
-        try:
-            yield
-        except Exception:
-            stream.restore(drawn)
-            for name, buffer in buffers.items():
-                self._buffers[name].copy_(buffer)
-            raise
 
     def _compute(self, inputs: Tensor, batch: Batch) -> list[StepOutcome]:
         """Everything of a step before weights change: the gradients, clipped, and what to record."""
         first, stage = self.cells[0], self._stage
-        with first.stream.active(), self.encoder.autocast():
+        with self.encoder.autocast():
             images_CBD = self.encoder.heads.encode_images(inputs, batch.region_lengths)
             texts_CBD = self.encoder.heads.encode_texts(batch.tokens, batch.lengths)
         ids = batch.ids if first.heads.masks_same_image else None
@@ -155,8 +132,6 @@ def dissolve(cells: Iterable[CellTrainer]) -> None:
             state = cell.optimizer.state.get(parameter)
             if state:
                 cell.optimizer.state[parameter] = {slot: value.clone() for slot, value in state.items()}
-        for buffer in cell.heads.buffers():
-            buffer.data = buffer.data.clone()
         for module in cell.heads.modules():
             if isinstance(module, nn.RNNBase):
                 module.flatten_parameters()  # as CUDA's kernels want them

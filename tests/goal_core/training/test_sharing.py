@@ -22,8 +22,8 @@ BOTH = ("con/con", "sig-ms/cir")
         ({"sharing": "heads"}, "heads", "sharing heads is set"),
         ({"sharing": "trunk", "device": "cuda"}, "trunk", "sharing trunk is set"),
         ({"sharing": "none", "device": "cuda"}, "trunk", "sharing none is set"),
-        ({"device": "cuda", "model": GRID}, "heads", "sharing auto on a GPU"),
-        ({"model": REGIONS}, "trunk", "sharing auto on a CPU, where"),
+        ({"device": "cuda", "model": GRID}, "trunk", "framework vse_infty has no stacked heads"),
+        ({"model": REGIONS}, "trunk", "framework vse_infty has no stacked heads"),
         ({"sharing": "heads", "model": XVLM}, "trunk", "framework xvlm has no stacked heads"),
         ({"device": "cuda", "stage": FINETUNE}, "trunk", "stage finetune does not share a frozen backbone"),
         (
