@@ -73,19 +73,16 @@ STEPS = (
 )  # fmt: skip
 
 
-def _drive(steps: Sequence[tuple[Step, bool]], given: argparse.Namespace) -> int:
-    """Run the steps that are wanted, and write `gpu.json` and `gpu.md` anew after each of them."""
+def _drive(steps: Sequence[Step], given: argparse.Namespace) -> int:
+    """Run steps, and write `gpu.json` and `gpu.md` anew after each of them."""
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the step that runs is ended, too
     end, outcomes = time.monotonic() + given.deadline, dict[str, dict[str, Any]]()
     results: dict[str, Any] = {"date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", "machine": machine(given.device)}
-    earlier = _earlier(given, results["machine"])
     results |= {"quick": given.quick, "steps": outcomes}
-    results |= {"prices": earlier["prices"]} if "prices" in earlier else {}
-    for step, wanted in steps:
-        left = _left_out("not reached") if wanted else earlier.get("steps", {}).get(step.name)
-        outcomes[step.name] = left or _left_out("not asked for")
     with tempfile.TemporaryDirectory(prefix="goal-sweep-bench-") as scratch:
-        for step in (step for step, wanted in steps if wanted):
+        for step in steps:
+            outcomes[step.name] = _left_out("not reached")
+        for step in steps:
             print(f"\n== {step.name}: {step.what}", flush=True)
             arguments = step.quick if given.quick else f"{step.full} {step.cuda if given.device == 'cuda' else ''}"
             outcome = _run(step, f"--device {given.device} {arguments}", Path(scratch), end - time.monotonic())
@@ -100,14 +97,6 @@ def _drive(steps: Sequence[tuple[Step, bool]], given: argparse.Namespace) -> int
                 Path(given.out, "gpu.md").write_text("\n".join(_page(results)) + "\n")
     signal.signal(signal.SIGTERM, before)
     return int(any(outcome["status"] in ("failed", "late") for outcome in outcomes.values()))
-
-
-def _earlier(given: argparse.Namespace, about: Mapping[str, Any]) -> dict[str, Any]:
-    """What an earlier run on this machine left in the folder, so that a second one adds to it; empty if none did."""
-    path = Path(given.out, "gpu.json")
-    left = json.loads(path.read_text()) if given.out and path.exists() else {}
-    same = {**left.get("machine", {}), "load": about["load"]} == about and left.get("quick") == given.quick
-    return left if same else {}
 
 
 def _left_out(reason: str) -> dict[str, Any]:
@@ -194,7 +183,7 @@ def main(
         parser.error(f"there is no benchmark {', '.join(unknown)}; there are:\n{listed}")
     if given.device == "cuda" and not torch.cuda.is_available():
         parser.error("torch finds no CUDA device; --device cpu --quick shows that everything else works")
-    return _drive([(step, not names or step.name in names) for step in steps], given)
+    return _drive([step for step in steps if not names or step.name in names], given)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Prove a GPU in one run: its tests, the flagship's speed, planning's prices, equality, ratios, profile, processes.
+"""Prove a GPU in one run: its tests, the flagship's speed, planning's prices, ratios, packs, and a profile.
 
     python -m benchmarks.gpu --out DIR [--device cuda|cpu] [--quick] [--only STEP ...] [--deadline SECONDS]
 
@@ -16,11 +16,7 @@ from benchmarks.__main__ import RESNET152, TINY, Step, main
 
 SHARED = "--data {data}"
 """A folder of photographs that several steps read."""
-LARGE, SMALL, MEDIUM = (
-    f"{SHARED} --images 2000 {RESNET152}",
-    f"{SHARED} {TINY}",
-    "--backbone resnet18 --size 112 --embed-dim 256 --images 120 --batch 64",
-)
+LARGE, SMALL = f"{SHARED} --images 2000 {RESNET152}", f"{SHARED} {TINY}"
 STEPS = (
     Step("tests", "every GPU test of goal_core", "gpu_tests", limit=150),
     Step("flagship", "ResNet-152 on photographs: cells alone, sharing and stacked, and fine-tuning", "steps",
@@ -29,16 +25,12 @@ STEPS = (
     Step("prices", "what planning needs of the card", "prices",
          f"{SMALL} --backbones test_resnet --forward-size 32 --forward-batch 2 --rounds 1",
          f"{SHARED} --images 2000 --threads 8 --workers 8 --warm 5 --steps 20", limit=90),
-    Step("equality", "the same numbers shared, stacked, in chunks and resumed", "equality",
-         f"{SMALL} --batch 40", MEDIUM, limit=75),
     Step("ratios", "objectives and recall against one product", "ratios", "--batch 16 --dim 8 --images 50 --rounds 1",
          "--batch 1024 4096", limit=60),
     Step("packs", "JPEG files and packs against torchvision", "data_path", TINY,
          "--images 400 --backbone resnet152 --workers 8", limit=75),
     Step("profile", "what ten steps consist of", "steps", f"{SMALL} --rows heads finetune --cells 3 --profiled 2",
          f"{LARGE} --rows heads finetune --profiled 10", limit=75),
-    Step("ranks", "two processes with image workers against one", "equality", f"--ranks {SMALL} --batch 40",
-         f"--ranks {MEDIUM}", limit=75),
 )  # fmt: skip
 """The most important first."""
 

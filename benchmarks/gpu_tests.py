@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections import Counter
 from importlib.util import find_spec
 from typing import Any
 
@@ -17,7 +18,7 @@ from benchmarks.program import ROOT, Report, run
 # that cannot be imported hides no other.
 PYTEST = (
     *("-q", "-W", "default", "-p", "no:cacheprovider", "-o", "addopts=--import-mode=importlib"),
-    "--continue-on-collection-errors",
+    *("--continue-on-collection-errors", "-m", "gpu"),
 )
 
 
@@ -26,39 +27,30 @@ class _Results:
 
     def __init__(self, report: Report, tests: str) -> None:
         self._report, self._tests, self._ended = report, tests, dict[str, str]()
-        self.skipped = list[str]()
-
-    def row(self) -> dict[str, float | str]:
-        """How many tests ended how."""
-        ended = list(self._ended.values())
-        return {how: ended.count(how) for how in ("passed", "failed", "skipped")}
 
     def pytest_collectreport(self, report: Any) -> None:
         if report.failed:
-            self._note(report.nodeid, "failed", report)
+            self._note(report)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._report.failed[nodeid] = "did not end"
         self._report.save()
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        if report.skipped:
-            self.skipped.append(str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr))
-        if report.failed or report.skipped or (report.when == "call" and report.nodeid not in self._ended):
-            self._note(report.nodeid, report.outcome, report)
+        if report.failed or report.skipped or report.when == "call":
+            self._note(report)
 
-    def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        if self._ended.get(nodeid) != "failed":
-            self._report.failed.pop(nodeid, None)
-        self._report.tables["GPU tests"] = {self._tests: self.row()}
-        self._report.save()
-
-    def _note(self, nodeid: str, outcome: str, report: Any) -> None:
-        self._ended[nodeid] = outcome
-        if outcome == "failed":
+    def _note(self, report: Any) -> None:
+        self._ended[report.nodeid] = report.outcome
+        self._report.failed.pop(report.nodeid, None)
+        if report.failed:
             crash = getattr(report.longrepr, "reprcrash", None)
-            said = crash.message.splitlines()[:1] if crash else str(report.longrepr).splitlines()[-1:]
-            self._report.failed[nodeid] = "".join(said)
+            said = crash.message if crash else str(report.longrepr).splitlines()[-1]
+            self._report.failed[report.nodeid] = said.splitlines()[0]
+        if report.skipped:
+            self._report.not_measured[report.nodeid] = str(report.longrepr[2])
+        self._report.tables["GPU tests"] = {self._tests: Counter(self._ended.values())}
+        self._report.save()
 
 
 def measure(given: argparse.Namespace, report: Report) -> None:
@@ -68,17 +60,13 @@ def measure(given: argparse.Namespace, report: Report) -> None:
         return
     import pytest
 
-    results = _Results(report, given.tests)
     with tempfile.TemporaryDirectory() as scratch:
         limit = ["-o", "timeout=120"] if find_spec("pytest_timeout") else []
-        marked = ["-m", "gpu", str(ROOT / given.tests), f"--basetemp={scratch}/tests"]
-        status = pytest.main([*PYTEST, *limit, *marked], plugins=[results])
+        chosen = [str(ROOT / given.tests), f"--basetemp={scratch}/tests"]
+        status = pytest.main([*PYTEST, *limit, *chosen], plugins=[_Results(report, given.tests)])
     if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):  # such as a conftest that cannot be imported
         report.failed["pytest"] = f"ended with exit status {int(status)}"
-    report.add("GPU tests", given.tests, results.row())
-    if results.skipped:
-        reasons = sorted({reason.removeprefix("Skipped: ") for reason in results.skipped})
-        report.leave_out(f"{len(results.skipped)} GPU tests", ", ".join(reasons))
+        report.save()
 
 
 if __name__ == "__main__":

@@ -53,18 +53,17 @@ def measure(given: argparse.Namespace, report: Report) -> None:
                 table = f"{given.backbone} at {given.size} px, batch {given.batch}, {precision}, images from {source}"
                 firsts: dict[str, Row] = {}
                 for name in given.rows:
-                    profile: dict[str, dict[str, Row]] = {}
+                    profile: dict[str, Row] = {}
                     stage = ROWS[name].get("stage", "frozen")
                     row = partial(_row, given, root, source, precision, name, firsts.get(stage), profile)
                     firsts.setdefault(stage, report.row(table, name, row))
-                    for what, rows in profile.items():
-                        for label, figures in rows.items():
-                            report.add(f"{what} of {name}, {precision}", label, figures)
+                    for label, figures in profile.items():
+                        report.add(f"heaviest work of {name}, {precision}", label, figures)
 
 
 def _row(
     given: argparse.Namespace, root: Path, source: str, precision: Any, name: str, first: Row | None,
-    profile: dict[str, dict[str, Row]],
+    profile: dict[str, Row],
 ) -> Row:  # fmt: skip
     """A row, and its ratios to the first of its stage; fills ``profile``."""
     row: dict[str, float]
@@ -73,8 +72,8 @@ def _row(
     elif given.apart:
         row, _ = own_process(_measured, given, root, source, precision, name)
     else:
-        row, tables = _measured(given, root, source, precision, name)
-        profile |= tables
+        row, work = _measured(given, root, source, precision, name)
+        profile |= work if given.profiled else {}
         if given.device == "cpu":
             del row["MiB"]
     compared = {"/ first": "ms a step", "speed-up": "cell steps/s", "MiB / first": "MiB"}
@@ -84,7 +83,7 @@ def _row(
 
 
 def _measured(given: argparse.Namespace, root: Path, source: str, precision: Any, name: str) -> Any:
-    """The figures of a row, and the tables of its profile."""
+    """The figures of a row, and what its steps consist of."""
     changes = dict(ROWS[name])
     if count := changes.pop("chunks", 0):
         changes["stage_settings"] = {"micro_batch": given.batch // count}
@@ -93,10 +92,8 @@ def _measured(given: argparse.Namespace, root: Path, source: str, precision: Any
     if packs:
         write_pack(dataset, plan_pack(dataset, data.image, packs), workers=os.cpu_count() or 1)
     cells = given.cells if "sharing" in changes else 1
-    row, trace = timed(
-        given, unit_of(given, data, cells=cells, precision=precision, packs=packs, **changes), dataset, given.profiled
-    )
-    return row, trace.tables() if given.profiled else {}
+    unit = unit_of(given, data, cells=cells, precision=precision, packs=packs, **changes)
+    return timed(given, unit, dataset, given.profiled)
 
 
 if __name__ == "__main__":

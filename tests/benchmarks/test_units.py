@@ -34,10 +34,11 @@ def test_photographs_are_those_of_a_dataset(root: Path) -> None:
 def test_a_unit_is_timed_and_leaves_nothing(root: Path) -> None:
     given = parse(None, steps.OPTIONS, WORDS)
     unit = unit_of(given, data_of(root, 32), cells=2, sharing="heads")
-    row, trace = timed(given, unit, open_dataset(unit.data), profiled=2)
+    row, work = timed(given, unit, open_dataset(unit.data), profiled=2)
     assert row["cell steps/s"] == pytest.approx(2000 / row["ms a step"])
     assert 0 <= row["data wait %"] < 100
-    assert trace.busy_ms() > 0
+    assert 0 < len(work) <= 10
+    assert all(float(figures["ms a step"]) > 0 for figures in work.values())
 
 
 def test_too_few_data_are_an_error(root: Path) -> None:
@@ -58,14 +59,14 @@ def test_a_cell_that_fails_is_an_error_with_its_reason(root: Path, monkeypatch: 
         timed(given, unit, open_dataset(unit.data))
 
 
-def test_a_stack_that_is_given_up_is_an_error(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stack_that_fails_is_an_error(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: object) -> None:
         raise RuntimeError("no kernel")
 
     monkeypatch.setattr(CellStack, "_compute", fail)
     given = parse(None, steps.OPTIONS, WORDS)
     unit = unit_of(given, data_of(root, 32), cells=2, sharing="heads")
-    with pytest.raises(RuntimeError, match=r"the stacked heads of 2 cells failed .*no kernel"):
+    with pytest.raises(RuntimeError, match=r"failed .*no kernel"):
         timed(given, unit, open_dataset(unit.data))
 
 

@@ -53,7 +53,7 @@ CASES: dict[str, dict[str, Any]] = {
     "xvlm": {"data": PATCHES, "model": XVLM, "stage": replace(XVLM_STAGE, epochs=1)},
     "xvlm in chunks": {"data": PATCHES, "model": XVLM, "stage": replace(XVLM_STAGE, epochs=1, micro_batch=5)},
 }
-STACKED = ("vsepp frozen", "vsepp frozen, features once", "vse_infty frozen", "vse_infty on regions")
+STACKED = ("vsepp frozen", "vsepp frozen, features once")
 
 
 @pytest.fixture

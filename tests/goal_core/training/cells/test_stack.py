@@ -355,3 +355,8 @@ def test_a_gpu_trains_the_stack(tmp_path: Path, precision: str) -> None:
     for key, folder in ours.items():
         first, own = folder.numbers()[0], alone[key].numbers()[0]
         assert first["train/hinge"] == pytest.approx(own["train/hinge"], rel=1e-3 if precision == "fp32" else 5e-2)
+    killed = folders_of(unit, tmp_path / "killed")
+    train_killed(unit, killed, 3, STEPS + 3)
+    for key, folder in killed.items():
+        ends, own = folder.numbers()[0], ours[key].numbers()[0]
+        assert ends["train/hinge"] == pytest.approx(own["train/hinge"], rel=1e-3 if precision == "fp32" else 5e-2)
