@@ -20,7 +20,6 @@ from unittest import mock
 import numpy as np
 import torch
 from PIL import Image
-from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.program import MIB, Report, Row, clock_of, peak_memory, wait_for
@@ -217,13 +216,9 @@ def timed(
 
 def _work(profiler: profile, steps: int, device: str) -> dict[str, Row]:
     """The kernels of a GPU, or a CPU's operators, by the time that they took of so many steps, the longest first."""
-    kind = DeviceType.CUDA if device == "cuda" else DeviceType.CPU
-    events = [event for event in profiler.key_averages() if event.device_type == kind]
-    times = {
-        f"{event.key[:80]} ({number})": {
-            "ms a step": (event.self_device_time_total if device == "cuda" else event.self_cpu_time_total) / 1e3 / steps,
-            "calls a step": event.count / steps,
-        }
-        for number, event in enumerate(events)  # numbered, for names may begin alike
-    }
-    return dict(sorted(times.items(), key=lambda item: -item[1]["ms a step"]))
+    took, times = "self_device_time_total" if device == "cuda" else "self_cpu_time_total", dict[str, Row]()
+    for number, event in enumerate(profiler.key_averages()):
+        if event.device_type.name == device.upper():
+            row = {"ms a step": getattr(event, took) / 1e3 / steps, "calls a step": event.count / steps}
+            times[f"{event.key[:80]} ({number})"] = row  # numbered, for names may begin alike
+    return dict(sorted(times.items(), key=lambda item: -float(item[1]["ms a step"])))

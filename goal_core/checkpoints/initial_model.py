@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from goal_core.basics.errors import WeightsError
 from goal_core.checkpoints.description import TrainedModel, read_model
 from goal_core.checkpoints.file import load_module
-from goal_core.checkpoints.initial_weights import existing, init_id
 from goal_core.data import DataConfig, Dataset
 from goal_core.data.text import TextVectors, Tokenizer
 from goal_core.models import Heads, ImageBackbone, ModelConfig, num_features, weights_id
 from goal_core.models.frameworks import framework_of
+from goal_core.models.weights import existing, file_sha256
 
 
 class InitialModel:
@@ -39,7 +40,7 @@ class InitialModel:
         self.framework.check(model, data)
         self._data, self._dataset = data, dataset
         self._given = given or (_read(model) if model.init_from else None)
-        self.init_id = "" if given else init_id(model)
+        self.init_id = file_sha256(Path(model.init_from))[:16] if model.init_from and not given else ""
         """Identifies the content of `init_from`; empty without one."""
         self.model = model if self._given is None else _without_overwritten_weights(model, self._given)
         self.tokenizer: Tokenizer
@@ -72,6 +73,16 @@ class InitialModel:
         return heads
 
 
+def initial_weights_id(model: ModelConfig) -> str:
+    """The initial weights' identifier in the cell id, by content and never by path.
+
+    Raises:
+        WeightsError: a file is missing.
+    """
+    own = framework_of(model).weights_id(model)
+    return f"{own} init {file_sha256(existing(Path(model.init_from)))[:16]}" if model.init_from else own
+
+
 def check_initial_weights(model: ModelConfig, data: DataConfig, dataset: Dataset) -> None:
     """Load the initial weights once and discard them, so that a mismatch shows before anything is scheduled.
 
@@ -84,7 +95,7 @@ def check_initial_weights(model: ModelConfig, data: DataConfig, dataset: Dataset
 
 
 def _read(model: ModelConfig) -> TrainedModel:
-    given = read_model(existing(model))
+    given = read_model(Path(model.init_from))
     problems = list(_mismatches(given, model))
     if problems:
         raise WeightsError(f"init_from {given.path} does not fit the sweep's model: {'; '.join(problems)}")
