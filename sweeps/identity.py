@@ -69,7 +69,7 @@ def cell_settings(
         data: the dataset.
         data_fingerprint: hash of the images and captions.
         model: framework, backbone, text encoder, embedding; parts that the framework does not use are left out.
-        weights_id: content id of the initial weights (`goal_core.checkpoints.initial_weights_id`).
+        weights_id: content id of the initial weights (`goal_core.models.frameworks.initial_weights_id`).
         objective: stands here with all its parameters, so writing out a default changes nothing.
         seed: the cell's seed.
         tested: whether its results have numbers of the test split; those of a candidate have not.

@@ -13,7 +13,7 @@ from goal_core.data import DataConfig, Dataset
 from goal_core.data.text import TextVectors, Tokenizer
 from goal_core.models import Heads, ImageBackbone, ModelConfig, num_features, weights_id
 from goal_core.models.frameworks import framework_of
-from goal_core.models.weights import existing, file_sha256
+from goal_core.models.weights import file_sha256
 
 
 class InitialModel:
@@ -71,16 +71,6 @@ class InitialModel:
         if self._given is not None:
             load_module(heads, self._given.heads, self._given.path)
         return heads
-
-
-def initial_weights_id(model: ModelConfig) -> str:
-    """The initial weights' identifier in the cell id, by content and never by path.
-
-    Raises:
-        WeightsError: a file is missing.
-    """
-    own = framework_of(model).weights_id(model)
-    return f"{own} init {file_sha256(existing(Path(model.init_from)))[:16]}" if model.init_from else own
 
 
 def check_initial_weights(model: ModelConfig, data: DataConfig, dataset: Dataset) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from goal_core import models
@@ -14,6 +15,7 @@ from goal_core.basics.errors import ConfigError
 from goal_core.data import text
 from goal_core.models.config import ModelConfig
 from goal_core.models.sizes import CAPTION_LENGTH, HeadSize, bert_size, num_regions
+from goal_core.models.weights import existing, file_sha256
 
 if TYPE_CHECKING:
     from goal_core.data import DataConfig
@@ -232,3 +234,13 @@ FRAMEWORKS: dict[str, Framework] = {framework.name: framework for framework in (
 def framework_of(model: ModelConfig) -> Framework:
     """The framework of a model."""
     return FRAMEWORKS[model.framework]
+
+
+def initial_weights_id(model: ModelConfig) -> str:
+    """The initial weights' identifier in the cell id, by content and never by path.
+
+    Raises:
+        WeightsError: a file is missing.
+    """
+    own = framework_of(model).weights_id(model)
+    return f"{own} init {file_sha256(existing(Path(model.init_from)))[:16]}" if model.init_from else own

@@ -22,8 +22,8 @@ import runners
 import sweeps
 from goal_core.basics.atomic import retried
 from goal_core.basics.errors import GoalError
-from goal_core.checkpoints import initial_weights_id
 from goal_core.data import Dataset, open_dataset
+from goal_core.models.frameworks import initial_weights_id
 from runners.store import BEST, LAST, Store
 from sweeps import Unit, content_id
 

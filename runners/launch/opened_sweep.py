@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from goal_core import checkpoints
 from goal_core.basics.errors import ConfigError
 from goal_core.data import Dataset, Progress, SplitCounts, check_origin, open_dataset, published_counts
+from goal_core.models.frameworks import initial_weights_id
 from goal_core.training.config import own_settings
 from runners.execution.inputs import code_digest, software
 from runners.launch.tuning import Ended, describe, ends_of, replay
@@ -187,7 +188,7 @@ def open_config(
     resolve_uri(config.tracking, results.root)  # an unsupported URI shows here, before anything is trained
     dataset = open_dataset(config.data, results.indexes, renew=renew, progress=progress)
     check_origin(config.data, [backbone.name for backbone in config.model.backbones])
-    weights = {model.backbone.name: checkpoints.initial_weights_id(model) for model in config.model.models}
+    weights = {model.backbone.name: initial_weights_id(model) for model in config.model.models}
     return OpenedSweep(
         config=config, data_fingerprint=dataset.fingerprint, weights=weights, dataset=dataset, store=results
     ).searched()

@@ -16,7 +16,6 @@ from goal_core.basics.errors import WeightsError
 from goal_core.checkpoints import (
     InitialModel,
     check_initial_weights,
-    initial_weights_id,
     read_checkpoint,
     read_model,
     weights_in,
@@ -25,6 +24,7 @@ from goal_core.checkpoints import (
 from goal_core.data import open_dataset
 from goal_core.evaluation import evaluate_checkpoint
 from goal_core.models import BackboneConfig, GruConfig
+from goal_core.models.frameworks import initial_weights_id
 from goal_core.training import StageConfig, TrainingDone, train_unit
 from tests.helpers.training_cases import DATA, FROZEN, MODEL, folders_of, trained_cell, unit_of
 

@@ -16,12 +16,13 @@ from torch.nn.functional import gelu, layer_norm
 from torchvision.models import resnet18, resnext101_32x8d
 
 from goal_core.basics.errors import WeightsError
-from goal_core.checkpoints import check_initial_weights, initial_weights_id
+from goal_core.checkpoints import check_initial_weights
 from goal_core.data import Dataset, open_dataset
 from goal_core.data.config import ImageConfig, RegionsConfig, ScenesConfig
 from goal_core.data.text import SPECIAL_PIECES, Wordpieces
 from goal_core.evaluation import evaluate_checkpoint, open_checkpoint
 from goal_core.models import BackboneConfig, BertConfig, build_backbone
+from goal_core.models.frameworks import initial_weights_id
 from goal_core.official import convert_checkpoint, layouts, read_published, write_published
 from tests.helpers.region_files import write_regions
 

@@ -69,12 +69,6 @@ def test_stacked_cells_hold_their_activations_at_the_same_time() -> None:
     assert more("stages.frozen.micro_batch=64") == more("resources.gpus=2") == 0  # which do not stack
 
 
-def test_stacked_cells_of_vse_infinity_hold_the_regions_that_they_sort_too() -> None:
-    sharing = (counted(15, 0, f"execution.sharing={name}", sweep="coco_vse_infty_butd") for name in ("heads", "trunk"))
-    words, regions = 128 * 14 * 12 * 768 * 10 * 4, 128 * 36 * 1024 * 24  # of twelve layers of BERT; bytes a value
-    assert next(sharing) - next(sharing) == pytest.approx(14 * (words + regions) / 1e6, rel=0.02)
-
-
 def test_only_features_that_are_computed_once_lie_in_memory_whole() -> None:
     whole = published_prices("coco_vsepp").size.images * 2048 * 4 / 1e6
     assert counted(1, 0, "data.image.augment=none") - counted(1, 0) == pytest.approx(whole, rel=0.01)
