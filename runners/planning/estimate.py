@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from goal_core.data import num_batches
 from runners.planning.devices import Devices
 from runners.planning.packing import choose, common_part
-from runners.planning.prices import Kind, Memory, Prices, by_kind, largest
+from runners.planning.prices import Kind, Prices, by_kind, largest
 from sweeps import Training, Unit, pack_chain
 
 FILLED: Final = 0.85
@@ -56,11 +56,11 @@ def fit(trainings: Sequence[Training], prices: Prices, devices: Devices) -> Pack
     units = pack_chain(trainings, config.execution, limits)
     lines, chunks = [_packed(name, units, limits, most, slots[name], devices) for name in slots], dict[Kind, int]()
     for kind, unit in largest(units).items():
-        memory = prices.memory(unit)
-        if memory is not None and memory.mb > usable[unit.stage.name]:
+        memory_mb = prices.memory_mb(unit)
+        if memory_mb is not None and memory_mb > usable[unit.stage.name]:
             chunk = prices.fitting_chunk(unit, usable[unit.stage.name])
             chunks |= {} if chunk is None else {kind: chunk}
-            lines += _too_large(unit, memory, usable[unit.stage.name], chunk)
+            lines += _too_large(unit, memory_mb, usable[unit.stage.name], chunk)
     prices = replace(prices, chunks=chunks)
     end_s, lanes = _end_s(units, prices, slots, devices.count), min(max(slots.values()), len(units))
     return Packing(limits, units, prices, end_s, lanes, lines)
@@ -95,12 +95,12 @@ def _packed(
     return f"{stage}: {sum(sizes)} trainings as {len(own)} unit{'s' * (len(own) > 1)} of {cells} on {devices}: {why}"
 
 
-def _too_large(unit: Unit, needed: Memory, usable_mb: float, chunk: int | None) -> Iterator[str]:
+def _too_large(unit: Unit, needed_mb: float, usable_mb: float, chunk: int | None) -> Iterator[str]:
     """Say that a unit does not fit into memory, and how a launch goes on."""
     name, cells = unit.stage.name, len(unit.trainings)
     what = "not even one cell fits" if cells == 1 else f"units of {cells} cells do not fit"
     room = f"{usable_mb / 1000:.1f} GB, {100 * FILLED:.0f} % of a device's memory"
-    yield f"{name}: {what} as set: {needed.mb / 1000:.1f} GB of {room}"
+    yield f"{name}: {what} as set: {needed_mb / 1000:.1f} GB of {room}"
     if chunk is None:
         yield "  no part of a batch fits either, or none can be split: expect these cells to fail"
     else:
@@ -142,7 +142,7 @@ def _row(label: str, trainings: Sequence[Training], units: Sequence[Unit], price
     first, left = trainings[0], [one for unit in units for one in unit.trainings]
     steps = num_batches(prices.size.captions, first.stage.batch_size, first.stage.drop_last)
     disk = [mb for unit in units if (mb := prices.disk_mb(unit)) is not None]
-    memory = max((peak for unit in units if (peak := prices.memory(unit)) is not None), default=None)
+    memory_mb = max((mb for unit in units if (mb := prices.memory_mb(unit)) is not None), default=None)
     seconds = {"hours": prices.total_s(units), "alone_hours": prices.total_s(Unit(trainings=(one,)) for one in left)}
     hours = {name: None if total is None else total / 3600 for name, total in seconds.items()}
     return {
@@ -154,8 +154,8 @@ def _row(label: str, trainings: Sequence[Training], units: Sequence[Unit], price
         "steps_per_epoch": steps,
         "steps": sum(one.num_epochs for one in left) * steps,
         "disk_mb": sum(disk) if len(disk) == len(units) else None,
-        "memory_mb": memory.mb if memory else None,
-        "memory_from": memory.basis if memory else None,
+        "memory_mb": memory_mb,
+        "memory_from": None if memory_mb is None else prices.memory_basis(units[0]),
         **hours,
         "gpu_hours": None if hours["hours"] is None else hours["hours"] * prices.config.resources.gpus,
         "hours_from": prices.basis(units[0]) if units else None,

@@ -71,13 +71,6 @@ class Known(NamedTuple):
     """Their megabytes, divided by `Prices.memory_shape`."""
 
 
-class Memory(NamedTuple):
-    """Megabytes, and what they rest on."""
-
-    mb: float
-    basis: Basis
-
-
 @dataclass(frozen=True, slots=True)
 class Prices:
     """Prices of the units of a sweep. What is not known is None."""
@@ -117,13 +110,17 @@ class Prices:
             once[unit.features] = self.once_s(unit)
         return total + sum(once.values())
 
-    def memory(self, unit: Unit) -> Memory | None:
+    def memory_mb(self, unit: Unit) -> float | None:
         """Peak memory of a unit on its device, of several GPUs on the first, which also evaluates."""
         known, unit = self.known.get(unit.kind), self.as_run(unit)
-        if known is not None and known.memory is not None:
-            return Memory(known.memory * self.memory_shape(unit), known.basis)
-        counted = self._counted_mb(unit)
-        return None if counted is None else Memory(counted, "calibration")
+        if known is None or known.memory is None:
+            return self._counted_mb(unit)
+        return known.memory * self.memory_shape(unit)
+
+    def memory_basis(self, unit: Unit) -> Basis:
+        """What a unit's memory rests on."""
+        known = self.known.get(unit.kind)
+        return "calibration" if known is None or known.memory is None else known.basis
 
     def disk_mb(self, unit: Unit) -> float | None:
         """Megabytes of the best weights of a unit's trainings, which are stored in fp32."""
@@ -136,18 +133,18 @@ class Prices:
 
     def most_cells(self, training: Training, usable_mb: float) -> int | None:
         """The most cells like one whose unit fits into so much memory, 0 for none."""
-        one, two = (self.memory(Unit(trainings=(training,) * count)) for count in (1, 2))
+        one, two = (self.memory_mb(Unit(trainings=(training,) * count)) for count in (1, 2))
         if one is None or two is None:
             return None
-        return max(0, 1 + int((usable_mb - one.mb) // max(two.mb - one.mb, 1e-9)))
+        return max(0, 1 + int((usable_mb - one) // max(two - one, 1e-9)))
 
     def fitting_chunk(self, unit: Unit, usable_mb: float) -> int | None:
         """The `micro_batch` to which a launch halves batches until a unit fits; None if none does."""
         processes = max(1, int(self.config.resources.gpus))
         chunks = Chunks.of_stage(unit.stage, self.config.data.format, processes).smaller
         while chunks is not None:
-            memory = self.memory(changed(unit, micro_batch=chunks.size))
-            if memory is not None and memory.mb <= usable_mb:
+            memory_mb = self.memory_mb(changed(unit, micro_batch=chunks.size))
+            if memory_mb is not None and memory_mb <= usable_mb:
                 return chunks.size
             chunks = chunks.smaller
         return None
