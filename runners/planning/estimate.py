@@ -56,11 +56,11 @@ def fit(trainings: Sequence[Training], prices: Prices, devices: Devices) -> Pack
     units = pack_chain(trainings, config.execution, limits)
     lines, chunks = [_packed(name, units, limits, most, slots[name], devices) for name in slots], dict[Kind, int]()
     for kind, unit in largest(units).items():
-        memory_mb = prices.memory_mb(unit)
-        if memory_mb is not None and memory_mb > usable[unit.stage.name]:
+        needed_mb = prices.memory_mb(unit)
+        if needed_mb is not None and needed_mb > usable[unit.stage.name]:
             chunk = prices.fitting_chunk(unit, usable[unit.stage.name])
             chunks |= {} if chunk is None else {kind: chunk}
-            lines += _too_large(unit, memory_mb, usable[unit.stage.name], chunk)
+            lines += _too_large(unit, needed_mb, usable[unit.stage.name], chunk)
     prices = replace(prices, chunks=chunks)
     end_s, lanes = _end_s(units, prices, slots, devices.count), min(max(slots.values()), len(units))
     return Packing(limits, units, prices, end_s, lanes, lines)

@@ -29,10 +29,11 @@ def unit_of(prices: Prices, cells: int, stage: int) -> Unit:
 
 def counted(cells: int, stage: int, *overrides: str, sweep: str = "coco_vsepp") -> float:
     prices = published_prices(sweep, *overrides)
-    memory = prices.memory(unit_of(prices, cells, stage))
+    unit = unit_of(prices, cells, stage)
+    assert prices.memory_basis(unit) == "calibration"
+    memory = prices.memory_mb(unit)
     assert memory is not None
-    assert memory.basis == "calibration"
-    return memory.mb
+    return memory
 
 
 def test_a_fine_tuned_cell_costs_its_backbone_and_adam_and_a_frozen_one_only_its_heads() -> None:
@@ -93,9 +94,9 @@ def test_what_does_not_fit_is_said_with_what_would_do_and_priced_as_it_will_run(
     whole, chunked = prices.seconds(finetune), small.prices.seconds(finetune)
     assert whole and chunked  # noqa: PT018
     assert chunked / whole == pytest.approx(1.28, abs=0.01)
-    memory = small.prices.memory(finetune)
+    memory = small.prices.memory_mb(finetune)
     assert memory is not None
-    assert memory.mb < 0.85 * CARD_MB
+    assert memory < 0.85 * CARD_MB
 
 
 @pytest.mark.parametrize(
@@ -117,14 +118,16 @@ def test_what_is_known_of_a_unit_scales_its_count() -> None:
     unit, larger = unit_of(prices, 1, 0), unit_of(prices, 3, 0)
     known = replace(prices, known={unit.kind: Known("finished", 1.0, memory=2.0)})
     for one in (unit, larger):
-        before, after = prices.memory(one), known.memory(one)
+        before = prices.memory_mb(one)
         assert before is not None
-        assert after == (2 * before.mb, "finished")
+        assert known.memory_mb(one) == 2 * before
+        assert known.memory_basis(one) == "finished"
     unsized = published_prices("coco_vsepp", "model.backbones=[convnext_base]")
-    assert unsized.memory(unit_of(unsized, 1, 0)) is None
+    assert unsized.memory_mb(unit_of(unsized, 1, 0)) is None
     kind = unit_of(unsized, 1, 0).kind
     measured = replace(unsized, known={kind: Known("measured", 1.0, memory=1000.0)})
-    assert measured.memory(unit_of(unsized, 3, 0)) == (3000.0, "measured")
+    assert measured.memory_mb(unit_of(unsized, 3, 0)) == 3000.0
+    assert measured.memory_basis(unit_of(unsized, 3, 0)) == "measured"
 
 
 @pytest.mark.exhaustive
@@ -141,10 +144,10 @@ def test_the_count_is_near_what_a_process_takes(tmp_path: Path, stage: int) -> N
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn) as process:
         measured = process.submit(measuring._measure, sweep.plan_unit(unit)).result().memory_mb
-    memory = Prices(config=sweep.config, size=size, card=card).memory(unit)
+    memory = Prices(config=sweep.config, size=size, card=card).memory_mb(unit)
     assert memory is not None
     assert measured is not None
-    assert memory.mb == pytest.approx(measured, rel=0.3)
+    assert memory == pytest.approx(measured, rel=0.3)
 
 
 @pytest.mark.exhaustive

@@ -83,9 +83,9 @@ def test_memory_limits_the_cells_of_a_unit() -> None:
     assert packing.limits == {"frozen": 15, "finetune": 5}
     assert packing.lines[1].endswith("no more than 5 fit into memory")
     largest = max((unit for unit in packing.units if unit.stage.name == "finetune"), key=lambda one: len(one.trainings))
-    memory = packing.prices.memory(largest)
+    memory = packing.prices.memory_mb(largest)
     assert memory is not None
-    assert memory.mb <= 0.85 * 35_000
+    assert memory <= 0.85 * 35_000
     both = fitted("model.backbones=[resnet152, convnext_base]", count=1, memory_mb=35_000.0)
     assert both.limits == packing.limits  # nothing is known of convnext_base
 

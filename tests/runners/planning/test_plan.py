@@ -200,6 +200,6 @@ def test_data_that_is_there_and_wrong_is_no_plan(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "coco").mkdir()
     assert run(["plan", "coco_vsepp", "--set", "data.root=coco"]) == 2
-    assert "no annotation file" in capsys.readouterr().err
+    assert "data.annotations" in capsys.readouterr().err
     assert run(["plan", "coco_vsepp", "--set", "data.name=mine", "--set", "data.root=nowhere"]) == 2
     assert "dataset folder not found" in capsys.readouterr().err

@@ -161,11 +161,10 @@ def test_memory_comes_from_attempts_that_trained_as_the_sweep_asks(
     sweep = sweep_in(tmp_path)
     assert launch(sweep, monkeypatch).status == 0
     unit = Unit(trainings=tuple(sweep.by_stage[0]))
-    memory = prices_in(sweep).memory(unit)
-    assert memory is not None
-    assert memory.mb == pytest.approx(1234.5 + 600)
-    assert memory.basis == "finished"
+    memory = prices_in(sweep).memory_mb(unit)
+    assert memory == pytest.approx(1234.5 + 600)
+    assert prices_in(sweep).memory_basis(unit) == "finished"
     attempts = sweep.store.folder(sweep.trainings[0]).attempts
     for useless in (attempt_with(9999.0, micro_batch=4), attempt_with(0.0)):
         attempts.update(useless)
-        assert prices_in(sweep).memory(unit) == memory
+        assert prices_in(sweep).memory_mb(unit) == memory
