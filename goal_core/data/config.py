@@ -64,25 +64,32 @@ Images = Annotated[int, Range(at_least=1, at_most=1_000_000)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KarpathyConfig(InRange):
-    """Images and captions in Karpathy's JSON layout: COCO, Flickr30K and custom datasets."""
+class _Files(InRange):
+    """Data that are read from files."""
 
-    format: Literal["karpathy"] = "karpathy"
     name: str
     """The dataset's name in tables and in MLflow, such as `coco`, `f30k`, `emoji`."""
     root: str
-    """Folder that holds the annotation file and the images."""
+    """Folder that holds the files, or the parent of the folder `precomp` that does; `shipped:NAME` is a dataset that
+    ships with goal-sweep."""
+    min_word_count: Count = 4
+    """Words that occur fewer times than this in the train and val captions become `<unk>`."""
+    max_val_images: Limit = 0
+    """Select on the first this many val images only, as VSE-infinity on 1,000; 0 uses all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KarpathyConfig(_Files):
+    """Images and captions in Karpathy's JSON layout: COCO, Flickr30K and custom datasets."""
+
+    format: Literal["karpathy"] = "karpathy"
     annotations: str = "auto"
     """Annotation file, relative to the root; `auto` takes the only `dataset_*.json` there."""
     max_captions: Limit = 5
     """Use at most this many captions of an image, in file order; 0 uses all."""
-    min_word_count: Count = 4
-    """Words that occur fewer times than this in the train and val captions become `<unk>`."""
     vocabulary: Literal["train_val", "legacy"] = "train_val"
     """Captions whose words are counted: `train_val`, those of these two splits that are used; `legacy`, every caption
     in the file, test included, as VSE++'s published code does. For comparison only: it looks at the test words."""
-    max_val_images: Limit = 0
-    """Select on the first this many val images only; 0 uses all."""
     image: ImageConfig = field(default_factory=ImageConfig)
 
 
@@ -105,7 +112,7 @@ class ScenesConfig(InRange):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegionsConfig(InRange):
+class RegionsConfig(_Files):
     """Precomputed features of each image, R regions or grid cells of F numbers, in the layout of SCAN and VSE-infinity.
 
     For each of train, dev (which is val) and test: `{split}_ims.npy` (N, R, F), `{split}_caps.txt` with one caption per
@@ -117,18 +124,12 @@ class RegionsConfig(InRange):
     """The features are computed already, so no image is decoded."""
 
     format: Literal["regions"] = "regions"
-    name: str
-    root: str
-    """Folder that holds the files, or the parent of the folder `precomp` that does."""
     test_file: Literal["test", "testall"] = "test"
     """Which files are the test split; `testall` holds all 5,000 test images of COCO."""
-    min_word_count: Count = 4
-    max_val_images: Limit = 0
-    """VSE-infinity selects on the first 1,000."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrecompConfig(InRange):
+class PrecompConfig(_Files):
     """One precomputed vector of F numbers for each image, in the layout of VSE++'s `*_precomp` folders.
 
     For each of train, dev (which is val) and test: `{split}_ims.npy` (N, F), and `{split}_caps.txt` with one caption
@@ -141,17 +142,12 @@ class PrecompConfig(InRange):
     """The features are computed already, so no image is decoded."""
 
     format: Literal["precomp"] = "precomp"
-    name: str
-    root: str
-    """Folder that holds the files; `shipped:NAME` is a dataset that ships with goal-sweep."""
     test_file: Literal["test", "testall"] = "test"
     """As in `RegionsConfig`."""
     max_captions: Limit = 0
     """Use at most this many captions of an image, in file order; 0 uses all."""
     max_words: Limit = 0
     """Use only this many first words of each caption, which saves time; 0 uses all."""
-    min_word_count: Count = 4
-    max_val_images: Limit = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,31 +173,23 @@ class EmbeddingsConfig(InRange):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IdMappedConfig(InRange):
+class IdMappedConfig(_Files):
     """Images with captions and ids as VSE-infinity keeps them; `id_mapping.json` gives the file of each id.
 
     The root holds `id_mapping.json`, the images' folder, and `precomp/{train,dev,test}_{caps,ids}.txt`.
     """
 
     format: Literal["id_mapping"] = "id_mapping"
-    name: str
-    root: str
-    """Folder that holds `id_mapping.json`."""
     test_file: Literal["test", "testall"] = "test"
     """As in `RegionsConfig`."""
-    min_word_count: Count = 4
-    max_val_images: Limit = 0
     image: ImageConfig = field(default_factory=ImageConfig)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class XvlmJsonConfig(InRange):
+class XvlmJsonConfig(_Files):
     """Images with X-VLM's JSON files, one list of records for each split."""
 
     format: Literal["xvlm_json"] = "xvlm_json"
-    name: str
-    root: str
-    """Folder that holds the JSON files."""
     image_root: str = "images"
     """Folder that holds the records' images, relative to the root."""
     train_files: tuple[str, ...]
@@ -210,18 +198,16 @@ class XvlmJsonConfig(InRange):
     """JSON file of images with all their captions, relative to the root."""
     test_file: str
     """As `val_file`."""
-    min_word_count: Count = 4
-    max_val_images: Limit = 0
     image: ImageConfig = field(default_factory=ImageConfig)
 
     def __post_init__(self) -> None:
         if not self.train_files:
             raise ConfigError("train_files must name at least one file")
-        InRange.__post_init__(self)
+        _Files.__post_init__(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceConfig(InRange):
+class SourceConfig(_Files):
     """Images and captions in a layout that is recognised.
 
     It is a table (.csv, .tsv, .parquet) with the paths of images, a folder that Hugging Face `datasets` saved with its
@@ -229,7 +215,6 @@ class SourceConfig(InRange):
     """
 
     format: Literal["source"] = "source"
-    name: str
     root: str
     """The table, the shard, or the folder."""
     image_column: str = ""
@@ -243,8 +228,6 @@ class SourceConfig(InRange):
     test_share: Annotated[float, Range(at_least=0, below=1)] = 0.1
     """The same for test."""
     max_captions: Limit = 0
-    min_word_count: Count = 4
-    max_val_images: Limit = 0
     image: ImageConfig = field(default_factory=ImageConfig)
 
 

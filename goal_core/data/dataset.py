@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Protocol, Self, runtime_checkable
 
@@ -13,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goal_core.basics.errors import DataError
+from goal_core.basics.sealed_json import key_of
 from goal_core.data.config import ImageConfig
 
 SPLIT_NAMES = ("train", "val", "test")
@@ -143,23 +141,6 @@ class Split:
         )
 
 
-def split_of(name: str, captions_by_image: Sequence[Sequence[str]], reader: ImageReader | RegionReader) -> Split:
-    """Build a split from the captions of each image of ``reader``, in its order.
-
-    Raises:
-        DataError: there is no image, or an image has no caption.
-    """
-    counts = [len(captions) for captions in captions_by_image]
-    if 0 in counts:
-        raise DataError(f"image {reader.label(counts.index(0))} of split {name!r} has no captions")
-    return Split(
-        name=name,
-        captions=[caption for captions in captions_by_image for caption in captions],
-        caption_image=np.repeat(np.arange(len(counts), dtype=np.int64), counts),
-        reader=reader,
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Dataset:
     """The splits that a cell trains, selects and reports on."""
@@ -186,20 +167,12 @@ def num_batches(num_captions: int, batch_size: int, drop_last: bool) -> int:
     return full + int(rest > 1 and not drop_last)
 
 
-def fingerprint_of(image: ImageConfig | None, min_word_count: int, records: Iterable[object]) -> str:
-    """Hash what a model sees of a dataset.
+def fingerprint_of(image: ImageConfig | None, min_word_count: int, data: object) -> str:
+    """Hash what a model sees of a dataset: 16 hexadecimal digits of a SHA-256.
 
     Args:
         image: decoding, resizing and augmentation; None where features are computed already.
         min_word_count: threshold of the vocabulary.
-        records: JSON-able descriptions of the data. Their order matters; that of an object's keys does not.
-
-    Returns:
-        The first 16 hexadecimal digits of a SHA-256.
+        data: JSON-able description of the images and captions.
     """
-    digest = hashlib.sha256()
-    header = {"decode": DECODE_VERSION, "image": image and asdict(image), "min_word_count": min_word_count}
-    for record in itertools.chain([header], records):
-        digest.update(json.dumps(record, sort_keys=True, separators=(",", ":")).encode())
-        digest.update(b"\n")
-    return digest.hexdigest()[:16]
+    return key_of([DECODE_VERSION, image and asdict(image), min_word_count, data])

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from goal_core.basics.atomic import check_space, remove_leftovers, replace_bytes, storage_errors
 from goal_core.basics.errors import DataError, DeviceError
 from goal_core.basics.sealed_json import json_bytes, key_of, read_json
-from goal_core.data import Dataset, DecodedImages, ImageConfig, Split, transform_of
-from goal_core.data.formats import DESCRIPTION, REGION_AXES, VECTOR_AXES, FeatureFile, read_region_header, split_files
-from goal_core.data.images import NUM_WINDOWS, window_pixels
+from goal_core.data import Dataset, DecodedImages, ImageConfig, Split
+from goal_core.data.formats import (
+    DESCRIPTION,
+    REGION_AXES,
+    VECTOR_AXES,
+    read_region_header,
+    split_files,
+    write_features,
+)
 from goal_core.evaluation.embedding import CHUNK
 from goal_core.models import BackboneConfig, ImageBackbone, build_backbone, weights_id
 
-Kind = Literal["grid", "windows", "vectors"]
+Kind = Literal["grid", "vectors"]
 
 Progress = Callable[[str, int, int], None]
 """Called with the split's name, the images done and all images of the split."""
@@ -43,7 +48,7 @@ def extract_features(
 ) -> tuple[int, int, int]:
     """Pass every image through a backbone and write its features, captions and ids.
 
-    They are in the layout of `data.format: precomp` (`vectors`) or `data.format: regions` (the other kinds).
+    They are in the layout of `data.format: precomp` (`vectors`) or `data.format: regions` (`grid`).
 
     Killed at any moment and called again, it continues where it stopped, and the result is the same. A `*_ims.npy`
     file appears only when it is complete.
@@ -53,11 +58,10 @@ def extract_features(
         image: size of the images, which are not augmented.
         backbone: any timm architecture, and its weights.
         out: folder, created if necessary; it must not contain other features.
-        kind: `grid`: the cells of the last feature map; `windows`: the pooled vectors of the 14 windows of a pyramid,
-            the whole image first; `vectors`: the pooled vector of the whole image.
+        kind: `grid`: the cells of the last feature map; `vectors`: the pooled vector of the whole image.
         seed: draws the weights where they are `random`.
         device: `cpu` or `cuda`.
-        workers: threads or processes that decode, 0 for none.
+        workers: processes that decode, 0 for none.
         progress: called after every few images.
 
     Returns:
@@ -100,53 +104,34 @@ def extract_features(
         path = out / f"{word}_ims.npy"
         full = (split.num_images, shape[1]) if kind == "vectors" else (split.num_images, *shape)
         if name in todo:
-            file = FeatureFile(path, full, key_of(description), part=CHUNK)
-            _write_split(split, net, image, kind, file, workers, progress)
+            parts = partial(_features, split, net, image, full, workers, progress)
+            write_features(path, full, key_of(description), CHUNK, parts)
         elif (there := read_region_header(path, VECTOR_AXES if kind == "vectors" else REGION_AXES).shape) != full:
             raise DataError(f"{path} has shape {there}, not {full}; remove it to have it written again")
         progress(name, split.num_images, split.num_images)
     return (sum(split.num_images for split in dataset.splits.values()), *shape)
 
 
-def _write_split(
+def _features(
     split: Split,
     net: ImageBackbone,
     image: ImageConfig,
-    kind: Kind,
-    file: FeatureFile,
+    shape: tuple[int, ...],
     workers: int,
     progress: Progress,
-) -> None:
+    first: int,
+) -> Iterator[NDArray[np.float32]]:
+    """The features of the images from one on, chunk by chunk, (B, ..., F)."""
     device = next(net.parameters()).device
-    with file, torch.inference_mode():
-        # Chunks always start at the same images, because a kernel may round differently at another size.
-        starts = range(file.num_rows, split.num_images, CHUNK)
-        parts = [np.arange(start, min(start + CHUNK, split.num_images), dtype=np.int64) for start in starts]
-        load = _windows if kind == "windows" else _whole_images
-        for part, chunk in zip(parts, load(split, image, parts, workers), strict=True):
-            features = torch.cat([net(pixels.to(device)).float().cpu() for pixels in torch.split(chunk, CHUNK)])
-            rows = features if kind == "vectors" else features.reshape(len(part), -1, features.shape[-1])
-            file.append(rows.numpy())
-            progress(split.name, file.num_rows, split.num_images)
-
-
-def _whole_images(
-    split: Split, image: ImageConfig, parts: Sequence[NDArray[np.int64]], workers: int
-) -> Iterator[Tensor]:
-    """The whole images of each part, (B, 3, S, S) uint8."""
-    with closing(DecodedImages(split, image, num_workers=workers, ram_limit=0)) as images:
-        yield from images.stream(parts)
-
-
-def _windows(split: Split, image: ImageConfig, parts: Sequence[NDArray[np.int64]], workers: int) -> Iterator[Tensor]:
-    """The windows of each part's images, image by image, (B * NUM_WINDOWS, 3, S, S) uint8."""
-
-    def windows(index: int) -> Tensor:
-        return window_pixels(transform_of(image).prepared(split.load_image(index)), image.size)
-
-    with ThreadPoolExecutor(max(1, workers)) as pool:
-        for part in parts:
-            yield torch.cat(list(pool.map(windows, part.tolist())))
+    # Chunks always start at the same images, because a kernel may round differently at another size.
+    parts = [
+        np.arange(start, min(start + CHUNK, split.num_images), dtype=np.int64)
+        for start in range(first, split.num_images, CHUNK)
+    ]
+    with closing(DecodedImages(split, image, num_workers=workers, ram_limit=0)) as images, torch.inference_mode():
+        for part, pixels in zip(parts, images.stream(parts), strict=True):
+            yield net(pixels.to(device)).float().cpu().reshape(len(part), *shape[1:]).numpy()
+            progress(split.name, int(part[-1]) + 1, split.num_images)
 
 
 def _shape(net: ImageBackbone, image: ImageConfig, kind: Kind) -> tuple[int, int]:
@@ -154,7 +139,7 @@ def _shape(net: ImageBackbone, image: ImageConfig, kind: Kind) -> tuple[int, int
     device = next(net.parameters()).device
     with torch.inference_mode():
         features = net(torch.zeros(1, 3, image.size, image.size, dtype=torch.uint8, device=device))
-    return {"grid": features.shape[1], "windows": NUM_WINDOWS, "vectors": 1}[kind], features.shape[-1]
+    return features.shape[1] if kind == "grid" else 1, features.shape[-1]
 
 
 def _ids(dataset: Dataset) -> dict[str, list[str]]:

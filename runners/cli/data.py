@@ -169,20 +169,16 @@ def features(
     out: Annotated[Path, typer.Option(parser=local_path, help="Folder to write; an interrupted call is continued.")],
     set_: Set = None,
     kind: Annotated[
-        Literal["grid", "windows", "vectors"],
-        typer.Option(
-            help="grid: cells of the last feature map; windows: 14 overlapping windows, pooled; vectors: the whole "
-            "image, pooled."
-        ),
+        Literal["grid", "vectors"],
+        typer.Option(help="grid: cells of the last feature map; vectors: the whole image, pooled."),
     ] = "grid",
     backbone: Annotated[str | None, typer.Option(help="One of the sweep's backbones, if it has several.")] = None,
     device: Device = "cpu",
-    workers: Annotated[int, typer.Option(help="Decoding processes (grid) or threads (windows).")] = 0,
+    workers: Annotated[int, typer.Option(help="Decoding processes.")] = 0,
 ) -> None:
     """Compute a backbone's features of a sweep's images once, to train on them.
 
-    `grid` and `windows` go with `data.format: regions` and VSE-infinity, `vectors` with `data.format: precomp` and
-    VSE++.
+    `grid` goes with `data.format: regions` and VSE-infinity, `vectors` with `data.format: precomp` and VSE++.
 
     Example: goal-sweep data features emoji_vsepp.yaml --out emoji-grid
     """

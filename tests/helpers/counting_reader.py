@@ -7,7 +7,6 @@ from typing import Self
 import numpy as np
 
 from goal_core.data import Split
-from goal_core.data.dataset import split_of
 
 
 class CountingReader:
@@ -35,5 +34,6 @@ class CountingReader:
 
 def counted(num_images: int = 11, captions: int = 3) -> tuple[Split, CountingReader]:
     reader = CountingReader(num_images)
-    texts = [[f"picture {'very ' * (i % 4)}{i} {way}" for way in range(captions)] for i in range(num_images)]
-    return split_of("train", texts, reader), reader
+    texts = [f"picture {'very ' * (i % 4)}{i} {way}" for i in range(num_images) for way in range(captions)]
+    owners = np.arange(num_images).repeat(captions)
+    return Split(name="train", captions=texts, caption_image=owners, reader=reader), reader

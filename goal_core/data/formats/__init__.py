@@ -5,8 +5,7 @@ dataset of what they list. `goal_core.data` exports its functions to everybody. 
 writes feature files, imports this room directly.
 """
 
-from goal_core.data.formats.feature_files import FeatureFile
-from goal_core.data.formats.feature_origin import DESCRIPTION, check_origin
+from goal_core.data.formats.feature_files import DESCRIPTION, check_origin, write_features
 from goal_core.data.formats.features import REGION_AXES, VECTOR_AXES, read_region_header
 from goal_core.data.formats.index import own_indexes
 from goal_core.data.formats.layout import split_files

@@ -1,4 +1,4 @@
-"""Write files of precomputed features, `*_ims.npy`, part by part."""
+"""Folders of features that `goal-sweep data features` writes: `*_ims.npy`, and in `features.json` whose they are."""
 
 from __future__ import annotations
 
@@ -6,94 +6,115 @@ import fcntl
 import io
 import math
 import os
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import BinaryIO, Self
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from goal_core.basics.atomic import storage_errors
+from goal_core.basics.atomic import DamagedError, storage_errors
 from goal_core.basics.errors import DataError
+from goal_core.basics.sealed_json import read_json
+from goal_core.data.config import DataConfig
+from goal_core.data.formats.layout import SHIPPED_FOLDER, precomp_folder
+
+DESCRIPTION = "features.json"
 
 
-class FeatureFile:
-    """Writes (N, ..., F) float32 in parts to a hidden file, and continues where a killed writer stopped.
+def write_features(
+    path: Path, shape: tuple[int, ...], key: str, part: int, parts: Callable[[int], Iterable[NDArray[np.float32]]]
+) -> None:
+    """Write (N, ..., F) float32 part by part to a hidden file, which gets its name when it is whole.
 
-    Each part is on the disk before the next is begun, so at most the last one is torn, and it is written again. Use it
-    as a context manager: leaving it without an error and with all N rows written gives the file its name.
+    Each part is on the disk before the next is begun. Where a killed writer stopped, the next continues: at most the
+    last part is torn, and it is written again.
 
     Args:
         path: the final name; its folder exists.
         shape: (N, R, F) or (N, F).
         key: identifies the rows; rows with a different key are discarded.
-        part: rows that are appended at a time; the last part may have fewer.
+        part: rows of a part; the last may have fewer.
+        parts: gives the parts (B, ..., F) that begin at a row, up to the last.
 
     Raises:
         DataError: another process is writing this file.
         StorageError: the file cannot be written.
     """
-
-    def __init__(self, path: Path, shape: tuple[int, ...], key: str, *, part: int) -> None:
-        self._path, self._shape, self._part = path, shape, part
-        self._row_bytes = 4 * math.prod(shape[1:])
-        self._partial = path.with_name(f".{path.name}.{key}-{'x'.join(map(str, shape))}.partial")
-        self.num_rows = 0
-        """Rows written so far, by this process and by those before it."""
-
-    def __enter__(self) -> Self:
-        with storage_errors(self._path, "write"):
-            for other in self._path.parent.glob(f".{self._path.name}.*.partial"):
-                if other != self._partial:
-                    other.unlink(missing_ok=True)
-            self._file = self._locked()
+    header, row_bytes = io.BytesIO(), 4 * math.prod(shape[1:])
+    npy.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": shape})
+    hidden = path.with_name(f".{path.name}.{key}-{'x'.join(map(str, shape))}.partial")
+    with storage_errors(path, "write"):
+        for other in path.parent.glob(f".{path.name}.*.partial"):
+            if other != hidden:
+                other.unlink(missing_ok=True)
+        hidden.touch()
+        with hidden.open("r+b") as file:
             try:
-                self._continue()
-            except BaseException:
-                self._file.close()
-                raise
-        return self
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # Between the opening and the lock another writer may have given this very file its final name.
+                ours = os.fstat(file.fileno()).st_ino == hidden.stat().st_ino
+            except (BlockingIOError, FileNotFoundError):
+                ours = False
+            if not ours:
+                raise DataError(f"another process is writing {path}")
+            whole = max(0, os.fstat(file.fileno()).st_size - header.tell()) // (part * row_bytes)
+            first = part * max(0, whole - 1)
+            file.write(header.getvalue())
+            file.truncate(file.seek(header.tell() + first * row_bytes))
+            for rows in parts(first):
+                file.write(np.ascontiguousarray(rows, "<f4").data)
+                file.flush()
+                os.fsync(file.fileno())
+            hidden.replace(path)
 
-    def _continue(self) -> None:
-        """Keep the parts that are certainly whole."""
-        header = io.BytesIO()
-        npy.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": self._shape})
-        start, there = header.tell(), os.fstat(self._file.fileno()).st_size
-        parts = max(0, there - start) // (self._part * self._row_bytes)
-        self.num_rows = self._part * max(0, parts - 1)
-        self._file.write(header.getvalue())
-        self._file.truncate(self._file.seek(start + self.num_rows * self._row_bytes))
 
-    def append(self, rows: NDArray[np.float32]) -> None:
-        """Append a part, (B, ..., F) float32; it is on the disk when this returns."""
-        end = self.num_rows + len(rows)
-        if rows.shape[1:] != self._shape[1:] or end > self._shape[0]:
-            raise ValueError(f"rows {rows.shape} do not fit {self._shape} after {self.num_rows}")
-        with storage_errors(self._path, "write"):
-            self._file.write(np.ascontiguousarray(rows, "<f4").data)
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        self.num_rows = end
+def check_origin(config: DataConfig, names: Sequence[str]) -> None:
+    """Check that tables will show precomputed features under the name of the backbone that computed them.
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with self._file:
-            if kind is None and self.num_rows == self._shape[0]:
-                with storage_errors(self._path, "write"):
-                    self._partial.replace(self._path)
+    A folder without `features.json` is taken at the sweep's word, except for a backbone of the features that ship with
+    goal-sweep: its name would come from the shipped sweep and not from who gave the folder. Tags of weights
+    (`resnet152.tv_in1k`) may be left out.
 
-    def _locked(self) -> BinaryIO:
-        """The hidden file, created if necessary, locked against other writers."""
-        file = open(self._partial, "r+b", opener=lambda path, flags: os.open(path, flags | os.O_CREAT, 0o666))
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Between the opening and the lock another writer may have given this very file its final name.
-            ours = os.fstat(file.fileno()).st_ino == self._partial.stat().st_ino
-        except (BlockingIOError, FileNotFoundError):
-            ours = False
-        if not ours:
-            file.close()
-            raise DataError(f"another process is writing {self._path}")
-        return file
+    Args:
+        config: the dataset; one of images has nothing to check.
+        names: the sweep's backbones.
+
+    Raises:
+        DataError: the folder is missing, its `features.json` is damaged, or a name is not that of its features.
+    """
+    if config.image is not None or config.root is None:
+        return
+    folder = precomp_folder(config.root)
+    origin = _backbone(folder)
+    for number, name in enumerate(names):
+        setting = f"--set model.backbones.{number}.name"
+        if origin is not None and not _same(name, origin):
+            raise DataError(
+                f"the features in {folder} are those of {origin} ({DESCRIPTION}), but the tables would call them "
+                f"{name}; give their name: {setting}={origin}"
+            )
+        if origin is None and name in _shipped():
+            raise DataError(
+                f"{folder} has no {DESCRIPTION}, so nothing says that its features are those of {name}, as the tables "
+                f"would call them; name the network that computed them: {setting}=NAME (precomputed, if unknown). "
+                f'If it was {name}, write {{"backbone": "{name}"}} to {folder / DESCRIPTION}'
+            )
+
+
+def _backbone(folder: Path) -> str | None:
+    try:
+        described = read_json(folder / DESCRIPTION, sealed=False) or {}
+    except DamagedError as error:
+        raise DataError(str(error)) from error
+    name = described.get("backbone")
+    return name if isinstance(name, str) else None
+
+
+def _shipped() -> set[str | None]:
+    return {_backbone(folder) for folder in SHIPPED_FOLDER.iterdir() if folder.is_dir()}
+
+
+def _same(name: str, origin: str) -> bool:
+    """Whether two names are equal, or one is the other without the tag of its weights."""
+    return name in (origin, origin.split(".")[0]) or origin == name.split(".")[0]

@@ -82,7 +82,7 @@ class Index:
         return Dataset(
             name=config.name,
             splits={name: self._split(name) for name in SPLIT_NAMES},
-            fingerprint=fingerprint_of(config.image, config.min_word_count, [self.digest]),
+            fingerprint=fingerprint_of(config.image, config.min_word_count, self.digest),
             corpus=self.texts("corpus"),
         )
 

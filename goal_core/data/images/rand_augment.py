@@ -8,8 +8,6 @@ for each drawn operation. Deviates: X-VLM rotates and shears with OpenCV, here t
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from PIL import Image
 
@@ -24,6 +22,13 @@ _TURN_DEGREES = 30 * STRENGTH
 _GREY = (128.0, 128.0, 128.0)
 
 
+OPERATIONS = (
+    *("Identity", "AutoContrast", "Equalize", "Brightness", "Sharpness"),
+    *("ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate"),
+)
+"""In X-VLM's order."""
+
+
 def rand_augment(image: Image.Image, generator: np.random.Generator) -> Image.Image:
     """Distort an image.
 
@@ -35,53 +40,32 @@ def rand_augment(image: Image.Image, generator: np.random.Generator) -> Image.Im
         RGB, of the same size.
     """
     draws = generator.random(3 * NUM_OPERATIONS).reshape(NUM_OPERATIONS, 3)
-    names = tuple(OPERATIONS)
     for which, whether, sign in draws.tolist():
         if whether < CHANCE:
-            image = OPERATIONS[names[int(which * len(names))]](image, 1 if sign < 0.5 else -1)
+            image = distorted(image, OPERATIONS[int(which * len(OPERATIONS))], 1 if sign < 0.5 else -1)
     return image
 
 
-def _undirected(kind: str, *settings: float) -> Callable[[Image.Image, int], Image.Image]:
-    def operation(image: Image.Image, sign: int) -> Image.Image:
-        from torchvision.transforms import functional
+def distorted(image: Image.Image, operation: str, sign: int) -> Image.Image:
+    """Apply one operation, in a direction, 1 or -1, where it has one."""
+    from torchvision.transforms import InterpolationMode, functional
 
-        changed: Image.Image = getattr(functional, kind)(image, *settings)
-        return changed
-
-    return operation
-
-
-def _move(
-    *, degrees: float = 0.0, shift: tuple[int, int] = (0, 0), shear: tuple[float, float] = (0.0, 0.0)
-) -> Callable[[Image.Image, int], Image.Image]:
-    def operation(image: Image.Image, sign: int) -> Image.Image:
-        from torchvision.transforms import InterpolationMode, functional
-
-        changed: Image.Image = functional.affine(
-            image,
-            angle=sign * degrees,
-            translate=[sign * part for part in shift],
-            scale=1.0,
-            shear=[sign * part for part in shear],
-            interpolation=InterpolationMode.BILINEAR,
-            fill=list(_GREY),
-        )
-        return changed
-
-    return operation
-
-
-OPERATIONS: dict[str, Callable[[Image.Image, int], Image.Image]] = {
-    "Identity": lambda image, sign: image,
-    "AutoContrast": _undirected("autocontrast"),
-    "Equalize": _undirected("equalize"),
-    "Brightness": _undirected("adjust_brightness", _ENHANCE),
-    "Sharpness": _undirected("adjust_sharpness", _ENHANCE),
-    "ShearX": _move(shear=(_SHEAR_DEGREES, 0.0)),
-    "ShearY": _move(shear=(0.0, _SHEAR_DEGREES)),
-    "TranslateX": _move(shift=(_SHIFT_PIXELS, 0)),
-    "TranslateY": _move(shift=(0, _SHIFT_PIXELS)),
-    "Rotate": _move(degrees=_TURN_DEGREES),
-}
-"""All operations, in X-VLM's order; each takes an image and a direction, 1 or -1."""
+    angle, shift, shear = 0.0, [0, 0], [0.0, 0.0]
+    match operation:
+        case "Identity":
+            return image
+        case "AutoContrast" | "Equalize":
+            plain: Image.Image = getattr(functional, operation.lower())(image)
+            return plain
+        case "Brightness" | "Sharpness":
+            enhanced: Image.Image = getattr(functional, f"adjust_{operation.lower()}")(image, _ENHANCE)
+            return enhanced
+        case "ShearX" | "ShearY":
+            shear[operation == "ShearY"] = sign * _SHEAR_DEGREES
+        case "TranslateX" | "TranslateY":
+            shift[operation == "TranslateY"] = sign * _SHIFT_PIXELS
+        case _:
+            angle = sign * _TURN_DEGREES
+    bilinear = InterpolationMode.BILINEAR
+    moved: Image.Image = functional.affine(image, angle, shift, 1.0, shear, interpolation=bilinear, fill=list(_GREY))
+    return moved

@@ -37,11 +37,6 @@ CropBox = tuple[int, int, int, int]
 _LONGEST_RATIO = 32
 """Images longer than this many times their breadth lose their ends; resized whole, they would become huge."""
 
-LEVELS = (1, 2, 3)
-"""Levels of the window pyramid: n x n windows at level n, each spanning 2 / (n + 1) of both sides."""
-NUM_WINDOWS = sum(level**2 for level in LEVELS)
-"""14: the whole image, four windows of two thirds of its sides, nine of a half."""
-
 
 def decode_image(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
     """Decode an image file to RGB.
@@ -241,33 +236,3 @@ def transform_of(config: ImageConfig) -> ImageTransform:
     Deviates: VSE-infinity resizes with OpenCV, which does not smooth when it shrinks.
     """
     return _TRANSFORMS[config.augment](size=config.size, resize=config.resize, shrink=config.shrink, jpeg=config.jpeg)
-
-
-def window_boxes(height: int, width: int) -> list[tuple[int, int, int, int]]:
-    """The windows of an image, level by level and row by row, the whole image first; neighbours overlap by half.
-
-    Returns:
-        Left, top, right and bottom of each of the :data:`NUM_WINDOWS` windows, pixels, each at least one pixel large.
-    """
-    boxes = []
-    for level in LEVELS:
-        across, down = _spans(width, level), _spans(height, level)
-        boxes += [(left, top, right, bottom) for top, bottom in down for left, right in across]
-    return boxes
-
-
-def window_pixels(pixels_HW3: NDArray[np.uint8], size: int) -> Tensor:
-    """The windows of an RGB image (H, W, 3) uint8, stretched to squares: (NUM_WINDOWS, 3, size, size) uint8."""
-    image = Image.fromarray(pixels_HW3)
-    windows = [
-        np.asarray(image.resize((size, size), Image.Resampling.BILINEAR, box=box))
-        for box in window_boxes(*pixels_HW3.shape[:2])
-    ]
-    return torch.from_numpy(np.stack(windows).transpose(0, 3, 1, 2).copy())
-
-
-def _spans(length: int, level: int) -> list[tuple[int, int]]:
-    """Start and end of a level's windows along one side."""
-    span = max(1, round(length * 2 / (level + 1)))
-    starts = [round((length - span) * index / max(1, level - 1)) for index in range(level)]
-    return [(start, start + span) for start in starts]

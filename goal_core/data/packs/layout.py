@@ -3,7 +3,7 @@
 ::
 
     PACKS/<key>/pack.json                   what the pack is of; written when it is complete
-    PACKS/<key>/<split>-00000.bin ...       shards: images one after the other, a `ROW` for each, and `END`
+    PACKS/<key>/<split>-00000.zip ...       shards: a member for each image, `<number>-<height>x<width>`, not compressed
 """
 
 from __future__ import annotations
@@ -13,14 +13,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from goal_core.basics.errors import DataError
 from goal_core.basics.sealed_json import key_of
 from goal_core.data.config import ImageConfig
 from goal_core.data.dataset import Dataset, RegionReader
 
-LAYOUT_VERSION = 5
+LAYOUT_VERSION = 6
 DESCRIPTION = "pack.json"
 FEW_SHARDS = 128
 """A split has at most so many shards: each process keeps those open that it has read."""
@@ -30,11 +28,6 @@ PER_SHARD = 512
 Form = Literal["squares", "images", "jpeg"]
 """`squares`: (3, S, S) uint8 as evaluation sees an image; `images`: (H, W, 3) uint8 after `shrink`; `jpeg`: the file of
 an image after `shrink` and `jpeg`."""
-
-ROW = np.dtype([("height", "<u4"), ("width", "<u4"), ("crc", "<u4"), ("offset", "<u8"), ("bytes", "<u8")])
-"""Where an image lies in its shard, its shape and its CRC-32."""
-END = np.dtype([("images", "<u4"), ("crc", "<u4")])
-"""The last bytes of a shard: how many images it has, and the CRC-32 of their rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +48,7 @@ class PackPlan:
 
     def shard(self, split: str, number: int) -> Path:
         """The path of a shard."""
-        return self.folder / f"{split}-{number:05d}.bin"
+        return self.folder / f"{split}-{number:05d}.zip"
 
 
 def plan_pack(dataset: Dataset, image: ImageConfig, packs: Path) -> PackPlan:

@@ -1,82 +1,30 @@
-"""Read a pack: each image is compared with its checksum whenever it is read.
+"""Read a pack: the archive compares each image with its checksum whenever it is read.
 
-Images are read by their position, right into the batch, from the system's cache of files, which all processes share. A
-mapped shard would kill the process with a bus error where its disk fails or its file is cut, and its first use costs
-several times as much.
+Images come from the system's cache of files, which all processes share. A mapped shard would kill the process with a
+bus error where its disk fails or its file is cut.
 """
 
 from __future__ import annotations
 
 import os
-import zlib
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
+from zipfile import ZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from goal_core.basics.atomic import DamagedError, StorageError
-from goal_core.basics.errors import DataError
+from goal_core.basics.errors import DataError, first_line
 from goal_core.basics.sealed_json import read_json
 from goal_core.data.config import ImageConfig
 from goal_core.data.dataset import Dataset, ImageReader, RegionReader
 from goal_core.data.images import decode_bytes, transform_of
-from goal_core.data.packs.layout import DESCRIPTION, END, ROW, PackPlan, plan_pack
+from goal_core.data.packs.layout import DESCRIPTION, PackPlan, plan_pack
 
 _MEND = "`goal-sweep data pack SWEEP` mends it"
-
-
-class Shard:
-    """An open shard.
-
-    Attributes:
-        rows: one `ROW` for each of its images.
-
-    Raises:
-        DataError: it is missing, or its rows are damaged; the message names the file, as in all below.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path, rows = path, b""
-        try:
-            self._file = path.open("rb", buffering=0)
-            descriptor = self._file.fileno()
-            start = os.fstat(descriptor).st_size - END.itemsize
-            end = np.frombuffer(os.pread(descriptor, END.itemsize, max(0, start)).ljust(END.itemsize), END)[0]
-            length = int(end["images"]) * ROW.itemsize
-            if length <= start:
-                rows = os.pread(descriptor, length, start - length)
-        except OSError as error:
-            raise DataError(f"cannot read {path}: {error.strerror or error}") from error
-        if not rows or zlib.crc32(rows) != end["crc"]:
-            raise DataError(f"{path} is damaged: the checksum of its rows does not match")
-        self.rows: NDArray[np.void] = np.frombuffer(rows, ROW)
-
-    def content(self, row: int) -> NDArray[np.uint8]:
-        """The bytes of an image.
-
-        Raises:
-            DataError: they cannot be read, or their checksum does not match.
-        """
-        into = np.empty(int(self.rows[row]["bytes"]), np.uint8)
-        try:
-            done = os.preadv(self._file.fileno(), [into.data], int(self.rows[row]["offset"]))
-        except OSError as error:
-            raise DataError(f"cannot read {self._path}: {error.strerror or error}") from error
-        if done != into.nbytes or zlib.crc32(into.data) != self.rows[row]["crc"]:
-            raise DataError(f"{self._path} is damaged: the checksum of its image {row} does not match")
-        return into
-
-    def verify(self) -> None:
-        """Check all images.
-
-        Raises:
-            DataError: one is damaged.
-        """
-        for row in range(len(self.rows)):
-            self.content(row)
 
 
 class PackedImages:
@@ -96,7 +44,7 @@ class PackedImages:
         self._source, self._plan, self._split, self._per_shard = source, plan, split, per_shard
         self._form, self._transform = plan.form(split), transform_of(plan.image)
         self.holds_squares = self._form == "squares"
-        self._shards: dict[int, Shard] = {}
+        self._shards: dict[tuple[int, int], ZipFile] = {}
         self._is_aside = False
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -120,7 +68,7 @@ class PackedImages:
     def square(self, index: int, into: NDArray[np.uint8]) -> None:
         """Read the square of pixels that evaluation sees of an image into ``into``, (3, S, S) uint8, contiguous."""
         if (found := self._packed(index)) is not None:
-            into.reshape(-1)[:] = found[1]
+            into.reshape(-1)[:] = np.frombuffer(found[1], np.uint8)
         else:
             into[:] = self._transform.for_evaluation(self._transform.prepared(self.read(index))).numpy()
 
@@ -128,27 +76,29 @@ class PackedImages:
         """One image after ``shrink`` and ``jpeg``, (H, W, 3) uint8 RGB."""
         if (found := self._packed(index)) is None:
             return self._transform.prepared(self.read(index))
-        row, content = found
+        shape, content = found
         if self._form == "jpeg":
-            return decode_bytes(content.tobytes(), f"{self.label(index)} in {self._plan.folder}")
-        return content.reshape(int(row["height"]), int(row["width"]), 3)
+            return decode_bytes(content, f"{self.label(index)} in {self._plan.folder}")
+        return np.frombuffer(content, np.uint8).reshape(*shape, 3)
 
-    def _packed(self, index: int) -> tuple[np.void, NDArray[np.uint8]] | None:
-        """An image's row and bytes; None where the pack is of no use any more."""
+    def _packed(self, index: int) -> tuple[list[int], bytes] | None:
+        """An image's height and width, and its bytes; None where the pack is of no use any more."""
         if self._is_aside:
             return None
         number, row = divmod(index, self._per_shard)
+        path = self._plan.shard(self._split, number)
         try:
-            if number not in self._shards:
-                # Another thread may open it meanwhile, and read from it.
-                self._shards.setdefault(number, Shard(self._plan.shard(self._split, number)))
-            shard = self._shards[number]
-            content = shard.content(row)
-        except (DataError, IndexError) as error:
+            # A process that was forked opens it anew. Another thread may open it meanwhile, and read from it.
+            key = os.getpid(), number
+            if key not in self._shards:
+                self._shards.setdefault(key, ZipFile(path))
+            shard = self._shards[key]
+            member = shard.infolist()[row]
+            return [int(side) for side in member.filename.partition("-")[2].split("x")], shard.read(member)
+        except Exception as error:  # which kind, depends on the damage
             self._is_aside = True
-            set_aside(self._plan, str(error))
+            set_aside(self._plan, f"{path} is damaged or gone: {first_line(error)}")
             return None
-        return shard.rows[row], content
 
 
 def set_aside(plan: PackPlan, why: str) -> None:

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from zipfile import ZipFile, ZipInfo
 
 import numpy as np
-from numpy.typing import NDArray
 
 from goal_core.basics.atomic import check_space, make_folder, remove_leftovers, replace_bytes, replace_with
-from goal_core.basics.errors import DataError
+from goal_core.basics.errors import DataError, first_line
 from goal_core.basics.sealed_json import json_bytes
 from goal_core.data.dataset import Dataset, Split
 from goal_core.data.images import encode_jpeg, transform_of
-from goal_core.data.packs.layout import DESCRIPTION, END, FEW_SHARDS, PER_SHARD, ROW, PackPlan
-from goal_core.data.packs.reading import Shard
+from goal_core.data.packs.layout import DESCRIPTION, FEW_SHARDS, PER_SHARD, PackPlan
 
 Progress = Callable[[str, int, int], None]
 """Called with the name of a split, how many of its images are done, and how many there are."""
@@ -108,7 +106,7 @@ def write_pack(
     remove_leftovers(plan.folder)
     advice = "name another folder with GOAL_SWEEP_PACKS, or shrink the images (data.image.shrink, data.image.jpeg)"
     needed = sum(estimate_bytes(dataset, plan).values())
-    check_space(plan.folder, needed, "*.bin", f"free space, {advice}")
+    check_space(plan.folder, needed, "*.zip", f"free space, {advice}")
     sizes = {name: max(per_shard, -(-split.num_images // FEW_SHARDS)) for name, split in dataset.splits.items()}
     problems: list[str] = []
     with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
@@ -121,19 +119,23 @@ def write_pack(
     if problems:
         raise BrokenImagesError(problems)
     replace_bytes(plan.folder / DESCRIPTION, json_bytes({**plan.description, "per_shard": sizes}))
-    return sum(path.stat().st_size for path in plan.folder.glob("*.bin"))
+    return sum(path.stat().st_size for path in plan.folder.glob("*.zip"))
 
 
 def _is_whole(path: Path, images: int) -> bool:
     """Whether a shard is there with all of its images; damage is said in this process's log."""
     try:
-        shard = Shard(path)
-        shard.verify()
-    except DataError as error:
-        if path.exists():
-            os.write(2, f"{error}; it is written again\n".encode())
+        with ZipFile(path) as shard:
+            damaged, there = shard.testzip(), len(shard.infolist())
+            if damaged is None and there == images:
+                return True
+            problem = f"image {damaged} does not match its checksum" if damaged else f"{there} images, not {images}"
+    except FileNotFoundError:
         return False
-    return len(shard.rows) == images
+    except Exception as error:  # which kind, depends on the damage
+        problem = first_line(error)
+    os.write(2, f"{path} is damaged: {problem}; it is written again\n".encode())
+    return False
 
 
 def _write_shard(
@@ -144,22 +146,18 @@ def _write_shard(
 
     def write(temporary: Path) -> None:
         problems.clear()
-        rows: list[NDArray[np.void]] = []
-        with temporary.open("wb") as file:
+        with ZipFile(temporary, "w") as shard:
             for start in range(images.start, images.stop, _AHEAD):
-                for made in pool.map(make, range(start, min(start + _AHEAD, images.stop))):
+                here = range(start, min(start + _AHEAD, images.stop))
+                for index, made in zip(here, pool.map(make, here), strict=True):
                     if isinstance(made, str):
                         problems.append(made)
                     elif not problems:
                         content, height, width = made
-                        row = height, width, zlib.crc32(content), file.tell(), len(content)
-                        rows.append(np.array([row], ROW))
-                        file.write(content)
+                        shard.writestr(ZipInfo(f"{index}-{height}x{width}"), content)
                 progress(split.name, start, split.num_images)
-            if problems:
-                raise BrokenImagesError(problems)
-            together = np.concatenate(rows).tobytes()
-            file.write(together + np.array([(len(rows), zlib.crc32(together))], END).tobytes())
+        if problems:
+            raise BrokenImagesError(problems)
 
     with suppress(BrokenImagesError):
         replace_with(path, write)

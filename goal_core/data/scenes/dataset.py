@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goal_core.data.config import ScenesConfig
-from goal_core.data.dataset import SPLIT_NAMES, Dataset, fingerprint_of, split_of
+from goal_core.data.dataset import SPLIT_NAMES, Dataset, Split, fingerprint_of
 from goal_core.data.scenes.captions import scene_captions
 from goal_core.data.scenes.rendering import render_scene
 from goal_core.data.scenes.scene import Draws, Scene, random_scene, similar_scene
@@ -65,16 +65,21 @@ def open_scenes(config: ScenesConfig) -> Dataset:
     for name in reversed(SPLIT_NAMES):
         scenes = _new_scenes(config.data_seed, name, counts[name], taken)
         captions = [
-            scene_captions(scene, Draws(config.data_seed, name, "captions", index))
+            caption
             for index, scene in enumerate(scenes)
+            for caption in scene_captions(scene, Draws(config.data_seed, name, "captions", index))
         ]
-        reader = SceneReader(split=name, scenes=scenes, side=config.image.resize, data_seed=config.data_seed)
-        splits[name] = split_of(name, captions, reader)
+        splits[name] = Split(
+            name=name,
+            captions=captions,
+            caption_image=np.arange(len(captions)) // (len(captions) // len(scenes)),
+            reader=SceneReader(split=name, scenes=scenes, side=config.image.resize, data_seed=config.data_seed),
+        )
     parameters = {"scenes": GENERATOR_VERSION, "data_seed": config.data_seed, **counts}
     return Dataset(
         name=config.name,
         splits={name: splits[name] for name in SPLIT_NAMES},
-        fingerprint=fingerprint_of(config.image, config.min_word_count, [parameters]),
+        fingerprint=fingerprint_of(config.image, config.min_word_count, parameters),
     )
 
 

@@ -12,7 +12,6 @@ import torch
 
 from goal_core.basics.errors import DataError
 from goal_core.data import ImageConfig, KarpathyConfig, RegionsConfig, open_dataset, transform_of
-from goal_core.data.images import NUM_WINDOWS, window_pixels
 from goal_core.evaluation import extract
 from goal_core.evaluation.extract import extract_features
 from goal_core.models import BackboneConfig, build_backbone
@@ -48,16 +47,6 @@ def test_grid_features_are_the_cells_of_each_image_with_its_captions(tmp_path: P
         taken = regions.splits[name].load_regions(np.arange(split.num_images))
         assert np.allclose(taken, expected, rtol=1e-4, atol=1e-5)
     assert (tmp_path / "out" / "dev_ids.txt").read_text() == "0008.png\n0009.png\n0010.png\n"
-
-
-def test_window_features_are_those_of_each_window_the_whole_image_first(tmp_path: Path) -> None:
-    assert features(write_dataset(tmp_path / "images"), tmp_path / "out", kind="windows") == (14, NUM_WINDOWS, 96)
-    net = build_backbone(BACKBONE, image_size=32, seed=3)
-    image = open_dataset(KarpathyConfig(name="tiny", root=str(tmp_path / "images"))).splits["test"].load_image(2)
-    with torch.inference_mode():
-        expected = net(window_pixels(image, 32)).numpy()
-    taken = open_dataset(RegionsConfig(name="t", root=str(tmp_path / "out"))).splits["test"].load_regions(np.array([2]))
-    assert np.allclose(taken[0], expected, rtol=1e-4, atol=1e-5)
 
 
 class KilledError(Exception):
@@ -102,8 +91,8 @@ def test_a_finished_folder_is_left_as_it_is(tmp_path: Path) -> None:
 def test_a_folder_of_other_features_is_refused(tmp_path: Path) -> None:
     root = write_dataset(tmp_path / "images")
     features(root, tmp_path / "out")
-    with pytest.raises(DataError, match=r"contains other features: kind is grid, not windows; choose another folder"):
-        features(root, tmp_path / "out", kind="windows")
+    with pytest.raises(DataError, match=r"contains other features: kind is grid, not vectors; choose another folder"):
+        features(root, tmp_path / "out", kind="vectors")
     (tmp_path / "out" / "features.json").unlink()
     with pytest.raises(DataError, match=r"contains dev_ims\.npy but no features\.json; choose another folder"):
         features(root, tmp_path / "out")

@@ -128,10 +128,10 @@ def test_features_are_written_and_open_as_regions(
     assert run(["data", "features", sweep, "--out", out]) == 0
     assert "14 images, 1 regions of 96 numbers each" in capsys.readouterr().out
     assert open_dataset(RegionsConfig(name="tiny", root=out)).splits["train"].region_shape == (1, 96)
-    assert run(["data", "features", sweep, "--out", out, "--kind", "windows"]) == 2
-    assert "contains other features: kind is grid, not windows" in capsys.readouterr().err
+    assert run(["data", "features", sweep, "--out", out, "--kind", "vectors"]) == 2
+    assert "contains other features: kind is grid, not vectors" in capsys.readouterr().err
     for option, value, said in (
-        ("--kind", "boxes", "Invalid value for '--kind': 'boxes' is not one of 'grid', 'windows'"),
+        ("--kind", "boxes", "Invalid value for '--kind': 'boxes' is not one of 'grid', 'vectors'"),
         ("--device", "tpu", "Invalid value for '--device': 'tpu' is not one of 'cpu', 'cuda'"),
         ("--backbone", "resnet18", "--backbone must be"),
     ):

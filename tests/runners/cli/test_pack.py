@@ -35,12 +35,13 @@ def test_a_pack_is_written_once_and_mended(sweep: str, tmp_path: Path, capfd: py
     assert "train 8 images, val 3 squares, test 3 squares: about 0.00 GB in all" in printed
     assert "14 images" in printed
     (folder,) = (tmp_path / "store" / "packs").iterdir()
-    written = {path: path.stat().st_mtime_ns for path in folder.glob("*.bin")}
+    written = {path: path.stat().st_mtime_ns for path in folder.glob("*.zip")}
     shard = next(iter(written))
     assert run(["data", "pack", sweep]) == 0
-    assert written == {path: path.stat().st_mtime_ns for path in folder.glob("*.bin")}
+    assert written == {path: path.stat().st_mtime_ns for path in folder.glob("*.zip")}
     whole = shard.read_bytes()
-    shard.write_bytes(whole[:-1] + b"?")
+    middle = len(whole) // 2
+    shard.write_bytes(whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :])
     capfd.readouterr()
     assert run(["data", "pack", sweep]) == 0
     assert f"{shard} is damaged" in capfd.readouterr().err

@@ -15,8 +15,8 @@ from torchvision import transforms
 
 from goal_core.basics.errors import DataError
 from goal_core.data import ImageConfig, transform_of
-from goal_core.data.images import NUM_WINDOWS, decode_bytes, decode_image
-from goal_core.data.images.transforms import CROP_RATIO, CROP_SCALE, random_crop_box, window_boxes
+from goal_core.data.images import decode_bytes, decode_image
+from goal_core.data.images.transforms import CROP_RATIO, CROP_SCALE, random_crop_box
 from tests.helpers.paths import ROOT
 from tests.helpers.properties import given, settings, st
 
@@ -257,19 +257,6 @@ def test_images_are_augmented_by_their_own_seed() -> None:
     before = torch.get_rng_state()
     assert torch.equal(transform_of(config).for_training(pixels, 3), transform_of(config).for_training(pixels, 3))
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_windows_lie_in_the_image_and_cover_it() -> None:
-    for height, width in ((30, 40), (7, 500), (1, 1), (480, 640)):
-        boxes = window_boxes(height, width)
-        assert len(boxes) == NUM_WINDOWS
-        assert boxes[0] == (0, 0, width, height)
-        for left, top, right, bottom in boxes:
-            assert 0 <= left < right <= width
-            assert 0 <= top < bottom <= height
-        for first, last in ((1, 4), (5, 13)):
-            assert boxes[first][:2] == (0, 0)
-            assert boxes[last][2:] == (width, height)
 
 
 @pytest.mark.parametrize("augment", ["none", "crop_flip", "vse_infty", "xvlm"])

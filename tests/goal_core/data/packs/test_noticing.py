@@ -36,7 +36,7 @@ def test_a_pack_of_other_images_is_not_found(tmp_path: Path) -> None:
     assert "no whole pack" in open_packed(again, CROPS, tmp_path / "packs")[1]
 
 
-@pytest.mark.parametrize("name", ["train-00001.bin", "val-00000.bin", "pack.json"])
+@pytest.mark.parametrize("name", ["train-00001.zip", "val-00000.zip", "pack.json"])
 @pytest.mark.parametrize("damage", ["cut", "flip", "rows", "end", "remove"])
 def test_a_damaged_pack_is_set_aside_and_packing_again_mends_it(
     tmp_path: Path, name: str, damage: str, capfd: pytest.CaptureFixture[str]

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
@@ -16,6 +17,7 @@ from goal_core.data.packs import (
     PackedImages,
     layout,
     plan_pack,
+    reading,
     write_pack,
 )
 from goal_core.training import train_unit
@@ -49,14 +51,14 @@ def test_threads_that_open_a_shard_together_close_it_for_nobody(
 ) -> None:
     dataset = packed(write_dataset(tmp_path / "data"), CROPS, tmp_path / "packs")
     plan = plan_pack(dataset, CROPS, tmp_path / "packs")
-    together, opened = threading.Barrier(2), Path.open
+    together = threading.Barrier(2)
 
-    def slowly(path: Path, *arguments: Any, **named: Any) -> Any:
-        if path == plan.shard("train", 0):
-            together.wait(5)  # both threads have found that it is not open
-        return opened(path, *arguments, **named)
+    def slowly(path: Path) -> ZipFile:
+        assert path == plan.shard("train", 0)
+        together.wait(5)  # both threads have found that it is not open
+        return ZipFile(path)
 
-    monkeypatch.setattr(Path, "open", slowly)
+    monkeypatch.setattr(reading, "ZipFile", slowly)
     reader = dataset.splits["train"].reader
     assert isinstance(reader, PackedImages)
     with ThreadPoolExecutor(2) as pool:

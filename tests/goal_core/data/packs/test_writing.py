@@ -61,7 +61,7 @@ def test_a_write_error_in_the_middle_of_a_shard_leaves_a_whole_pack(
     failed: list[str] = []
 
     def fail(done: str, path: Path) -> None:
-        if (done, path.name) == (operation, "train-00000.bin") and not failed:
+        if (done, path.name) == (operation, "train-00000.zip") and not failed:
             failed.append(done)
             raise OSError(errno.EIO, "Input/output error")
 
@@ -135,4 +135,4 @@ def test_a_disk_without_room_is_refused_before_anything_is_decoded(
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=sum(sizes.values()) - 1))
     with pytest.raises(DataError, match=r"GB free and needs .*data.image.shrink"):
         write_pack(dataset, plan)
-    assert not list(plan.folder.glob("*.bin"))
+    assert not list(plan.folder.glob("*.zip"))
