@@ -24,7 +24,7 @@ from goal_core.data.images import (
     DecodeRequest,
     ImageDecoder,
 )
-from goal_core.data.text import CaptionWords, PairAugment, Tokenizer
+from goal_core.data.text import EncodedCaptions, PairAugment, Tokenizer
 
 
 def epoch_order(num_captions: int, seed: int, epoch: int) -> NDArray[np.int64]:
@@ -141,7 +141,6 @@ class BatchSource:
                 f"batch_size must not exceed the {split.num_captions} {split.name} captions, got {batch_size}"
             )
         self._split, self._captions = split, captions_of(split, tokenizer)
-        self._words = None if augment is None else CaptionWords(split.captions, augment.wordpieces)
         self._batch_size, self._seed, self._drop_last = batch_size, seed, drop_last
         self._augment, self._with_regions, self._rows, self._num_views = augment, image is None, rows, views
         self._images: DecodedImages | ImageDecoder | None = None
@@ -198,9 +197,9 @@ class BatchSource:
         return torch.tensor(drawn)
 
     def _texts(self, captions: NDArray[np.int64], epoch: int) -> tuple[Tensor, Tensor]:
-        if self._augment is None or self._words is None:
-            return self._captions.batch(captions)
-        return self._augment.captions(epoch, captions, self._words)
+        if self._augment is not None and isinstance(self._captions, EncodedCaptions):
+            return self._augment.captions(epoch, captions, self._captions)
+        return self._captions.batch(captions)
 
     def _regions(self, captions: NDArray[np.int64], epoch: int) -> tuple[Tensor | None, Tensor | None]:
         if not self._with_regions:

@@ -7,7 +7,6 @@ Source: VSE-infinity (Chen et al., CVPR 2021), section 3.3.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,33 +16,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from goal_core.basics.seeding import derive_seed
+from goal_core.data.text.tokenizer import EncodedCaptions
 from goal_core.data.text.wordpieces import Wordpieces
 
 MASKED, REPLACED = 0.5, 0.6
 """Of the words drawn, half are masked and a tenth replaced; the others are dropped."""
-
-
-class CaptionWords:
-    """The words of all captions of a split as pieces, split once (4 bytes a piece, and 4 a word)."""
-
-    def __init__(self, captions: Sequence[str], wordpieces: Wordpieces) -> None:
-        ids, ends, lasts = array("i"), array("i"), array("q")
-        for caption in captions:
-            for word in wordpieces.words(caption):
-                ids.extend(word)
-                ends.append(len(ids))
-            lasts.append(len(ends))
-        self._ids, self._ends, self._lasts = ids, ends, lasts
-
-    def __getitem__(self, caption: int) -> list[list[int]]:
-        """The words of a caption."""
-        first = self._lasts[caption - 1] if caption else 0
-        begins = self._ends[first - 1] if first else 0
-        words = []
-        for end in self._ends[first : self._lasts[caption]]:
-            words.append(self._ids[begins:end].tolist())
-            begins = end
-        return words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +55,12 @@ class PairAugment:
                 ids += [int(next(fresh) * len(self.wordpieces)) for _ in word]
         return self.wordpieces.wrap(ids)
 
-    def captions(self, epoch: int, captions: NDArray[np.int64], words: CaptionWords) -> tuple[Tensor, Tensor]:
+    def captions(self, epoch: int, captions: NDArray[np.int64], encoded: EncodedCaptions) -> tuple[Tensor, Tensor]:
         """Augmented captions of a batch: ids (B, L) int64, padded with 0, and their lengths (B,) int64."""
-        rows = [self.caption_ids(epoch, caption, words[caption]) for caption in captions.tolist()]
+        rows = [
+            self.caption_ids(epoch, caption, self.wordpieces.words(encoded.ids(caption)))
+            for caption in captions.tolist()
+        ]
         lengths = torch.tensor([len(row) for row in rows])
         padded = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
         return padded, lengths

@@ -99,6 +99,12 @@ class EncodedCaptions:
         """Number of ids of each caption, those of its start and end included, (N,) int64."""
         return self._lengths
 
+    def ids(self, index: int) -> list[int]:
+        """Ids of one caption."""
+        start = int(self._starts[index])
+        ids: list[int] = self._ids[start : start + int(self._lengths[index])].tolist()
+        return ids
+
     def batch(self, indices: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """Ids of the captions at ``indices``, (B,) int64 in any order, B at least 1.
 

@@ -7,8 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import ClassVar
 
@@ -46,6 +44,7 @@ class Wordpieces:
     """Whether captions are first cleaned as in X-VLM (:func:`clean_caption`), and cut to :data:`MAX_TOKENS` ids."""
     _tokenizer: tokenizers.Tokenizer = field(init=False, repr=False, compare=False)
     _special_ids: Mapping[str, int] = field(init=False, repr=False, compare=False)
+    _continuing: frozenset[int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         ids = {piece: index for index, piece in enumerate(self.pieces)}
@@ -63,6 +62,7 @@ class Wordpieces:
         tokenizer.post_processor = processors.BertProcessing(("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"]))
         object.__setattr__(self, "_tokenizer", tokenizer)
         object.__setattr__(self, "_special_ids", {piece: ids[piece] for piece in SPECIAL_PIECES})
+        object.__setattr__(self, "_continuing", frozenset(ids[piece] for piece in ids if piece.startswith("##")))
 
     @classmethod
     def of_captions(cls, captions: Iterable[str], min_count: int) -> Wordpieces:
@@ -113,12 +113,15 @@ class Wordpieces:
         settings = {"lowercase": self.lowercase, "cleans": self.cleans}
         return json.dumps({"format": self.stored_format, **settings, "pieces": self.pieces}, ensure_ascii=False)
 
-    def words(self, caption: str) -> list[list[int]]:
-        """Piece ids of each basic token, without special pieces."""
-        cut = self._tokenizer.encode(caption, add_special_tokens=False)
-        return [
-            [piece for _, piece in word] for _, word in groupby(zip(cut.word_ids, cut.ids, strict=True), itemgetter(0))
-        ]
+    def words(self, ids: Sequence[int]) -> list[list[int]]:
+        """The ids of an encoded caption by its words, without special pieces; a piece `##s` continues a word."""
+        words: list[list[int]] = []
+        for piece in ids[1:-1]:
+            if piece in self._continuing and words:
+                words[-1].append(piece)
+            else:
+                words.append([piece])
+        return words
 
     def wrap(self, ids: Sequence[int]) -> list[int]:
         """Piece ids between `[CLS]` and `[SEP]`."""

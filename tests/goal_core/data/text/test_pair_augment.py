@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from goal_core.data.text import SPECIAL_PIECES, CaptionWords, PairAugment, Wordpieces
+from goal_core.data.text import SPECIAL_PIECES, PairAugment, Wordpieces
 
 PIECES = Wordpieces((*SPECIAL_PIECES, "red", "car", "##s", "a", "small", "."))
 CAPTION = "A small red CARS zebra."
@@ -34,16 +34,15 @@ def test_regions_drop_as_in_a_plain_loop() -> None:
     assert all(none.keep_regions(1, caption, 2).sum() >= 1 for caption in range(50))
 
 
-def test_words_that_are_split_once_are_those_of_each_caption() -> None:
-    captions = ["", CAPTION, "cars", "", "a red car", ""]
-    words = CaptionWords(captions, PIECES)
-    for index in (4, 0, 1, 2, 3, 5):
-        assert words[index] == PIECES.words(captions[index])
+def test_words_are_what_pieces_together_stand_for() -> None:
+    pieces = [[PIECES.pieces[piece] for piece in word] for word in PIECES.words(PIECES.encode(CAPTION))]
+    assert pieces == [["a"], ["small"], ["red"], ["car", "##s"], ["[UNK]"], ["."]]
+    assert PIECES.words(PIECES.encode("")) == []
 
 
 def test_captions_change_as_in_a_plain_loop() -> None:
     augment = PairAugment(rate=0.2, wordpieces=PIECES, seed=1)
-    words = PIECES.words(CAPTION)
+    words = PIECES.words(PIECES.encode(CAPTION))
     fates: Counter[str] = Counter()
     for caption in range(4000):
         ids = augment.caption_ids(2, caption, words)
