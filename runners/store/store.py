@@ -89,7 +89,7 @@ class Store:
         return Path(os.environ.get("GOAL_SWEEP_PACKS") or self.root / "packs").expanduser()
 
     def _check_version(self) -> None:
-        version = self._version()
+        version = self._stated("version")
         if version not in (None, _VERSION):
             is_later = isinstance(version, int) and version > _VERSION
             what, advice = ("a later", "upgrade it") if is_later else ("an earlier development", "give another --store")
@@ -98,16 +98,13 @@ class Store:
                 f"reads {_VERSION}); {advice}"
             )
 
-    def _version(self) -> object:
-        """The layout's version; None where the store does not state it, or its statement is damaged."""
-        return self._stated("version")
-
     @property
     def id(self) -> str:
         """What tells this store from all others, wherever it is moved; empty before `prepare`."""
         return str(self._stated("id") or "")
 
     def _stated(self, name: str) -> object:
+        """What the store states of itself; None where it does not, or its statement is damaged."""
         # Other versions have another kind of checksum, or none.
         with contextlib.suppress(DamagedError, UnicodeDecodeError, json.JSONDecodeError, AttributeError):
             return json.loads(self.storage.read(self._base / "store.json") or "{}").get(name)
@@ -121,8 +118,9 @@ class Store:
         """
         self.storage.prepare([self._base / "cells", self.drivers.folder])
         path, content = self._base / "store.json", json_bytes({"version": _VERSION, "id": uuid.uuid4().hex})
-        if self._version() is None and not self.storage.create(path, content) and self._version() is None:
-            self.storage.replace(path, content)  # it is damaged
+        if self._stated("version") is None and not self.storage.create(path, content):
+            if self._stated("version") is None:  # it is damaged
+                self.storage.replace(path, content)
 
     def heartbeat(self, sweep: str, *, ttl: float = 60.0, renew: float = 10.0, shares: bool = False) -> Heartbeat:
         """Make a heartbeat for this process; see `runners.store.leases.heartbeat.Heartbeat`."""
@@ -199,10 +197,6 @@ class Store:
 
         for start in range(0, len(asked), _READ_AT_ONCE):
             yield from self.storage.each(read, asked[start : start + _READ_AT_ONCE])
-
-    def is_running(self, folder: TrainingFolder) -> bool:
-        """Whether a living driver works in a training's folder."""
-        return StatusReader(self.drivers, max_attempts=1).read(folder).state == "running"
 
     def set_aside(self, training: Training, why: Literal["replaced", "damaged"] = "replaced") -> Path | None:
         """Move a training's folder away, so that the next launch trains it again. Nothing is deleted.

@@ -6,7 +6,7 @@ import hashlib
 import math
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -159,7 +159,7 @@ class RunWriter:
             run.status = _RUN_STATUS[state]
 
     def agree_all(self, table: ResultsTable, *, thorough: bool = False) -> None:
-        """Make all runs agree with a results table, and mark those of trainings that it does not have.
+        """Make all runs agree with a results table, and mark and end those of trainings that it does not have.
 
         Args:
             table: the sweep's table.
@@ -172,15 +172,7 @@ class RunWriter:
             run = self._runs.get(row["training"])
             if thorough or run is None or run.is_former or self._differs(run, row):
                 self.agree(table.row(number), thorough=thorough)
-        self.retire(keys)
-
-    def retire(self, keys: Collection[str]) -> None:
-        """Mark the runs of trainings that the sweep no longer asks for, and end those that show as running.
-
-        Args:
-            keys: of the trainings that it asks for.
-        """
-        for key, run in self._runs.items():
+        for key, run in self._runs.items():  # those of trainings that the sweep no longer asks for
             if key not in keys and not run.is_former:
                 self._client.set_tag(run.id, names.ROLE, names.FORMER)
                 if run.status == _RUN_STATUS["running"]:

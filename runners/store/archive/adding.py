@@ -37,7 +37,7 @@ def plan_import(archive: Archive, store: Store) -> ImportOutcome:
     for training in archive.finished:
         folder = store.folder(training)
         ours = folder.result()
-        theirs = archive.metrics_of(training)
+        theirs = (archive.store.folder(training).result() or {})["metrics"]
         if ours is None:
             # Only an import that was cut short leaves an attempt that is done, and no result.
             attempt = folder.attempts.newest()

@@ -58,11 +58,6 @@ class Archive(ResolvedSweep):
         """The trainings whose results the archive holds, in the sweep's order."""
         return [training for training, status in self.store.status(self.trainings).items() if status.state == "done"]
 
-    def metrics_of(self, training: Training) -> dict[str, float]:
-        """The final metrics of a finished training."""
-        metrics: dict[str, float] = (self.store.folder(training).result() or {})["metrics"]
-        return metrics
-
 
 @contextlib.contextmanager
 def opened_archive(path: Path) -> Iterator[Archive]:
