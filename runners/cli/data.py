@@ -31,27 +31,26 @@ def check(
     set_: Set = None,
     quick: Annotated[bool, typer.Option("--quick", help="Check presence and size only; do not read images.")] = False,
     store: Annotated[bool, typer.Option("--store", help="Also read every file of the sweep's results.")] = False,
-    mark: Annotated[
-        bool, typer.Option("--mark", help="With --store, mark damaged results, so that the next launch repeats them.")
+    set_aside: Annotated[
+        bool, typer.Option(help="With --store, move damaged results away, so that the next launch repeats them.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check which of a sweep's data are present, missing or wrong. Downloads nothing.
 
-    With --store, read every file of the sweep's results and compare it with its checksum, and say which results in the
-    store had other data. This marks nothing. A launch sees by itself where a file's size or time has changed; with
-    --mark it also repeats what only this check finds.
+    With --store, read every file of the sweep's results and compare it with its checksum. A launch sees by itself where
+    a file's size or time has changed; with --set-aside it also repeats what only this check finds.
 
     Exit status: 0 if the data are complete and no result is damaged, else 2.
 
     Example: goal-sweep data check emoji_vsepp.yaml --set data.root=/data/emoji
     """
     from goal_core.data import check_data, check_origin
-    from runners.store.verification import damaged_files, results_of_other_data
+    from runners.store.verification import damaged_files
     from sweeps import load_sweep
 
-    if mark and not store:
-        raise ConfigError("give --mark with --store")
+    if set_aside and not store:
+        raise ConfigError("give --set-aside with --store")
     config = load_sweep(sweep, set_ or [])
     with Progress(console=notes, transient=True, disable=not notes.is_interactive) as bar:
         task = bar.add_task("reading", total=None)
@@ -63,11 +62,10 @@ def check(
         report.attempt("features.json", lambda: check_origin(config.data, names))
     # A cell's id contains the fingerprint of the data, so its results can only be found if the data is complete.
     opened = SweepArguments(sweep, set_ or []).open(renew=True) if store and report.complete else None
-    damaged = None if opened is None else damaged_files(opened.store, opened.trainings, mark=mark)
-    other = {} if opened is None else results_of_other_data(opened.store, config.data, opened.data_fingerprint)
+    damaged = None if opened is None else damaged_files(opened.store, opened.trainings, set_aside=set_aside)
     if as_json:
         content = {"name": report.name, "complete": report.complete, "obtain": list(report.obtain)}
-        content |= {"damaged": damaged, "other_data": other} if store else {}
+        content |= {"damaged": damaged} if store else {}
         print(json.dumps(content | {"findings": [asdict(finding) for finding in report.findings]}, indent=2))
     else:
         _print_report(report)
@@ -75,13 +73,10 @@ def check(
             console.print(f"damaged  {line}", soft_wrap=True, markup=False)
         if damaged is not None:
             console.print(f"results: {f'{len(damaged)} damaged' if damaged else 'no file is damaged'}")
-            if damaged and not mark:
-                console.print("with --mark, the next launch trains the damaged results again")
+            if damaged and not set_aside:
+                console.print("with --set-aside, the next launch trains the damaged results again")
         elif store:
             console.print("results: not read, because the data are incomplete")
-        for fingerprint, cells in other.items():
-            what = f"{len(cells)} finished cells had other data of these settings (fingerprint {fingerprint})"
-            console.print(f"results: {what}, such as {cells[0]}", soft_wrap=True, markup=False)
     raise typer.Exit(0 if report.complete and not damaged else _INCOMPLETE)
 
 

@@ -11,7 +11,7 @@ import analysis
 from goal_core.basics.atomic import replace_bytes
 from goal_core.basics.errors import GoalError
 from runners.launch.view.grids import Judgement
-from runners.store.storage import cache_folder
+from runners.store.storage.place import cache_folder
 from sweeps import content_id
 
 _RULE = ("comparison.py", "spread.py")

@@ -94,7 +94,7 @@ def sync(
         raise TrackingError(why)
     with SweepTracking(opened, opened.store, live=False, thorough=True, take_over=take_over) as tracking:
         tracking.sync_all(wait=_SYNC_WAIT_S)
-        tracking.tracking.require_own()
+        tracking.require_own()
         if tracking.trouble:
             raise UnfinishedError(tracking.trouble)
     attached = reports.restore(target)

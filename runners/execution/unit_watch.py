@@ -18,7 +18,7 @@ from runners.execution.capacity import CapacityWatch, Machine, Resources
 from runners.execution.deaths import MEMORY, Deaths, read_death
 from runners.execution.signs_of_life import SignsOfLife
 from runners.execution.unit_line import UnitJob, UnitLine
-from runners.store import Store, TrainingFolder, end_attempt, forgive
+from runners.store import Store, TrainingFolder
 
 LOOK_S = 2.0
 """Seconds between looks at the machines of the cluster."""
@@ -197,7 +197,7 @@ class UnitWatch:
         self._end(unit)
         if death.kind == "memory":
             # All that runs on a machine fills its memory. A unit that was alone there has filled it itself.
-            _change(job, lambda one: end_attempt(one, job.launch_id, "lost", death.line, charged=False, died=is_alone))
+            _change(job, lambda one: one.end_for(job.launch_id, "lost", death.line, charged=False, died=is_alone))
         elif death.kind == "died" and not run.epochs:
             self._died_on[unit] = run.machine
             self._failed_on(run.machine, unit, death.line)
@@ -241,7 +241,7 @@ class UnitWatch:
         """Note a failure without an epoch. Of a machine on which all fail, none is charged."""
         for number in self._avoided.failed(machine, unit, reason) if machine and self._list_machines else ():
             job = self.line.jobs[number]
-            _change(job, partial(forgive, launch_id=job.launch_id, node=machine))
+            _change(job, partial(TrainingFolder.forgive, launch_id=job.launch_id, node=machine))
 
 
 def _change(job: UnitJob, change: Callable[[TrainingFolder], object]) -> None:

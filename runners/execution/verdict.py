@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from goal_core.basics.atomic import DamagedError
 from goal_core.training import TrainingFailed
-from runners.store import Attempt, Store, TrainingFolder, end_attempt, was_cut_off
+from runners.store import Attempt, Store, TrainingFolder, was_cut_off
 from sweeps import Training
 
 DIED = "its worker process died"
@@ -88,7 +88,7 @@ def _progressed(store: Store, training: Training, attempt: Attempt) -> bool:
 
 def _end(folder: TrainingFolder, attempt: Attempt, reason: str, *, charged: bool) -> None:
     with suppress(OSError, DamagedError):  # what the store cannot record costs nothing
-        end_attempt(folder, attempt.launch_id, "failed" if charged else "lost", reason, charged=charged, died=True)
+        folder.end_for(attempt.launch_id, "failed" if charged else "lost", reason, charged=charged, died=True)
 
 
 def _halves(suspects: dict[Training, Attempt]) -> list[Sequence[Training]]:

@@ -24,7 +24,7 @@ from runners.launch.signals import StopSignals
 from runners.launch.view.live import LiveView
 from runners.planning.devices import Devices, of_machines
 from runners.planning.prices import Prices
-from runners.store import ExpiredCredentialsError, end_attempt
+from runners.store import ExpiredCredentialsError
 from runners.tracking.sync import SweepTracking
 from sweeps import Training
 
@@ -191,7 +191,7 @@ class Launcher:
             self._signals.install()
             # MLflow opened while Ray started. If it cannot be used at all, this raises before anything trains.
             # If it does not answer, it will catch up.
-            self._tracking.tracking.wait_open()
+            self._tracking.wait_open()
             self._plan.set_aside_finished(self._refused)
             if self._prices is not None:
                 devices = of_machines(ray.machines(), needs, grows=ray.grows, here=options.address is None)
@@ -218,7 +218,7 @@ class Launcher:
         message = self._abandoned.pop(training, "")
         reason = f"its workers died: {message}" if message else "its worker died"
         try:
-            end_attempt(store.folder(training), self._launch_id, "lost", reason, charged=False)
+            store.folder(training).end_for(self._launch_id, "lost", reason, charged=False)
         except (OSError, DamagedError) as error:
             self._refused(training, error)
             return
@@ -342,5 +342,5 @@ class Launcher:
             if self._progress[training].state == "running":
                 folder = self._sweep.store.folder(training)
                 with suppress(OSError, DamagedError):  # the next launch finds that the attempt was cut off
-                    end_attempt(folder, self._launch_id, "interrupted", reason, charged=False)
+                    folder.end_for(self._launch_id, "interrupted", reason, charged=False)
                 self._progress.waiting(training)

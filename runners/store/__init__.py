@@ -4,19 +4,16 @@
 """
 
 from goal_core.checkpoints import BEST, LAST
-from runners.store.leases import Heartbeat, LeaseHeldError, LeaseLostError
-from runners.store.records import METRICS, RESULT, Attempt, AttemptFolder, Outcome, charged_failures, was_cut_off
-from runners.store.storage import PATIENCE_S, ExpiredCredentialsError, local_root
+from runners.store.leases.heartbeat import Heartbeat, LeaseHeldError
+from runners.store.leases.lease import LeaseLostError
+from runners.store.records.attempts import Attempt, AttemptFolder, Outcome, charged_failures, was_cut_off
+from runners.store.records.result_content import METRICS, RESULT
+from runners.store.storage.folders import PATIENCE_S, ExpiredCredentialsError
+from runners.store.storage.place import local_root
 from runners.store.store import Store
-from runners.store.trainings import (
-    LOG,
-    AlreadyDoneError,
-    State,
-    TrainingFolder,
-    TrainingStatus,
-    end_attempt,
-    forgive,
-)
+from runners.store.trainings.files import LOG
+from runners.store.trainings.folder import AlreadyDoneError, TrainingFolder
+from runners.store.trainings.status import State, TrainingStatus
 
 __all__ = [
     "BEST",
@@ -38,8 +35,6 @@ __all__ = [
     "TrainingFolder",
     "TrainingStatus",
     "charged_failures",
-    "end_attempt",
-    "forgive",
     "local_root",
     "was_cut_off",
 ]

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from goal_core.basics.atomic import is_leftover
-from runners.store.leases import LeaseHeldError
-from runners.store.records import RESULT
-from runners.store.storage import LOCAL, Storage, Written
+from runners.store.leases.heartbeat import LeaseHeldError
+from runners.store.records.result_content import RESULT
+from runners.store.storage.folders import LOCAL, Storage, Written
 from runners.store.store import Store
 from runners.store.trainings.versions import WORKING
 from sweeps import Training

@@ -22,7 +22,6 @@ import contextlib
 import itertools
 import json
 import os
-import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,10 +30,13 @@ from typing import Any, Literal
 
 from goal_core.basics.atomic import DamagedError, StorageError
 from goal_core.basics.sealed_json import json_bytes
-from runners.store.leases import DriverRecords, Heartbeat
-from runners.store.records import RESULT, Attempt
-from runners.store.storage import Place, read_json
-from runners.store.trainings import SUSPECT, StatusReader, TrainingFolder, TrainingStatus
+from runners.store.leases.heartbeat import DriverRecords, Heartbeat
+from runners.store.records.attempts import Attempt
+from runners.store.records.result_content import RESULT
+from runners.store.storage.folders import read_json
+from runners.store.storage.place import Place
+from runners.store.trainings.folder import TrainingFolder
+from runners.store.trainings.status import StatusReader, TrainingStatus
 from sweeps import Cell, Training
 from sweeps.results import RESULTS_FILE
 
@@ -244,15 +246,6 @@ class Store:
 
     def _results(self, sweep: str) -> Path:
         return self._base / "sweeps" / sweep / RESULTS_FILE
-
-    def suspect(self, training: Training, damage: str) -> None:
-        """Note what a thorough check found, so that the next launch reads every file of the training again.
-
-        Raises:
-            StorageError: the note cannot be written.
-        """
-        note = json_bytes({"damage": damage, "found": time.time()})
-        self.storage.replace(self.folder(training).folder / SUSPECT, note)
 
     def repeats(self) -> set[str]:
         """The keys of the finished trainings that launches with `--force` repeat and have not moved away yet.

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from goal_core.basics.atomic import DamagedError, create_bytes, make_folder, replace_bytes
 from goal_core.basics.sealed_json import json_bytes, read_json
-from runners.store.leases import user_name
+from runners.store.leases.processes import user_name
 
 _ID = re.compile(r"([a-z0-9][a-z0-9-]*)-[0-9a-f]{6}-(\d+)")
 _MAX_NAME = 32

@@ -19,7 +19,7 @@ from goal_core.basics.errors import WeightsError
 from goal_core.data.text import EncodedCaptions
 from goal_core.evaluation import OpenedCheckpoint, open_checkpoint
 from goal_core.evaluation.embedding import TEXT_CHUNK
-from runners.store.storage import Place
+from runners.store.storage.place import Place
 
 
 class RetrievalModel:

@@ -52,16 +52,14 @@ class RunWriter:
         client: an ``MlflowClient``, or a substitute in tests.
         experiment_id: the sweep's experiment.
         name: the sweep's name.
-        store: the store whose results the runs show; None for one that nobody knows.
+        store: the store whose results the runs show.
         take_over: whether runs of another store become this one's.
 
     Raises:
         OtherStoreError: the runs are another store's.
     """
 
-    def __init__(
-        self, client: Any, experiment_id: str, name: str, store: Store | None = None, *, take_over: bool = False
-    ) -> None:
+    def __init__(self, client: Any, experiment_id: str, name: str, store: Store, *, take_over: bool = False) -> None:
         self._client, self.experiment_id, self._name = client, experiment_id, name
         self._runs: dict[str, TrackedRun] = {}
         self.parent_id, self._parent_status, self._table = "", "", ""
@@ -72,7 +70,7 @@ class RunWriter:
         """Every training's run in the experiment, by stage key, including trainings that are no longer in the sweep."""
         return self._runs
 
-    def _read(self, store: Store | None, *, take_over: bool) -> None:
+    def _read(self, store: Store, *, take_over: bool) -> None:
         """Read every run of the experiment, create the parent run if there is none, and delete duplicates."""
         parents: list[Any] = []
         duplicates: list[str] = []
@@ -97,12 +95,11 @@ class RunWriter:
         first, *others = sorted(parents, key=lambda parent: parent[0])
         _, self.parent_id, self._parent_status, tags = first
         self._table = tags.get(names.TABLE, "")
-        if store is not None:
-            if not take_over:
-                require_own(self._name, tags, store)
-            if store.id and store.id != tags.get(names.STORE_ID):
-                self._client.set_tag(self.parent_id, names.STORE, store.location)
-                self._client.set_tag(self.parent_id, names.STORE_ID, store.id)
+        if not take_over:
+            require_own(self._name, tags, store)
+        if store.id and store.id != tags.get(names.STORE_ID):
+            self._client.set_tag(self.parent_id, names.STORE, store.location)
+            self._client.set_tag(self.parent_id, names.STORE_ID, store.id)
         for run_id in (*duplicates, *(other[1] for other in others)):
             self._client.delete_run(run_id)
 

@@ -9,6 +9,8 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
+
 from goal_core.basics.errors import GoalError
 
 _SQLITE = "sqlite:///"
@@ -53,24 +55,6 @@ def resolve_uri(uri: str, store: Path) -> str:
 def sqlite_file(uri: str) -> Path | None:
     """The database file of a resolved URI, or None if it is not SQLite."""
     return Path(uri[len(_SQLITE) :]) if uri.startswith(_SQLITE) else None
-
-
-def network_filesystem(path: Path) -> str:
-    """The kind of network file system that holds a path (`nfs4`, `lustre`), or an empty text if it is local.
-
-    SQLite's locks are not reliable on such file systems. Outside Linux the answer is always empty.
-    """
-    try:
-        mounts = Path("/proc/self/mounts").read_text()
-    except OSError:
-        return ""
-    best, kind = "", ""
-    for line in mounts.splitlines():
-        _, mount, system, *_ = line.split(" ")
-        point = mount.replace("\\040", " ").rstrip("/")
-        if (f"{path}/".startswith(f"{point}/")) and len(point) >= len(best):
-            best, kind = point, system
-    return kind if kind in _NETWORK else ""
 
 
 def read_only(uri: str) -> str:
@@ -139,9 +123,10 @@ def _is_database(path: Path) -> bool:
 
 
 def network_warning(path: Path) -> str:
-    """The warning for a database on a network file system; empty if the file system is local."""
-    kind = network_filesystem(path)
-    if not kind:
+    """The warning for a database on a network file system, whose locks SQLite cannot rely on; empty if it is local."""
+    mounts = {Path(mount.mountpoint): mount.fstype for mount in psutil.disk_partitions(all=True)}
+    kind = next((mounts[folder] for folder in path.parents if folder in mounts), "")
+    if kind not in _NETWORK:
         return ""
     return (
         f"the tracking database {path} is on a network file system ({kind}), where SQLite may lock up or break; "

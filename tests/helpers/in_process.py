@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -68,12 +67,14 @@ class NoTracking:
     def __init__(self, *of: Any, **options: object) -> None:
         self._of = of
         self.trouble = ""
-        self.tracking = SimpleNamespace(wait_open=lambda *arguments: True)
 
     def __enter__(self) -> NoTracking:
         return self
 
     def __exit__(self, *error: object) -> None:
+        return
+
+    def wait_open(self) -> None:
         return
 
     def sync(self, *arguments: object) -> None:

@@ -113,11 +113,6 @@ class NoTracking:
         self._sweep, self._store = sweep, store
         self.trouble = ""
 
-    @property
-    def tracking(self) -> NoTracking:
-        """What writes to MLflow: nothing."""
-        return self
-
     def __enter__(self) -> NoTracking:
         return self
 

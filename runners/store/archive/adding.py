@@ -9,8 +9,8 @@ from pathlib import Path
 from goal_core.basics.atomic import replace_bytes, storage_errors
 from goal_core.basics.sealed_json import json_bytes
 from runners.store.archive.reading import Archive, ArchiveError
-from runners.store.records import RESULT
-from runners.store.storage import Storage
+from runners.store.records.result_content import RESULT
+from runners.store.storage.folders import Storage
 from runners.store.store import Store
 from sweeps import Training, to_mapping
 from sweeps.axes import in_place

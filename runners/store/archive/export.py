@@ -19,10 +19,12 @@ from goal_core.basics.sealed_json import json_bytes
 from goal_core.checkpoints import BEST
 from goal_core.models import NAMED_WEIGHTS
 from runners.store.archive.reading import FORMAT, MAX_FILE, MAX_TOTAL, SWEEP, VERSION, ArchiveError
-from runners.store.records import RESULT, Attempt
-from runners.store.storage import read_json
+from runners.store.records.attempts import Attempt
+from runners.store.records.result_content import RESULT
+from runners.store.storage.folders import read_json
 from runners.store.store import Store
-from runners.store.trainings import LOG, TrainingFolder
+from runners.store.trainings.files import LOG
+from runners.store.trainings.folder import TrainingFolder
 from sweeps import ResolvedSweep, SweepConfig, to_mapping
 
 _STORE, _TRACKING = "./goal-sweep-store", "sqlite:///{store}/mlflow.db"

@@ -18,9 +18,9 @@ from typing import Any
 from goal_core.basics.atomic import DamagedError, StorageError, storage_errors
 from goal_core.basics.errors import GoalError
 from goal_core.basics.sealed_json import json_bytes, parse_json
-from runners.store.records import RESULT
+from runners.store.records.result_content import RESULT
 from runners.store.store import Store
-from runners.store.trainings import LOG
+from runners.store.trainings.files import LOG
 from sweeps import ResolvedSweep, SweepConfig, Trail, Training, from_mapping
 
 FORMAT, VERSION = "goal-sweep results", 3

@@ -22,17 +22,17 @@ import secrets
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from goal_core.basics.atomic import DamagedError, StorageError
-from goal_core.basics.errors import GoalError
+from goal_core.basics.errors import ConfigError, GoalError
 from goal_core.basics.sealed_json import json_bytes
 from runners.store.leases.processes import ProcessIdentity
-from runners.store.records import is_count, is_time
-from runners.store.storage import LOCAL, Storage, read_json
+from runners.store.records.result_content import Seconds
+from runners.store.storage.folders import LOCAL, Storage, read_json
+from sweeps import from_mapping
 
 _log = logging.getLogger(__name__)
 
@@ -41,14 +41,24 @@ class LeaseHeldError(GoalError):
     """Another living driver already works on the trainings asked for."""
 
 
-def _record(storage: Storage, path: Path) -> dict[str, Any] | None:
-    """A driver's record; empty if damaged, because then nobody knows who wrote it, and the file's time decides."""
-    with contextlib.suppress(DamagedError):
-        record = read_json(storage, path)
-        times = [(record or {}).get(key, 0) for key in ("started", "ttl")]
-        if record is None or (all(map(is_time, times)) and is_count(record.get("pid", 1), 2**22)):
-            return record
-    return {}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Record:
+    """What a driver writes of itself. Each value has a default, for a record that is damaged."""
+
+    process: ProcessIdentity = field(default_factory=ProcessIdentity)
+    sweep: str = "?"
+    ttl: Seconds = 60.0
+    started: Seconds = 0.0
+    renewed: Seconds = 0.0
+    shares: bool = False
+
+    @classmethod
+    def read(cls, storage: Storage, path: Path) -> _Record | None:
+        """A driver's record; if damaged, that of nobody, and the file's time decides whether the driver lives."""
+        with contextlib.suppress(DamagedError, ConfigError):
+            content = read_json(storage, path)
+            return None if content is None else from_mapping(cls, content)
+        return cls()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,18 +66,25 @@ class DriverState:
     """What a store knows of one driver."""
 
     launch_id: str
-    process: ProcessIdentity
-    sweep: str
+    record: _Record
     alive: bool
     age: float
     """Seconds since its last sign of life."""
-    shares: bool = False
-    """Whether it shares its trainings with other drivers that share."""
+
+    @property
+    def process(self) -> ProcessIdentity:
+        """Its process."""
+        return self.record.process
+
+    @property
+    def runs_for(self) -> float:
+        """Seconds since it started: until its last sign of life by its own clock, and since then."""
+        return self.age + self.record.renewed - self.record.started
 
     def describe(self) -> str:
         """Describe the driver in a message: user, machine, process, sweep and last sign of life."""
         return (
-            f"{self.process.user}@{self.process.host} (pid {self.process.pid}, sweep {self.sweep}, "
+            f"{self.process.user}@{self.process.host} (pid {self.process.pid}, sweep {self.record.sweep}, "
             f"last sign of life {max(self.age, 0):.0f} s ago)"
         )
 
@@ -90,22 +107,14 @@ class DriverRecords:
             launch_id: the launch, as in an attempt's record.
             now: the file system's time from `file_time`; this machine's clock if not given.
         """
-        record = _record(self.storage, path := self.folder / f"{launch_id}.json")
+        record = _Record.read(self.storage, path := self.folder / f"{launch_id}.json")
         seen = self.storage.seen(path)
         if record is None or not seen:
             return None
-        process = ProcessIdentity.from_json(record)
         age = (time.time() if now is None else now) - seen
-        exists = process.exists()
-        alive = abs(age) <= float(record.get("ttl", 60)) if exists is None else exists
-        return DriverState(
-            launch_id=launch_id,
-            process=process,
-            sweep=str(record.get("sweep", "?")),
-            alive=alive,
-            age=age,
-            shares=record.get("shares") is True,
-        )
+        exists = record.process.exists()
+        alive = abs(age) <= record.ttl if exists is None else exists
+        return DriverState(launch_id=launch_id, record=record, alive=alive, age=age)
 
     def all(self, *, now: float | None = None) -> list[DriverState]:
         """Read the state of every driver that has a record, oldest first."""
@@ -157,19 +166,13 @@ class Heartbeat:
         self, drivers: DriverRecords, sweep: str, *, ttl: float = 60.0, renew: float = 10.0, shares: bool = False
     ) -> None:
         self._drivers = drivers
-        self._process = ProcessIdentity.of_this_process()
-        self._content: dict[str, Any] = {
-            **asdict(self._process),
-            "sweep": sweep,
-            "ttl": ttl,
-            "started": time.time(),
-            "shares": shares,
-        }
-        self._renew, self._shares = renew, shares
+        process = ProcessIdentity.of_this_process()
+        self._record = _Record(process=process, sweep=sweep, ttl=ttl, started=time.time(), shares=shares)
+        self._renew = renew
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="goal-sweep heartbeat", daemon=True)
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-        self.id = f"{stamp}-{self._process.pid}-{secrets.token_hex(4)}"
+        self.id = f"{stamp}-{process.pid}-{secrets.token_hex(4)}"
 
     def start(self, keys: Iterable[str] = ()) -> None:
         """Announce the trainings of this driver, unless a living driver has announced some of them already.
@@ -192,7 +195,7 @@ class Heartbeat:
             self._drivers.bury(self.id)
             # Two drivers that start at the same moment see each other and both step back. Each then tries again after a
             # random time.
-            if not tries_left or self._runs_for(rival) > 5:
+            if not tries_left or rival.runs_for > 5:
                 raise LeaseHeldError(self._refusal(rival, wanted))
             time.sleep(random.uniform(0.1, 1.5))
 
@@ -218,7 +221,7 @@ class Heartbeat:
             if not other.alive:
                 # Only its own machine sees at once that a driver is dead. Without the record, all machines do.
                 self._drivers.bury(other.launch_id)
-            elif not (self._shares and other.shares) and keys & self._drivers.planned(other.launch_id):
+            elif not (self._record.shares and other.record.shares) and keys & self._drivers.planned(other.launch_id):
                 return other
         return None
 
@@ -228,11 +231,6 @@ class Heartbeat:
             f"{shared} of the {len(keys)} trainings asked for are already being done by {rival.describe()}; "
             f"wait until it ends, or stop it there with: kill {rival.process.pid}"
         )
-
-    def _runs_for(self, other: DriverState) -> float:
-        """Seconds since another driver started: until its last sign of life by its own clock, and since then."""
-        record = _record(self._drivers.storage, self._drivers.folder / f"{other.launch_id}.json") or {}
-        return other.age + float(record.get("renewed", 0)) - float(record.get("started", 0))
 
     def _beat(self) -> None:
         failing = False
@@ -247,8 +245,7 @@ class Heartbeat:
                 failing = False
 
     def _write(self) -> None:
-        content = json_bytes({"launch_id": self.id, **self._content, "renewed": time.time()})
-        self._replace(f"{self.id}.json", content)
+        self._replace(f"{self.id}.json", json_bytes(asdict(replace(self._record, renewed=time.time()))))
 
     def _replace(self, name: str, content: bytes) -> None:
         self._drivers.storage.replace(self._drivers.folder / name, content)

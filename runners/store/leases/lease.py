@@ -20,8 +20,9 @@ from typing import Any
 from goal_core.basics.atomic import remove_leftovers
 from goal_core.basics.errors import FencedError
 from runners.store.leases.heartbeat import DriverRecords, LeaseHeldError
-from runners.store.records import Attempt, AttemptFolder, gather
-from runners.store.storage import LOCAL, Storage
+from runners.store.records.attempts import Attempt, AttemptFolder
+from runners.store.records.provenance import gather
+from runners.store.storage.folders import LOCAL, Storage
 
 _RIVALS = 50
 

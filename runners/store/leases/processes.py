@@ -6,11 +6,11 @@ import contextlib
 import getpass
 import os
 import socket
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
 import psutil
+from pydantic import Field
 
 from goal_core.basics.machine import is_taken, machine_identity
 
@@ -19,12 +19,13 @@ from goal_core.basics.machine import is_taken, machine_identity
 class ProcessIdentity:
     """Identifies a process, even if a later one gets the same process number."""
 
-    user: str
-    host: str
-    machine: str
-    """The kernel's boot id and its namespace of process numbers. Outside these, a process number means nothing."""
-    pid: int
-    process_started: str
+    user: str = "?"
+    host: str = "?"
+    machine: str = ""
+    """The kernel's boot id and its namespace of process numbers. Outside these, a process number means nothing; empty
+    is that of no machine."""
+    pid: Annotated[int, Field(ge=0, le=2**22)] = 0
+    process_started: str = ""
     """Clock ticks from boot to the start of the process. No change of the clock affects it."""
 
     @classmethod
@@ -36,17 +37,6 @@ class ProcessIdentity:
             started = _process_started(pid) or ""
         return cls(
             user=user_name(), host=socket.gethostname(), machine=machine_identity(), pid=pid, process_started=started
-        )
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> ProcessIdentity:
-        """Read the identity from a driver's record. Missing fields are empty, which matches no machine."""
-        return cls(
-            user=str(content.get("user", "?")),
-            host=str(content.get("host", "?")),
-            machine=str(content.get("machine", "")),
-            pid=int(content.get("pid", 0)),
-            process_started=str(content.get("process_started", "")),
         )
 
     def exists(self) -> bool | None:

@@ -11,18 +11,20 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from goal_core.basics.atomic import DamagedError
 from goal_core.basics.errors import ConfigError
 from goal_core.basics.sealed_json import json_bytes
 from runners.store.records.provenance import Provenance
-from runners.store.records.result_content import is_count, is_time
-from runners.store.storage import LOCAL, Storage, read_json
+from runners.store.records.result_content import Count, Seconds
+from runners.store.storage.folders import LOCAL, Storage, read_json
 from sweeps import from_mapping
 
-_LAUNCH = re.compile(r"[^/\\\x00-\x1f\x7f-\x9f]{0,200}")
-"""A launch's id is the name of its driver's record."""
+_Launch = Annotated[str, Field(pattern=r"^[^/\\\x00-\x1f\x7f-\x9f]{0,200}$")]
+"""The id of a launch, which is the name of its driver's record."""
 _RECORD = re.compile(r"([1-9][0-9]{0,5})\.json")
 Outcome = Literal["running", "done", "failed", "interrupted", "lost"]
 
@@ -31,14 +33,14 @@ Outcome = Literal["running", "done", "failed", "interrupted", "lost"]
 class Attempt:
     """One attempt at a training."""
 
-    n: int
+    n: Count
     """Number of the attempt, from 1."""
-    launch_id: str
+    launch_id: _Launch
     host: str
     pid: int
-    started: float
+    started: Seconds
     """Seconds since 1970."""
-    ended: float | None = None
+    ended: Seconds | None = None
     """Seconds since 1970; None while it runs or if its end was not observed."""
     outcome: Outcome = "running"
     reason: str = ""
@@ -48,7 +50,7 @@ class Attempt:
     """Whether it counts against the cell's `max_attempts`."""
     final: bool = False
     """Whether another attempt is pointless, even if some are left."""
-    shared_by: int = 1
+    shared_by: Count = 1
     """Number of trainings that its process trained side by side, this one included."""
     node: str = ""
     """Ray's id of the machine; empty if it ran without Ray."""
@@ -84,14 +86,9 @@ class Attempt:
             DamagedError: a field is missing, unknown or invalid.
         """
         try:
-            attempt = from_mapping(cls, content)
+            return from_mapping(cls, content)
         except ConfigError as error:
             raise DamagedError(f"damaged attempt record: {error}") from error
-        if not (is_count(attempt.n) and is_count(attempt.shared_by) and _LAUNCH.fullmatch(attempt.launch_id)):
-            raise DamagedError(f"damaged attempt record: n {attempt.n!s:.9}, launch_id {attempt.launch_id[:80]!r}")
-        if not (is_time(attempt.started) and is_time(0 if attempt.ended is None else attempt.ended)):
-            raise DamagedError("damaged attempt record: its times must be seconds since 1970")
-        return attempt
 
     def ending(self, outcome: Outcome, *, ended: float | None, reason: str = "", **how: Any) -> Attempt:
         """The same attempt, ended. It is charged if it failed, unless ``how``, other fields of it, say otherwise.

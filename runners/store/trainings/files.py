@@ -9,16 +9,13 @@ from typing import Any
 
 from goal_core.basics.atomic import DamagedError, storage_errors
 from goal_core.basics.errors import WeightsError
-from goal_core.basics.sealed_json import parse_json
 from goal_core.checkpoints import BEST, LAST, TRIPLETS, best_name
-from runners.store.records import METRICS, RESULT, AttemptFolder, is_count, is_time, parse_result
-from runners.store.records.result_content import is_metrics
-from runners.store.storage import LOCAL, Storage
+from runners.store.records.attempts import AttemptFolder
+from runners.store.records.result_content import METRICS, RESULT, parse_epoch, parse_result
+from runners.store.storage.folders import LOCAL, Storage
 from runners.store.trainings.versions import fingerprint_of, is_whole_zip, problems, version_name, versions
 
 LOG = "log.txt"
-SUSPECT = "suspect.json"
-"""A note that a thorough check found damage here."""
 
 
 class TrainingFiles:
@@ -98,17 +95,14 @@ class TrainingFiles:
         Args:
             result: the result.
             thorough: read every file, and miss those that are gone, except the weights of an imported result;
-                otherwise read only those that have changed since they were written. Where an earlier thorough check
-                found damage, every check is thorough.
+                otherwise read only those that have changed since they were written.
 
         Returns:
             What is damaged, or an empty text.
         """
         files = result["files"]
-        if not thorough and not self.storage.exists(self.folder / SUSPECT):
-            return next(problems(self.folder, files, self.storage, thorough=False), "")
-        needed = files.keys() - ({BEST} if result.get("imported") else set())
-        return next(problems(self.folder, files, self.storage, thorough=True, needed=needed), "")
+        needed = files.keys() - ({BEST} if result.get("imported") else set()) if thorough else set()
+        return next(problems(self.folder, files, self.storage, thorough=thorough, needed=needed), "")
 
     def damaged_states(self) -> list[str]:
         """Read the states and weights of an unfinished training, and say what is damaged."""
@@ -139,14 +133,8 @@ class TrainingFiles:
         """
         stated = (result or {}).get("files", {}).get(METRICS)
         path = self.folder / stated["name"] if stated else self.place(METRICS)
-        records, shown = [], self.storage.shown(path)
-        for number, line in enumerate((self.storage.read(path) or b"").splitlines(), start=1):
-            record = parse_json(line, f"{shown}:{number}")
-            epoch, ended, metrics = (record.get(key) for key in ("epoch", "time", "metrics"))
-            if not (is_count(epoch) and is_time(ended) and is_metrics(metrics)):
-                raise DamagedError(f"{shown}:{number} is damaged: it is not an epoch record")
-            records.append({**record, "metrics": {key: float(value) for key, value in record["metrics"].items()}})
-        return records
+        shown, lines = self.storage.shown(path), (self.storage.read(path) or b"").splitlines()
+        return [parse_epoch(line, f"{shown}:{number}") for number, line in enumerate(lines, start=1)]
 
     def stated(self, best_epoch: int) -> dict[str, dict[str, Any]]:
         """Describe the files that a result rests on, after each was read whole.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from goal_core.basics.atomic import DamagedError, StorageError
 from goal_core.basics.errors import GoalError
 from goal_core.basics.sealed_json import json_bytes
 from goal_core.checkpoints import LAST
-from runners.store.leases import DriverRecords, Lease, LeaseLostError, acquire
-from runners.store.records import METRICS, RESULT, AttemptFolder, Outcome
+from runners.store.leases.heartbeat import DriverRecords
+from runners.store.leases.lease import Lease, LeaseLostError, acquire
+from runners.store.records.attempts import AttemptFolder, Outcome, was_cut_off
+from runners.store.records.result_content import METRICS, RESULT
 from runners.store.trainings.files import LOG, TrainingFiles
 from runners.store.trainings.versions import WORKING, version_name
 
@@ -221,6 +224,32 @@ class TrainingFolder(TrainingFiles):
             out_of_memory: the fault is known: memory ran out, and fewer pairs at a time may fit.
         """
         self._end("lost", reason=reason, died=not out_of_memory, out_of_memory=out_of_memory)
+
+    def end_for(self, launch_id: str, outcome: Outcome, reason: str, *, charged: bool, died: bool = False) -> bool:
+        """Record how the newest attempt ended, on behalf of its process, which cannot because it died.
+
+        Args:
+            launch_id: the driver's launch; attempts of other launches are not changed.
+            outcome: `failed`, `interrupted` or `lost`.
+            reason: one line; the reason that the attempt has already, as after a hang, is kept.
+            charged: whether it counts against `max_attempts`.
+            died: whether its process died or hung.
+
+        Returns:
+            Whether an attempt of that launch was ended that was running or cut off.
+        """
+        record = self.attempts.newest()
+        if record is None or record.launch_id != launch_id or not was_cut_off(record):
+            return False
+        how = {"charged": charged, "died": died, "progressed": self.progressed(record.n)}
+        self.attempts.update(record.ending(outcome, ended=time.time(), reason=record.reason or reason, **how))
+        return True
+
+    def forgive(self, launch_id: str, node: str) -> None:
+        """Stop charging a launch's attempts on a machine (Ray's id of it) that turned out to be at fault."""
+        for record in self.attempts.all():
+            if record.launch_id == launch_id and record.node == node and record.charged:
+                self.attempts.update(replace(record, charged=False))
 
     def has_progressed(self) -> bool:
         """Whether this object's attempt has saved a state of its own; False if that cannot be read."""

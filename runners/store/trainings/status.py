@@ -11,8 +11,8 @@ from typing import Any, Literal
 from goal_core.basics.atomic import DamagedError, StorageError
 from goal_core.basics.errors import UnfinishedError
 from goal_core.checkpoints import LAST
-from runners.store.leases import DriverRecords, DriverState
-from runners.store.records import Attempt, charged_failures
+from runners.store.leases.heartbeat import DriverRecords, DriverState
+from runners.store.records.attempts import Attempt, charged_failures
 from runners.store.trainings.folder import TrainingFolder
 
 State = Literal["waiting", "running", "done", "failed"]

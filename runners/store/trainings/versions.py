@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from goal_core.basics.atomic import StorageError, read_bytes
-from runners.store.storage import LOCAL, Storage
+from runners.store.storage.folders import LOCAL, Storage
 
 WORKING = re.compile(r"(?:last|best-\d+|metrics|triplets)\.(\d+)\.(?:safetensors|jsonl|npz)")
 """Files of an attempt (group 1) that it needs while it trains."""

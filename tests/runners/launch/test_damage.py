@@ -140,7 +140,7 @@ def test_what_a_full_check_finds_the_next_launch_trains_again(
     assert "results: 1 damaged" in said
     assert before == (sweep.store.root.parent.stat().st_mtime_ns, content(sweep.store.root))
     assert launch(sweep, monkeypatch).found_nothing_to_do
-    assert data_check(sweep, "--mark") == 2
+    assert data_check(sweep, "--set-aside") == 2
     assert launch(sweep, monkeypatch).status == 0
     assert trained_again(sweep) == ["finetune"]
     assert results(sweep) == finished[1]

@@ -23,7 +23,7 @@ from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.remaining.plan import LaunchOptions, LaunchPlan
 from runners.launch.view.live import LiveView
 from runners.launch.view.pace import Pace
-from runners.store import BEST, RESULT, AttemptFolder, Store, charged_failures, end_attempt
+from runners.store import BEST, RESULT, AttemptFolder, Store, charged_failures
 from sweeps import Training, pack
 from tests.helpers.store_cases import train
 from tests.helpers.sweep_cases import opened_in
@@ -33,10 +33,6 @@ class NoTracking:
     """Tracking that writes nothing."""
 
     trouble = ""
-
-    @property
-    def tracking(self) -> NoTracking:
-        return self
 
     def wait_open(self) -> None:
         """It is open."""
@@ -142,7 +138,7 @@ def test_an_interrupted_retry_is_retried_by_the_same_command(tmp_path: Path, fai
     folder.claim("L")
     folder.fail("it broke")
     folder.claim("M")
-    end_attempt(folder, "M", "interrupted", "interrupted by the user", charged=False)
+    folder.end_for("M", "interrupted", "interrupted by the user", charged=False)
     status = sweep.progress()[training]
     assert (status.state, status.reason) == ("failed", "it broke")
     plan = LaunchPlan(sweep, LaunchOptions(failed=failed))  # type: ignore[arg-type]

@@ -10,8 +10,8 @@ from dataclasses import replace
 from goal_core.basics import atomic
 from goal_core.basics.sealed_json import read_json
 from runners.store import BEST, Store
-from runners.store.leases import ProcessIdentity
-from runners.store.storage import LOCAL
+from runners.store.leases.processes import ProcessIdentity
+from runners.store.storage.folders import LOCAL
 from tests.helpers.store_cases import named, result_of, train
 
 TRAINING = named("c" * 16)

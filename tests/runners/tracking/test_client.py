@@ -18,11 +18,12 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
 
-from runners.tracking.client import Tracking
 from runners.tracking.sync import SweepTracking
 from runners.tracking.uri import TrackingError, sqlite_file
 from tests.helpers.mlflow_cases import (
     KEY,
+    SWEEP,
+    TRAINING,
     Content,
     DyingClient,
     folder_of,
@@ -51,7 +52,7 @@ def test_deleted_experiment_and_run_come_back(uri, store):
         client.delete_experiment(client.get_experiment_by_name("s").experiment_id)
         folder.write_metrics([record(1), record(2), record(3)])
         assert tracking.sync_all(wait=10)
-        assert any("restored" in text for text in tracking.tracking.warnings)
+        assert any("restored" in text for text in tracking.warnings)
     content = Content(uri)
     assert [step for step, _, _ in content.history(KEY)["val/rsum"]] == [1, 2, 3]
     assert len(content.parents) == 1
@@ -82,12 +83,12 @@ def test_an_outage_holds_nobody_up_and_is_caught_up_with(uri, store, monkeypatch
 
     down = threading.Event()
     said: list[str] = []
-    monkeypatch.setattr("runners.tracking.client.RETRY_WAITS_S", (0.05,))
+    monkeypatch.setattr("runners.tracking.sync.RETRY_WAITS_S", (0.05,))
     monkeypatch.setattr("runners.tracking.client.MlflowClient", lambda uri: Down(MlflowClient(uri), 0))
     folder = folder_of(store)
     folder.claim("L")
     tracking = SweepTracking(tracked_at(uri), store, warn=said.append)
-    assert tracking.tracking.wait_open(10)
+    assert tracking.wait_open(10)
     down.set()
     for epoch in range(1, 40):
         folder.write_metrics([record(number) for number in range(1, epoch + 1)])
@@ -113,7 +114,7 @@ def test_a_locked_database_holds_nobody_up_and_is_caught_up_with(uri, store):
     train(folder, 3)
     said: list[str] = []
     tracking = SweepTracking(tracked_at(uri), store, warn=said.append)
-    assert tracking.tracking.wait_open(10)
+    assert tracking.wait_open(10)
     file = sqlite_file(uri)
     assert file is not None
     with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as lock:
@@ -139,7 +140,7 @@ def test_a_server_that_is_down_stops_nothing(store, monkeypatch):
     train(folder, 1)
     said: list[str] = []
     tracking = SweepTracking(tracked_at("http://127.0.0.1:9"), store, warn=said.append, closing_s=0.2)
-    assert not tracking.tracking.wait_open(1.5)
+    assert not tracking.wait_open(1.5)
     assert not tracking.sync_all(wait=0.2)
     assert tracking.trouble.startswith("MLflow is not up to date: tracking does not answer")
     assert len(said) == 1
@@ -155,7 +156,7 @@ def test_nobody_waits_long_for_a_dead_server_unless_it_was_alive(store, server):
         port = 9 if server == "refuses" else listening.getsockname()[1]
         began = time.monotonic()
         with SweepTracking(tracked_at(f"http://127.0.0.1:{port}"), store, warn=lambda text: None) as tracking:
-            assert not tracking.tracking.wait_open()
+            assert not tracking.wait_open()
             assert not tracking.sync_all(wait=60)
             assert tracking.trouble.startswith("MLflow is not up to date: tracking does not answer")
             tracking.limit(1)
@@ -177,28 +178,31 @@ def test_an_error_leaves_tracking_five_seconds_to_close(uri, store, monkeypatch)
 def test_a_file_that_is_no_database_is_said_at_once(tmp_path, store):
     path = tmp_path / "mlflow.db"
     path.write_text("not a database at all")
-    tracking = Tracking(f"sqlite:///{path}", "s", warn=lambda text: None)
-    with pytest.raises(TrackingError, match="is not an SQLite database"):
-        tracking.wait_open(10)
-    tracking.update(lambda runs: None)
-    assert not tracking.flush(1)
-    tracking.close("done", 1)
+    with SweepTracking(tracked_at(f"sqlite:///{path}"), store, warn=lambda text: None, closing_s=1) as tracking:
+        with pytest.raises(TrackingError, match="is not an SQLite database"):
+            tracking.wait_open(10)
+        tracking.sync(TRAINING)
+        assert not tracking.sync_all(wait=1)
+        assert "is not an SQLite database" in tracking.trouble
     assert path.read_text() == "not a database at all"
 
 
-def test_a_bug_in_one_update_does_not_block_the_next(uri):
-    said: list[str] = []
-    reached: list[object] = []
-    tracking = Tracking(uri, "s", warn=said.append)
-
-    def broken(runs: object) -> None:
+def test_a_bug_in_one_update_does_not_block_the_next(uri, store, monkeypatch):
+    def broken(*arguments: object) -> None:
         raise KeyError("missing")
 
-    tracking.update(broken)
-    tracking.update(lambda runs: reached.append(runs))
-    assert tracking.flush(10)
-    tracking.close("done")
-    assert len(reached) == 1
+    said: list[str] = []
+    with SweepTracking(tracked_at(uri), store, warn=said.append) as tracking:
+        with monkeypatch.context() as patch:
+            patch.setattr("runners.tracking.sync.training_row", broken)
+            tracking.sync(TRAINING)
+            tracking.sync(SWEEP.trainings[1])
+            tracking.flush(10)
+        assert tracking.trouble.startswith("2 of 2 runs are not up to date")
+        tracking.sync(TRAINING)
+        tracking.flush(10)
+        assert tracking.trouble.startswith("1 of 2 runs are not up to date")
+    assert len(said) == 2
     assert "update failed and is skipped" in said[0]
 
 
@@ -214,10 +218,10 @@ def test_mlflow_is_quiet(uri, store, capfd):
 
 
 @pytest.mark.slow
-def test_processes_that_open_a_fresh_database_together(tmp_path):
+def test_processes_that_open_a_fresh_database_together(tmp_path, store):
     code = (
-        "import sys; from runners.tracking.client import Tracking\n"
-        "t = Tracking(sys.argv[1], 's'); assert t.wait_open(60); assert t.close('done') == 0"
+        "import sys; from runners.store import Store; from tests.helpers.mlflow_cases import synced\n"
+        f"synced(sys.argv[1], Store({str(store.root)!r}))"
     )
     uri = f"sqlite:///{tmp_path / 'new' / 'mlflow.db'}"
     running = [
@@ -225,5 +229,4 @@ def test_processes_that_open_a_fresh_database_together(tmp_path):
         for _ in range(2)
     ]
     assert [(process.communicate()[1], process.returncode) for process in running] == [("", 0)] * 2
-    Tracking(uri, "s").close("done")
-    assert len(Content(uri).parents) == 1
+    assert len(synced(uri, store).parents) == 1

@@ -25,11 +25,11 @@ from tests.helpers.store_cases import result, train
 pytestmark = pytest.mark.integration
 
 
-def open_runs(uri, client=None):
+def open_runs(uri, store, client=None):
     plain = MlflowClient(uri)
     found = plain.get_experiment_by_name("s")
     experiment = found.experiment_id if found else plain.create_experiment("s")
-    return RunWriter(client or plain, experiment, "s")
+    return RunWriter(client or plain, experiment, "s", store)
 
 
 def reconciled(runs, store, which=0):
@@ -44,12 +44,12 @@ def test_nothing_is_lost_or_logged_twice_wherever_the_driver_dies(empty_database
     for dies_at in range(1, 100):
         uri = database(empty_database, tmp_path / str(dies_at))
         try:
-            reconciled(open_runs(uri, DyingClient(MlflowClient(uri), dies_at)), store)
+            reconciled(open_runs(uri, store, DyingClient(MlflowClient(uri), dies_at)), store)
         except Dead:
             survived = False
         else:
             survived = True
-        reconciled(open_runs(uri), store)
+        reconciled(open_runs(uri, store), store)
         content = Content(uri)
         steps = {metric: [step for step, _, _ in points] for metric, points in content.history(KEY).items()}
         finals = {metric: [3] for metric in [*result(3)["metrics"], "selected/val_rsum"] if metric != "val/rsum"}
@@ -69,7 +69,7 @@ def test_what_arrived_though_it_failed_is_not_repeated(empty_database, store, tm
             if self._left == 0:
                 raise ConnectionError("the answer got lost")
 
-    monkeypatch.setattr("runners.tracking.client.RETRY_WAITS_S", (0.01,))
+    monkeypatch.setattr("runners.tracking.sync.RETRY_WAITS_S", (0.01,))
     folder = folder_of(store)
     folder.claim("L")
     train(folder, 2)

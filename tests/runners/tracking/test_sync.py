@@ -80,7 +80,8 @@ def test_epochs_arrive_as_they_come_and_once_each(uri, store):
             folder.write_metrics([record(number) for number in range(1, epoch + 1)])
             for _ in range(3):
                 tracking.sync(TRAINING)
-            assert tracking.tracking.flush(10)
+            tracking.flush(10)
+            assert tracking.trouble == ""
             content = Content(uri)
             assert [step for step, _, _ in content.history(KEY)["val/rsum"]] == list(range(1, epoch + 1))
             assert content.child(KEY).info.status == "RUNNING"
@@ -256,11 +257,11 @@ def test_runs_of_another_store_are_left_alone_until_somebody_takes_them_over(uri
     before = synced(uri, store, ALONE).dump()
     told: list[str] = []
     with SweepTracking(tracked_at(uri, ALONE), other, warn=told.append) as tracking:
-        assert not tracking.tracking.wait_open(30)  # a launch trains on
+        assert not tracking.wait_open(30)  # a launch trains on
         tracking.sync(TRAINING)
         assert not tracking.sync_all(wait=30)
         with pytest.raises(OtherStoreError, match="another store"):
-            tracking.tracking.require_own()
+            tracking.require_own()
     assert [str(store.root) in line for line in told] == [True]
     assert Content(uri).dump() == before
     content = synced(uri, other, ALONE, take_over=True)

@@ -306,8 +306,8 @@ CONTENTS: dict[Callable[[Files], None], str] = {
     no_records: "metrics.1.jsonl is missing",
     other_records: "metrics.1.jsonl is damaged",
     of_another_training: "is the result of another training",
-    states_a_foreign_file: "that its training does not write",
-    not_a_number: "must have metrics",
+    states_a_foreign_file: "its files have",
+    not_a_number: "metrics",
     without_a_checksum: "result.json is damaged",
 }
 

@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from goal_core.basics.sealed_json import json_bytes
-from runners.store.leases import ProcessIdentity
 from runners.store.leases.heartbeat import DriverRecords, Heartbeat, LeaseHeldError
+from runners.store.leases.processes import ProcessIdentity
 from tests.helpers.paths import ROOT
 from tests.helpers.store_cases import load, named, train
 from tests.helpers.until import until
@@ -28,7 +28,7 @@ TRAINING = named("c" * 16)
 def foreign_launch(store, launch_id, *, age=0.0, keys=(), **changes):
     """Write the record of a launch on another machine, whose processes cannot be seen from here."""
     identity = replace(ProcessIdentity.of_this_process(), host="elsewhere", machine="other boot", pid=4711)
-    content = {**asdict(identity), "launch_id": launch_id, "sweep": "theirs", "ttl": 60, "started": 0, **changes}
+    content = {"process": asdict(identity), "sweep": "theirs", "ttl": 60, "started": 0, **changes}
     path = store.drivers.folder / f"{launch_id}.json"
     path.write_bytes(json_bytes(content))
     (store.drivers.folder / f"{launch_id}.keys").write_bytes(json_bytes({"keys": list(keys)}))
@@ -206,7 +206,7 @@ def test_another_users_living_driver_is_not_overrun_where_proc_is_hidden(store, 
 
     record = next(iter(store.drivers.folder.glob("*.json")))
     content = json.loads(record.read_text())
-    assert content["pid"] == driver.pid
+    assert content["process"]["pid"] == driver.pid
     driver.send_signal(signal.SIGSTOP)  # so that only its last heartbeat shows that it lives
     record.write_bytes(json_bytes({**content, "ttl": 60}))
     assert seen() == ["running [None]", "refused"]
@@ -317,7 +317,9 @@ def test_a_stopped_driver_is_not_overrun_on_its_machine_and_harmless_when_it_wak
         store.folder(TRAINING).claim("M")
     # Seen from another machine it has expired.
     path = next(iter(store.drivers.folder.glob("*.json")))
-    path.write_bytes(json_bytes({**json.loads(path.read_text()), "machine": "another", "host": "elsewhere"}))
+    content = json.loads(path.read_text())
+    content["process"] |= {"machine": "another", "host": "elsewhere"}
+    path.write_bytes(json_bytes(content))
     os.utime(path, (time.time() - 5,) * 2)
     successor = store.folder(TRAINING)
     assert successor.claim("M") == 2
@@ -340,9 +342,18 @@ def test_the_wish_to_stop_concerns_one_launch_and_ends_with_it(store):
     assert not DriverRecords(store.root / "missing").is_asked_to_stop(mine.id)
 
 
-@pytest.mark.parametrize("change", [{"pid": "x"}, {"pid": -1}, {"pid": 10**400}, {"ttl": [60]}, {"started": "now"}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"process": {"pid": "x"}},
+        {"process": {"pid": -1}},
+        {"process": {"pid": 10**400}},
+        {"ttl": [60]},
+        {"started": "now"},
+    ],
+)
 def test_a_record_with_values_of_other_types_is_that_of_nobody(tmp_path, change):
-    (tmp_path / "L.json").write_bytes(json_bytes({"pid": 1, "ttl": 60, "started": 1.0, **change}))
+    (tmp_path / "L.json").write_bytes(json_bytes({"process": {"pid": 1}, "ttl": 60, "started": 1.0, **change}))
     state = DriverRecords(tmp_path).state("L")
     assert state is not None
     assert (state.alive, state.process.pid) == (True, 0)  # the time of the file decides

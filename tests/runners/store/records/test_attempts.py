@@ -8,7 +8,7 @@ import pytest
 
 from goal_core.basics.atomic import DamagedError
 from goal_core.basics.sealed_json import json_bytes, parse_json
-from runners.store import Store, end_attempt
+from runners.store import Store
 from runners.store.records.attempts import Attempt, AttemptFolder
 from runners.store.records.provenance import gather
 from tests.helpers.store_cases import named
@@ -45,7 +45,7 @@ def test_record_says_who_where_and_with_what(folder):
         (lambda folder: folder.fail("bad", "Traceback\n  line"), "failed", True, False),
         (lambda folder: folder.fail("node lost", charged=False), "failed", False, False),
         (lambda folder: folder.fail("NaN", final=True), "failed", True, True),
-        (lambda folder: end_attempt(folder, "L", "interrupted", "Ctrl-C", charged=False), "interrupted", False, False),
+        (lambda folder: folder.end_for("L", "interrupted", "Ctrl-C", charged=False), "interrupted", False, False),
     ],
 )
 def test_ends(folder, end, outcome, charged, final):

@@ -21,8 +21,9 @@ pytest.importorskip("obstore", reason="obstore is not installed")
 from goal_core.basics.atomic import DamagedError, StorageError
 from goal_core.basics.errors import UnfinishedError
 from runners.store import Store
-from runners.store.storage import ExpiredCredentialsError, connection, place
+from runners.store.storage import connection, place
 from runners.store.storage.connection import Connection
+from runners.store.storage.folders import ExpiredCredentialsError
 from runners.store.storage.objects import PART
 from tests.helpers.s3_server import flip
 

@@ -13,7 +13,7 @@ from goal_core.basics.sealed_json import json_bytes
 from goal_core.checkpoints import BEST, LAST
 from runners.store import LeaseHeldError, LeaseLostError, Store
 from runners.store.archive import export_results
-from runners.store.leases import ProcessIdentity
+from runners.store.leases.processes import ProcessIdentity
 from runners.store.storage import place
 from runners.store.verification import damaged_files
 from tests.helpers.archive_cases import finished_sweep, import_into
@@ -121,7 +121,7 @@ def test_training_goes_on_while_an_epoch_travels_and_waits_for_the_next(bucket_s
 def foreign(store: Store, launch_id: str, *, ttl: float, planned: str) -> None:
     """The record of a driver on another machine."""
     identity = replace(ProcessIdentity.of_this_process(), host="far", machine="other boot", pid=4711)
-    content = {**asdict(identity), "launch_id": launch_id, "sweep": "theirs", "ttl": ttl, "started": 0}
+    content = {"process": asdict(identity), "sweep": "theirs", "ttl": ttl, "started": 0}
     store.storage.replace(store.drivers.folder / f"{launch_id}.json", json_bytes(content))
     store.storage.replace(store.drivers.folder / f"{launch_id}.keys", json_bytes({"keys": [planned]}))
 
@@ -154,10 +154,10 @@ def test_a_flipped_bit_is_found_and_named(bucket_store):
     content[len(content) // 2] ^= 1
     bucket_store.storage.replace(path, bytes(content))
     here = elsewhere(bucket_store)
-    (line,) = damaged_files(here, [TRAINING], mark=True)
+    (line,) = damaged_files(here, [TRAINING])
     assert line.endswith("best-3.1.safetensors is damaged: its content does not match its checksum")
     assert f"s3://bucket/{here.location.rpartition('/')[2]}/cells" in line
-    assert here.status([TRAINING])[TRAINING].damaged
+    assert here.status([TRAINING], thorough=True)[TRAINING].damaged
     aside = here.set_aside(TRAINING, "damaged")
     assert aside is not None
     assert aside.name == f"frozen-{TRAINING.key}.damaged-1"

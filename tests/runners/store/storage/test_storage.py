@@ -8,7 +8,7 @@ import pytest
 
 from goal_core.basics.atomic import StorageError
 from runners.store import Store
-from runners.store.storage import Storage
+from runners.store.storage.folders import Storage
 from tests.helpers.until import until
 
 

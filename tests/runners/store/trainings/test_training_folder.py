@@ -12,7 +12,7 @@ import pytest
 
 from goal_core.basics.atomic import DamagedError, StorageError
 from goal_core.basics.sealed_json import json_bytes
-from runners.store import AlreadyDoneError, end_attempt
+from runners.store import AlreadyDoneError
 from runners.store.leases.lease import LeaseLostError
 from tests.helpers.store_cases import load, named, record, result, train, write_result, write_weights
 
@@ -117,9 +117,9 @@ def test_folder_travels_to_another_process(store):
 def test_driver_writes_down_the_end_of_a_dead_worker(store):
     folder = store.folder(TRAINING)
     folder.claim("L")
-    assert not end_attempt(store.folder(TRAINING), "other launch", "failed", "killed", charged=True)
-    assert end_attempt(store.folder(TRAINING), "L", "failed", "killed by signal 9", charged=True)
-    assert not end_attempt(store.folder(TRAINING), "L", "lost", "again", charged=False)
+    assert not store.folder(TRAINING).end_for("other launch", "failed", "killed", charged=True)
+    assert store.folder(TRAINING).end_for("L", "failed", "killed by signal 9", charged=True)
+    assert not store.folder(TRAINING).end_for("L", "lost", "again", charged=False)
     attempt = store.folder(TRAINING).attempts.newest()
     assert (attempt.outcome, attempt.reason, attempt.charged) == ("failed", "killed by signal 9", True)
 
