@@ -149,18 +149,17 @@ def export_(
     file: Annotated[Path, typer.Argument(help="The archive to write.")],
     set_: Set = None,
     store: StoreDir = None,
-    with_provenance: Annotated[
-        bool, typer.Option("--with-provenance", help="Also hosts, process numbers, paths, logs, uncommitted changes.")
-    ] = False,
 ) -> None:
     """Write a sweep's finished results, without weights, to one file.
+
+    Names of hosts, paths, logs and uncommitted changes stay here.
 
     Example: goal-sweep export quickstart.yaml quickstart.tar.gz
     """
     from runners.store.archive import export_results
 
     opened = SweepArguments(sweep, set_, store).open()
-    done, asked = export_results(opened, opened.store, file, with_provenance=with_provenance)
+    done, asked = export_results(opened, opened.store, file)
     left = f"; the other {asked - done} are not finished" if done < asked else ""
     console.print(f"{file}: {done} of {asked} results{left}", soft_wrap=True)
 

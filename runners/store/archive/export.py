@@ -17,29 +17,28 @@ from typing import Any
 from goal_core.basics.atomic import DamagedError, replace_with
 from goal_core.basics.sealed_json import json_bytes
 from goal_core.checkpoints import BEST
-from goal_core.models import NAMED_WEIGHTS
 from runners.store.archive.reading import FORMAT, MAX_FILE, MAX_TOTAL, SWEEP, VERSION, ArchiveError
 from runners.store.records.attempts import Attempt
 from runners.store.records.result_content import RESULT
 from runners.store.storage.folders import read_json
 from runners.store.store import Store
-from runners.store.trainings.files import LOG
 from runners.store.trainings.folder import TrainingFolder
-from sweeps import ResolvedSweep, SweepConfig, to_mapping
+from sweeps import ResolvedSweep, to_mapping
 
 _STORE, _TRACKING = "./goal-sweep-store", "sqlite:///{store}/mlflow.db"
 _PATH = re.compile(r"(?<![\w:/])~?/[^\s:,;'\"()]+")
 
 
-def export_results(sweep: ResolvedSweep, store: Store, path: Path, *, with_provenance: bool = False) -> tuple[int, int]:
+def export_results(sweep: ResolvedSweep, store: Store, path: Path) -> tuple[int, int]:
     """Write every finished training of a sweep, without weights, to one file. Equal results give equal bytes.
+
+    What tells of the people and machines that trained stays here: names of hosts, process numbers, paths, uncommitted
+    changes, traces and logs.
 
     Args:
         sweep: the sweep.
         store: the results folder that holds the results.
         path: the file to write or replace.
-        with_provenance: also write what tells of the people and machines that trained: names of hosts, process
-            numbers, paths, uncommitted changes, traces and logs.
 
     Returns:
         The number of trainings in the archive, and the number in the sweep.
@@ -53,7 +52,7 @@ def export_results(sweep: ResolvedSweep, store: Store, path: Path, *, with_prove
     description = {
         "format": FORMAT,
         "version": VERSION,
-        "sweep": to_mapping(config if with_provenance else _without_paths(config)),
+        "sweep": _without_paths(to_mapping(config)),
         "data_fingerprint": sweep.data_fingerprint,
         "weights": dict(sweep.weights),
         "trails": to_mapping(sweep.trails),
@@ -63,9 +62,7 @@ def export_results(sweep: ResolvedSweep, store: Store, path: Path, *, with_prove
     done = [training for training, status in statuses.items() if status.state == "done"]
     if not done:
         raise ArchiveError(f"nothing to export: no training of {sweep.config.name!r} is finished in {store.location}")
-    carried = store.storage.each(
-        lambda training: dict(_carried(store.folder(training).seen_at_once(), with_provenance=with_provenance)), done
-    )
+    carried = store.storage.each(lambda training: dict(_carried(store.folder(training).seen_at_once())), done)
     for training, contents in zip(done, carried, strict=True):
         place = f"cells/{training.cell.id}/{training.stage.name}-{training.key}"
         files |= {f"{place}/{name}": content for name, content in contents.items()}
@@ -76,24 +73,16 @@ def export_results(sweep: ResolvedSweep, store: Store, path: Path, *, with_prove
     return len(done), len(statuses)
 
 
-def _without_paths(config: SweepConfig) -> SweepConfig:
-    """Shorten the paths of data and weights to their last part: the others say who trained, and where."""
-    data = config.data if config.data.root is None else replace(config.data, root=Path(config.data.root).name or "data")
-    backbones = [
-        backbone if backbone.weights in NAMED_WEIGHTS else replace(backbone, weights=Path(backbone.weights).name)
-        for backbone in config.model.backbones
-    ]
-    bert = config.model.bert
-    model = replace(
-        config.model,
-        backbones=tuple(backbones),
-        bert=replace(bert, weights=Path(bert.weights).name) if os.path.isabs(bert.weights) else bert,
-        init_from=Path(config.model.init_from).name if config.model.init_from else "",
-    )
-    return replace(config, data=data, model=model)
+def _without_paths(value: Any) -> Any:
+    """Shorten every absolute path of a configuration to its last part: the others say who trained, and where."""
+    if isinstance(value, dict):
+        return {name: _without_paths(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_without_paths(each) for each in value]
+    return Path(value).name or "data" if isinstance(value, str) and os.path.isabs(value) else value
 
 
-def _carried(folder: TrainingFolder, *, with_provenance: bool) -> Iterator[tuple[str, bytes]]:
+def _carried(folder: TrainingFolder) -> Iterator[tuple[str, bytes]]:
     """The files of a finished training that an archive holds, by name."""
     result = folder.result() or {}
     yield RESULT, folder.storage.read(folder.folder / RESULT) or b""
@@ -104,13 +93,11 @@ def _carried(folder: TrainingFolder, *, with_provenance: bool) -> Iterator[tuple
                 shown = folder.storage.shown(folder.folder / stated["name"])
                 raise ArchiveError(f"{shown} is not the file that {RESULT} states; launch trains damaged results again")
             yield stated["name"], content
-    if with_provenance and (log := folder.log_text()):
-        yield LOG, log.encode()
     for number in folder.attempts.numbers():
         with contextlib.suppress(DamagedError):
             record = read_json(folder.storage, folder.attempts.path(number))
             if record is not None and Attempt.from_json(record).n == number:
-                yield f"attempts/{number}.json", json_bytes(record if with_provenance else _anonymous(record))
+                yield f"attempts/{number}.json", json_bytes(_anonymous(record))
 
 
 def _anonymous(record: Mapping[str, Any]) -> dict[str, Any]:

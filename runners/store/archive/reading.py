@@ -20,7 +20,6 @@ from goal_core.basics.errors import GoalError
 from goal_core.basics.sealed_json import json_bytes, parse_json
 from runners.store.records.result_content import RESULT
 from runners.store.store import Store
-from runners.store.trainings.files import LOG
 from sweeps import ResolvedSweep, SweepConfig, Trail, Training, from_mapping
 
 FORMAT, VERSION = "goal-sweep results", 3
@@ -30,7 +29,7 @@ MAX_FILE, MAX_TOTAL = 64 * 2**20, 2**30
 _MAX_CELLS = 20_000
 _ID, _NUMBER = "[0-9a-f]{16}", "[1-9][0-9]{0,5}"
 _MEMBER = re.compile(
-    rf"sweep\.json|cells/{_ID}/(?:frozen|finetune)-{_ID}/(?:result\.json|log\.txt|metrics\.{_NUMBER}\.jsonl|"
+    rf"sweep\.json|cells/{_ID}/(?:frozen|finetune)-{_ID}/(?:result\.json|metrics\.{_NUMBER}\.jsonl|"
     rf"triplets\.{_NUMBER}\.npz|attempts/{_NUMBER}\.json)"
 )
 
@@ -133,12 +132,8 @@ def _description(name: str, content: bytes) -> dict[str, Any]:
 
 
 def _as_stored(name: str, content: bytes, origin: str) -> bytes:
-    """A file as the store keeps it: a result says where it came from, and a log cannot command a terminal."""
-    if name == RESULT:
-        return json_bytes({**parse_json(content, RESULT), "imported": origin})
-    if name == LOG:
-        return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "?", content.decode(errors="replace")).encode()
-    return content
+    """A file as the store keeps it: a result says where it came from."""
+    return json_bytes({**parse_json(content, RESULT), "imported": origin}) if name == RESULT else content
 
 
 def _quoted(name: str) -> str:

@@ -33,7 +33,7 @@ END = b"\0" * 1024
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("good")
     sweep = finished_sweep(folder / "there")
-    export_results(sweep, sweep.store, folder / "results.tar.gz", with_provenance=True)
+    export_results(sweep, sweep.store, folder / "results.tar.gz")
     return folder / "results.tar.gz"
 
 
@@ -124,7 +124,7 @@ def edit_the_sweep(files: Files) -> None:
     ("change", "said"),
     [
         (damage, "result.json is damaged"),
-        (lose, "it has 15 of its 16 files"),
+        (lose, "it has 12 of its 13 files"),
         (lose_the_sweep, "it does not begin with sweep.json"),
         (smuggle, "result.json is damaged"),
         (of_another_version, "it has version 99, and this goal-sweep reads 3"),
