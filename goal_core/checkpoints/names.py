@@ -12,6 +12,8 @@ from goal_core.basics.sealed_json import read_json
 
 LAST: Final = "last.safetensors"
 """Everything from which a training continues."""
+SPARE: Final = "last-spare.safetensors"
+"""The same, of another moment: cells of a stack save under both names in turn, so that all have one state in common."""
 BEST: Final = "best.safetensors"
 """The best epoch's weights among the files that a result states; on the disk they have the name of their epoch."""
 TRIPLETS: Final = "triplets.npz"

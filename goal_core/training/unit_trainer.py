@@ -165,6 +165,8 @@ class UnitTrainer:
         for plan in self._unit.trainings:
             with self._roster.failing_alone(plan.key):
                 self._roster.cells[plan.key] = self._start_cell(plan)
+        if self._path.name == "heads":
+            self._meet()
         first = min((cell.epoch for cell in self._roster.cells.values()), default=self._unit.epochs)
         if first < self._unit.epochs:
             with fits_or_says("the features of all training images"):
@@ -175,19 +177,29 @@ class UnitTrainer:
             self._roster.each(lambda cell: cell.files.log(f"features: {origins}"))
         return first
 
-    def _start_cell(self, plan: TrainingPlan) -> CellTrainer:
+    def _meet(self) -> None:
+        """Let cells that saved right before a kill go back to the state before, where others that did not still are."""
+        cells = self._roster.cells
+        others = {(cell.epoch, cell.next_step) for cell in cells.values()}
+        for plan in self._unit.trainings:
+            cell = cells.get(plan.key)
+            if cell is not None and cell.before != (cell.epoch, cell.next_step) and cell.before in others:
+                with self._roster.failing_alone(plan.key):
+                    cells[plan.key] = self._start_cell(plan, cell.before)
+
+    def _start_cell(self, plan: TrainingPlan, at: tuple[int, int] | None = None) -> CellTrainer:
         unit = self._unit
         # Beside other cells it may yet fit when they are done: that is a lack of memory as any other.
         with fits_or_says("the model") if len(unit.trainings) == 1 else nullcontext():
             cell = self._build_cell(plan)
-        start = "continues after" if cell.start(plan) else "starts at"
+        start = "continues after" if cell.start(plan, at) else "starts at"
         if unit.processes > 1:
             tensors, state = cell.state()
             self._ranks.say("start", self._dataset.fingerprint, plan.key, state, tensors=tensors)
         how = f", {unit.stage.micro_batch} pairs at a time" if unit.stage.micro_batch else ""
         how += f", on {unit.processes} devices" if unit.processes > 1 else ""
-        at = f"epoch {cell.epoch} step {cell.next_step}{how}"
-        cell.files.log(f"{unit.stage.name} {plan.objective.name} {start} {at}")
+        where = f"epoch {cell.epoch} step {cell.next_step}{how}"
+        cell.files.log(f"{unit.stage.name} {plan.objective.name} {start} {where}")
         cell.files.log(f"path {self._path.name}: {self._path.why}")
         cell.files.log(f"images: {self._images}")
         return cell
@@ -208,7 +220,7 @@ class UnitTrainer:
             weights=self._weights_id,
             vocabulary=initial.tokenizer,
         )
-        return CellTrainer(
+        cell = CellTrainer(
             plan,
             unit,
             heads.to(self._trunk.device),
@@ -219,3 +231,5 @@ class UnitTrainer:
             keep_backbone=self._trunk.backbone if initial.keeps_backbone else None,
             ranks=self._ranks,
         )
+        cell.in_turn = self._path.name == "heads"
+        return cell

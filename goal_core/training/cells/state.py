@@ -15,6 +15,7 @@ from goal_core.basics.errors import ConfigError
 from goal_core.basics.seeding import derive_seed
 from goal_core.checkpoints import (
     LAST,
+    SPARE,
     TRAINING,
     ModelDescription,
     best_name,
@@ -37,7 +38,7 @@ from goal_core.training.ranks import ALONE, Ranks
 
 _VALUES: Final = (
     *("epoch", "next_step", "steps_before", "stacked_steps", "seconds", "sums", "scales", "best_epoch", "best_rsum"),
-    "history",
+    *("history", "before"),
 )
 """Attributes of a cell that its state has as they are."""
 
@@ -87,8 +88,15 @@ class CellState:
         self.collapse = CollapseDetector(margin=self.objective.margin, patience=self.stage.collapse_patience)
         self.epoch, self.next_step = 0, 0
         """The position, both counted from 0: ``epoch`` epochs and ``next_step`` steps of the next are done."""
-        self._saved = (0, 0)
-        """The position whose state is on the disk; a cell at its beginning needs none."""
+        self._saved = self.before = (0, 0)
+        """The position whose state is on the disk; a cell at its beginning needs none. And that of the save before, if
+        the cell was in a stack, which may have to return to it."""
+        self.in_turn = False
+        """Whether a save leaves the state before it alone, for a stack whose other cells have not saved yet."""
+        self._slot = SPARE
+        """The name of the state that was saved last; the first is `LAST`."""
+        self._superseded = 0
+        """The epoch whose weights the state before the last save refers to, and no later one."""
         self.best_epoch = 0
         self.best_rsum: float | None = None
         """Those of the best epoch so far, counted from 1; 0 and None before there is one."""
@@ -105,8 +113,12 @@ class CellState:
         self.sums: dict[str, tuple[float, int]] = {}
         """Sum and count of every value logged in this epoch."""
 
-    def start(self, plan: TrainingPlan) -> bool:
+    def start(self, plan: TrainingPlan, at: tuple[int, int] | None = None) -> bool:
         """Continue from the newest saved state, or start from the weights that the plan names, if it does.
+
+        Args:
+            plan: the training.
+            at: continue from the state of this position if there is one; (0, 0) starts anew.
 
         Returns:
             Whether the cell continues.
@@ -116,7 +128,7 @@ class CellState:
             WeightsError: a file belongs to another model.
             StorageError: a file cannot be read.
         """
-        if self._resume():
+        if at != (0, 0) and (self._resume(at) or self._resume()):
             return True
         if plan.init is not None and plan.state is not None:
             self._continue_from(plan.state, plan.init, plan.init_key)
@@ -161,6 +173,7 @@ class CellState:
         self.triplets.restore(take_prefix("triplets", tensors))
         for name in _VALUES:
             setattr(self, name, state[name])
+        self.before = tuple(state["before"])
         self.collapse.num_steps = state["collapse"]
         self.scaler.load_state_dict(state["scaler"])
         self._saved = self.epoch, self.next_step
@@ -170,18 +183,31 @@ class CellState:
 
     def save_last(self) -> None:
         """Save everything from which training continues exactly."""
+        here = self.epoch, self.next_step
+        self.before, self._saved = self._saved if self.in_turn else here, here
         tensors, state = self.state()
-        self.files.save_with(LAST, lambda path: write_checkpoint(path, tensors, state))
-        self._saved = self.epoch, self.next_step
+        self._slot = SPARE if self.in_turn and self._slot == LAST else LAST
+        self.files.save_with(self._slot, lambda path: write_checkpoint(path, tensors, state))
 
     def save_unsaved(self) -> None:
         """Save the state, unless the disk has it already. After the last epoch the weights may be the best epoch's."""
         if self._saved != (self.epoch, self.next_step):
             self.save_last()
 
-    def _resume(self) -> bool:
-        """Continue from the newest saved state that is whole, if any. Damaged files are logged and set aside."""
-        for path in self.files.versions(LAST):
+    def _resume(self, at: tuple[int, int] | None = None) -> bool:
+        """Continue from the newest saved state that is whole, or from that of a position, if there is one."""
+        states = {name: state for name in (LAST, SPARE) if (state := self._newest(name, at))}
+        if not states:
+            return False
+        self._slot = max(states, key=lambda name: (states[name][1]["epoch"], states[name][1]["next_step"]))
+        self.restore(*states[self._slot])
+        # A crash may have come between the state and the files that follow it; the state is what counts.
+        self._write_records()
+        return True
+
+    def _newest(self, name: str, at: tuple[int, int] | None) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """The newest state under a name that is whole; damaged files are logged and set aside."""
+        for path in self.files.versions(name):
             try:
                 tensors, state = read_of_training(path, self.key)
             except DamagedError as error:
@@ -190,12 +216,9 @@ class CellState:
                 continue
             if state["best_epoch"] and not self._has_best(state["best_epoch"]):
                 self.files.log(f"{path.name} cannot be continued, because its best weights are lost")
-                continue
-            self.restore(tensors, state)
-            # A crash may have come between the state and the files that follow it; the state is what counts.
-            self._write_records()
-            return True
-        return False
+            elif at in (None, (state["epoch"], state["next_step"])):
+                return tensors, state
+        return None
 
     def _has_best(self, epoch: int) -> bool:
         """Whether the weights of the best epoch are there and whole."""
@@ -245,6 +268,7 @@ class CellState:
         self.files.finish(result)
         if not self.unit.until:  # or else another training may continue this one
             self.files.discard(LAST)
+            self.files.discard(SPARE)
         return result
 
     def _continue_from(self, last: Path, best: Path, training: str) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from goal_core.basics.errors import CollapsedError
-from goal_core.checkpoints import best_name
+from goal_core.checkpoints import LAST, best_name
 from goal_core.data import Batch
 from goal_core.models import Pairs, Share
 from goal_core.models.batch_rows import in_chunks
@@ -248,13 +248,15 @@ class CellTrainer(CellState):
         rsum = val_recalls["val/rsum"] if test_rsum is None else test_rsum
         better = self.best_rsum is None or rsum > self.best_rsum
         if self.epoch > self.stage.warmup_epochs and better:
-            before, self.best_rsum, self.best_epoch = self.best_epoch, rsum, self.epoch
+            superseded, self.best_rsum, self.best_epoch = self.best_epoch, rsum, self.epoch
             self.save_best()
         else:
-            before = 0
+            superseded = 0
         self.save_last()
-        if before:
-            self.files.discard(best_name(before))  # only now: until here the saved state referred to it
+        if self.in_turn:
+            superseded, self._superseded = self._superseded, superseded
+        if superseded:
+            self.files.discard(best_name(superseded))  # only now: until here a state that may count referred to it
         self._write_records()
         return record
 
@@ -267,6 +269,9 @@ class CellTrainer(CellState):
             CollapsedError: no query of the split it selects on ever had its match among the first ten.
             DamagedError: the best weights are damaged.
         """
+        if self.unit.until and self._slot != LAST:  # which another training continues; all cells have saved this state
+            self.in_turn = False
+            self.save_last()
         if self.stage.collapse_patience and self.best_rsum == 0:
             raise CollapsedError(f"no {self.stage.select_on} query has its match among the first ten after any epoch")
         self.load_best()

@@ -9,7 +9,7 @@ from typing import Any
 
 from goal_core.basics.atomic import DamagedError, storage_errors
 from goal_core.basics.errors import WeightsError
-from goal_core.checkpoints import BEST, LAST, TRIPLETS, best_name
+from goal_core.checkpoints import BEST, LAST, SPARE, TRIPLETS, best_name
 from runners.store.records.attempts import AttemptFolder
 from runners.store.records.result_content import METRICS, RESULT, parse_epoch, parse_result
 from runners.store.storage.folders import LOCAL, Storage
@@ -61,7 +61,7 @@ class TrainingFiles:
 
     def progressed(self, attempt: int) -> bool:
         """Whether an attempt saved a state that the next one can continue."""
-        return self.storage.exists(self.folder / version_name(LAST, attempt))
+        return any(self.storage.exists(self.folder / version_name(name, attempt)) for name in (LAST, SPARE))
 
     def log_text(self) -> str:
         """The log of all attempts; empty before a line is logged."""

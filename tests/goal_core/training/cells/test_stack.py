@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from goal_core.checkpoints import LAST
+from goal_core.checkpoints import LAST, read_checkpoint
 from goal_core.data.config import PrecompConfig
 from goal_core.models import VseppHeads
 from goal_core.models.config import GruConfig
@@ -191,6 +192,54 @@ def test_a_killed_stack_continues_bit_for_bit(tmp_path: Path, checkpoint_every: 
     for key, folder in killed.items():
         assert same_weights(folder, whole[key])
         assert folder.numbers() == whole[key].numbers()
+
+
+class DyingFolder(PlainFolder):
+    """Ends the process before one of its operations, counted over all folders."""
+
+    left = 0
+
+    def _count(self) -> None:
+        DyingFolder.left -= 1
+        if DyingFolder.left == 0:
+            raise StoppedError
+
+    def save_with(self, name: str, write: Any) -> None:
+        self._count()
+        super().save_with(name, write)
+
+    def discard(self, name: str) -> None:
+        self._count()
+        super().discard(name)
+
+    def write_metrics(self, records: Any) -> None:
+        self._count()
+        super().write_metrics(records)
+
+
+@pytest.mark.parametrize("until", [0, 3], ids=["to the end", "to a rung"])
+def test_a_stack_killed_at_any_operation_on_files_ends_with_the_same_bits(tmp_path: Path, until: int) -> None:
+    """Also where some cells have saved an epoch and the others have not: they meet at the state that all have."""
+    stage = replace(FROZEN, epochs=3 + bool(until), checkpoint_every=3)
+    unit = heads_unit("con/con", "lin-ms/cir", "sig/nca", stage=stage, until=until)
+    whole = trained(unit, tmp_path / "whole")
+    DyingFolder.left = operations = 10_000
+    counted = {key: DyingFolder(tmp_path / "counted" / key) for key in whole}
+    train_unit(unit, counted)
+    operations -= DyingFolder.left
+    for kill in [*range(1, operations, max(1, operations // 15)), operations]:
+        folders = {key: DyingFolder(tmp_path / f"{kill}" / key) for key in whole}
+        for left in (kill, max(1, kill // 2), 10_000):
+            DyingFolder.left = left
+            unfinished = [plan for plan in unit.trainings if not (folders[plan.key].root / "result.json").exists()]
+            with suppress(StoppedError):
+                train_unit(replace(unit, trainings=tuple(unfinished)), folders)
+        for key, folder in folders.items():
+            assert same_weights(folder, whole[key]), kill
+            assert folder.numbers() == whole[key].numbers(), kill
+            if until:
+                state, wanted = (read_checkpoint(one.path(LAST)) for one in (folder, whole[key]))
+                assert all(torch.equal(state[0][name], wanted[0][name]) for name in wanted[0]), kill
 
 
 def test_a_store_continues_with_another_sharing(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def test_the_state_keeps_its_names(tmp_path: Path) -> None:
     tensors, state = read_checkpoint(stopped(frozen, tmp_path / "frozen"))
     assert (state["epoch"], state["next_step"], state["best_rsum"], state["best_epoch"]) == (1, 2, None, 0)
     assert set(state) == {
-        *("epoch", "next_step", "best_rsum", "best_epoch", "history", "sums"),
+        *("epoch", "next_step", "before", "best_rsum", "best_epoch", "history", "sums"),
         *("collapse", "scaler", "seconds", "steps_before", "stacked_steps", "scales", "training"),
     }
     heads = {"heads.image.fc.weight", "heads.image.fc.bias", "heads.text.embed.weight"}
