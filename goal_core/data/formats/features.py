@@ -6,7 +6,6 @@ An image has either R regions of F numbers or one vector of F numbers; arrays be
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import tokenize
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 import numpy as np
-from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from goal_core.basics.errors import ChangedDataError, DataError, MissingDataError, first_line
@@ -42,18 +40,11 @@ class RegionFile:
         """From what `asdict` made of one."""
         return cls(**{**about, "shape": tuple(about["shape"])})
 
-    def digests(
-        self,
-        rows: NDArray[np.int64],
-        read: Callable[[int, NDArray[np.floating]], None] = lambda start, values: None,
-    ) -> NDArray[np.uint8]:
-        """SHA-256 of some rows, (B, 32); ``read`` is called with the rows from a position on, block by block."""
-        found = np.empty((len(rows), 32), np.uint8)
-        for start in range(0, len(rows), BLOCK):
-            values = self.stored(rows[start : start + BLOCK])
-            found[start : start + len(values)] = _digests(values)
-            read(start, values)
-        return found
+    def digests(self) -> NDArray[np.uint8]:
+        """SHA-256 of every row, (N, 32)."""
+        starts = range(0, self.shape[0], BLOCK)
+        rows = (np.arange(start, min(start + BLOCK, self.shape[0])) for start in starts)
+        return np.concatenate([_digests(self.stored(here)) for here in rows])
 
     def stored(self, rows: NDArray[np.int64]) -> NDArray[np.floating]:
         """Some rows as they are stored, (B, ..., F), read into memory of their own.
@@ -117,6 +108,26 @@ class FeatureRows:
             raise DataError(problems[0])
         return features
 
+    def fresh_digests(
+        self, indices: Sequence[int], count: Callable[[int], None], problems: list[str] | None
+    ) -> NDArray[np.uint8]:
+        """SHA-256 of the features of some images as they are now, (B, 32).
+
+        Args:
+            indices: of the images, (B,).
+            count: called with how many more have been read.
+            problems: receives a line for each image with a number that is not finite; None looks for none.
+        """
+        found = np.empty((len(indices), 32), np.uint8)
+        for start in range(0, len(indices), BLOCK):
+            here = indices[start : start + BLOCK]
+            values = self.file.stored(self.file_rows[here])
+            found[start : start + len(here)] = _digests(values)
+            if problems is not None:
+                problems += self.not_finite(here, values)
+            count(len(here))
+        return found
+
     def not_finite(self, indices: Iterable[int], features: NDArray[np.floating]) -> list[str]:
         """A line for each of some images whose features (B, ..., F) hold a number that is not finite."""
         finite = np.isfinite(features.reshape(len(features), -1)).all(axis=1)
@@ -151,23 +162,16 @@ def read_region_header(path: Path, axes: tuple[str, ...]) -> RegionFile:
             with these axes.
     """
     try:
-        stat = path.stat()
-        with path.open("rb") as file:
-            read = npy.read_array_header_1_0 if npy.read_magic(file) == (1, 0) else npy.read_array_header_2_0
-            shape, _, dtype = read(file)
-            start = file.tell()
+        array = np.load(path, mmap_mode="r")
+        size = path.stat().st_size
     except FileNotFoundError:
         raise MissingDataError(f"{path} is missing") from None
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, SyntaxError, tokenize.TokenError) as error:  # the header is a Python literal
-        raise DataError(f"{path} is not an .npy file, or its header is cut short: {first_line(error)}") from error
-    if dtype.kind != "f":
-        raise DataError(f"{path} must contain floating point numbers, got {dtype}")
-    if len(shape) != len(axes) or min(shape) < 1:
-        raise DataError(f"{path} must have shape ({', '.join(axes)}), none of them 0; got {shape}")
-    wanted = start + math.prod(shape) * dtype.itemsize
-    if stat.st_size != wanted:
-        state = "truncated" if stat.st_size < wanted else "longer than its header says"
-        raise DataError(f"{path} is {state}: {stat.st_size} bytes instead of {wanted} for shape {shape} {dtype}")
-    return RegionFile(path=str(path), shape=shape, dtype=np.dtype(dtype).str, begin=start)
+    except (OSError, ValueError, EOFError, SyntaxError, tokenize.TokenError) as error:  # the header is a Python literal
+        raise DataError(f"{path} is not an .npy file, or is cut short: {first_line(error)}") from error
+    if array.dtype.kind != "f":
+        raise DataError(f"{path} must contain floating point numbers, got {array.dtype}")
+    if array.ndim != len(axes) or not array.flags.c_contiguous:
+        raise DataError(f"{path} must have shape ({', '.join(axes)}), row by row; got {array.shape}")
+    if size != array.offset + array.nbytes:
+        raise DataError(f"{path} is longer than its header says: {size} bytes for shape {array.shape} {array.dtype}")
+    return RegionFile(path=str(path), shape=array.shape, dtype=array.dtype.str, begin=array.offset)

@@ -68,6 +68,41 @@ class FileReader:
             raise ChangedDataError(f"image {self.label(index)} is not the one that was indexed")
         return images.decode_bytes(content, self.label(index))
 
+    def fresh_digests(
+        self, indices: Sequence[int], count: Callable[[int], None], problems: list[str] | None
+    ) -> NDArray[np.uint8]:
+        """SHA-256 of the bytes of some images as they are now, (B, 32), read by as many threads as there are cores.
+
+        Args:
+            indices: of the images, (B,).
+            count: called with how many more have been read.
+            problems: receives a line for each image that cannot be decoded; None decodes none.
+
+        Raises:
+            DataError: one cannot be read.
+        """
+
+        def digest(index: int) -> tuple[bytes, str]:
+            content, problem = self.content(index), ""
+            try:
+                if problems is not None:
+                    images.decode_bytes(content, self.label(index))
+            except DataError as error:
+                problem = str(error)
+            return hashlib.sha256(content).digest(), problem
+
+        found = np.empty((len(indices), 32), np.uint8)
+        # Reading, hashing and Pillow's decoding release Python's global lock, so threads use all cores.
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            for start in range(0, len(indices), _CHUNK):
+                here = indices[start : start + _CHUNK]
+                for row, (one, problem) in enumerate(pool.map(digest, here), start):
+                    found[row] = np.frombuffer(one, np.uint8)
+                    if problem and problems is not None:
+                        problems.append(problem)
+                count(len(here))
+        return found
+
     def label(self, index: int) -> str:
         """The file's path."""
         return os.path.join(self.root, self.paths[index])
@@ -76,43 +111,6 @@ class FileReader:
         """A reader of the first files only."""
         kept, spans = slice(0, num_images), self.spans
         return type(self)(self.root, self.paths[kept], self.digests[kept], None if spans is None else spans[kept])
-
-
-def digests_of(
-    reader: FileReader, indices: Sequence[int], count: Callable[[int], None], problems: list[str] | None = None
-) -> NDArray[np.uint8]:
-    """SHA-256 of the bytes of some images, (B, 32), read by as many threads as there are cores.
-
-    Args:
-        reader: of the images; its digests are not looked at.
-        indices: of the images, (B,).
-        count: called with how many more have been read.
-        problems: receives a line for each image that cannot be decoded; None decodes none.
-
-    Raises:
-        DataError: one cannot be read.
-    """
-
-    def digest(index: int) -> tuple[bytes, str]:
-        content, problem = reader.content(index), ""
-        try:
-            if problems is not None:
-                images.decode_bytes(content, reader.label(index))
-        except DataError as error:
-            problem = str(error)
-        return hashlib.sha256(content).digest(), problem
-
-    found = np.empty((len(indices), 32), np.uint8)
-    # Reading, hashing and Pillow's decoding release Python's global lock, so threads use all cores.
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        for start in range(0, len(indices), _CHUNK):
-            here = indices[start : start + _CHUNK]
-            for row, (one, problem) in enumerate(pool.map(digest, here), start):
-                found[row] = np.frombuffer(one, np.uint8)
-                if problem and problems is not None:
-                    problems.append(problem)
-            count(len(here))
-    return found
 
 
 def find_images(root: Path, names: Iterable[str], report: DataReport) -> dict[str, tuple[str, list[int]]]:

@@ -32,6 +32,8 @@ _NOT_READ = ("name", "image", "min_word_count", "vocabulary")
 _OF_CONTENT = ("captions.text", "captions.ends", "owners", "digests", "text_digests")
 """The columns of a split that a model can see anything of; the others say where its files are."""
 
+_NO_DIGESTS = np.zeros((0, 32), np.uint8)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Index:
@@ -86,22 +88,28 @@ class Index:
             corpus=self.texts("corpus"),
         )
 
-    def _split(self, name: str) -> Split:
-        names, digests = self.texts(f"{name}.names"), self.columns[f"{name}.digests"]
-        captions, texts = self.texts(f"{name}.captions"), self.about["texts"].get(name)
-        reader: FileReader | FeatureRows
+    def readers(self, name: str) -> dict[str, FileReader | FeatureRows]:
+        """By the column of their digests, the readers of a split's images and of its captions' vectors."""
+        names, columns, readers = self.texts(f"{name}.names"), self.columns, dict[str, FileReader | FeatureRows]()
+        digests = columns.get(f"{name}.digests", _NO_DIGESTS)
         if features := self.about["features"].get(name):
-            reader = FeatureRows(RegionFile.of(features), names, self.columns[f"{name}.rows"], digests)
+            rows = columns[f"{name}.rows"]
+            readers[f"{name}.digests"] = FeatureRows(RegionFile.of(features), names, rows, digests)
         else:
-            reader = FileReader(self.about["root"], names, digests, self.columns.get(f"{name}.spans"))
-        vectors = None
-        if texts:
-            vectors = FeatureRows(
-                RegionFile.of(texts), captions, np.arange(len(captions)), self.columns[f"{name}.text_digests"]
-            )
-        return Split(
-            name=name, captions=captions, caption_image=self.columns[f"{name}.owners"], reader=reader, texts=vectors
-        )
+            spans = columns.get(f"{name}.spans")
+            readers[f"{name}.digests"] = FileReader(self.about["root"], names, digests, spans)
+        if vectors := self.about["texts"].get(name):
+            captions, digests = self.texts(f"{name}.captions"), columns.get(f"{name}.text_digests", _NO_DIGESTS)
+            file = RegionFile.of(vectors)
+            readers[f"{name}.text_digests"] = FeatureRows(file, captions, np.arange(len(captions)), digests)
+        return readers
+
+    def _split(self, name: str) -> Split:
+        readers = self.readers(name)
+        texts = readers.get(f"{name}.text_digests")
+        assert not isinstance(texts, FileReader)
+        captions, owners = self.texts(f"{name}.captions"), self.columns[f"{name}.owners"]
+        return Split(name=name, captions=captions, caption_image=owners, reader=readers[f"{name}.digests"], texts=texts)
 
 
 def own_indexes() -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from itertools import chain, combinations
@@ -18,8 +18,7 @@ from goal_core.data.config import DataConfig, ScenesConfig
 from goal_core.data.dataset import SPLIT_NAMES, Dataset
 from goal_core.data.formats.columns import Texts
 from goal_core.data.formats.embeddings import embeddings
-from goal_core.data.formats.features import FeatureRows, RegionFile
-from goal_core.data.formats.image_files import FileReader, digests_of, find_images
+from goal_core.data.formats.image_files import find_images
 from goal_core.data.formats.index import Index, index_path, keep_index, stored_index
 from goal_core.data.formats.json_files import karpathy, xvlm_json
 from goal_core.data.formats.layout import Layout, Listing
@@ -185,8 +184,8 @@ def _digests(index: Index, known: Index | None, report: DataReport, progress: Pr
 
     A report that does not raise receives what cannot be decoded or is not finite.
     """
-    total = sum(len(index.texts(f"{split}.names")) for split in SPLIT_NAMES)
-    done, found = 0, dict[str, NDArray[np.uint8]]()
+    readers = {name: reader for split in SPLIT_NAMES for name, reader in index.readers(split).items()}
+    done, total, found = 0, sum(map(len, readers.values())), dict[str, NDArray[np.uint8]]()
     problems: list[str] | None = None if report.raises else []
 
     def count(more: int) -> None:
@@ -194,57 +193,30 @@ def _digests(index: Index, known: Index | None, report: DataReport, progress: Pr
         done += more
         progress(done, total)
 
-    for split in SPLIT_NAMES:
-        if split in index.about["texts"]:
-            file = RegionFile.of(index.about["texts"][split])
-            found[f"{split}.text_digests"] = file.digests(np.arange(file.shape[0]))
-        of_split = _feature_digests if split in index.about["features"] else partial(_image_digests, known)
-        found[f"{split}.digests"] = of_split(index, split, count, problems)
+    for name, reader in readers.items():
+        found[name] = digests = np.empty((len(reader), 32), np.uint8)
+        earlier = {} if known is None else _earlier(known, index, name.partition(".")[0])
+        todo = [number for number in range(len(reader)) if number not in earlier]
+        for number, digest in earlier.items():
+            digests[number] = digest
+        count(len(earlier))
+        digests[todo] = reader.fresh_digests(todo, count, problems)
     if problems is not None:
-        what = "regions" if any(len(one["shape"]) > 2 for one in index.about["features"].values()) else "vectors"
-        report.content(f"{f'{what} of ' if index.about['features'] else ''}all images read, {total:,}", problems)
+        report.content(f"all read, {total:,}", problems)
     return found
 
 
-def _image_digests(
-    known: Index | None, index: Index, split: str, count: Callable[[int], None], problems: list[str] | None
-) -> NDArray[np.uint8]:
-    names = index.texts(f"{split}.names")
-    digests, todo = np.empty((len(names), 32), np.uint8), []
-    earlier = {} if known is None else _earlier(known, index, split)
-    status = index.columns[f"{split}.status"].tolist() if earlier else [()] * len(names)
-    for number, (name, own) in enumerate(zip(names, status, strict=True)):
-        before = earlier.get((name, *own))
-        if before is None:
-            todo.append(number)
-        else:
-            digests[number] = before
-    count(len(names) - len(todo))
-    reader = FileReader(index.about["root"], names, digests, index.columns.get(f"{split}.spans"))
-    digests[todo] = digests_of(reader, todo, count, problems)
-    return digests
-
-
-def _earlier(known: Index, index: Index, split: str) -> dict[tuple[str | int, ...], NDArray[np.uint8]]:
-    """The digests of an earlier index of the same folder by file, size and times."""
+def _earlier(known: Index, index: Index, split: str) -> dict[int, NDArray[np.uint8]]:
+    """The digests that an earlier index of the same folder has of images whose size and times are still the same."""
     if f"{split}.status" not in known.columns or known.about["root"] != index.about["root"]:
         return {}
-    names, status = known.texts(f"{split}.names"), known.columns[f"{split}.status"].tolist()
-    return {(name, *own): one for name, own, one in zip(names, status, known.columns[f"{split}.digests"], strict=True)}
 
+    def seen(one: Index) -> Iterator[tuple[str | int, ...]]:
+        for name, status in zip(one.texts(f"{split}.names"), one.columns[f"{split}.status"].tolist(), strict=True):
+            yield name, *status
 
-def _feature_digests(
-    index: Index, split: str, count: Callable[[int], None], problems: list[str] | None
-) -> NDArray[np.uint8]:
-    file, rows = RegionFile.of(index.about["features"][split]), index.columns[f"{split}.rows"]
-    images = FeatureRows(file, index.texts(f"{split}.names"), rows, np.empty((len(rows), 32), np.uint8))
-
-    def read(start: int, values: NDArray[np.floating]) -> None:
-        count(len(values))
-        if problems is not None:
-            problems.extend(images.not_finite(range(start, start + len(values)), values))
-
-    return file.digests(rows, read)
+    before = dict(zip(seen(known), known.columns[f"{split}.digests"], strict=True))
+    return {number: before[image] for number, image in enumerate(seen(index)) if image in before}
 
 
 def _check_features(index: Index) -> None:

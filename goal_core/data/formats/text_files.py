@@ -171,7 +171,7 @@ def _counts_without_ids(file: RegionFile, caps: Path, num_captions: int, ids: Pa
     num_rows = file.shape[0]
     if num_rows != num_captions:
         return _equal_counts(caps, num_captions, num_rows, ids)
-    rows = file.digests(np.arange(num_rows))
+    rows = file.digests()
     starts = 1 + np.flatnonzero((rows[1:] != rows[:-1]).any(axis=1))
     runs = np.diff([0, *starts, num_rows]).tolist()
     step = math.gcd(*runs)
@@ -198,7 +198,7 @@ def _first_rows(file: RegionFile, counts: Sequence[int], caps: Path) -> Sequence
             f"{file.path} has {num_rows} rows, but must have one for each of the {len(counts)} images or for each of "
             f"the {sum(counts)} captions in {caps}"
         )
-    rows, starts = file.digests(np.arange(num_rows)), np.cumsum([0, *counts[:-1]])
+    rows, starts = file.digests(), np.cumsum([0, *counts[:-1]])
     odd = (rows != rows[np.repeat(starts, counts)]).any(axis=1)
     if odd.any():
         image = int(np.searchsorted(starts, np.argmax(odd), side="right")) - 1

@@ -59,7 +59,7 @@ def test_vectors_are_written_and_trained_on(sweep: str, tmp_path: Path, capsys: 
     given += ["--set", "model.backbones=[{name: test_resnet, weights: precomputed}]"]
     assert run(["validate", sweep, *given]) == 0
     assert run(["data", "check", sweep, *given]) == 0
-    assert "vectors of all images read, 14" in capsys.readouterr().out
+    assert "all read, 14" in capsys.readouterr().out
     assert run(["data", "features", sweep, "--out", raw, *given]) == 2
     assert "already trains on features (data.format: precomp)" in capsys.readouterr().err
 

@@ -50,7 +50,7 @@ def first_lines(name: str, count: int) -> Callable[[Path], Any]:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda root: (root / "train_ims.npy").write_bytes((root / "train_ims.npy").read_bytes()[:-9]), "is truncated"),
+        (lambda root: (root / "train_ims.npy").write_bytes((root / "train_ims.npy").read_bytes()[:-9]), "is cut short"),
         (first_lines("dev_caps.txt", 14), "dev_caps.txt has 14 captions, not a multiple of the 3 images"),
         (first_lines("test_ids.txt", 2), "test_caps.txt has 15 captions, not a multiple of the 2 images"),
         (lambda root: (root / "test_ids.txt").write_text("7\n7\n8\n"), "image 7 is listed twice in"),

@@ -38,7 +38,7 @@ def test_a_whole_image_set_is_complete(tmp_path: Path) -> None:
     found = {finding.item: finding.found for finding in report.findings}
     assert found["train"] == "8 images, 40 captions"
     assert found["pictures/"].startswith("14 files, ")
-    assert found["content"] == "all images read, 14"
+    assert found["content"] == "all read, 14"
 
 
 def test_every_unreadable_image_is_named_and_quick_does_not_look(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_whole_region_files_are_complete_and_their_shapes_are_told(tmp_path: Pat
     found = {finding.item: finding.found for finding in report.findings}
     assert found["train"] == "6 images, 30 captions"
     assert found["train features"] == "shape (6, 4, 8), float32"
-    assert found["content"] == "regions of all images read, 12"
+    assert found["content"] == "all read, 12"
 
 
 def truncated(root: Path) -> None:
@@ -117,7 +117,7 @@ def test_all_problems_of_region_files_are_found_together(tmp_path: Path) -> None
     (tmp_path / "test_caps.txt").write_text("one\ntwo\n")
     states = bad(check_regions(tmp_path))
     assert [state for state, _ in states] == ["wrong", "missing", "wrong"]
-    parts = ("train_ims.npy is truncated", "dev_ids.txt is missing", "not a multiple of")
+    parts = ("train_ims.npy is not an .npy file, or is cut short", "dev_ids.txt is missing", "not a multiple of")
     for (_, found), words in zip(states, parts, strict=True):
         assert words in found
 

@@ -170,7 +170,7 @@ def test_regions_and_other_widths_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "dev_ims.npy", vectors("dev")[:, :5])
     refuse(tmp_path, r"dev_ims\.npy has features of 5 numbers, but .*train_ims\.npy of 8")
     np.save(tmp_path / "dev_ims.npy", np.zeros((3, 4, 8), dtype=np.float32))
-    refuse(tmp_path, r"must have shape \(images, features\), none of them 0; got \(3, 4, 8\)")
+    refuse(tmp_path, r"must have shape \(images, features\), row by row; got \(3, 4, 8\)")
 
 
 def test_a_number_that_is_not_finite_is_found_by_the_check(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_the_check_lists_every_split_and_what_is_missing(tmp_path: Path) -> None
         "val features": "shape (3, 8), float32",
         "test": "3 images, 15 captions",
         "test features": "shape (3, 8), float32",
-        "content": "vectors of all images read, 12",
+        "content": "all read, 12",
     }
     (tmp_path / "dev_caps.txt").unlink()
     (tmp_path / "test_ims.npy").write_bytes(b"nothing")

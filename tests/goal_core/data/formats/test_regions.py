@@ -90,12 +90,13 @@ def lines(name: str, change: Callable[[list[str]], list[str]]) -> Callable[[Path
         (lambda root: (root / "dev_ims.npy").unlink(), r"dev_ims\.npy is missing"),
         (lambda root: (root / "dev_caps.txt").unlink(), r"dev_caps\.txt is missing"),
         (lambda root: (root / "dev_ids.txt").unlink(), r"dev_ids\.txt is missing"),
+        (cut("test_ims.npy", 300), r"test_ims\.npy is not an \.npy file, or is cut short"),
+        (cut("test_ims.npy", 40), r"test_ims\.npy is not an \.npy file, or is cut short"),
+        (cut("test_ims.npy", 0), r"test_ims\.npy is not an \.npy file, or is cut short"),
         (
-            cut("test_ims.npy", 300),
-            r"test_ims\.npy is truncated: 300 bytes instead of 512 for shape \(3, 4, 8\) float32",
+            lambda root: np.save(root / "test_ims.npy", np.asfortranarray(regions("test"))),
+            r"test_ims\.npy must have shape \(images, regions, features\), row by row",
         ),
-        (cut("test_ims.npy", 40), r"test_ims\.npy is not an \.npy file, or its header is cut short"),
-        (cut("test_ims.npy", 0), r"test_ims\.npy is not an \.npy file, or its header is cut short"),
         (lambda root: (root / "test_ims.npy").open("ab").write(b"x"), r"test_ims\.npy is longer than its header says"),
         (
             lambda root: np.save(root / "dev_ims.npy", np.zeros((3, 8))),
