@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from analysis.figures.fonts import drawable
+from analysis.figures.fonts import wrapped
 from sweeps.results import PAIRS, in_order
 
 INK, FAINT, PALE = "#1f2328", "#59636e", "#8c959f"
@@ -21,6 +21,8 @@ _PAIR_STYLES: Final[dict[str, tuple[str, str]]] = {
     "lin-ms": ("#009E73", "--"),
     "sig-ms": ("#CC79A7", "-"),
 }
+_TITLE, _NOTE = 12.0, 7.5
+"""Sizes of texts, in points."""
 
 
 def pair_style(pair: str) -> tuple[str, str]:
@@ -32,13 +34,59 @@ def pair_style(pair: str) -> tuple[str, str]:
     return _PAIR_STYLES.get(pair, (PALE, ":"))
 
 
-def new_figure(width: float, height: float, *, dpi: int = 150, layout: Any = None, title: str = "") -> Figure:
-    """An empty figure of so many inches, drawn without a screen."""
-    figure = Figure(figsize=(width, height), dpi=dpi, layout=layout, facecolor="white")
+def panels(
+    shape: tuple[int, int],
+    size: tuple[float, float],
+    *,
+    title: str = "",
+    note: str = "",
+    left: float = 0.6,
+    right: float = 0.2,
+    top: float = 0.3,
+    bottom: float = 0.5,
+    between: tuple[float, float] = (0.3, 0.5),
+    **sharing: Any,
+) -> tuple[Figure, list[list[Axes]]]:
+    """A figure of rows and columns of panels, a title above and a note below; all lengths in inches.
+
+    Matplotlib's own layout engines measure every text of a figure first, which takes as long as drawing it.
+
+    Args:
+        shape: rows and columns.
+        size: width and height of a panel.
+        title: in bold; it gets the room that it needs, and so does the note.
+        note: how to read the figure.
+        left: margin of the panels, for what they show beside them; likewise ``right``, ``top`` and ``bottom``.
+        right: see ``left``.
+        top: see ``left``.
+        bottom: see ``left``.
+        between: gaps between columns and between rows.
+        sharing: ``sharex`` and ``sharey``, as for `Figure.subplots`.
+    """
+    (rows, columns), (wide, high) = shape, size
+    width = left + columns * wide + (columns - 1) * between[0] + right
+    heads, notes = wrapped(title, letters(width - 0.4, _TITLE)), wrapped(note, letters(width - 0.4, _NOTE))
+    top, bottom = top + 0.22 * len(heads), bottom + 0.15 * len(notes)
+    height = bottom + rows * high + (rows - 1) * between[1] + top
+    figure = Figure(figsize=(width, height), dpi=150, facecolor="white")
     FigureCanvasAgg(figure)
-    if title:
-        figure.suptitle(title, fontsize=10.5, color=INK)
-    return figure
+    figure.subplots_adjust(
+        left=left / width,
+        right=1 - right / width,
+        bottom=bottom / height,
+        top=1 - top / height,
+        wspace=between[0] / wide,
+        hspace=between[1] / high,
+    )
+    style: dict[str, Any] = {"size": _TITLE, "weight": "bold", "color": INK}
+    figure.text(0.2 / width, 1 - 0.12 / height, "\n".join(heads), va="top", **style)
+    figure.text(0.2 / width, 0.1 / height, "\n".join(notes), va="bottom", size=_NOTE, color=FAINT)
+    return figure, figure.subplots(rows, columns, squeeze=False, **sharing).tolist()
+
+
+def letters(inches: float, size: float) -> int:
+    """How many letters of a size in points fit."""
+    return int(inches * 72 / (0.56 * size))
 
 
 def style_panel(axes: Axes, title: str) -> None:
@@ -49,21 +97,18 @@ def style_panel(axes: Axes, title: str) -> None:
 
 
 def outside_legend(figure: Figure, entries: Mapping[str, Any], size: float = 8) -> None:
-    """A legend to the right of all panels: what each label stands for."""
-    figure.legend(list(entries.values()), list(entries), loc="outside right center", fontsize=size, frameon=False)
-
-
-def triplet_panels(
-    title: str, triplets: Sequence[str], height: float, *, sharey: bool = True
-) -> tuple[Figure, list[Axes]]:
-    """A figure with a panel for each triplet weight."""
-    figure = new_figure(2.9 * len(triplets) + 1.5, height, layout="constrained", title=title)
-    panels = list(figure.subplots(1, len(triplets), squeeze=False, sharey=sharey)[0])
-    for axes, triplet in zip(panels, triplets, strict=True):
-        style_panel(axes, f"T {drawable(triplet)}")
-    return figure, panels
+    """A legend in the right margin: what each label stands for."""
+    place: dict[str, Any] = {"loc": "center right", "frameon": False, "handlelength": 1.6}
+    figure.legend(list(entries.values()), list(entries), fontsize=size, **place)
 
 
 def pairs_of(objectives: Iterable[tuple[str, str]], triplet: str) -> tuple[str, ...]:
     """The pair weights that are combined with a triplet weight, in order."""
     return in_order((pair for pair, other in objectives if other == triplet), PAIRS)
+
+
+def colour_bar(figure: Figure, image: Any, label: str) -> None:
+    """A colour bar in the right margin of an inch."""
+    width, height = figure.get_size_inches()
+    scale = figure.add_axes((1 - 0.85 / width, 0.5 - 0.8 / height, 0.15 / width, 1.6 / height))
+    figure.colorbar(image, cax=scale, label=label)

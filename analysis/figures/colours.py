@@ -13,7 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 from matplotlib import colormaps
+from matplotlib.colors import to_rgb
 
 from analysis.blocks import BlockKey, Grid
 
@@ -55,20 +57,15 @@ class ColourScale:
         if self.high <= self.low:
             return 0.0
         if self.middle is None or not self.low < self.middle < self.high:
-            share = (value - self.low) / (self.high - self.low)
-        elif value <= self.middle:
-            share = 0.5 * (value - self.low) / (self.middle - self.low)
-        else:
-            share = 0.5 + 0.5 * (value - self.middle) / (self.high - self.middle)
-        return min(1.0, max(0.0, share))
+            return float(np.interp(value, [self.low, self.high], [0, 1]))
+        return float(np.interp(value, [self.low, self.middle, self.high], [0, 0.5, 1]))
 
     def colour(self, value: float) -> str:
         """The colour of ``value``, RRGGBB."""
         share = self.strength(value)
         if self.full == CIVIDIS:
             return "".join(f"{round(255 * channel):02X}" for channel in colormaps[CIVIDIS](1 - share)[:3])
-        channels = (round(255 + share * (channel - 255)) for channel in _channels(self.full))
-        return "".join(f"{channel:02X}" for channel in channels)
+        return "".join(f"{round(255 * (1 + share * (channel - 1))):02X}" for channel in to_rgb(f"#{self.full}"))
 
 
 def scale_of(grid: Grid, full: str) -> ColourScale | None:
@@ -99,14 +96,8 @@ def assign_colours(keys: Iterable[BlockKey], scale: Scale = "paper") -> dict[Blo
 
 def text_colour(background: str) -> str:
     """Black or white, whichever has the higher contrast ratio with ``background`` (WCAG 2.1)."""
-    luminance = _luminance(background)
+    shares = [
+        share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in to_rgb(f"#{background}")
+    ]
+    luminance = float(np.dot(shares, (0.2126, 0.7152, 0.0722)))
     return "000000" if (luminance + 0.05) / 0.05 >= 1.05 / (luminance + 0.05) else WHITE
-
-
-def _channels(colour: str) -> tuple[int, int, int]:
-    return int(colour[0:2], 16), int(colour[2:4], 16), int(colour[4:6], 16)
-
-
-def _luminance(colour: str) -> float:
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (v / 255 for v in _channels(colour))]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -1,7 +1,5 @@
 """Text of any script in figures: fonts of this machine fill in for what matplotlib's own font lacks.
 
-What no font has is drawn as its code point, such as ``U+0E01``.
-
 Each PDF contains the letters that it shows. To take them from matplotlib's font, which has six thousand, took more time
 than everything else in a report. So a process first makes a small font of the usual letters, which look the same.
 """
@@ -11,9 +9,8 @@ from __future__ import annotations
 import logging
 import textwrap
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from functools import cache
-from itertools import groupby
 from pathlib import Path
 from string import printable
 from tempfile import TemporaryDirectory
@@ -21,13 +18,9 @@ from typing import Final
 
 from fontTools.subset import Options, Subsetter
 from fontTools.ttLib import TTFont
-from matplotlib.artist import Artist
-from matplotlib.axis import Axis
-from matplotlib.figure import Figure
+from matplotlib import rcParams
 from matplotlib.font_manager import FontEntry, FontProperties, findSystemFonts, fontManager, get_font
-from matplotlib.text import Text
 from matplotlib.textpath import TextPath
-from matplotlib.ticker import FixedFormatter
 
 _PREFERRED = ("Noto Sans", "Source Han Sans", "WenQuanYi", "Droid Sans", "Hiragino", "PingFang", "Microsoft", "Malgun")
 """Beginnings of the names of fonts that go well with matplotlib's own, best first."""
@@ -35,53 +28,42 @@ _OWN = "DejaVu Sans"
 """Matplotlib's own font."""
 _USUAL = frozenset(printable + "±²×·αβγδεηθλμπρστχω–—‘’“”…←→↔−≈≠≤≥∞")
 """The characters of the small font."""
-_STYLES: Final[Mapping[str, FontProperties]] = {
+_FACES: Final = {
     "Regular": FontProperties(family=_OWN),
     "Bold": FontProperties(family=_OWN, weight="bold"),
     "Oblique": FontProperties(family=_OWN, style="italic"),
 }
-"""Its faces."""
-_FOLDERS: list[TemporaryDirectory[str]] = []
-"""Where it is; removed when the process ends."""
 _UNSEEN = ("Cc", "Cf", "Zs", "Zl", "Zp")
 """Categories of characters that leave no ink: controls, joiners and spaces."""
+_FOLDERS: list[TemporaryDirectory[str]] = []
+"""Where it is; removed when the process ends."""
 # Few of these fonts have a bold face; the regular one will do.
 logging.getLogger("matplotlib.font_manager").addFilter(lambda record: "find font weight" not in record.getMessage())
 
 
 def undrawable(text: str) -> str:
-    """The characters of a text that no font of this machine has, each once."""
+    """The characters of a text that no font of this machine has, each once; figures show boxes for them."""
     return "".join(character for character in _lacking(text) if _font(character) is None)
 
 
-def drawable(text: str) -> str:
-    """The text with the code points of what no font has."""
-    if not (lost := set(undrawable(text))):
-        return text
-    runs = (("".join(run), is_lost) for is_lost, run in groupby(text, key=lost.__contains__))
-    return "".join(" ".join(f"U+{ord(c):04X}" for c in run) if is_lost else run for run, is_lost in runs)
-
-
 def wrapped(text: str, width: int) -> list[str]:
-    """The text as it can be drawn, in lines of at most ``width`` Latin letters; a Chinese character counts as two."""
+    """The text in lines of at most ``width`` Latin letters; a Chinese character counts as two."""
     filler = "\uffff"
-    wide = "".join(c + filler * (unicodedata.east_asian_width(c) in "WF") for c in drawable(text))
+    wide = "".join(c + filler * (unicodedata.east_asian_width(c) in "WF") for c in text)
     return [line.replace(filler, "") for line in textwrap.wrap(wide, width)]
 
 
 def text_width(text: str, size: float) -> float:
-    """The width of a text as it can be drawn, in points of the given font size."""
-    shown = drawable(text)
-    return _width(shown, size, tuple(families([shown])))
+    """The width of a text in points of the given font size, in the fonts of the figure that is being drawn."""
+    return _width(text, size, tuple(rcParams["font.family"]))
 
 
-def families(texts: Iterable[str]) -> list[str]:
-    """Font families for these texts: the small one, matplotlib's own, then others with the characters that it lacks."""
-    text = "".join(texts)
+@cache
+def families(text: str) -> list[str]:
+    """Font families for a text: the small one, matplotlib's own, then others with the characters that it lacks."""
     if _USUAL.issuperset(text):
         return [usual_family()]
-    others = dict.fromkeys(filter(None, map(_font, _lacking(text))))
-    return [usual_family(), _OWN, *others]
+    return [usual_family(), _OWN, *dict.fromkeys(filter(None, map(_font, _lacking(text))))]
 
 
 @cache
@@ -89,7 +71,7 @@ def usual_family() -> str:
     """The family of the small font, which is made on the first call."""
     folder, name = TemporaryDirectory(prefix="goal-sweep-fonts-"), "Goal Sweep Sans"
     logging.getLogger("fontTools.subset").setLevel(logging.ERROR)  # it names tables that it leaves out
-    for style, properties in _STYLES.items():
+    for face, properties in _FACES.items():
         font = TTFont(
             fontManager.findfont(properties), recalcTimestamp=False
         )  # so that the same text gives the same PDF
@@ -98,9 +80,9 @@ def usual_family() -> str:
         subsetter = Subsetter(options)
         subsetter.populate(text="".join(_USUAL))
         subsetter.subset(font)
-        for number, text in {1: name, 2: style, 4: f"{name} {style}", 6: f"GoalSweepSans-{style}", 16: name}.items():
+        for number, text in {1: name, 2: face, 4: f"{name} {face}", 6: f"GoalSweepSans-{face}", 16: name}.items():
             font["name"].setName(text, number, 3, 1, 0x409)
-        path = Path(folder.name, f"{style}.ttf")
+        path = Path(folder.name, f"{face}.ttf")
         font.save(path)
         fontManager.addfont(path)
     _FOLDERS.append(folder)
@@ -111,28 +93,6 @@ def pdf_font_type(names: Iterable[str]) -> int:
     """The type of fonts in PDF: 42 (TrueType), because journals refuse 3, or 3 where a font is not TrueType."""
     files = (entry.fname for name in names for entry in fontManager.ttflist if entry.name == name)
     return 42 if all(file.lower().endswith(".ttf") for file in files) else 3
-
-
-def texts_of(figure: Figure) -> list[str]:
-    """All texts of a figure, but for the numbers at its axes."""
-    formatters = [axis.get_major_formatter() for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)]
-    labels = [label for own in formatters if isinstance(own, FixedFormatter) for label in own.seq]
-    return [*(text.get_text() for text in _texts(figure)), *labels]
-
-
-def make_drawable(figure: Figure) -> None:
-    """Write the code points of what no font has into the texts of a figure, except the labels of ticks."""
-    for text in _texts(figure):
-        if undrawable(text.get_text()):
-            text.set_text(drawable(text.get_text()))
-
-
-def _texts(artist: Artist) -> Iterator[Text]:
-    """The texts below an artist but for ticks, which matplotlib makes only when it is asked for them."""
-    if isinstance(artist, Text):
-        yield artist
-    for child in [artist.label] if isinstance(artist, Axis) else artist.get_children():
-        yield from _texts(child)
 
 
 @cache

@@ -8,7 +8,7 @@ Source: arXiv:2210.13188, its figures of triplet diagrams and pair weights; the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from analysis.figures.canvas import INK, PALE, new_figure
+from analysis.figures.canvas import INK, PALE, colour_bar, panels
 
 Array = NDArray[np.float64]
 TripletWeight = Callable[[Array, Array], Array]
@@ -28,67 +28,45 @@ Gradient = Callable[[Array, Array], tuple[Array, Array]]
 """dL/ds_p and dL/ds_n at (s_p, s_n)."""
 
 _PULL, _PUSH = "#1a7f5a", "#b3402a"
-_DPI = 200
 _AT_REST = 1e-2
 _FIELD_LOW = -0.25
 """Smallest similarity that a gradient field shows."""
 
 
-def draw_triplet_weights(weights: Mapping[str, TripletWeight], num_points: int = 201) -> Figure:
-    """A triplet diagram for each weight, as in the paper: s_p to the right, s_n upwards, T as brightness.
-
-    Args:
-        weights: name to T.
-        num_points: points along each axis.
-
-    Returns:
-        The figure; `figure.savefig(path)` writes it.
-    """
-    figure, axes_row = _grid_figure(1, len(weights), 2.7, 2.7)
-    pos, neg = _plane(-1, num_points)
-    for axes, (name, weight) in zip(axes_row[0], weights.items(), strict=True):
+def draw_triplet_weights(weights: Mapping[str, TripletWeight]) -> Figure:
+    """A triplet diagram for each weight T by its name, as in the paper: s_p to the right, s_n upwards, T as colour."""
+    figure, (row,) = panels((1, len(weights)), (2.2, 2.2), right=1.0, sharey=True)
+    pos, neg = _plane(-1)
+    for axes, (name, weight) in zip(row, weights.items(), strict=True):
         values = weight(pos, neg)
         image = axes.imshow(values, origin="lower", extent=(-1, 1, -1, 1), vmin=0, vmax=1, cmap="viridis")
         if 0 < values.min() or np.unique(values).size > 2:
             lines = axes.contour(pos, neg, values, levels=(0.1, 0.5, 0.9), colors="white", linewidths=0.8)
             axes.clabel(lines, fontsize=6)
-        axes.set_title(f"T  {name}", fontsize=10, color=INK)
-        _label(axes, "$s_p$", "$s_n$" if axes is axes_row[0][0] else "")
-    figure.colorbar(image, ax=list(axes_row[0]), shrink=0.85, label="T")
+        _label(axes, f"T  {name}", "$s_p$", "$s_n$" if axes is row[0] else "")
+    colour_bar(figure, image, "T")
     return figure
 
 
-def draw_pair_weights(weights: Mapping[str, PairWeight], num_points: int = 401) -> Figure:
-    """P+ over s_p and P- over s_n, a panel for each weight.
+def draw_pair_weights(weights: Mapping[str, PairWeight]) -> Figure:
+    """P+ over s_p and P- over s_n, a panel for each weight by its name.
 
     Each panel has its own range, which includes 0 and 1, because `sig-ms` is not bounded by 1.
-
-    Args:
-        weights: name to (P+, P-).
-        num_points: points along the axis.
-
-    Returns:
-        The figure.
     """
-    figure, axes_row = _grid_figure(1, len(weights), 2.4, 2.5)
-    line = np.linspace(-1, 1, num_points)
-    for axes, (name, weight) in zip(axes_row[0], weights.items(), strict=True):
+    figure, (row,) = panels((1, len(weights)), (1.9, 1.9), between=(0.45, 0))
+    line = np.linspace(-1, 1, 401)
+    for axes, (name, weight) in zip(row, weights.items(), strict=True):
         pull, push = weight(line, line)
         axes.axhline(0, color=PALE, linewidth=0.6)
         axes.axhline(1, color=PALE, linewidth=0.6, linestyle=":")
         axes.plot(line, pull, color=_PULL, label="$P_+$ over $s_p$")
         axes.plot(line, push, color=_PUSH, linestyle="--", label="$P_-$ over $s_n$")
-        axes.set_title(f"P  {name}", fontsize=10, color=INK)
-        _label(axes, "similarity", "weight" if axes is axes_row[0][0] else "")
-    axes_row[0][0].legend(fontsize=7, loc="lower left", frameon=False)
+        _label(axes, f"P  {name}", "similarity", "weight" if axes is row[0] else "")
+    row[0].legend(fontsize=7, loc="lower left", frameon=False)
     return figure
 
 
-def draw_gradient_fields(
-    fields: Mapping[tuple[str, str], Gradient],
-    num_arrows: int = 14,
-    num_points: int = 151,
-) -> Figure:
+def draw_gradient_fields(fields: Mapping[tuple[str, str], Gradient], num_arrows: int = 14) -> Figure:
     """Where each combination moves a triplet: arrows show the descent direction, colours its strength.
 
     An arrow points from (s_p, s_n) along (-dL/ds_p, -dL/ds_n). All arrows have the same length; the colour is the
@@ -97,32 +75,23 @@ def draw_gradient_fields(
     Args:
         fields: (pair, triplet) to the gradient; pairs become rows and triplets columns, in order of appearance.
         num_arrows: arrows along each axis.
-        num_points: points of the coloured background along each axis.
-
-    Returns:
-        The figure.
     """
     pairs, triplets = (list(dict.fromkeys(key[part] for key in fields)) for part in (0, 1))
-    figure, axes_grid = _grid_figure(len(pairs), len(triplets), 2.5, 2.45)
-    image = None
-    for row, pair in enumerate(pairs):
-        for column, triplet in enumerate(triplets):
-            axes = axes_grid[row][column]
+    figure, grid = panels((len(pairs), len(triplets)), (2.0, 2.0), right=1.0, sharex=True, sharey=True)
+    for row, pair in zip(grid, pairs, strict=True):
+        for axes, triplet in zip(row, triplets, strict=True):
             if (pair, triplet) not in fields:
-                axes.axis("off")
+                axes.set_axis_off()
                 continue
-            image = _draw_field(axes, fields[pair, triplet], num_arrows, num_points)
-            axes.set_title(f"{pair}/{triplet}", fontsize=8, color=INK)
-            _label(axes, "$s_p$" if row == len(pairs) - 1 else "", "$s_n$" if column == 0 else "")
-    if image is not None:
-        all_axes = [axes for axes_row in axes_grid for axes in axes_row]
-        figure.colorbar(image, ax=all_axes, shrink=0.4, label="gradient, share of the panel's largest")
+            image = _draw_field(axes, fields[pair, triplet], num_arrows)
+            _label(axes, f"{pair}/{triplet}", "$s_p$" if row is grid[-1] else "", "$s_n$" if axes is row[0] else "")
+    colour_bar(figure, image, "gradient, share of the panel's largest")
     return figure
 
 
-def _draw_field(axes: Axes, gradient: Gradient, num_arrows: int, num_points: int) -> Any:
+def _draw_field(axes: Axes, gradient: Gradient, num_arrows: int) -> Any:
     low = _FIELD_LOW
-    pos, neg = _plane(low, num_points)
+    pos, neg = _plane(low)
     strength = np.hypot(*gradient(pos, neg))
     share = strength / max(float(strength.max()), 1e-300)
     # The square-root scale keeps the panels of the steep `sig-ms` from being white; pale colours show the arrows.
@@ -146,18 +115,14 @@ def _draw_field(axes: Axes, gradient: Gradient, num_arrows: int, num_points: int
     return image
 
 
-def _plane(low: float, num_points: int) -> tuple[Array, Array]:
-    line = np.linspace(low, 1, num_points)
+def _plane(low: float) -> tuple[Array, Array]:
+    line = np.linspace(low, 1, 201)
     pos, neg = np.meshgrid(line, line)
     return pos, neg
 
 
-def _grid_figure(rows: int, columns: int, width: float, height: float) -> tuple[Figure, Sequence[Sequence[Axes]]]:
-    figure = new_figure(columns * width + 0.8, rows * height + 0.2, dpi=_DPI, layout="constrained")
-    return figure, figure.subplots(rows, columns, squeeze=False).tolist()
-
-
-def _label(axes: Axes, x: str, y: str) -> None:
+def _label(axes: Axes, title: str, x: str, y: str) -> None:
+    axes.set_title(title, fontsize=9, color=INK)
     axes.set_xlabel(x, fontsize=8)
     axes.set_ylabel(y, fontsize=8)
     axes.tick_params(labelsize=7)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.figures.canvas import FAINT, INK, new_figure
+from analysis.figures.canvas import FAINT, INK, panels
 from analysis.statistics.ranks import RankComparison
 
 _BAR = "#0072b2"
@@ -21,15 +21,12 @@ def draw_rank_diagram(comparison: RankComparison, title: str) -> Figure:
     names, ranks = list(comparison.mean_ranks), list(comparison.mean_ranks.values())
     groups = comparison.groups
     half = (len(names) + 1) // 2
-    height = 1.35 + 0.16 * len(groups) + _ROW * half
-    figure = new_figure(8.4, height)
-    axes = figure.add_axes((0.02, 0.02, 0.96, 0.96))
+    height = 1.3 + 0.16 * len(groups) + _ROW * half
+    figure, ((axes,),) = panels((1, 1), (8, height), title=title, left=0.2, top=0, bottom=0.1)
     low, high = 1.0, float(len(names))
     side = 0.34 * (high - low)
-    axes.set_xlim(low - side, high + side)
-    axes.set_ylim(height - 0.05, 0)
-    axes.axis("off")
-    axes.text(low - side, 0.16, title, size=11, weight="bold", color=INK, ha="left", va="center")
+    axes.set(xlim=(low - side, high + side), ylim=(height, 0))
+    axes.set_axis_off()
     _draw_scale(axes, low, high, comparison.critical_difference)
     for row, group in enumerate(groups):
         first, last = comparison.mean_ranks[group[0]], comparison.mean_ranks[group[-1]]

@@ -7,7 +7,7 @@ but useful" (2020).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from analysis.figures.canvas import FAINT, INK, PALE, new_figure
+from analysis.figures.canvas import FAINT, INK, PALE, colour_bar, panels, style_panel
 from analysis.statistics.curves import Curve
 from analysis.triplets import TripletRecord
 from sweeps.results import PAIRS, TRIPLETS, in_order
@@ -45,23 +45,19 @@ def draw_curves(
         roles: the objectives that stand out, to ``best``, ``baseline``, ``worst`` or several of these, with commas.
         warmup: the last epoch of the warm-up, marked by a line; no line for None or 0.
     """
-    margins = {"left": 0.5, "right": 0.12, "top": 0.72, "bottom": 0.72, "between": 0.5}
-    figure, (axes_row,) = _subplots((1, len(quantities)), (2.1, 1.9), **margins, sharey="none")
-    for axes, (quantity, found) in zip(axes_row, quantities.items(), strict=True):
+    rooms: dict[str, Any] = {"left": 0.5, "top": 0.35, "bottom": 0.75, "between": (0.5, 0)}
+    figure, (row,) = panels((1, len(quantities)), (2.1, 1.9), title=title, **rooms)
+    for axes, (quantity, found) in zip(row, quantities.items(), strict=True):
         for objective in sorted(found, key=lambda key: key in roles):
             _draw_line(axes, objective, found[objective], roles)
         if warmup:
             axes.axvline(warmup + 0.5, color=PALE, linewidth=0.7, linestyle=":")
-        axes.set_title(quantity, fontsize=9, color=INK, loc="left")
+        style_panel(axes, quantity)
         axes.set_xlabel("epoch", fontsize=8.5)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
-        axes.tick_params(labelsize=7)
-        axes.grid(color="#e6e9ed", linewidth=0.5)
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
-    handles, labels = axes_row[0].get_legend_handles_labels()
+        axes.spines[["top", "right"]].set_visible(False)
+    handles, labels = row[0].get_legend_handles_labels()
     entries = dict(zip(reversed(labels), reversed(handles), strict=True))
-    figure.suptitle(title, fontsize=11, color=INK)
     figure.legend(entries.values(), entries, loc="lower center", ncols=len(entries), fontsize=8.5, frameon=False)
     return figure
 
@@ -95,8 +91,8 @@ def draw_triplets(
         warmup: the number of warm-up epochs.
     """
     pairs, triplets = in_order((p for p, _ in records), PAIRS), in_order((t for _, t in records), TRIPLETS)
-    margins = {"left": 0.6, "right": 1.0, "top": 0.7, "bottom": 0.5, "between": 0.3}
-    figure, grid = _subplots((len(pairs), len(triplets)), (2.2, 2.2), **margins, sharey="all")
+    rooms: dict[str, Any] = {"right": 1.0, "between": (0.3, 0.3), "sharex": True, "sharey": True}
+    figure, grid = panels((len(pairs), len(triplets)), (2.2, 2.2), title=title, **rooms)
     low = _lowest(records.values(), warmup)
     top = max(float(_share(record, warmup).max()) for record in records.values())
     for line, pair in enumerate(pairs):
@@ -109,10 +105,7 @@ def draw_triplets(
             axes.set_title(f"{pair}/{triplet}  {notes.get((pair, triplet), '')}", fontsize=8.5, color=INK)
             axes.set_ylabel("$s_n$" if column == 0 else "", fontsize=8.5)
             axes.set_xlabel("$s_p$" if line == len(pairs) - 1 else "", fontsize=8.5)
-    figure.suptitle(title, fontsize=11, color=INK)
-    width, height = figure.get_size_inches()
-    scale = figure.add_axes((1 - 0.85 / width, 0.5 - 1.1 / height, 0.15 / width, 2.2 / height))
-    figure.colorbar(image, cax=scale, label="share of the triplets, per bin")
+    colour_bar(figure, image, "share of the triplets, per bin")
     return figure
 
 
@@ -152,33 +145,3 @@ def _lowest(records: Iterable[TripletRecord], warmup: int) -> float:
 def _share(record: TripletRecord, warmup: int) -> NDArray[np.float64]:
     total = record.total(after=warmup)
     return total / max(float(total.sum()), 1.0)
-
-
-def _subplots(
-    shape: tuple[int, int],
-    size: tuple[float, float],
-    *,
-    left: float,
-    right: float,
-    top: float,
-    bottom: float,
-    between: float,
-    sharey: Literal["none", "all"],
-) -> tuple[Figure, list[list[Axes]]]:
-    """A figure of rows and columns of panels, and its axes; sizes, margins and gaps are in inches.
-
-    Matplotlib's own layout engines measure every text of a figure first, which takes as long as drawing it.
-    """
-    (rows, columns), (wide, high) = shape, size
-    width = left + columns * wide + (columns - 1) * between + right
-    height = bottom + rows * high + (rows - 1) * between + top
-    figure = new_figure(width, height)
-    figure.subplots_adjust(
-        left=left / width,
-        right=1 - right / width,
-        bottom=bottom / height,
-        top=1 - top / height,
-        wspace=between / wide,
-        hspace=between / high,
-    )
-    return figure, figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=sharey).tolist()

@@ -207,7 +207,9 @@ def forest_pictures(answers: Sequence[Answer]) -> tuple[Picture, ...]:
         panels = [forest for answer in answers if answer.metric.name == measure and (forest := answer.forest)]
         if panels:
             stem, title = f"forest/{measure_slug(measure)}", f"Differences from con/con: {measure}"
-            pictures.append(Picture(stem=stem, title=title, draw=draw_forest, arguments=(panels,)))
+            pictures.append(
+                Picture(stem=stem, title=title, draw=draw_forest, arguments=(panels, "difference from con/con"))
+            )
     return tuple(pictures)
 
 

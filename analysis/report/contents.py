@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from analysis.blocks import Block
 from analysis.report.answer import Answer, answer_table, lead
 from analysis.report.markdown import block_to_markdown, table_to_markdown
 from analysis.report.parts import Picture, Section
@@ -32,7 +34,7 @@ class Report:
     blocks: tuple[Section, ...]
     details: tuple[Section, ...]
     """Everything else; folded in the page."""
-    runs: tuple[BlockRuns, ...]
+    runs: Sequence[tuple[Block, BlockRuns]]
     """The trainings behind every cell; only in the page."""
     mlflow_page: str
     """The address of the sweep's experiment in MLflow; empty without one."""

@@ -14,16 +14,6 @@ from sweeps.results import METRICS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredFile:
-    """A file in the store."""
-
-    text: str
-    """Its path in the store."""
-    link: str
-    """Its path from the report's folder."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
     """One seed of a cell."""
 
@@ -34,20 +24,17 @@ class RunRow:
     """By the metric's key; empty if the training does not count."""
     url: str
     """The run in MLflow; empty without one."""
-    log: StoredFile | None
-    checkpoint: StoredFile | None
+    files: Mapping[str, str]
+    """``log`` and ``checkpoint``, as their paths in the store."""
+    links: Mapping[str, str]
+    """The paths of those that exist, from the report's folder."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockRuns:
-    """The trainings of one block."""
-
-    block: Block
-    cells: Mapping[Objective, tuple[RunRow, ...]]
-    """By ``(pair, triplet)``, in table order; seeds in order."""
+BlockRuns = Mapping[Objective, list[RunRow]]
+"""The trainings of a block by ``(pair, triplet)``, in table order; seeds in order."""
 
 
-def runs_of(inputs: Inputs, report_folder: Path, mlflow_page: str) -> tuple[BlockRuns, ...]:
+def runs_of(inputs: Inputs, report_folder: Path, mlflow_page: str) -> list[tuple[Block, BlockRuns]]:
     """The trainings of each block that has a number.
 
     Args:
@@ -55,25 +42,27 @@ def runs_of(inputs: Inputs, report_folder: Path, mlflow_page: str) -> tuple[Bloc
         report_folder: where the page will be, from which the files are linked.
         mlflow_page: the address of the sweep's experiment in MLflow; empty without one.
     """
-    results, made = inputs.results, []
+    results, made = inputs.results, list[tuple[Block, BlockRuns]]()
     for block in inputs.blocks:
-        if not block.is_empty:
-            cells: dict[Objective, list[RunRow]] = {key: [] for key, cell in block.cells.items() if cell.requested}
-            for run in results.of_block(results.runs, block.key).sort_values("seed").to_dict("records"):
-                counts, started = run["state"] == "done", run["attempts"] > 0
-                files = [_stored(results.folder, str(run[name]), report_folder) for name in ("log", "checkpoint")]
-                cells[str(run["pair"]), str(run["triplet"])].append(
-                    RunRow(
-                        seed=int(run["seed"]),
-                        state=": ".join(filter(None, (str(run["state"]), str(run["reason"])))),
-                        values={m.key: float(run[m.test]) for m in METRICS.values()} if counts else {},
-                        url=_run_url(mlflow_page, str(run["training"])) if mlflow_page and started else "",
-                        log=files[0],
-                        checkpoint=files[1],
-                    )
-                )
-            made.append(BlockRuns(block=block, cells={key: tuple(rows) for key, rows in cells.items()}))
-    return tuple(made)
+        if block.is_empty:
+            continue
+        cells: dict[Objective, list[RunRow]] = {key: [] for key, cell in block.cells.items() if cell.requested}
+        for run in results.of_block(results.runs, block.key).sort_values("seed").to_dict("records"):
+            counts, started = run["state"] == "done", run["attempts"] > 0
+            files = {name: str(run[name]) for name in ("log", "checkpoint")}
+            row = RunRow(
+                seed=int(run["seed"]),
+                state=": ".join(filter(None, (str(run["state"]), str(run["reason"])))),
+                values={m.key: float(run[m.test]) for m in METRICS.values()} if counts else {},
+                url=_run_url(mlflow_page, str(run["training"])) if mlflow_page and started else "",
+                files=files,
+                links={
+                    name: link for name, path in files.items() if (link := _link(results.folder, path, report_folder))
+                },
+            )
+            cells[str(run["pair"]), str(run["triplet"])].append(row)
+        made.append((block, cells))
+    return made
 
 
 def _run_url(mlflow_page: str, training: str) -> str:
@@ -82,8 +71,7 @@ def _run_url(mlflow_page: str, training: str) -> str:
     return f"{mlflow_page}/runs?workflowType=machine_learning&searchFilter={of_training}"
 
 
-def _stored(store: Path | None, path: str, report_folder: Path) -> StoredFile | None:
+def _link(store: Path | None, path: str, report_folder: Path) -> str:
     if store is None or not path or not (store / path).is_file():
-        return None
-    link = os.path.relpath((store / path).resolve(), report_folder.resolve())
-    return StoredFile(text=path, link=PurePath(link).as_posix())
+        return ""
+    return PurePath(os.path.relpath((store / path).resolve(), report_folder.resolve())).as_posix()

@@ -125,27 +125,29 @@ def write_report(
         blocks=tuple(
             block_section(block, colours[block.key], folded=block not in inputs.answered) for block in inputs.blocks
         ),
-        details=tuple(_details(inputs, colours, compare_with_paper=compare_with_paper)),
+        details=tuple(_details(inputs, compare_with_paper=compare_with_paper)),
         runs=runs_of(inputs, folder, mlflow_page),
         mlflow_page=mlflow_page,
     )
+    text = report_to_markdown(report)
     for picture in _pictures(report):
-        write_figure([files.path(path) for path in picture.paths], picture.draw, *picture.arguments)
+        write_figure([files.path(path) for path in picture.paths], picture.draw, *picture.arguments, names=text)
     _write_tables(report, files)
     _write_paper_tables(inputs, colours, files)
-    for name, frame in _frames(inputs).items():
+    frames = {"cells": cells_frame(inputs.blocks), "runs": runs_frame(results), "marginals": inputs.marginals}
+    for name, frame in frames.items():
         files.write(f"{name}.csv", frame.to_csv(index=False, lineterminator="\n"))
         frame.to_parquet(files.path(f"{name}.parquet"), index=False)
-    files.write("report.md", report_to_markdown(report))
+    files.write("report.md", text)
     files.write("report.html", report_to_html(report, folder))
     return ReportResult(folder=folder, files=files.finish(), inputs=inputs)
 
 
-def _details(inputs: Inputs, colours: Mapping[BlockKey, str], *, compare_with_paper: bool) -> list[Section]:
+def _details(inputs: Inputs, *, compare_with_paper: bool) -> list[Section]:
     """The sections after the tables, in order."""
     sections = [
         missing_section(inputs),
-        tuned_section(inputs, colours),
+        tuned_section(inputs),
         choices_section(inputs),
         scores_section(inputs),
         budget_section(inputs),
@@ -164,15 +166,6 @@ def _pictures(report: Report) -> list[Picture]:
     """All figures."""
     of_details = [picture for section in report.details for picture in section.figures]
     return [*of_details, *report.forests, *(grid.heatmap for section in report.blocks for grid in section.grids)]
-
-
-def _frames(inputs: Inputs) -> dict[str, pd.DataFrame]:
-    """The frames that are written as CSV and Parquet, by file name."""
-    return {
-        "cells": cells_frame(inputs.blocks),
-        "runs": runs_frame(inputs.results),
-        "marginals": inputs.marginals,
-    }
 
 
 def runs_frame(results: SweepResults) -> pd.DataFrame:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from analysis.blocks import NEAR, OF_EACH, Block, BlockKey, Grid, Objective
 from analysis.figures.colours import WHITE, ColourScale, scale_of, text_colour
-from analysis.report.captions import own_caption, shared_caption
 from analysis.report.latex.text import latex_text, requirements
 from analysis.report.parts import TextTable
 from analysis.wording import file_stem, name_text
@@ -25,17 +24,6 @@ class Stack:
 
     slug: str
     blocks: tuple[Block, ...]
-
-
-def block_to_latex(block: Block, colour: str, measure: str = "R@1") -> str:
-    """One block, with coloured cells as in the paper.
-
-    Args:
-        block: the block.
-        colour: its full colour, RRGGBB or `CIVIDIS`.
-        measure: ``R@1``, ``R@5``, ``R@10`` or ``rsum``.
-    """
-    return stack_to_latex(Stack(slug=block.slug, blocks=(block,)), {block.key: colour}, measure)
 
 
 def stacks(blocks: Iterable[Block]) -> tuple[Stack, ...]:
@@ -53,62 +41,70 @@ def stacks(blocks: Iterable[Block]) -> tuple[Stack, ...]:
     by_slug: dict[str, Stack] = {}
     for group, words in groups:
         key = group[0].key
-        slug = file_stem(*filter(None, (key.dataset, key.framework, _variant(key), *words, key.grid)))
+        variant = "" if key.variant in ("paper", OF_EACH) else key.variant
+        slug = file_stem(*filter(None, (key.dataset, key.framework, variant, *words, key.grid)))
         slug = f"{slug}-{key.data_fingerprint[:12]}" if slug in by_slug else slug
         by_slug[slug] = Stack(slug=slug, blocks=tuple(group))
     return tuple(by_slug.values())
 
 
+def _family(block: Block) -> tuple[str, ...]:
+    """What blocks of one stack share; the columns of a table are the same for all of its panels."""
+    key, grid = block.key, next(iter(block.grids.values()))
+    return (key.dataset, key.framework, key.variant, key.data_fingerprint, *grid.triplets)
+
+
+def block_to_latex(block: Block, colour: str, measure: str = "R@1") -> str:
+    """One block, with coloured cells as in the paper.
+
+    Args:
+        block: the block.
+        colour: its full colour, RRGGBB or `CIVIDIS`.
+        measure: ``R@1``, ``R@5``, ``R@10`` or ``rsum``.
+    """
+    return stack_to_latex(Stack(slug=block.slug, blocks=(block,)), {block.key: colour}, measure)
+
+
 def stack_to_latex(stack: Stack, colours: Mapping[BlockKey, str], measure: str = "R@1") -> str:
     """A stack of blocks: one float, with a panel for each block, each on its own colour scales."""
-    first = stack.blocks[0].key
-    grids = stack.blocks[0].grids_of(measure)
-    width = 1 + sum(len(grid.triplets) for grid in grids)
-    body = [r"\toprule"]
+    first = stack.blocks[0].grids_of(measure)
+    width, body = len(first[0].triplets), [r"\toprule"]
     for index, block in enumerate(stack.blocks):
         panel = block.grids_of(measure)
-        title = rf"\multicolumn{{{width}}}{{c}}{{{latex_text(model_text(block.key))}}} \\"
-        heads = [*_heads(panel), r"\midrule"] if index == 0 else []
+        title = rf"\multicolumn{{{1 + width * len(panel)}}}{{c}}{{{latex_text(_model_text(block.key))}}} \\"
+        heads = [*_heads(panel, width), r"\midrule"] if index == 0 else []
         body += [*([r"\midrule"] if index else []), title, r"\midrule", *heads, *_rows(panel, colours[block.key])]
-    where = f"{name_text(first.dataset)} test, {name_text(first.framework)}"
-    return float_to_latex(
-        caption=_caption(measure, where, stack.blocks),
+    notes = [block.caption(measure) for block in stack.blocks] + [
+        f"Missing in {block.key.title}: {name} {gap.text}" for block in stack.blocks for name, gap in block.gaps
+    ]
+    return _float(
+        caption=_caption(measure, stack.blocks),
         label=f"{stack.slug}-{measure_slug(measure)}",
-        columns=_columns(grids),
+        columns="l" + "c" * width * len(first),
         body=[*body, r"\bottomrule"],
-        notes=protocol_notes(stack.blocks, measure),
+        notes=notes,
     )
 
 
 def table_to_latex(table: TextTable) -> str:
     """A text table as a float."""
     rows = [" & ".join(map(latex_text, row)) + r" \\" for row in (table.head, *table.rows)]
-    return float_to_latex(
+    return _float(
         caption=f"{table.title}. {table.note}",
         label=table.label,
         columns="l" * table.words + "r" * (len(table.head) - table.words),
         body=[r"\toprule", rows[0], r"\midrule", *rows[1:], r"\bottomrule"],
-        packages="booktabs,graphicx",
     )
 
 
-def float_to_latex(
-    *,
-    caption: str,
-    label: str,
-    columns: str,
-    body: Sequence[str],
-    notes: Iterable[str] = (),
-    packages: str = "booktabs,colortbl,graphicx,xcolor",
-    separation: str = "5pt",
-) -> str:
+def _float(*, caption: str, label: str, columns: str, body: Sequence[str], notes: Iterable[str] = ()) -> str:
     """A float over both columns; ``caption`` and ``notes`` are plain text, ``body`` is LaTeX."""
     head = latex_text(caption)
     lines = [
-        *requirements(packages, "\n".join([head, *body])),
+        *requirements("booktabs,colortbl,graphicx,xcolor", "\n".join([head, *body])),
         *(f"% {line}" for note in notes for line in textwrap.wrap(note, 110)),
         r"\begin{table*}[t]",
-        rf"\centering\footnotesize\setlength{{\tabcolsep}}{{{separation}}}",
+        r"\centering\footnotesize\setlength{\tabcolsep}{5pt}",
         rf"\caption{{{head}}}",
         rf"\label{{tab:{label}}}",
         r"\smallskip",
@@ -122,27 +118,16 @@ def float_to_latex(
     return "\n".join(lines) + "\n"
 
 
-def _caption(measure: str, where: str, blocks: Sequence[Block]) -> str:
+def _caption(measure: str, blocks: Sequence[Block]) -> str:
+    key, unit = blocks[0].key, "of 600" if measure == "rsum" else "%"
     grids = [grid for block in blocks for grid in block.grids_of(measure)]
     near = f"; {NEAR}: within noise of the best" if any(grid.marked for grid in grids) else ""
+    where = f"{name_text(key.dataset)} test, {name_text(key.framework)}"
     briefs = ", ".join(dict.fromkeys(block.brief for block in blocks))
-    return f"{measure} ({unit_text(measure)}), {where}, {briefs}. Bold: best; underlined: second{near}."
+    return f"{measure} ({unit}), {where}, {briefs}. Bold: best; underlined: second{near}."
 
 
-def protocol_notes(blocks: Sequence[Block], measure: str) -> list[str]:
-    """What accompanies the numbers and has no room in the caption: protocol, marks, and missing results."""
-    notes = [shared_caption(blocks, measure), *(own_caption(block, blocks, measure) for block in blocks)]
-    return [note for note in notes if note] + [
-        f"Missing in {block.key.title}: {name} {gap.text}" for block in blocks for name, gap in block.gaps
-    ]
-
-
-def unit_text(measure: str) -> str:
-    """The unit of a measure, for a caption."""
-    return "of 600" if measure == "rsum" else "%"
-
-
-def model_text(key: BlockKey) -> str:
+def _model_text(key: BlockKey) -> str:
     """A block's model and stage as a paper names them: ``VSE++ (resnet152, fine-tuned)``.
 
     The tag of a timm backbone's weights is left out; the comments above the table name it.
@@ -153,66 +138,40 @@ def model_text(key: BlockKey) -> str:
     return f"{name_text(key.framework)} ({', '.join(filter(None, words))})"
 
 
-def weight_to_latex(letter: str, name: str) -> str:
+def _heads(grids: Sequence[Grid], width: int) -> list[str]:
+    titles = (latex_text(DIRECTION_TITLES[grid.metric.direction]) for grid in grids)
+    spans = " & ".join(f"\\multicolumn{{{width}}}{{c}}{{{title}}}" for title in titles)
+    starts = [2 + width * i for i in range(len(grids))]
+    rules = "".join(f"\\cmidrule(lr){{{start}-{start + width - 1}}}" for start in starts)
+    heads = " & ".join(_weight("T", triplet) for grid in grids for triplet in grid.triplets)
+    return [f" & {spans} \\\\", rules, f" & {heads} \\\\"]
+
+
+def _rows(grids: Sequence[Grid], colour: str) -> list[str]:
+    scaled = [(grid, scale_of(grid, colour)) for grid in grids]
+    rows = []
+    for pair in grids[0].pairs:
+        cells = [_cell(grid, scale, (pair, triplet)) for grid, scale in scaled for triplet in grid.triplets]
+        rows.append(" & ".join([_weight("P", pair), *cells]) + r" \\")
+    return rows
+
+
+def _weight(letter: str, name: str) -> str:
     """The weight of a row or column, with its name as a superscript."""
     return rf"${letter}$\textsuperscript{{{latex_text(name)}}}"
 
 
-def number_to_latex(text: str, grid: Grid, scale: ColourScale | None, objective: Objective) -> str:
-    """A cell with its number ``text`` in LaTeX: its colour, bold if it is the best, underlined if the second."""
-    mean = grid.cells[objective].mean
-    if mean is None or scale is None:
-        return text
-    if objective in grid.best():
-        text = rf"\textbf{{{text}}}"
-    elif objective in grid.second():
-        text = rf"\underline{{{text}}}"
-    fill = scale.colour(mean)
-    ink = r"\color{white}" if text_colour(fill) == WHITE else ""
-    return rf"\cellcolor[HTML]{{{fill}}}{ink}{text}"
-
-
-def _heads(grids: Sequence[Grid]) -> list[str]:
-    width = len(grids[0].triplets)
-    titles = [latex_text(DIRECTION_TITLES[grid.metric.direction]) for grid in grids]
-    spans = [f"\\multicolumn{{{width}}}{{c}}{{{title}}}" for title in titles]
-    starts = [2 + width * i for i in range(len(grids))]
-    rules = "".join(f"\\cmidrule(lr){{{start}-{start + width - 1}}}" for start in starts)
-    heads = [weight_to_latex("T", triplet) for grid in grids for triplet in grid.triplets]
-    return [f" & {' & '.join(spans)} \\\\", rules, f" & {' & '.join(heads)} \\\\"]
-
-
-def _rows(grids: Sequence[Grid], colour: str) -> list[str]:
-    scales = [scale_of(grid, colour) for grid in grids]
-    rows = []
-    for pair in grids[0].pairs:
-        cells = [
-            _cell(grid, scale, (pair, triplet))
-            for grid, scale in zip(grids, scales, strict=True)
-            for triplet in grid.triplets
-        ]
-        rows.append(" & ".join([weight_to_latex("P", pair), *cells]) + r" \\")
-    return rows
-
-
 def _cell(grid: Grid, scale: ColourScale | None, objective: Objective) -> str:
+    """A number in its colour, bold if it is the best, underlined if the second."""
     cell = grid.cells[objective]
     text = cell.text(sign=r"$\pm$", with_n=False)
-    if cell.gaps and cell.mean is not None:
+    if cell.mean is None or scale is None:
+        return text
+    if cell.gaps:
         text += rf" {{\scriptsize($n$={cell.n})}}"
+    command = r"\textbf" if objective in grid.best() else r"\underline" if objective in grid.second() else ""
+    text = rf"{command}{{{text}}}" if command else text
+    fill = scale.colour(cell.mean)
+    ink = r"\color{white}" if text_colour(fill) == WHITE else ""
     near = r"\rlap{$^{\approx}$}" if objective in grid.marked else ""  # takes no room, so that the numbers stay aligned
-    return number_to_latex(text, grid, scale, objective) + near
-
-
-def _columns(grids: Sequence[Grid]) -> str:
-    return "l" + "c" * sum(len(grid.triplets) for grid in grids)
-
-
-def _variant(key: BlockKey) -> str:
-    return "" if key.variant in ("paper", OF_EACH) else key.variant
-
-
-def _family(block: Block) -> tuple[str, ...]:
-    """What blocks of one stack share; the columns of a table are the same for all of its panels."""
-    key, grid = block.key, next(iter(block.grids.values()))
-    return (key.dataset, key.framework, key.variant, key.data_fingerprint, *grid.triplets)
+    return rf"\cellcolor[HTML]{{{fill}}}{ink}{text}{near}"

@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
 
 from analysis.blocks import Block, CellSummary, Objective
 from analysis.figures.lines import draw_side_by_side
 from analysis.report.inputs import Inputs
 from analysis.report.parts import Picture, Section, TextTable
-from analysis.wording import signed
+from analysis.wording import file_stem, signed
 from sweeps.results import MAIN_METRICS, Metric
 
 _NONE = CellSummary(mean=None, std=None, n=0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """One block of one sweep, as a column next to others."""
-
-    sweep: str
-    block: Block
-
-    def cell(self, metric: Metric, objective: Objective) -> CellSummary:
-        """An objective's cell; an empty one when its sweep does not have the objective."""
-        return self.block.grids[metric.key].cells.get(objective, _NONE)
-
-
+Column = tuple[str, Block]
+"""One block of a sweep, with the sweep's name."""
 Groups = Mapping[tuple[str, str, str, str], Sequence[Column]]
 """The columns shown side by side, by ``(dataset, framework, backbone, variant)``."""
 
@@ -44,11 +30,9 @@ def columns_of(sweeps: Mapping[str, Sequence[Block]]) -> Groups:
     """
     groups: dict[tuple[str, str, str, str], list[Column]] = {}
     for sweep, blocks in sweeps.items():
-        for block in blocks:
-            if not block.is_empty:
-                key = block.key
-                group = groups.setdefault((key.dataset, key.framework, key.backbone, key.variant), [])
-                group.append(Column(sweep=sweep, block=block))
+        for block in (block for block in blocks if not block.is_empty):
+            key = block.key
+            groups.setdefault((key.dataset, key.framework, key.backbone, key.variant), []).append((sweep, block))
     return {key: columns for key, columns in groups.items() if len(columns) > 1}
 
 
@@ -57,27 +41,30 @@ def side_by_side_section(inputs: Inputs) -> Section | None:
     groups = columns_of(inputs.sweeps)
     if not groups:
         return None
-    figures, tables = [], []
+    figures, tables, warnings = [], [], []
     for number, (key, columns) in enumerate(groups.items(), start=1):
-        title = f"{' '.join(key[:3])}" + ("" if key[3] == "paper" else f", variant {key[3]}")
-        means = {
-            metric: {name: [column.cell(metric, name).mean for column in columns] for name in _objectives(columns)}
-            for metric in MAIN_METRICS
-        }
+        title, labels = f"{' '.join(key[:3])}" + ("" if key[3] == "paper" else f", variant {key[3]}"), _labels(columns)
+        rows = {metric: _rows(columns, metric) for metric in MAIN_METRICS}
+        means = {metric: {name: [cell.mean for cell in own] for name, own in rows[metric].items()} for metric in rows}
         figures.append(
             Picture(
-                stem=f"side-by-side/{number}-{'-'.join(word.replace('/', '_') for word in key[:3])}",
+                stem=f"side-by-side/{number}-{file_stem(*key[:3])}",
                 title=f"Side by side: {title}",
                 draw=draw_side_by_side,
-                arguments=(title, _labels(columns), means),
+                arguments=(title, labels, means),
             )
         )
-        tables += [_table(title, columns, metric) for metric in MAIN_METRICS]
+        tables += [_table(f"{title}: {metric.label}", labels, own) for metric, own in rows.items()]
+        if len({block.key.data_fingerprint for _, block in columns}) > 1:
+            warnings.append(
+                f"{key[0]} {key[2]}: the columns were measured on different data (their fingerprints differ); "
+                "differences between them are not due to objectives or settings alone."
+            )
     paragraph = "Mean ± standard deviation over seeds (ddof = 1); changes are relative to the first column, in points."
     return Section(
         anchor="side-by-side",
         title="Stages and sweeps side by side",
-        paragraphs=(paragraph, *_warnings(groups)),
+        paragraphs=(paragraph, *warnings),
         figures=tuple(figures),
         tables=tuple(tables),
     )
@@ -85,48 +72,36 @@ def side_by_side_section(inputs: Inputs) -> Section | None:
 
 def uncompared(inputs: Inputs) -> list[str]:
     """A sentence for each other sweep that has nothing in common with this one."""
-    shown = {column.sweep for columns in columns_of(inputs.sweeps).values() for column in columns}
+    shown = {sweep for columns in columns_of(inputs.sweeps).values() for sweep, _ in columns}
     without = [label for label in inputs.others if label not in shown]
     return [f"Sweep {name!r} has no finished block with the same dataset, framework and backbone." for name in without]
 
 
-def _objectives(columns: Sequence[Column]) -> list[Objective]:
-    cells = [column.block.cells for column in columns]
-    return list(dict.fromkeys(key for own in cells for key, cell in own.items() if cell.requested))
+def _rows(columns: Sequence[Column], metric: Metric) -> dict[Objective, list[CellSummary]]:
+    """The cells of each objective; empty ones where a sweep does not have the objective."""
+    names = dict.fromkeys(name for _, block in columns for name, cell in block.cells.items() if cell.requested)
+    return {name: [block.grids[metric.key].cells.get(name, _NONE) for _, block in columns] for name in names}
 
 
 def _labels(columns: Sequence[Column]) -> list[str]:
     """What distinguishes the columns: the stage, the sweep, or both; and the grid of a tuned sweep."""
-    several = len({column.sweep for column in columns}) > 1
-    stages = len({column.block.key.stage for column in columns}) > 1 or not several
-    return [" ".join(filter(None, _words(column, several=several, stages=stages))) for column in columns]
+    several = len({sweep for sweep, _ in columns}) > 1
+    stages = len({block.key.stage for _, block in columns}) > 1 or not several
+    words = (
+        (sweep * several, block.key.stage * stages, f"({block.key.grid})" if block.key.grid else "")
+        for sweep, block in columns
+    )
+    return [" ".join(filter(None, own)) for own in words]
 
 
-def _words(column: Column, *, several: bool, stages: bool) -> tuple[str, str, str]:
-    key = column.block.key
-    return column.sweep if several else "", key.stage if stages else "", f"({key.grid})" if key.grid else ""
-
-
-def _table(title: str, columns: Sequence[Column], metric: Metric) -> TextTable:
-    labels, rows = _labels(columns), []
-    for objective in _objectives(columns):
-        first, *others = (column.cell(metric, objective) for column in columns)
-        changes = map(partial(_change, first), others)
-        texts = ((cell.text(), "--" if c is None else signed(c)) for cell, c in zip(others, changes, strict=True))
+def _table(title: str, labels: Sequence[str], cells: Mapping[Objective, Sequence[CellSummary]]) -> TextTable:
+    rows = []
+    for objective, (first, *others) in cells.items():
+        texts = [(cell.text(), _change(first, cell)) for cell in others]
         rows.append(("/".join(objective), first.text(), *(text for own in texts for text in own)))
     head = ("objective", labels[0], *(word for label in labels[1:] for word in (label, "change")))
-    return TextTable(title=f"{title}: {metric.label}", head=head, rows=tuple(rows))
+    return TextTable(title=title, head=head, rows=tuple(rows))
 
 
-def _change(first: CellSummary, cell: CellSummary) -> float | None:
-    return None if first.mean is None or cell.mean is None else cell.mean - first.mean
-
-
-def _warnings(groups: Groups) -> list[str]:
-    """A sentence for each group whose differences may have other causes than objectives and settings."""
-    return [
-        f"{key[0]} {key[2]}: the columns were measured on different data (their fingerprints differ); differences "
-        "between them are not due to objectives or settings alone."
-        for key, columns in groups.items()
-        if len({column.block.key.data_fingerprint for column in columns}) > 1
-    ]
+def _change(first: CellSummary, cell: CellSummary) -> str:
+    return "--" if first.mean is None or cell.mean is None else signed(cell.mean - first.mean)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
-from analysis.blocks import BlockKey, Objective
 from analysis.figures.lines import draw_budget
 from analysis.figures.tuning import draw_scores
 from analysis.report.inputs import Inputs
-from analysis.report.parts import Picture, Section, TextTable
+from analysis.report.parts import Picture, Section
 from analysis.report.sections.tuned import model_stem, searched_models
-from analysis.statistics.trails import BudgetCurve, budget_curve, candidates_frame
+from analysis.statistics.trails import budget_curve, candidates_frame
 from analysis.wording import file_stem
 from sweeps.results import Header
 
@@ -69,7 +67,7 @@ def budget_section(inputs: Inputs) -> Section | None:
     if header.tune is None or not header.trails:
         return None
     rows: list[dict[str, Any]] = []
-    pictures, tables = [], []
+    pictures = []
     for key, trails in searched_models(inputs):
         curves = {trail.objective: curve for trail in trails if (curve := budget_curve(trail, header.tune.search))}
         if not curves:
@@ -82,13 +80,11 @@ def budget_section(inputs: Inputs) -> Section | None:
         title = f"Best {header.tune.metric} by budget, {key.model_title}"
         arguments, stem = (title, header.tune.metric, curves), f"tuning/{model_stem(key)}-budget"
         pictures.append(Picture(stem=stem, title=title, draw=draw_budget, arguments=arguments))
-        tables.append(_budget_table(header, key, curves))
     return Section(
         anchor="budget",
         title="What a budget buys",
         paragraphs=(_budget_text(header),),
         figures=tuple(pictures),
-        tables=tuple(tables),
         frames={"budget": pd.DataFrame(rows)},
     )
 
@@ -105,22 +101,3 @@ def _budget_text(header: Header) -> str:
         _FAILED: any(candidate.score is None for candidate in candidates),
     }
     return "".join(sentence for sentence, holds in sentences.items() if holds).strip()
-
-
-def _budget_table(header: Header, key: BlockKey, curves: Mapping[Objective, BudgetCurve]) -> TextTable:
-    """The curve at 1, 2, 4, ... candidates, and at all of them."""
-    assert header.tune is not None
-    longest = max(len(curve.mean) for curve in curves.values())
-    budgets = sorted({2**power for power in range(longest.bit_length()) if 2**power <= longest} | {longest})
-    rows = [("/".join(name), *(_at(curve, budget) for budget in budgets)) for name, curve in curves.items()]
-    note = "The best score so far."
-    if header.tune.search != "tpe":
-        note = (
-            "At the largest budget the expected best lies below the best of all, because a draw may repeat a candidate."
-        )
-    title = f"Best {header.tune.metric} by candidates, {key.model_title}"
-    return TextTable(title=title, head=("objective", *map(str, budgets)), rows=tuple(rows), note=note)
-
-
-def _at(curve: BudgetCurve, budget: int) -> str:
-    return f"{curve.mean[budget - 1]:.1f}" if budget <= len(curve.mean) else "--"

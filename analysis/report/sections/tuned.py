@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from analysis.blocks import BlockKey, Difference, Objective
-from analysis.figures.tuning import draw_tuned
+from analysis.blocks import BlockKey, Objective
+from analysis.figures.forest import Forest, draw_forest
 from analysis.report.inputs import Inputs
 from analysis.report.parts import Picture, Section, TextTable
 from analysis.statistics.gains import BlockPair, Gain, gains, gains_frame
@@ -17,6 +17,7 @@ from sweeps.tuning import Dimension
 from sweeps.tuning.trail import Trail
 
 _GAIN_HEAD = ("objective", "default", "tuned", "gain", "95 % interval", "spread", "p", "more than noise")
+_VERDICTS = {"better": "yes, a gain", "worse": "yes, a loss", "level": "no", "unknown": "not judged: single runs"}
 _GAIN_NOTE = (
     "Test recall, mean ± standard deviation (ddof = 1) over seeds. The gain is tuned minus default, of runs with the "
     "same seed; its spread is the standard deviation of these differences. Intervals and p are by the one rule of this "
@@ -30,8 +31,8 @@ _CHOICE_NOTE = (
 )
 
 
-def tuned_section(inputs: Inputs, colours: Mapping[BlockKey, str]) -> Section | None:
-    """Both grids side by side with the gain of each objective; None unless both have a number."""
+def tuned_section(inputs: Inputs) -> Section | None:
+    """The gain of each objective; None unless both grids have a number."""
     gained = {
         pair: {grid.metric: gains(inputs.results, pair, grid.metric) for grid in pair.default.grids.values()}
         for pair in inputs.pairs
@@ -39,17 +40,21 @@ def tuned_section(inputs: Inputs, colours: Mapping[BlockKey, str]) -> Section | 
     if not gained:
         return None
     pictures, tables, said = [], [], []
+    for measure in dict.fromkeys(metric.name for metric in MAIN_METRICS):
+        forests = [
+            Forest(title=pair.title, metric=metric, differences={key: gain.difference for key, gain in own.items()})
+            for pair, by_metric in gained.items()
+            for metric, own in by_metric.items()
+            if metric.name == measure
+        ]
+        picture = Picture(
+            stem=f"tuning/gains-{measure_slug(measure)}",
+            title=f"Gains of tuning: {measure}",
+            draw=draw_forest,
+            arguments=(forests, "tuned minus default"),
+        )
+        pictures.append(picture)
     for pair, by_metric in gained.items():
-        for measure in dict.fromkeys(metric.name for metric in MAIN_METRICS):
-            shown = {metric: own for metric, own in by_metric.items() if metric.name == measure}
-            pictures.append(
-                Picture(
-                    stem=f"tuning/{_stem(pair)}-{measure_slug(measure)}",
-                    title=f"Default, tuned and gain, {measure}: {pair.title}",
-                    draw=draw_tuned,
-                    arguments=(pair, shown, colours[pair.default.key], pair.title),
-                )
-            )
         for metric in MAIN_METRICS:
             tables.append(_gain_table(pair, metric, by_metric[metric]))
             said.append(f"{tables[-1].title}: {gain_sentence(by_metric[metric])}")
@@ -105,12 +110,7 @@ def _gain_numbers(gain: Gain) -> tuple[str, ...]:
         return "--", "--", "--", "--", "a grid has no number"
     spread = "--" if gain.spread is None else f"{gain.spread:.2f}"
     p = "--" if change.p is None else p_text(change.p)
-    return signed(change.estimate, 2), interval_text(change.low, change.high, 2), spread, p, _said(change)
-
-
-def _said(change: Difference) -> str:
-    verdicts = {"better": "yes, a gain", "worse": "yes, a loss", "level": "no", "unknown": "not judged: single runs"}
-    return verdicts[change.verdict]
+    return signed(change.estimate, 2), interval_text(change.low, change.high, 2), spread, p, _VERDICTS[change.verdict]
 
 
 def choices_section(inputs: Inputs) -> Section | None:
@@ -213,9 +213,10 @@ def _trail_paragraphs(inputs: Inputs) -> list[str]:
     assert header.tune is not None
     candidates = [candidate for trail in header.trails for candidate in trail.candidates]
     failed, stopped = sum(bool(one.failed) for one in candidates), sum(one.stopped for one in candidates)
-    text = f"{len(candidates)} candidates were trained, {sum(one.epochs for one in candidates)} epochs in all"
-    text += f"; {stopped} were stopped early" if header.tune.stop_early else "; none was to be stopped early"
-    text += f"; {failed} failed and have no score." if failed else "."
+    text = (
+        f"{len(candidates)} candidates were trained, {sum(one.epochs for one in candidates)} epochs in all; {stopped} "
+        f"were stopped early; {failed} failed and have no score."
+    )
     few = [
         f"{'/'.join(trail.objective)} ({len(trail.candidates)})"
         for trail in header.trails

@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from analysis.blocks import Block, BlockKey, CellSummary, Grid, Objective
+from analysis.published.comparison import order_agreement
 from analysis.published.numbers import published_blocks
-from analysis.published.orders import order_agreement
 from sweeps.results import METRICS
 
 MODEL = BlockKey(
@@ -40,11 +40,9 @@ def printed_means(sign: float = 1.0) -> dict[str, dict[Objective, float]]:
     }
 
 
-def test_the_point_in_the_printed_order_comes_first_and_the_reverse_is_its_opposite() -> None:
-    same, reverse = order_agreement([point("tau 2", printed_means(-1), 0.1), point("tau 1", printed_means(), 0.1)], ONE)
-    assert same.block.key.point == "tau 1"
-    assert list(same.agreement.values()) == pytest.approx([1.0, 1.0])
-    assert list(reverse.agreement.values()) == pytest.approx([-1.0, -1.0])
+def test_the_printed_order_agrees_and_the_reverse_is_its_opposite() -> None:
+    assert list(order_agreement(point("tau 1", printed_means(), 0.1), ONE).values()) == pytest.approx([1.0, 1.0])
+    assert list(order_agreement(point("tau 2", printed_means(-1), 0.1), ONE).values()) == pytest.approx([-1.0, -1.0])
 
 
 def test_correlations_are_those_of_the_means_with_every_printed_grid() -> None:
@@ -52,17 +50,14 @@ def test_correlations_are_those_of_the_means_with_every_printed_grid() -> None:
     means = {
         metric.key: {key: float(random.normal(50, 5)) for key in ONE[0].grids[metric.key].cells} for metric in BOTH
     }
-    (found,) = order_agreement([point("", means, 1.0)], PRINTED)
-    assert len(found.agreement) == 20
-    for (key, metric), value in found.agreement.items():
+    found = order_agreement(point("", means, 1.0), PRINTED)
+    assert len(found) == 20
+    for (key, metric), value in found.items():
         grid = next(block for block in PRINTED if block.key == key).grids[metric.key]
         ours = [means[metric.key][objective] for objective in grid.means]
         assert value == pytest.approx(stats.spearmanr(ours, list(grid.means.values())).statistic)
-    values = {name: [e for (_, m), e in found.agreement.items() if m.direction == name] for name in ("i2t", "t2i")}
-    assert found.mean("i2t") == pytest.approx(np.mean(values["i2t"]))
-    assert found.mean("both") == pytest.approx(np.mean([*values["i2t"], *values["t2i"]]))
 
 
-def test_points_without_enough_numbers_are_left_out() -> None:
+def test_too_few_numbers_have_no_order() -> None:
     few = {key: dict(list(cells.items())[:2]) for key, cells in printed_means().items()}
-    assert order_agreement([point("tau 1", few, 0.1)], ONE) == ()
+    assert order_agreement(point("tau 1", few, 0.1), ONE) == {}

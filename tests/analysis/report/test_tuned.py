@@ -126,7 +126,7 @@ def test_the_sections_of_a_tuned_sweep(report: ReportResult) -> None:
     assert "## Scores by setting" in text
     names = {str(path.relative_to(report.folder)) for path in report.files}
     stem = "coco-vsepp-resnet152"
-    assert {f"tuning/{stem}-frozen-r1.png", f"tuning/{stem}-budget.pdf", f"tuning/{stem}-by-tau.png"} <= names
+    assert {"tuning/gains-r1.png", f"tuning/{stem}-budget.pdf", f"tuning/{stem}-by-tau.png"} <= names
     assert {f"tables/chosen-{stem}.tex", f"tables/tuned-{stem}-frozen-i2t-r1.tex", "budget.csv", "tuning.csv"} <= names
     assert {f"tables/{stem}-frozen-{grid}.tex" for grid in ("default", "tuned")} <= names
 

@@ -12,7 +12,7 @@ def test_stages_of_a_sweep_stand_side_by_side(complete: SweepResults) -> None:
     inputs = inputs_of(complete)
     ((key, columns),) = columns_of(inputs.sweeps).items()
     assert key == ("coco", "vsepp", "resnet152", "paper")
-    assert [column.block.key.stage for column in columns] == ["frozen", "finetune"]
+    assert [block.key.stage for _, block in columns] == ["frozen", "finetune"]
     section = side_by_side_section(inputs)
     assert section is not None
     assert section.tables[0].head == ("objective", "frozen", "finetune", "change")
