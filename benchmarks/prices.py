@@ -21,7 +21,7 @@ from goal_core.data import open_dataset
 from goal_core.data.config import ImageConfig, KarpathyConfig
 from goal_core.models import autocast, build_backbone
 from goal_core.training import UnitPlan
-from goal_core.training.train import use_device
+from goal_core.training.train import begin_process
 from goal_core.training.trunk import place
 
 SIZES = {"swin_base_patch4_window12_384": 384}
@@ -68,7 +68,7 @@ def measure(given: argparse.Namespace, report: Report) -> None:
 def _image_ms(given: argparse.Namespace, unit: UnitPlan, *, train: bool = False) -> float:
     """Milliseconds of an image of a batch, at best: a forward pass, or a training step."""
     size = given.forward_size if unit.data.image is None else unit.data.image.size
-    use_device(unit)
+    begin_process(unit)
     backbone = place(build_backbone(unit.model.backbone, image_size=size, seed=1), unit)
     optimizer = torch.optim.Adam(backbone.parameters(), lr=1e-5, fused=True)
     pixels = torch.randint(256, (given.forward_batch, 3, size, size), dtype=torch.uint8).to(given.device)

@@ -11,6 +11,7 @@ from sweeps.identity import content_id, from_mapping, to_mapping
 from sweeps.reading import (
     ClusterSweep,
     Problem,
+    Running,
     SweepError,
     SweepNotFoundError,
     find_sweep,

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 from pydantic import AfterValidator
 
 from goal_core.basics.errors import ConfigError, UnknownNameError, nearest
+from goal_core.basics.plugins import Plugin
 from goal_core.models.config import BackboneConfig
 from goal_core.objectives import pair_weights, triplet_weights
 from goal_core.training.config import StageConfig
@@ -26,6 +27,13 @@ _SECRET = re.compile(r"passw(or)?d|pwd|token(?!iz)|secret|access_key|api_?key")
 def looks_secret(name: str) -> bool:
     """Whether a variable or a setting is named like a secret."""
     return name not in ("PWD", "OLDPWD") and _SECRET.search(name.lower()) is not None
+
+
+def announced(plugins: tuple[Plugin, ...]) -> tuple[Plugin, ...]:
+    """Make known what plugins register."""
+    for plugin in plugins:
+        plugin.announce()
+    return plugins
 
 
 def check_name(name: str) -> str:

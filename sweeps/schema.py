@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, ConfigDict, Field
 
 from goal_core.basics.errors import ConfigError, nearest
+from goal_core.basics.plugins import Plugin
 from goal_core.data.config import DataConfig
 from goal_core.models.config import (
     BackboneConfig,
@@ -28,6 +29,7 @@ from goal_core.objectives.variants import Variant
 from goal_core.training.config import MemoryFormat, Precision, Sharing, StageConfig
 from sweeps.axes import Axis, Point, check_axes, combinations, settings_at
 from sweeps.checks import (
+    announced,
     check_backbones,
     check_name,
     check_only,
@@ -88,12 +90,12 @@ class SweepObjectives:
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
-    pair: Annotated[tuple[str, ...], AfterValidator(check_pairs)] = field(default_factory=lambda: tuple(pair_weights))
-    """Pair weights (rows). In YAML, `all` stands for every registered one."""
+    pair: Annotated[tuple[str, ...], AfterValidator(check_pairs)] = field(default_factory=lambda: pair_weights.shipped)
+    """Pair weights (rows). In YAML, `all` stands for those that come with goal-sweep."""
     triplet: Annotated[tuple[str, ...], AfterValidator(check_triplets)] = field(
-        default_factory=lambda: tuple(triplet_weights)
+        default_factory=lambda: triplet_weights.shipped
     )
-    """Triplet weights (columns). In YAML, `all` stands for every registered one."""
+    """Triplet weights (columns). In YAML, `all` stands for those that come with goal-sweep."""
     only: Annotated[tuple[str, ...], AfterValidator(check_only)] = ()
     """Keep only these objectives of the grid, such as `sig-ms/cir`; empty keeps the whole grid."""
     variant: Variant = "paper"
@@ -238,6 +240,9 @@ class SweepConfig:
     FILE_KEYS: ClassVar[tuple[str, ...]] = ("extends",)
     """Further keys of a sweep file, which are taken out before it is checked."""
 
+    plugins: Annotated[tuple[Plugin, ...], AfterValidator(announced)] = ()
+    """Python files of one's own, relative to the sweep file, or modules, which register what the sweep names. They come
+    first, because what follows is checked against what they register."""
     name: Annotated[str, AfterValidator(check_name)]
     """Name of the sweep and of its MLflow experiment: a-z, 0-9, `_`, `.`, `-`."""
     data: DataSection

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from goal_core.basics import atomic
+from goal_core.basics import atomic, plugins
+from goal_core.basics.registry import REGISTRIES
 from tests.helpers.once import made_once
 
 # `nohup make test &` ignores both, and the processes that tests start would inherit that.
@@ -33,6 +35,16 @@ def _quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 def _nothing_remembered(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Remember no check of weights between tests or from other commands."""
     monkeypatch.setenv("GOAL_SWEEP_CACHE", str(tmp_path_factory.mktemp("checked")))
+
+
+@pytest.fixture
+def without_plugins() -> Iterator[None]:
+    """Leave no part of a plugin behind, and remember none."""
+    yield
+    plugins._ran.clear()
+    for registry in REGISTRIES.values():
+        for name in set(registry) - set(registry.shipped):
+            del registry[name]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

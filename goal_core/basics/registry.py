@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -25,27 +26,36 @@ class Entry(Generic[F]):
     source: str
     parameters: Mapping[str, Any]
     """Keyword-only arguments of the function and their defaults, in the order of its signature."""
+    plugin: str = ""
+    """The plugin that registers it; empty where none does."""
+    plugin_code: str = ""
+    """Hash of the plugin's text."""
 
     @property
     def is_built_in(self) -> bool:
         """Whether the function comes with goal-sweep and was not edited, so that `NUMERICS_VERSION` speaks for it."""
-        return _source_digest(self.function) in BUILT_IN_CODE
+        return not self.plugin and _source_digest(self.function) in BUILT_IN_CODE
 
     @property
     def code(self) -> str:
-        """Hash of the file that defines the function, 12 hex digits; empty for a built-in one.
+        """Hash of the file or plugin that defines the function, 12 hex digits; empty for a built-in one.
 
         Raises:
             ConfigError: there is no such file, as for a function typed into an interpreter.
         """
-        if self.is_built_in:
-            return ""
+        if self.plugin or self.is_built_in:
+            return self.plugin_code
         try:
             return _digest(Path(inspect.getfile(inspect.unwrap(self.function))).read_bytes())
         except (OSError, TypeError) as error:
             raise ConfigError(
                 f"{self.name!r} is not defined in a file, so results of different code could not be told apart"
             ) from error
+
+
+def _not_run(*_: object, **__: object) -> Any:
+    """Stands for a function of a plugin that has not run."""
+    raise ConfigError("a plugin has not run here")
 
 
 @cache
@@ -60,6 +70,27 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:12]
 
 
+REGISTRIES: dict[str, Registry[Any]] = {}
+"""Every registry of the process by the name of its kind, such as `pair_weights`, which is also its name in Python."""
+_running: list[tuple[str, str]] = []
+"""The plugin that runs now: its name and the hash of its text."""
+
+
+@contextmanager
+def plugin_running(name: str, code: str) -> Iterator[None]:
+    """What is registered meanwhile belongs to a plugin.
+
+    Args:
+        name: the plugin's name.
+        code: the hash of its text.
+    """
+    _running.append((name, code))
+    try:
+        yield
+    finally:
+        _running.pop()
+
+
 class Registry(dict[str, Entry[F]]):
     """Maps names to functions, in order of registration; each name can be registered once.
 
@@ -72,8 +103,37 @@ class Registry(dict[str, Entry[F]]):
     def __init__(self, kind: str) -> None:
         super().__init__()
         self.kind = kind
+        REGISTRIES[f"{kind.replace(' ', '_')}s"] = self
 
-    def register(self, name: str, *, source: str) -> Callable[[F], F]:
+    @property
+    def shipped(self) -> tuple[str, ...]:
+        """The names that no plugin has registered."""
+        return tuple(name for name, entry in self.items() if not entry.plugin)
+
+    def announce(self, name: str, plugin: str, code: str, parameters: Mapping[str, Any]) -> None:
+        """Take a name for a plugin that has not run. A new text of the same plugin takes it anew.
+
+        Args:
+            name: the name.
+            plugin: the plugin's name.
+            code: the hash of its text.
+            parameters: as in `Entry`.
+
+        Raises:
+            ValueError: the name is taken.
+        """
+        here = self.get(name)
+        if here is not None and here.plugin != plugin:
+            raise ValueError(
+                f"{self.kind} {name!r} is registered twice; the other comes with {here.plugin or 'goal-sweep'}"
+            )
+        if here is None or here.plugin_code != code:
+            unrun: Any = _not_run
+            self[name] = Entry(
+                name=name, function=unrun, source=plugin, parameters=parameters, plugin=plugin, plugin_code=code
+            )
+
+    def register(self, name: str, *, source: str = "") -> Callable[[F], F]:
         """Decorator that adds a function under ``name``.
 
         Args:
@@ -81,13 +141,16 @@ class Registry(dict[str, Entry[F]]):
             source: paper and equation that the function implements.
 
         Raises:
-            ValueError: the name is taken.
+            ValueError: the name is taken, or a plugin registers it in a way that its text does not show.
             TypeError: a keyword-only argument has no default.
         """
+        plugin, code = _running[-1] if _running else ("", "")
 
         def add(function: F) -> F:
-            if name in self:
+            if name in self and not (plugin and self[name].plugin_code == code):
                 raise ValueError(f"{self.kind} {name!r} is registered twice")
+            if plugin and name not in self:
+                raise ValueError(f"{self.kind} {name!r} must be registered by a decorator with its name written out")
             parameters = {}
             for argument in inspect.signature(function).parameters.values():
                 if argument.kind is not inspect.Parameter.KEYWORD_ONLY:
@@ -95,7 +158,14 @@ class Registry(dict[str, Entry[F]]):
                 if argument.default is inspect.Parameter.empty:
                     raise TypeError(f"{self.kind} {name!r}: parameter {argument.name!r} needs a default")
                 parameters[argument.name] = argument.default
-            self[name] = Entry(name=name, function=function, source=source, parameters=parameters)
+            self[name] = Entry(
+                name=name,
+                function=function,
+                source=source or plugin,
+                parameters=parameters,
+                plugin=plugin,
+                plugin_code=code,
+            )
             return function
 
         return add

@@ -15,10 +15,21 @@ from torch import Tensor, nn
 from goal_core.basics.errors import ConfigError, DataError, WeightsError, first_line
 from goal_core.basics.seeding import derive_seed
 from goal_core.models.config import BackboneConfig
-from goal_core.models.weights import NAMED_WEIGHTS, check_architecture, existing, misfits, pretrained_cfg, timm_library
+from goal_core.models.weights import (
+    NAMED_WEIGHTS,
+    check_architecture,
+    existing,
+    image_backbones,
+    misfits,
+    pretrained_cfg,
+    timm_library,
+)
 
 _CLIP_MEAN, _CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 """Channel means and standard deviations of CLIP's training images (Radford et al. 2021)."""
+
+
+_IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 
 
 class ImageBackbone(nn.Module):
@@ -183,6 +194,8 @@ def build_backbone(
 
 def _network(config: BackboneConfig, *, image_size: int, seed: int, drop_path: float) -> Any:
     """Timm's model without classifier, with its initial weights; arguments and errors as for :func:`build_backbone`."""
+    if config.name in image_backbones:
+        return _own_network(config, image_size=image_size, seed=seed)
     timm = timm_library()
     check_architecture(config.name)
     options: dict[str, Any] = {"num_classes": 0}
@@ -201,6 +214,24 @@ def _network(config: BackboneConfig, *, image_size: int, seed: int, drop_path: f
                     "set `weights` to a file's path, or connect to the network once so that timm can cache them"
                 ) from error
             raise WeightsError(f"timm cannot build {config.name!r} for {image_size} px: {first_line(error)}") from error
+    if config.weights not in NAMED_WEIGHTS:
+        _load_weights(net, Path(config.weights), config.name)
+    return net
+
+
+def _own_network(config: BackboneConfig, *, image_size: int, seed: int) -> nn.Module:
+    """A network of one's own with its initial weights; errors as for :func:`build_backbone`."""
+    entry = image_backbones[config.name]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(seed, "backbone"))
+        try:
+            net = entry.function(image_size=image_size)
+            width = int(net.num_features)  # type: ignore[arg-type]  # which its contract asks for
+            if not isinstance(net, nn.Module) or width < 1:
+                raise TypeError(f"gives {type(net).__name__} with num_features {width}")
+        except Exception as error:
+            raise WeightsError(f"plugin {entry.plugin}: {entry.name}: {first_line(error)}") from error
+    net.pretrained_cfg = {name: getattr(net, name, value) for name, value in _IMAGENET.items()}  # type: ignore[assignment]
     if config.weights not in NAMED_WEIGHTS:
         _load_weights(net, Path(config.weights), config.name)
     return net

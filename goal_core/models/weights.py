@@ -10,12 +10,17 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from goal_core.basics.errors import WeightsError, nearest
+from goal_core.basics.registry import Registry
 from goal_core.models.config import BackboneConfig, BertConfig
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
 NAMED_WEIGHTS = ("timm", "random", "precomputed")
+image_backbones: Registry[Callable[..., nn.Module]] = Registry("image backbone")
+"""Networks of one's own. Each is called with `image_size`, the pixels per side, and gives a module that maps images
+(B, 3, S, S), normalised by its `mean` and `std` or else ImageNet's, to features (B, `num_features`). A framework that
+takes the cells of an image calls its `forward_features`, which gives (B, C, H, W) or (B, L, C)."""
 _NAMED = 3
 """How many names of each kind a message shows."""
 
@@ -38,18 +43,22 @@ def weights_id(config: BackboneConfig) -> str:
     """The weights' identifier in the cell id; a file counts by its content, never by its path.
 
     Returns:
-        `random`, `timm:<architecture>.<tag>`, or `sha256:<16 hex digits>` of the file.
+        `random`, `timm:<architecture>.<tag>`, or `sha256:<16 hex digits>` of the file; of a backbone of one's own
+        with the hash of its plugin.
 
     Raises:
-        WeightsError: the file is missing.
+        WeightsError: the file is missing, or a backbone of one's own asks for timm's weights.
     """
+    own = f" plugin:{image_backbones[config.name].code}" if config.name in image_backbones else ""
+    if own and config.weights == "timm":
+        raise WeightsError(f"backbone {config.name!r} is not timm's; set its `weights` to `random` or to a file")
     if config.weights == "random":
-        return "random"
+        return f"random{own}"
     if config.weights == "timm":
         check_architecture(config.name)
         cfg = pretrained_cfg(config.name)
         return f"timm:{config.name.split('.')[0]}.{cfg.get('tag') or 'default'}"
-    return f"sha256:{file_sha256(existing(Path(config.weights)))[:16]}"
+    return f"sha256:{file_sha256(existing(Path(config.weights)))[:16]}{own}"
 
 
 def file_sha256(path: Path) -> str:

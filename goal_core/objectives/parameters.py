@@ -26,6 +26,8 @@ def parameter_problem(function: Callable[..., Any], name: str, value: object) ->
         value: the value a user gave.
     """
     annotation = _annotation(function, name)
+    if annotation is None:
+        return ""
     if annotation is bool:
         return "" if isinstance(value, bool) else f"{name} must be true or false, got {value!r}"
     if get_origin(annotation) is Literal:
@@ -39,5 +41,5 @@ def parameter_problem(function: Callable[..., Any], name: str, value: object) ->
 
 def _annotation(function: Callable[..., Any], name: str) -> Any:
     """The annotation of one argument. The others are not evaluated, because naming a tensor's type would load torch."""
-    written = inspect.get_annotations(function)[name]
+    written = inspect.get_annotations(function).get(name)  # none where one's own weight states no type
     return eval(written, inspect.unwrap(function).__globals__) if isinstance(written, str) else written

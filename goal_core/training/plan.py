@@ -23,6 +23,7 @@ from goal_core.basics.errors import (
     WeightsError,
     first_line,
 )
+from goal_core.basics.plugins import Plugin
 from goal_core.data import DataConfig
 from goal_core.evaluation import NonFiniteEmbeddingError
 from goal_core.models import ModelConfig
@@ -86,6 +87,8 @@ class UnitPlan:
     """Whether torch compiles the training steps of backbones."""
     cache: Path | None = None
     """Folder for the frozen backbone's features; None keeps them in memory only."""
+    plugins: tuple[Plugin, ...] = ()
+    """What defines parts of one's own; each process of the unit runs them first."""
     packs: Path | None = None
     """Folder of packed images; None decodes the images from their files. The numbers do not depend on it."""
 

@@ -24,7 +24,7 @@ from goal_core.training.plan import (
     TrainingFiles,
     UnitPlan,
 )
-from goal_core.training.train import train_unit, use_device
+from goal_core.training.train import begin_process, train_unit
 from goal_core.training.trunk import Trunk
 
 EVAL_IMAGES = 128
@@ -70,7 +70,7 @@ def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSp
     Raises:
         GoalError: the data, the weights or the device are not what the unit needs, or a cell fails.
     """
-    use_device(unit)
+    begin_process(unit)
     stage = replace(unit.stage, epochs=1, warmup_epochs=0, frozen_epochs=0, ramp_epochs=0, lr_drops=(), select_on="val")
     # Their own settings may not fit the short stage, and cost nothing.
     trainings = tuple(replace(training, init=None, state=None, own={}) for training in unit.trainings)

@@ -45,7 +45,7 @@ def train_unit(
         GoalError: the data, the weights or the device are not what the unit needs; no cell can train.
         RanksLostError: another process of the unit is lost. What the files contain is what to continue from.
     """
-    use_device(unit)
+    begin_process(unit)
     listener = listener or SilentListener()
     dataset = dataset or open_dataset(unit.data)
     ranks = ALONE
@@ -67,7 +67,7 @@ def train_unit(
 
 def _follow(unit: UnitPlan, ranks: Ranks, dataset: Dataset | None) -> None:
     """What the processes beside the first do, with a dataset that is handed over to them, or else their own."""
-    use_device(unit)
+    begin_process(unit)
     # They have no files: the first process sends them the state of each cell, and writes.
     plan = replace(unit, trainings=tuple(replace(training, init=None, state=None) for training in unit.trainings))
     files = {training.key: cast(TrainingFiles, NoFiles()) for training in unit.trainings}
@@ -78,12 +78,15 @@ def _follow(unit: UnitPlan, ranks: Ranks, dataset: Dataset | None) -> None:
         follower.close()
 
 
-def use_device(unit: UnitPlan) -> None:
-    """Set torch's threads and arithmetic, and check that the device is there.
+def begin_process(unit: UnitPlan) -> None:
+    """Run the unit's plugins, set torch's threads and arithmetic, and check that the device is there.
 
     Raises:
+        PluginError: a plugin fails.
         DeviceError: CUDA was requested but is not available, or has fewer GPUs than processes.
     """
+    for plugin in unit.plugins:
+        plugin.run()
     torch.set_num_threads(max(1, unit.threads // unit.processes))
     set_arithmetic(unit.precision)
     if unit.device == "cuda" and not torch.cuda.is_available():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from goal_core.basics.errors import DataError, GoalError, WeightsError
-from runners.cli.options import Set, StoreDir, Sweep, SweepArguments, Uri, console
+from runners.cli.options import Set, StoreDir, Sweep, SweepArguments, Trust, Uri, console, running_of
 
 if TYPE_CHECKING:
     from runners.store.submissions import Submission, Submissions
@@ -41,6 +41,7 @@ def submit(
     show: Annotated[bool, typer.Option("--print", help="Print exactly what would be sent; send nothing.")] = False,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Also retry failed cells.")] = False,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first failed cell.")] = False,
+    trust_plugins: Trust = False,
     example: Annotated[Kind | None, typer.Option("--example", help="Print an example of a site file.")] = None,
 ) -> None:
     """Launch a sweep as a batch job, which goes on without this shell until the sweep is done.
@@ -57,7 +58,7 @@ def submit(
     if array is not None and to != "slurm":
         raise GoalError("--array is a form of Slurm jobs; on Ray and Kubernetes the workers share the sweep")
     options = [*(["--retry-failed"] if retry_failed else []), *(["--fail-fast"] if fail_fast else [])]
-    arguments = SweepArguments(sweep, set_, store, tracking_uri)
+    arguments = SweepArguments(sweep, set_, store, tracking_uri, running_of(trust_plugins))
     overrides = [*arguments.overrides, *([] if array is None else [f"cluster.slurm.array={array}"])]
     _submit(arguments, overrides, to, site, options, show=show)
 
@@ -73,7 +74,7 @@ def _submit(
     from runners.store.submissions import Submissions
     from sweeps import load_for_cluster
 
-    loaded = load_for_cluster(arguments.sweep, overrides, site=jobs.site_file(site), kind=to)
+    loaded = load_for_cluster(arguments.sweep, overrides, site=jobs.site_file(site), kind=to, running=arguments.running)
     name, store, code, backend = loaded.config.name, loaded.config.store, code_digest(), jobs.backend_of(to)
     records = Submissions(local_root(store))
     make = partial(jobs.job_of, loaded, code=code, options=options)

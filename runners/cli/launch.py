@@ -15,7 +15,7 @@ import typer
 from goal_core.basics.atomic import replace_bytes
 from goal_core.basics.errors import ConfigError, DeviceError, GoalError, printable
 from runners.cli.jobs import Site, job_lines, jobs_as_json, show_job_log, submissions_of
-from runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Uri, console
+from runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Trust, Uri, console, running_of
 from runners.cli.plan import show_plan
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ def launch(
         int,
         typer.Option("--wait-for-launch", min=0, help="Seconds to wait for another launch of the same cells to end."),
     ] = 0,
+    trust_plugins: Trust = False,
 ) -> None:
     """Train what a sweep lacks, then write its report.
 
@@ -76,7 +77,7 @@ def launch(
 
     if only_failed and (retry_failed or force):
         raise GoalError("give --only-failed without --retry-failed and --force, which train more than the failed cells")
-    arguments = SweepArguments(sweep, set_, store, tracking_uri)
+    arguments = SweepArguments(sweep, set_, store, tracking_uri, running_of(trust_plugins))
     if dry_run:
         opened = arguments.open(renew=True)
         opened.check_trainable()
@@ -164,7 +165,7 @@ def _report(sweep: OpenedSweep, outcome: LaunchOutcome, arguments: SweepArgument
 
 
 @launching.command()
-def validate(sweep: Sweep, set_: Set = None) -> None:
+def validate(sweep: Sweep, set_: Set = None, trust_plugins: Trust = False) -> None:
     """Check a sweep file, its data and its weights without training.
 
     Example: goal-sweep validate my_sweep.yaml
@@ -172,7 +173,7 @@ def validate(sweep: Sweep, set_: Set = None) -> None:
     from runners.execution.capacity import Resources, check_here
     from sweeps.overview import describe_size
 
-    opened = SweepArguments(sweep, set_).open(renew=True)
+    opened = SweepArguments(sweep, set_, running=running_of(trust_plugins)).open(renew=True)
     opened.check_trainable()
     if unlike := opened.unlike_published():
         raise ConfigError(unlike)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from runners.launch.opened_sweep import OpenedSweep
+    from sweeps import Running
 
 
 class _Console(Console):
@@ -55,7 +56,15 @@ Uri = Annotated[
 ]
 Device = Annotated[Literal["cpu", "cuda"], typer.Option(help="Where to compute.")]
 Scale = Literal["paper", "colour-blind"]
+Trust = Annotated[
+    bool, typer.Option("--trust-plugins", help="Run the plugins of a sweep that lies outside the current folder, too.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def running_of(trust: bool) -> Running:
+    """Which plugins run in a command that trains or tries."""
+    return "any" if trust else "own"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +75,8 @@ class SweepArguments:
     set_: list[str] | None = None
     store: str | None = None
     tracking_uri: str | None = None
+    running: Running = "never"
+    """Which of the sweep's plugins run."""
 
     def open(self, *, renew: bool = False) -> OpenedSweep:
         """Open the sweep with its data and store.
@@ -84,7 +95,7 @@ class SweepArguments:
                 tasks.extend([] if tasks else [bar.add_task("reading the data", total=total)])
                 bar.update(tasks[0], completed=done)
 
-            return open_sweep(self.sweep, self.overrides, renew=renew, progress=read)
+            return open_sweep(self.sweep, self.overrides, running=self.running, renew=renew, progress=read)
 
     @property
     def overrides(self) -> list[str]:

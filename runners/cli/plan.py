@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, console
+from runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Trust, console, running_of
 
 if TYPE_CHECKING:
     from sweeps import ResolvedSweep
@@ -34,6 +34,7 @@ def plan(
     card: Annotated[
         str | None, typer.Option("--card", help="Plan for another GPU: its name, or the gpu.json of benchmarks.gpu.")
     ] = None,
+    trust_plugins: Trust = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the cells, units, steps, disk space, memory and time of each stage before anything runs.
@@ -46,7 +47,7 @@ def plan(
     from sweeps import load_sweep
     from sweeps.overview import unopened
 
-    arguments = SweepArguments(sweep, set_, store)
+    arguments = SweepArguments(sweep, set_, store, running=running_of(trust_plugins) if measure else "never")
     config = load_sweep(sweep, arguments.overrides)
     is_absent = config.data.root is not None and not Path(config.data.root).exists()
     if is_absent and not measure and "train" in published_counts(config.data):

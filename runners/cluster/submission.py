@@ -18,7 +18,7 @@ from runners.cluster.ray_jobs import RayJobs
 from runners.cluster.slurm import Slurm
 from runners.store import local_root
 from runners.store.submissions import Submissions
-from sweeps import ClusterSweep
+from sweeps import ClusterSweep, to_mapping
 from sweeps.checks import looks_secret
 
 _BACKENDS: Mapping[str, type[Backend]] = {"ray": RayJobs, "slurm": Slurm, "kubernetes": Kubernetes}
@@ -59,7 +59,10 @@ def job_of(loaded: ClusterSweep, submission_id: str, code: str, options: Sequenc
     Raises:
         ConfigError: the sweep names an environment variable whose value would be a secret in the job's files.
     """
-    text = sweep_text(loaded.plain)
+    plain, own = dict(loaded.plain), loaded.config.plugins
+    if own:  # with their texts, for they may be nowhere on the cluster; who submits trusts them
+        plain, options = {**plain, "plugins": to_mapping(own)}, [*options, "--trust-plugins"]
+    text = sweep_text(plain)
     named = sorted(set(_VARIABLE.findall(text)))
     if hidden := [name for name in named if looks_secret(name)]:
         raise ConfigError(

@@ -70,6 +70,8 @@ def run_unit(
         if elsewhere:
             check_machine(Store(job.store), job.launch_id, job.plan.device)
             check_software(job.software)
+        for plugin in job.plan.plugins:
+            plugin.run()
         dataset = open_inputs(job.unit, job.code, Store(job.store).indexes)
     except UnfitMachineError:
         raise

@@ -17,7 +17,7 @@ from runners.launch.tuning import Ended, describe, ends_of, replay
 from runners.launch.view.progress import SweepProgress
 from runners.store import BEST, LAST, Store, TrainingStatus
 from runners.tracking.uri import resolve_uri
-from sweeps import ResolvedSweep, SweepConfig, Training, Unit, load_sweep
+from sweeps import ResolvedSweep, Running, SweepConfig, Training, Unit, load_sweep
 
 if TYPE_CHECKING:
     from goal_core.training import UnitPlan
@@ -95,6 +95,7 @@ class OpenedSweep(ResolvedSweep):
             compiled=self.config.execution.compile,
             cache=self.store.features,
             packs=self.store.packs,
+            plugins=self.config.plugins,
         )
 
     def job(
@@ -151,6 +152,7 @@ class OpenedSweep(ResolvedSweep):
         Raises:
             ConfigError: a batch is larger than the training split.
             WeightsError: weights do not fit the model.
+            PluginError: a plugin's part does not work.
         """
         captions = self.dataset.splits["train"].num_captions
         for stage in self.config.stages:
@@ -159,25 +161,36 @@ class OpenedSweep(ResolvedSweep):
                     f"stages.{stage.name}.batch_size must be at most {captions}, the number of captions in the train "
                     f"split of {self.dataset.name!r}, got {stage.batch_size}"
                 )
+        if self.config.plugins:
+            from goal_core.objectives.trial import try_objective  # with torch, which looking at a sweep does without
+
+            for objective in dict.fromkeys(training.cell.objective for training in self.trainings):
+                try_objective(objective)
         for model in self.config.model.models:
             checkpoints.check_initial_weights(model, self.config.data, self.dataset)
 
 
 def open_sweep(
-    sweep: str, overrides: Sequence[str] = (), *, renew: bool = True, progress: Progress = lambda done, total: None
+    sweep: str,
+    overrides: Sequence[str] = (),
+    *,
+    running: Running = "never",
+    renew: bool = True,
+    progress: Progress = lambda done, total: None,
 ) -> OpenedSweep:
     """Load a sweep and everything that its cell ids depend on.
 
     Args:
         sweep: path of a sweep file, or the name of a shipped sweep.
         overrides: ``key=value`` settings that replace those of the file.
+        running: which of its plugins run.
         renew: look at every image of the data; else they are taken for what they were when they were indexed.
         progress: called while images are read for the index.
 
     Raises:
         GoalError: the sweep file is invalid, or the data or weights are missing or invalid.
     """
-    return open_config(load_sweep(sweep, overrides), renew=renew, progress=progress)
+    return open_config(load_sweep(sweep, overrides, running=running), renew=renew, progress=progress)
 
 
 def open_config(

@@ -11,4 +11,5 @@ from sweeps.reading.load import (
     load_for_cluster,
     load_sweep,
 )
+from sweeps.reading.plugins import Running
 from sweeps.reading.tree import Problem, SweepError

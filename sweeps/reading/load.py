@@ -14,6 +14,7 @@ from sweeps.clusters import ClusterConfig
 from sweeps.reading.axis_lists import take_lists, validate_points
 from sweeps.reading.merging import apply_override, as_named, merge
 from sweeps.reading.paths import expand_environment, make_absolute
+from sweeps.reading.plugins import Running, take_plugins
 from sweeps.reading.site_file import BLOCK, read_site
 from sweeps.reading.tree import Node, Problem, SweepError
 from sweeps.reading.yaml_file import read_mapping
@@ -29,7 +30,11 @@ class SweepNotFoundError(GoalError):
 
 
 def load_sweep(
-    path_or_name: str | Path, overrides: Sequence[str] = (), *, environ: Mapping[str, str] | None = None
+    path_or_name: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    running: Running = "never",
+    environ: Mapping[str, str] | None = None,
 ) -> SweepConfig:
     """Read and check a sweep.
 
@@ -39,13 +44,14 @@ def load_sweep(
     Args:
         path_or_name: a sweep file, or the name of a shipped sweep with or without `.yaml`; an existing file wins.
         overrides: each `key.path=value`, with the value in YAML; later ones win.
+        running: which plugins run.
         environ: the environment that `${VAR}` refers to; `os.environ` when not given.
 
     Raises:
         SweepNotFoundError: there is no such sweep.
         SweepError: the sweep has mistakes; lists all of them, each as `file:line: key.path: message`.
     """
-    return load_for_cluster(path_or_name, overrides, kind=None, environ=environ).config
+    return load_for_cluster(path_or_name, overrides, kind=None, running=running, environ=environ).config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +72,7 @@ def load_for_cluster(
     *,
     site: Path | None = None,
     kind: str | None = "",
+    running: Running = "never",
     environ: Mapping[str, str] | None = None,
 ) -> ClusterSweep:
     """Read and check a sweep as `load_sweep` does, with the settings of clusters.
@@ -76,6 +83,7 @@ def load_for_cluster(
         site: the site file.
         kind: the kind of cluster whose `environment` the sweep's `${VAR}` see before `environ`; empty for any after
             it; None for none.
+        running: which plugins run.
         environ: as in `load_sweep`.
 
     Raises:
@@ -100,6 +108,7 @@ def load_for_cluster(
     cluster = read_site(site, of_cluster, environ, problems, sources)
     plain = root.plain()
     root = expand_environment(root, _variables(cluster, kind, environ), problems)
+    root = take_plugins(root, file, running, problems)
     root, lists = take_lists(root, problems)
     config = validate_points(root, lists, problems)
     if problems or config is None or cluster is None:
@@ -183,12 +192,12 @@ def _base(named: object, folder: Path, chain: Sequence[Path]) -> Path:
 
 
 def _spell_out(root: Node) -> Node:
-    """Expand abbreviations: a backbone's plain name becomes a mapping, `all` becomes the list of weights."""
+    """Expand abbreviations: a backbone's plain name becomes a mapping, `all` becomes the list of shipped weights."""
     backbones = root.at(("model", "backbones"))
     if backbones is not None and isinstance(backbones.value, list):
         items = [as_named(item) for item in backbones.value]
         root = root.put(("model", "backbones"), Node(items, backbones.where))
-    for key, names in (("pair", pair_weights), ("triplet", triplet_weights)):
+    for key, names in (("pair", pair_weights.shipped), ("triplet", triplet_weights.shipped)):
         node = root.at(("objectives", key))
         if node is not None and node.plain() in ("all", ["all"]):
             every = [Node(name, node.where) for name in names]

@@ -1,0 +1,159 @@
+"""Plugins: Python files of the user's own that register parts, such as a pair weight.
+
+What a plugin registers is read from its text, so that commands that train nothing know its names and ids without
+running it. Its text travels with a unit to the machine that trains it.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import linecache
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
+
+from goal_core.basics.errors import ConfigError
+from goal_core.basics.registry import REGISTRIES, plugin_running
+
+_ran: dict[str, str] = {}
+"""The plugins that have run in this process: the digest of the text by name."""
+
+
+class PluginError(ConfigError):
+    """A plugin is wrong; the message names it and the line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plugin:
+    """A Python file that registers parts of one's own."""
+
+    name: str
+    """Its path, or its name as a module."""
+    text: str
+    """Its source, complete."""
+
+    @property
+    def digest(self) -> str:
+        """Hash of its text, 12 hex digits: part of the id of each cell that uses one of its parts."""
+        return hashlib.sha256(self.text.encode()).hexdigest()[:12]
+
+    def announce(self) -> None:
+        """Make the names of its parts known without running it.
+
+        Raises:
+            PluginError: it is not Python, registers nothing, takes a name that is taken, or has a parameter whose
+                default is not written out.
+        """
+        found = False
+        for line, kind, name, parameters in self._registered():
+            found = True
+            try:
+                REGISTRIES[kind].announce(name, self.name, self.digest, parameters)
+            except ValueError as error:
+                self._refuse(str(error), line)
+        if not found:
+            self._refuse(f"registers nothing; decorate a function with @{next(iter(REGISTRIES))}.register(name)")
+
+    def run(self) -> None:
+        """Run it, so that its parts can be used. A second call does nothing.
+
+        Raises:
+            PluginError: it raises, or registers what `announce` does not see.
+        """
+        if _ran.get(self.name) == self.digest:
+            return
+        self.announce()
+        module_name = f"goal_sweep_plugin_{self.digest}"
+        file = f"<{self.name}>"
+        linecache.cache[file] = (len(self.text), None, self.text.splitlines(keepends=True), file)  # for traces
+        module = ModuleType(module_name)
+        module.__file__ = self.name
+        sys.modules[module_name] = module
+        try:
+            with plugin_running(self.name, self.digest):
+                exec(compile(self.text, file, "exec"), module.__dict__)
+        except Exception as error:
+            del sys.modules[module_name]
+            self._refuse(f"{type(error).__name__}: {error}", _line_in(file, error))
+        _ran[self.name] = self.digest
+
+    def _registered(self) -> Iterator[tuple[int, str, str, Mapping[str, Any]]]:
+        """The line, kind, name and parameters of each function that it registers by a decorator."""
+        try:
+            tree = ast.parse(self.text)
+        except (SyntaxError, ValueError) as error:
+            self._refuse(str(getattr(error, "msg", error)), getattr(error, "lineno", None) or 0)
+        for function in tree.body:
+            if not isinstance(function, ast.FunctionDef | ast.ClassDef):
+                continue
+            for decorator in function.decorator_list:
+                match decorator:
+                    case ast.Call(
+                        func=ast.Attribute(value=ast.Name(id=kind) | ast.Attribute(attr=kind), attr="register"),
+                        args=[ast.Constant(value=str(name))],
+                    ) if kind in REGISTRIES:
+                        yield function.lineno, kind, name, self._parameters(function)
+
+    def _parameters(self, function: ast.FunctionDef | ast.ClassDef) -> dict[str, Any]:
+        """The keyword-only arguments of a function and their defaults."""
+        if isinstance(function, ast.ClassDef):
+            return {}
+        found = {}
+        for argument, default in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
+            try:
+                found[argument.arg] = ast.literal_eval(default)  # type: ignore[arg-type]  # None is refused below
+            except (ValueError, TypeError):
+                message = (
+                    f"{function.name}: parameter {argument.arg!r} needs a number, text or truth value as its default"
+                )
+                self._refuse(message, argument.lineno)
+        return found
+
+    def _refuse(self, message: str, line: int = 0) -> NoReturn:
+        place = f"{self.name}:{line}" if line else self.name
+        raise PluginError(f"plugin {place}: {' '.join(message.split())}") from None
+
+
+def read_plugin(name: str, folder: Path) -> Plugin:
+    """Read a plugin.
+
+    Args:
+        name: a path, relative to `folder`, or the name of a module that Python finds. It is not run.
+        folder: where relative paths start.
+
+    Raises:
+        PluginError: there is no such file or module, or it cannot be read.
+    """
+    path = (folder / name).expanduser()
+    if not name.endswith(".py"):
+        path, name = _module_file(name), name
+    else:
+        name = str(path.resolve())
+    try:
+        return Plugin(name=name, text=path.read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise PluginError(f"plugin {name}: cannot be read: {error}") from None
+
+
+def _module_file(name: str) -> Path:
+    """The file of a module, which is found without importing it or its package."""
+    first, *rest = name.split(".")
+    for folder in sys.path:
+        path = Path(folder or ".", first, *rest)
+        for file in (path.with_suffix(".py"), path / "__init__.py"):
+            if file.is_file():
+                return file
+    raise PluginError(f"plugin {name}: no such module; a file's name ends in .py")
+
+
+def _line_in(file: str, error: BaseException) -> int:
+    """The last line of a file that an error passed through; 0 if none."""
+    line, trace = 0, error.__traceback__
+    while trace is not None:
+        line = trace.tb_lineno if trace.tb_frame.f_code.co_filename == file else line
+        trace = trace.tb_next
+    return line

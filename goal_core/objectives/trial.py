@@ -1,0 +1,56 @@
+"""A trial of an objective with weights of one's own, before anything is trained with it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from goal_core.basics.errors import ConfigError
+from goal_core.objectives.config import ObjectiveConfig
+from goal_core.objectives.gradient_objective import GradientObjective
+from goal_core.objectives.mining import mine
+from goal_core.objectives.pair_weights import PairWeights, pair_weights
+from goal_core.objectives.triplet_weights import triplet_weights
+
+_PAIRS, _DIM = 6, 8
+
+
+def try_objective(config: ObjectiveConfig) -> None:
+    """Compute the weights of a small batch, if a plugin defines one of them.
+
+    Args:
+        config: the objective; the plugins have run.
+
+    Raises:
+        ConfigError: a weight fails, is of another shape or dtype than its triplets, is not finite, or differs when it
+            is computed again. The message names the plugin.
+    """
+    objective, generator = config.build(), torch.Generator().manual_seed(0)
+    images_ND, texts_ND = (torch.randn(_PAIRS, _DIM, generator=generator) for _ in range(2))
+    normalise = torch.nn.functional.normalize
+    mined = mine(normalise(images_ND), normalise(texts_ND), None)
+    for entry, kind in ((triplet_weights[config.triplet], "triplet"), (pair_weights[config.pair], "pair")):
+        if not entry.plugin:
+            continue
+        try:
+            first, second = (_weights(objective, kind, mined.triplets()[0]) for _ in range(2))
+        except Exception as error:
+            raise ConfigError(f"plugin {entry.plugin}: {entry.name}: {type(error).__name__}: {error}") from error
+        for one, again in zip(first, second, strict=True):
+            if not isinstance(one, Tensor) or one.shape != mined.pos.shape or one.dtype != mined.pos.dtype:
+                got = f"{tuple(one.shape)} {one.dtype}" if isinstance(one, Tensor) else type(one).__name__
+                wanted = f"{tuple(mined.pos.shape)} {mined.pos.dtype}"
+                raise ConfigError(f"plugin {entry.plugin}: {entry.name}: gives {got} for triplets of {wanted}")
+            if not one.isfinite().all():
+                raise ConfigError(f"plugin {entry.plugin}: {entry.name}: gives NaN or infinity")
+            if not isinstance(again, Tensor) or not torch.equal(one, again):
+                raise ConfigError(f"plugin {entry.plugin}: {entry.name}: gives other numbers when it is called again")
+
+
+def _weights(objective: GradientObjective, kind: str, triplets: object) -> tuple[object, ...]:
+    if kind == "triplet":
+        return (objective.triplet_weight(triplets),)
+    given = objective.pair_weight(triplets)
+    if not isinstance(given, PairWeights):
+        raise TypeError(f"gives {type(given).__name__}, not PairWeights(pos, neg)")
+    return tuple(given)

@@ -1,0 +1,105 @@
+"""Plugins: what they register is known before they run, and each mistake names the plugin and its line."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from goal_core.basics.plugins import Plugin, PluginError, read_plugin
+from goal_core.objectives import ObjectiveConfig, pair_weights
+from goal_core.objectives.trial import try_objective
+
+HEAD = "from goal_core.objectives import PairWeights, pair_weights\n"
+SQUARE = f"""{HEAD}
+@pair_weights.register("square")
+def square(triplets, *, power: float = 2.0):
+    return PairWeights((1 - triplets.pos) ** power, triplets.neg ** power)
+"""
+
+
+pytestmark = pytest.mark.usefixtures("without_plugins")
+
+
+def plugin(text: str) -> Plugin:
+    return Plugin(name="own.py", text=text)
+
+
+def test_names_and_parameters_are_known_without_running_it() -> None:
+    plugin(f"{SQUARE}\nraise SystemExit('it ran')").announce()
+    objective = ObjectiveConfig(pair="square", triplet="con", params={"power": 3})
+    assert objective.resolved()["power"] == 3.0
+    assert objective.resolved()["pair_code"] == plugin(f"{SQUARE}\nraise SystemExit('it ran')").digest
+    assert "square" not in pair_weights.shipped
+
+
+def test_a_plugin_that_travelled_runs_and_gives_the_same_id() -> None:
+    own = plugin(SQUARE)
+    own.announce()
+    before = ObjectiveConfig(pair="square", triplet="con").resolved()
+    pickle.loads(pickle.dumps(own)).run()
+    objective = ObjectiveConfig(pair="square", triplet="con")
+    assert objective.resolved() == before
+    try_objective(objective)
+
+
+def test_an_edited_plugin_takes_its_names_anew() -> None:
+    plugin(SQUARE).run()
+    before = ObjectiveConfig(pair="square", triplet="con").resolved()
+    plugin(SQUARE.replace("power: float = 2.0", "power: float = 2.5")).run()
+    after = ObjectiveConfig(pair="square", triplet="con").resolved()
+    assert (before["power"], after["power"]) == (2.0, 2.5)
+    assert before["pair_code"] != after["pair_code"]
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "what"),
+    [
+        ("def f(:", "own.py:1", "invalid syntax"),
+        ("x = 1", "own.py", "registers nothing"),
+        (SQUARE.replace('"square"', '"con"'), "own.py:4", "'con' is registered twice"),
+        (SQUARE.replace("2.0", "max(1, 2)"), "own.py:4", "'power' needs a number"),
+        (SQUARE + "\n1 / 0", "own.py:7", "ZeroDivisionError"),
+        (SQUARE + "\nimport nowhere_to_be_found", "own.py:7", "nowhere_to_be_found"),
+        (SQUARE + "\nfor n in 'ab': pair_weights.register(n)(square)", "own.py:7", "name written out"),
+    ],
+)
+def test_a_mistake_is_one_line_with_its_place(text: str, place: str, what: str) -> None:
+    with pytest.raises(PluginError) as error:
+        plugin(text).run()
+    message = str(error.value)
+    assert f"plugin {place}: " in message
+    assert what in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        ("triplets.pos", "gives Tensor, not PairWeights"),
+        ("PairWeights(triplets.pos[:1], triplets.neg)", "gives (1,)"),
+        ("PairWeights(triplets.pos.double(), triplets.neg)", "float64"),
+        ("PairWeights(triplets.pos / 0, triplets.neg)", "NaN or infinity"),
+        ("PairWeights(triplets.pos.new_tensor(__import__('time').time_ns() % 997).expand(12), triplets.neg)", "again"),
+        ("PairWeights(triplets.nothing, triplets.neg)", "nothing"),
+    ],
+)
+def test_a_weight_that_does_not_work_is_refused_before_training(body: str, what: str) -> None:
+    text = SQUARE.replace("PairWeights((1 - triplets.pos) ** power, triplets.neg ** power)", body)
+    plugin(text).run()
+    with pytest.raises(Exception, match=r"plugin own\.py: square") as error:
+        try_objective(ObjectiveConfig(pair="square", triplet="con"))
+    assert what in str(error.value)
+
+
+def test_a_file_and_a_module_are_found_without_importing_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "__init__.py").write_text("raise SystemExit('it ran')")
+    (tmp_path / "mine" / "weights.py").write_text(SQUARE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert read_plugin("mine/weights.py", tmp_path).text == SQUARE
+    assert read_plugin("mine.weights", tmp_path / "elsewhere") == Plugin(name="mine.weights", text=SQUARE)
+    for missing in ("no.py", "mine.nothing"):
+        with pytest.raises(PluginError, match=missing):
+            read_plugin(missing, tmp_path)

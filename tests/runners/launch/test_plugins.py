@@ -1,0 +1,130 @@
+"""Parts of one's own in a launch: what runs them, what trains again after an edit, and what only reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runners.launch.opened_sweep import OpenedSweep, open_sweep
+from runners.results import update_results
+from sweeps import Running, SweepError
+from tests.helpers.in_process import SWEEP, launch, results
+from tests.helpers.launches import goal_sweep_here
+
+pytestmark = [pytest.mark.usefixtures("without_plugins"), pytest.mark.slow]
+WEIGHT = """
+from goal_core.objectives import PairWeights, pair_weights
+
+@pair_weights.register("square")
+def square(triplets, *, power: float = 2.0):
+    return PairWeights((1 - triplets.pos) ** power, triplets.neg.clamp(min=0) ** power)
+"""
+BACKBONE = """
+from torch import nn
+from goal_core.models.weights import image_backbones
+
+@image_backbones.register("convs")
+class Convs(nn.Module):
+    num_features = 8
+
+    def __init__(self, image_size):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv2d(3, 8, 3, stride=4), nn.ReLU())
+
+    def forward_features(self, images):
+        return self.layers(images)
+
+    def forward(self, images):
+        return self.forward_features(images).mean((2, 3))
+"""
+OWN = SWEEP.replace("name: tiny", "name: tiny\nplugins: [own/weight.py]").replace(
+    "{only: [con/con, sig-ms/cir]}", "{pair: [con, square], triplet: [con]}"
+)
+
+
+def sweep_of(folder: Path, text: str = OWN, running: Running = "any") -> OpenedSweep:
+    folder.mkdir(exist_ok=True)
+    (folder / "tiny.yaml").write_text(text)
+    return open_sweep(str(folder / "tiny.yaml"), [f"store={folder / 'store'}"], running=running)
+
+
+def plugin_in(folder: Path, text: str, name: str = "weight") -> None:
+    (folder / "own").mkdir(parents=True, exist_ok=True)
+    (folder / "own" / f"{name}.py").write_text(text)
+
+
+def test_an_edited_weight_trains_its_own_cells_again_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin_in(tmp_path, WEIGHT)
+    sweep = sweep_of(tmp_path)
+    sweep.check_trainable()
+    assert launch(sweep, monkeypatch).status == 0
+    first = {training.key: training.name for training in sweep.trainings}
+    before = results(sweep)
+    plugin_in(tmp_path, WEIGHT.replace("(1 - triplets.pos)", "2 * (1 - triplets.pos)"))
+    edited = sweep_of(tmp_path)
+    again = {training.name for training in edited.trainings if training.key not in first}
+    assert again == {name for name in first.values() if name.startswith("square/")}
+    assert launch(edited, monkeypatch).status == 0
+    after = results(edited)
+    assert all((after[name] != before[name]) == (name in again) for name in before)
+
+
+def test_a_backbone_of_ones_own_trains_in_both_stages_and_is_part_of_the_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = OWN.replace("own/weight.py", "own/weight.py, own/convs.py").replace("name: test_resnet", "name: convs")
+    plugin_in(tmp_path, WEIGHT)
+    plugin_in(tmp_path, BACKBONE, "convs")
+    sweep = sweep_of(tmp_path, text)
+    sweep.check_trainable()
+    assert launch(sweep, monkeypatch).status == 0
+    assert len(results(sweep)) == 4
+    plugin_in(tmp_path, BACKBONE.replace("ReLU", "GELU"), "convs")
+    assert not {one.key for one in sweep_of(tmp_path, text).trainings} & {one.key for one in sweep.trainings}
+
+
+def test_commands_that_read_know_the_ids_and_run_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plugin_in(tmp_path, WEIGHT)
+    trained = sweep_of(tmp_path)
+    assert launch(trained, monkeypatch).status == 0
+    ran = tmp_path / "ran"
+    plugin_in(tmp_path, f"{WEIGHT}\nopen({str(ran)!r}, 'w')\n")
+    monkeypatch.chdir(tmp_path)
+    update_results(trained.store, trained)
+    for command in (["status"], ["plan"], ["report"], ["logs"], ["gc"], ["export", "results.tar.gz"]):
+        done = goal_sweep_here(tmp_path, command[0], "tiny.yaml", *command[1:], "--store", "store")
+        assert done.returncode in (0, 1), done.stderr
+        assert not ran.exists(), command
+    assert sweep_of(tmp_path, running="never").trainings[0].key == trained.trainings[0].key
+    assert not ran.exists()
+
+
+def test_a_sweep_from_elsewhere_runs_no_plugin_unless_it_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = tmp_path / "ran"
+    plugin_in(tmp_path / "theirs", f"{WEIGHT}\nopen({str(ran)!r}, 'w')\n")
+    (tmp_path / "mine").mkdir()
+    monkeypatch.chdir(tmp_path / "mine")
+    with pytest.raises(SweepError, match=r"tiny.yaml:3: plugins: .* --trust-plugins"):
+        sweep_of(tmp_path / "theirs", running="own")
+    assert not ran.exists()
+    sweep_of(tmp_path / "theirs", running="any")
+    assert ran.exists()
+
+
+def test_results_with_a_weight_of_ones_own_are_exported_and_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin_in(tmp_path, WEIGHT)
+    sweep = sweep_of(tmp_path)
+    assert launch(sweep, monkeypatch).status == 0
+    done = goal_sweep_here(tmp_path, "export", "tiny.yaml", "--store", "store", "a.tar.gz")
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = goal_sweep_here(tmp_path, "import", "a.tar.gz", "--store", "other")
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = goal_sweep_here(tmp_path, "status", "tiny.yaml", "--store", "other")
+    assert "4 done" in done.stdout
