@@ -111,7 +111,7 @@ class Registry(dict[str, Entry[F]]):
         return tuple(name for name, entry in self.items() if not entry.plugin)
 
     def announce(self, name: str, plugin: str, code: str, parameters: Mapping[str, Any]) -> None:
-        """Take a name for a plugin that has not run. A new text of the same plugin takes it anew.
+        """Take a name for a plugin that has not run. A new text of the same plugin, or the same text, takes it anew.
 
         Args:
             name: the name.
@@ -123,7 +123,7 @@ class Registry(dict[str, Entry[F]]):
             ValueError: the name is taken.
         """
         here = self.get(name)
-        if here is not None and here.plugin != plugin:
+        if here is not None and here.plugin != plugin and here.plugin_code != code:
             raise ValueError(
                 f"{self.kind} {name!r} is registered twice; the other comes with {here.plugin or 'goal-sweep'}"
             )
