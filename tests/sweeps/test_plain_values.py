@@ -86,7 +86,7 @@ def test_cell_survives_json(config: SweepConfig) -> None:
 
 def test_every_default_is_written_out(small: SweepConfig) -> None:
     mapping = to_mapping(small)
-    assert list(mapping) == ["name", "data", "model", "objectives", "seeds", "stages", "precision", "execution",
+    assert list(mapping) == ["plugins", "name", "data", "model", "objectives", "seeds", "stages", "precision", "execution",
                              "resources", "tracking", "store", "tune", "axes"]  # fmt: skip
     assert mapping["stages"][0]["grad_clip"] == 2.0
     assert mapping["objectives"]["pair"] == list(pair_weights)
