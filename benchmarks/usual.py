@@ -35,7 +35,7 @@ class Pairs(Dataset[tuple[Tensor, Tensor]]):
 
     def __init__(self, split: Split, words: Vocabulary, size: int) -> None:
         self._paths = [split.reader.label(index) for index in split.caption_image.tolist()]
-        self._captions = EncodedCaptions(split.captions, words)
+        self._captions = EncodedCaptions.of(split.captions, words)
         scale = v2.ToDtype(torch.float32, scale=True)
         normal = v2.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
         crop = v2.RandomResizedCrop(size)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path
 from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -85,6 +87,8 @@ class Split:
     reader: ImageReader | RegionReader
     texts: RegionReader | None = None
     """The vectors of the captions, (G,) each; None where these are words."""
+    cache: Path | None = None
+    """Where the ids of the captions may be kept: the beginning of files' names, which changes with the captions."""
 
     def __post_init__(self) -> None:
         if not len(self.reader):
@@ -156,9 +160,9 @@ class Dataset:
     """Captions from which the vocabulary is built; empty for those of train and val."""
 
     @property
-    def vocabulary_captions(self) -> Sequence[str]:
-        """Captions from which the vocabulary is built."""
-        return self.corpus if len(self.corpus) else [*self.splits["train"].captions, *self.splits["val"].captions]
+    def vocabulary_captions(self) -> Iterable[str]:
+        """Captions from which the vocabulary is built, to be gone through once."""
+        return self.corpus if len(self.corpus) else chain(self.splits["train"].captions, self.splits["val"].captions)
 
 
 def num_batches(num_captions: int, batch_size: int, drop_last: bool) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -123,7 +123,7 @@ def split_bert(
     return text, CrossEncoder(upper.encoder, sizes)
 
 
-def bert_wordpieces(config: BertConfig, captions: Sequence[str], min_word_count: int) -> Wordpieces:
+def bert_wordpieces(config: BertConfig, captions: Iterable[str], min_word_count: int) -> Wordpieces:
     """The word pieces of a BERT; for `random` weights, the words of the captions.
 
     Args:

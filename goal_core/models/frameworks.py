@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -76,7 +76,7 @@ class Framework:
             return None
         return models.build_backbone(model.backbone, image_size=data.image.size, seed=seed, cells=self.cells)
 
-    def tokenizer(self, model: ModelConfig, captions: Sequence[str], min_word_count: int) -> Tokenizer:
+    def tokenizer(self, model: ModelConfig, captions: Iterable[str], min_word_count: int) -> Tokenizer:
         """Build the tokenizer of the captions.
 
         Args:
@@ -122,7 +122,7 @@ class Vsepp(Framework):
     features = "precomp"
     cells = False
 
-    def tokenizer(self, model: ModelConfig, captions: Sequence[str], min_word_count: int) -> Vocabulary:
+    def tokenizer(self, model: ModelConfig, captions: Iterable[str], min_word_count: int) -> Vocabulary:
         return text.Vocabulary.build(captions, min_word_count)
 
     def heads(self, model: ModelConfig, *, num_features: int, tokenizer: Tokenizer, seed: int) -> Heads:
@@ -143,7 +143,7 @@ class VseInfty(Framework):
     uses = frozenset({"framework", "backbone", "embed_dim", "bert", "vse_infty"})
     features = "regions"
 
-    def tokenizer(self, model: ModelConfig, captions: Sequence[str], min_word_count: int) -> Wordpieces:
+    def tokenizer(self, model: ModelConfig, captions: Iterable[str], min_word_count: int) -> Wordpieces:
         return models.bert_wordpieces(model.bert, captions, min_word_count)
 
     def heads(self, model: ModelConfig, *, num_features: int, tokenizer: Tokenizer, seed: int) -> Heads:
@@ -187,7 +187,7 @@ class Xvlm(Framework):
             model.backbone, image_size=size, seed=seed, cells=True, drop_path=drop_path, clip_pixels=True
         )
 
-    def tokenizer(self, model: ModelConfig, captions: Sequence[str], min_word_count: int) -> Wordpieces:
+    def tokenizer(self, model: ModelConfig, captions: Iterable[str], min_word_count: int) -> Wordpieces:
         cleaned = [text.clean_caption(caption) for caption in captions] if model.bert.weights == "random" else ()
         return replace(models.bert_wordpieces(model.bert, cleaned, min_word_count), cleans=True)
 

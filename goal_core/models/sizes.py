@@ -40,8 +40,9 @@ class DataSize(NamedTuple):
     @classmethod
     def of_dataset(cls, dataset: Dataset) -> DataSize:
         """Of data that is at hand."""
-        splits, captions = dataset.splits.items(), dataset.vocabulary_captions
-        words = len(Vocabulary.build(captions, 1)) if len(captions) <= _COUNTED else _NUM_WORDS
+        splits = dataset.splits.items()
+        few = sum(split.num_captions for _, split in splits) <= _COUNTED
+        words = len(Vocabulary.build(dataset.vocabulary_captions, 1)) if few else _NUM_WORDS
         return cls.of(
             {name: SplitCounts(images=split.num_images, captions=split.num_captions) for name, split in splits}, words
         )

@@ -46,7 +46,7 @@ class RetrievalModel:
         """
         texts = list(captions.iloc[:, 0] if isinstance(captions, pd.DataFrame) else captions)
         encoder = self.opened.encoder
-        encoded = EncodedCaptions([str(text) for text in texts], self.opened.description.vocabulary)
+        encoded = EncodedCaptions.of([str(text) for text in texts], self.opened.description.vocabulary)
         order = np.argsort(-encoded.lengths, kind="stable")  # as in evaluation: the longest first
         encoder.train(False)
         embedded: list[tuple[int, NDArray[Any]]] = []

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from goal_core.basics.atomic import DamagedError
 from goal_core.basics.errors import DataError
+from goal_core.data.columns import header_of
 from goal_core.data.config import EmbeddingsConfig
 from goal_core.data.dataset import SPLIT_NAMES
-from goal_core.data.formats.columns import header_of
 from goal_core.data.formats.features import RegionFile, read_region_header
 from goal_core.data.formats.layout import Layout, Listing, dataset_folder, stamped
 

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from goal_core.basics.atomic import make_folder
 from goal_core.basics.sealed_json import key_of
+from goal_core.data.columns import Texts, digest_of, kept_columns, write_columns
 from goal_core.data.config import DataConfig, ScenesConfig
 from goal_core.data.dataset import SPLIT_NAMES, Dataset, Split, fingerprint_of
-from goal_core.data.formats.columns import Texts, digest_of, kept_columns, write_columns
 from goal_core.data.formats.features import FeatureRows, RegionFile
 from goal_core.data.formats.image_files import FileReader
 from goal_core.data.formats.layout import stamp_of
@@ -78,13 +78,19 @@ class Index:
             for path, status in zip(self.texts(f"{split}.names"), self.columns[f"{split}.status"], strict=True)
         )
 
-    def dataset(self, config: DataConfig) -> Dataset:
-        """The dataset, whose images are verified whenever they are read."""
+    def dataset(self, config: DataConfig, caches: Path | None) -> Dataset:
+        """The dataset, whose images are verified whenever they are read.
+
+        Args:
+            config: its settings.
+            caches: folder in which the ids of its captions are kept; None keeps none.
+        """
         assert not isinstance(config, ScenesConfig)
+        digest = self.digest
         return Dataset(
             name=config.name,
-            splits={name: self._split(name) for name in SPLIT_NAMES},
-            fingerprint=fingerprint_of(config.image, config.min_word_count, self.digest),
+            splits={name: self._split(name, caches and caches / f"{digest}-{name}") for name in SPLIT_NAMES},
+            fingerprint=fingerprint_of(config.image, config.min_word_count, digest),
             corpus=self.texts("corpus"),
         )
 
@@ -104,12 +110,18 @@ class Index:
             readers[f"{name}.text_digests"] = FeatureRows(file, captions, np.arange(len(captions)), digests)
         return readers
 
-    def _split(self, name: str) -> Split:
+    def _split(self, name: str, cache: Path | None) -> Split:
         readers = self.readers(name)
         texts = readers.get(f"{name}.text_digests")
         assert not isinstance(texts, FileReader)
-        captions, owners = self.texts(f"{name}.captions"), self.columns[f"{name}.owners"]
-        return Split(name=name, captions=captions, caption_image=owners, reader=readers[f"{name}.digests"], texts=texts)
+        return Split(
+            name=name,
+            captions=self.texts(f"{name}.captions"),
+            caption_image=self.columns[f"{name}.owners"],
+            reader=readers[f"{name}.digests"],
+            texts=texts,
+            cache=cache,
+        )
 
 
 def own_indexes() -> Path:

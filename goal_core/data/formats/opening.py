@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goal_core.basics.errors import DataError
+from goal_core.data.columns import Texts
 from goal_core.data.config import DataConfig, ScenesConfig
 from goal_core.data.dataset import SPLIT_NAMES, Dataset
-from goal_core.data.formats.columns import Texts
 from goal_core.data.formats.embeddings import embeddings
 from goal_core.data.formats.image_files import find_images
 from goal_core.data.formats.index import Index, index_path, keep_index, stored_index
@@ -68,12 +68,12 @@ def open_dataset(
     path = None if indexes is None else index_path(config, indexes)
     known = None if path is None else stored_index(path)
     if known is not None and known.is_current(thorough=renew):
-        return known.dataset(config)
+        return known.dataset(config, indexes)
     index = _indexed(config, DataReport(name=config.name, raises=True), known, progress)
     assert index is not None  # or it has been raised
     if path is not None:
         keep_index(index, path)
-    return index.dataset(config)
+    return index.dataset(config, indexes)
 
 
 def check_data(config: DataConfig, *, quick: bool = False, progress: Progress = lambda done, total: None) -> DataReport:

@@ -13,9 +13,17 @@ import pytest
 from numpy.typing import NDArray
 
 from goal_core.basics.errors import ChangedDataError
-from goal_core.data import Dataset, KarpathyConfig, RegionsConfig, open_dataset
+from goal_core.data import (
+    Dataset,
+    EncodedCaptions,
+    KarpathyConfig,
+    RegionsConfig,
+    Vocabulary,
+    captions_of,
+    open_dataset,
+)
+from goal_core.data.columns import Texts, map_columns, write_columns
 from goal_core.data.formats import image_files
-from goal_core.data.formats.columns import Texts, map_columns, write_columns
 from goal_core.data.formats.index import index_path
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.region_files import write_regions
@@ -183,3 +191,48 @@ def test_columns_come_back_as_they_were(tmp_path: Path) -> None:
         (found[0][name] == column).all() and found[0][name].dtype == column.dtype for name, column in columns.items()
     )
     assert map_columns(tmp_path / "y") is None
+
+
+def token_files(indexes: Path) -> list[Path]:
+    return sorted(indexes.glob("*.tokens"))
+
+
+def test_captions_are_encoded_once_a_tokenizer_and_a_damaged_cache_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    config, indexes = karpathy(write_dataset(tmp_path / "data")), tmp_path / "indexes"
+    split = open_dataset(config, indexes).splits["train"]
+    words, everything = Vocabulary.build(split.captions, 1), np.arange(split.num_captions)
+    expected = EncodedCaptions.of(split.captions, words).batch(everything)[0]
+    assert (captions_of(split, words).batch(everything)[0] == expected).all()
+    (path,) = token_files(indexes)
+    captions_of(split, Vocabulary(("picture",)))
+    captions_of(open_dataset(config, indexes).splits["val"], words)
+    assert len(token_files(indexes)) == 3
+    assert path.stat().st_mode & 0o777 == 0o666 & ~umask()
+    whole, draw = path.read_bytes(), random.Random(2)
+    for _ in range(200):
+        content = bytearray(whole)
+        content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+        path.write_bytes(content)
+        assert (captions_of(split, words).batch(everything)[0] == expected).all()
+    assert str(path) in capfd.readouterr().err
+    assert path.with_suffix(".damaged").exists()
+
+    def refuse(self: Vocabulary, caption: str) -> list[int]:
+        raise AssertionError("a caption was encoded again")
+
+    monkeypatch.setattr(Vocabulary, "encode", refuse)
+    assert (captions_of(open_dataset(config, indexes).splits["train"], words).batch(everything)[0] == expected).all()
+
+
+def umask() -> int:
+    now = os.umask(0)
+    os.umask(now)
+    return now
+
+
+def test_the_index_has_the_mode_of_other_files(tmp_path: Path) -> None:
+    config, indexes = karpathy(write_dataset(tmp_path / "data")), tmp_path / "indexes"
+    open_dataset(config, indexes)
+    assert index_path(config, indexes).stat().st_mode & 0o777 == 0o666 & ~umask()

@@ -321,8 +321,8 @@ def test_legacy_vocabulary_counts_every_caption_of_the_file(tmp_path: Path) -> N
     write_dataset(tmp_path, content)
     config = KarpathyConfig(name="tiny", root=str(tmp_path))
     ours, legacy = open_dataset(config), open_dataset(replace(config, vocabulary="legacy"))
-    assert len(ours.vocabulary_captions) == 5 * 11
-    assert len(legacy.vocabulary_captions) == 7 * 14
+    assert len(list(ours.vocabulary_captions)) == 5 * 11
+    assert len(list(legacy.vocabulary_captions)) == 7 * 14
     assert "zebra" in Vocabulary.build(legacy.vocabulary_captions, 4).words
     assert "zebra" not in Vocabulary.build(ours.vocabulary_captions, 4).words
     assert legacy.fingerprint != ours.fingerprint

@@ -10,7 +10,7 @@ CORPUS = ["a cat on a mat", "A cat, a dog!", "two cats"]
 
 def test_encoded_captions_pad_to_the_longest_of_the_batch() -> None:
     vocabulary = Vocabulary.build(CORPUS, 1)
-    encoded = EncodedCaptions([*CORPUS, ""], vocabulary)
+    encoded = EncodedCaptions.of([*CORPUS, ""], vocabulary)
     assert len(encoded) == 4
     assert encoded.lengths.tolist() == [7, 8, 4, 2]
     tokens, lengths = encoded.batch(np.array([3, 0, 2]))
@@ -26,7 +26,7 @@ def test_encoded_captions_pad_to_the_longest_of_the_batch() -> None:
 @given(st.lists(st.text(alphabet="ab ", max_size=9), min_size=1, max_size=12), st.integers(1, 5))
 def test_batches_hold_every_caption_in_the_order_asked_for(captions: list[str], batch_size: int) -> None:
     vocabulary = Vocabulary.build(["a b"], 1)
-    encoded, rows = EncodedCaptions(captions, vocabulary), []
+    encoded, rows = EncodedCaptions.of(captions, vocabulary), []
     for start in range(0, len(captions), batch_size):
         tokens, lengths = encoded.batch(np.arange(start, min(start + batch_size, len(captions))))
         assert len(tokens) <= batch_size

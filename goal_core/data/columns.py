@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import save_file
 
 from goal_core.basics.atomic import DamagedError, StorageError, replace_with, storage_errors
 
@@ -98,10 +97,25 @@ def write_columns(path: Path, columns: Columns, about: Mapping[str, Any]) -> Non
     Raises:
         StorageError: it cannot be written.
     """
-    header = {"about": json.dumps(dict(about)), "digest": ""}
-    header["digest"] = hashlib.sha256((digest_of(columns) + header["about"]).encode()).hexdigest()
-    whole = {name: np.ascontiguousarray(column) for name, column in columns.items()}
-    replace_with(path, lambda temporary: save_file(whole, temporary, header))
+    meta = {"about": json.dumps(dict(about))}
+    meta["digest"] = hashlib.sha256((digest_of(columns) + meta["about"]).encode()).hexdigest()
+    header, end = dict[str, Any]({"__metadata__": meta}), 0
+    # The widest first, so that each begins where its numbers may.
+    ordered = sorted(columns.items(), key=lambda item: -item[1].itemsize)
+    for name, column in ordered:
+        begin, end = end, end + column.nbytes
+        kind = next(kind for kind, dtype in _DTYPES.items() if np.dtype(dtype) == column.dtype)
+        header[name] = {"dtype": kind, "shape": column.shape, "data_offsets": [begin, end]}
+    encoded = json.dumps(header).encode()
+    encoded += b" " * (-len(encoded) % 8)
+
+    def write(temporary: Path) -> None:
+        with temporary.open("wb") as file:
+            file.write(len(encoded).to_bytes(8, "little") + encoded)
+            for _, column in ordered:
+                file.write(np.ascontiguousarray(column).data)
+
+    replace_with(path, write)
 
 
 def header_of(path: Path) -> tuple[dict[str, Place], dict[str, str]]:
