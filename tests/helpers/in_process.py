@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from runners.launch.launch import LaunchOutcome, launch_sweep
 from runners.launch.opened_sweep import OpenedSweep, open_sweep
 from runners.launch.remaining.plan import LaunchOptions
 from runners.results import update_results
+from sweeps import Training
 
 if TYPE_CHECKING:
     import pytest
@@ -103,10 +104,10 @@ def launch(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch, options: LaunchO
     return launch_sweep(sweep, options or LaunchOptions(), console, lambda *words: " ".join(words))
 
 
-def results(sweep: OpenedSweep) -> dict[str, Any]:
-    """The numbers of every finished training: its result and its history, without times."""
+def results(sweep: OpenedSweep, among: Collection[Training] | None = None) -> dict[str, Any]:
+    """The numbers of every finished training, or of those of some: its result and its history, without times."""
     found = {}
-    for training in sweep.trainings:
+    for training in sweep.trainings if among is None else among:
         folder = sweep.store.folder(training)
         result = folder.result()
         if result is not None:
