@@ -69,11 +69,6 @@ class ResultsTable:
         for batch in self.table.select(names).to_batches(max_chunksize=_BATCH):
             yield from batch.to_pylist()
 
-    def row(self, number: int) -> dict[str, Any]:
-        """One row with all its columns, by its number from 0."""
-        row: dict[str, Any] = self.table.slice(number, 1).to_pylist()[0]
-        return row
-
 
 def read_results(store: Store, sweep: str) -> ResultsTable | None:
     """Read a sweep's table from the store; None where there is none, or none that this goal-sweep reads."""

@@ -62,6 +62,8 @@ class RunWriter:
     def __init__(self, client: Any, experiment_id: str, name: str, store: Store, *, take_over: bool = False) -> None:
         self._client, self.experiment_id, self._name = client, experiment_id, name
         self._runs: dict[str, TrackedRun] = {}
+        self._doubted: set[str] = set()
+        """Keys of trainings of whose runs it is unknown what has arrived, because a call failed."""
         self.parent_id, self._parent_status, self._table = "", "", ""
         self._read(store, take_over=take_over)
 
@@ -81,13 +83,7 @@ class RunWriter:
             elif key in self._runs:  # only from restoring a deleted experiment
                 duplicates.append(run.info.run_id)
             elif key:
-                self._runs[key] = TrackedRun(
-                    id=run.info.run_id,
-                    status=run.info.status,
-                    shown=run.data.tags.get(names.SHOWN, ""),
-                    final=next((run.data.metrics[name] for name in _FINALS if name in run.data.metrics), None),
-                    is_former=run.data.tags.get(names.ROLE) == names.FORMER,
-                )
+                self._runs[key] = _tracked(run)
         if not parents:
             tags = {names.ROLE: names.ROLE_SWEEP, names.SWEEP: self._name, **names.SOURCE}
             made = self._client.create_run(self.experiment_id, run_name=self._name, tags=tags)
@@ -126,6 +122,17 @@ class RunWriter:
             row: with the columns by epoch.
             thorough: also mend what somebody changed in MLflow.
         """
+        key = row["training"]
+        if key in self._doubted:
+            found = self._client.search_runs([self.experiment_id], f"tags.`{names.STAGE_KEY}` = '{key}'", max_results=1)
+            self._runs.pop(key, None)
+            for run in found:
+                self._runs[key] = _tracked(run)
+        self._doubted.add(key)
+        self._agree(row, thorough=thorough)
+        self._doubted.remove(key)
+
+    def _agree(self, row: Row, *, thorough: bool) -> None:
         key, state, run = row["training"], row["status"], self._runs.get(row["training"])
         has_begun = bool(row["attempts"]) or state == "done"
         final = final_of(row) if state == "done" else None
@@ -155,20 +162,24 @@ class RunWriter:
             self._set_status(run.id, _RUN_STATUS[state], row["ended"])
             run.status = _RUN_STATUS[state]
 
-    def agree_all(self, table: ResultsTable, *, thorough: bool = False) -> None:
-        """Make all runs agree with a results table, and mark and end those of trainings that it does not have.
+    def behind(self, table: ResultsTable, *, thorough: bool = False) -> list[str]:
+        """Mark and end the runs of trainings that a results table does not have, and find those that differ from it.
 
         Args:
             table: the sweep's table.
-            thorough: also mend what somebody changed in MLflow.
+            thorough: take all runs for different, because somebody may have changed them in MLflow.
+
+        Returns:
+            The keys of the trainings whose runs must be made to agree.
         """
+        found = []
         fixed = [name for name in table.table.column_names if not name.startswith(EPOCHS)]
         keys = set()
-        for number, row in enumerate(table.rows(fixed)):
+        for row in table.rows(fixed):
             keys.add(row["training"])
             run = self._runs.get(row["training"])
             if thorough or run is None or run.is_former or self._differs(run, row):
-                self.agree(table.row(number), thorough=thorough)
+                found.append(row["training"])
         for key, run in self._runs.items():  # those of trainings that the sweep no longer asks for
             if key not in keys and not run.is_former:
                 self._client.set_tag(run.id, names.ROLE, names.FORMER)
@@ -176,6 +187,7 @@ class RunWriter:
                     self._set_status(run.id, _RUN_STATUS["waiting"], None)
                     run.status = _RUN_STATUS["waiting"]
                 run.is_former = True
+        return found
 
     def attach_table(self, content: bytes, *, thorough: bool = False) -> None:
         """Attach the results table to the parent run, unless it is there.
@@ -236,6 +248,16 @@ class RunWriter:
             self._client.update_run(run_id, status=status)
         else:
             self._client.set_terminated(run_id, status, int((time.time() if ended is None else ended) * 1000))
+
+
+def _tracked(run: Any) -> TrackedRun:
+    return TrackedRun(
+        id=run.info.run_id,
+        status=run.info.status,
+        shown=run.data.tags.get(names.SHOWN, ""),
+        final=next((run.data.metrics[name] for name in _FINALS if name in run.data.metrics), None),
+        is_former=run.data.tags.get(names.ROLE) == names.FORMER,
+    )
 
 
 def require_own(name: str, tags: Mapping[str, str], store: Store) -> None:

@@ -35,8 +35,10 @@ RETRY_WAITS_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 """Seconds to wait before each retry of a change; the last one repeats."""
 ANSWER_S = 5.0
 """Seconds after which a server that has not answered at all is not waited for, where nobody is patient."""
+_REST = 4.0
+"""Seconds of rest for each second of work while nobody waits, so that MLflow takes a fifth of a core at most."""
 Status = Literal["FINISHED", "FAILED", "KILLED"]
-_Task = Training | Literal["open", "table", "end"]
+_Task = Training | Literal["open", "table", "attach", "end"]
 
 
 class SweepTracking:
@@ -76,6 +78,8 @@ class SweepTracking:
         """What is to be written, each once, in the order in which it changed last; with what is being written."""
         self._skipped: set[_Task] = set()
         self._changed = threading.Condition()
+        self._hurried = 0
+        """How many calls wait for the thread."""
         self._closing = threading.Event()
         self._stopped: TrackingError | None = None
         """The error after which nothing is written any more, if any."""
@@ -159,7 +163,7 @@ class SweepTracking:
         with self._changed:
             behind = {*self._todo, *self._skipped}
         runs = sum(isinstance(task, Training) for task in behind)
-        if "table" in behind:
+        if behind & {"table", "attach"}:
             return f"MLflow is not up to date: {self._why_late()}"
         return f"{runs} of {len(self._sweep.trainings)} runs are not up to date: {self._why_late()}" if runs else ""
 
@@ -210,7 +214,12 @@ class SweepTracking:
 
     def _wait_for(self, happened: Callable[[], object], timeout: float) -> bool:
         with self._changed:
-            return bool(self._changed.wait_for(happened, max(0.0, timeout)))
+            self._hurried += 1
+            self._changed.notify_all()
+            try:
+                return bool(self._changed.wait_for(happened, max(0.0, timeout)))
+            finally:
+                self._hurried -= 1
 
     def _tell(self, text: str) -> None:
         self.warnings.append(text)
@@ -225,6 +234,7 @@ class SweepTracking:
                 if self._closing.is_set():
                     return
                 task, change = next(iter(self._todo.items()))
+            began = time.thread_time()
             is_done = self._write(change)
             with self._changed:
                 if self._stopped is None and self._todo[task] is change:
@@ -232,6 +242,9 @@ class SweepTracking:
                 (self._skipped.discard if is_done else self._skipped.add)(task)
                 self._trouble = None
                 self._changed.notify_all()
+                # The driver needs the processor too. What changes meanwhile is written at once.
+                rest = _REST * (time.thread_time() - began)
+                self._changed.wait_for(lambda: self._hurried or self._closing.is_set(), rest)
 
     def _write(self, change: Callable[[RunWriter], None]) -> bool:
         """Make a change, again and again while MLflow is down. Returns whether it was made."""
@@ -268,7 +281,12 @@ class SweepTracking:
         runs.agree(training_row(self._store, training, self._max_attempts), thorough=self._thorough)
 
     def _agree_all(self, table: ResultsTable, runs: RunWriter) -> None:
-        runs.agree_all(table, thorough=self._thorough)
+        asked = {training.key: training for training in self._sweep.trainings}
+        for key in runs.behind(table, thorough=self._thorough):
+            self.sync(asked[key])
+        self._add("attach", partial(self._attach, table))
+
+    def _attach(self, table: ResultsTable, runs: RunWriter) -> None:
         try:
             runs.attach_table(table.as_bytes(), thorough=self._thorough)
         except Exception as error:  # each artifact store has errors of its own, which must not keep numbers out

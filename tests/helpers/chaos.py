@@ -46,6 +46,16 @@ AGAIN = {75, 130, -9, -15, 137, 143}
 """Exit statuses after which the same command continues."""
 POISONED = "con/con"
 """The objective of the cell that is made to die or to hang."""
+COMMANDS = {
+    "gc": ("gc", "tiny.yaml", "--delete"),
+    "status": ("status", "tiny.yaml", "--json"),
+    "report": ("report", "tiny.yaml"),
+    "sync": ("sync", "tiny.yaml"),
+    "check": ("data", "check", "tiny.yaml", "--store", "--quick", "--set-aside"),
+    "export": ("export", "tiny.yaml", "results.tar.gz"),
+    "import": ("import", "results.tar.gz", "--store", "elsewhere"),
+}
+"""What may come between two launches. None of them takes away what is finished, whenever it is killed."""
 _REFUSAL = "already being done by"
 ENDS = {"dies": "os.kill(os.getpid(), 9)", "hangs": "time.sleep(600)"}
 
@@ -120,6 +130,9 @@ def run_through(folder: Path, log: Log, *, most: int, until: float = math.inf) -
     while True:
         number += 1
         arguments = ["--retry-failed"] if failed else []
+        if more() and not failed and log.random.random() < 0.1:
+            arguments += ["--force"]
+            log.counts["forced"] += 1
         untracked = log.random.random() < 0.1
         if untracked:
             arguments += ["--tracking-uri", "http://127.0.0.1:9"]
@@ -149,6 +162,8 @@ def run_through(folder: Path, log: Log, *, most: int, until: float = math.inf) -
         log.counts[f"exit {status}"] += 1
         compare_charges(folder)
         failed = status == 1 and poisoned
+        if more():
+            run_between(folder, log)
         if status == 0 and not untracked:
             return
         said = (folder / f"driver-{number}.log").read_text()
@@ -156,6 +171,28 @@ def run_through(folder: Path, log: Log, *, most: int, until: float = math.inf) -
         overtaken = status == 2 and _REFUSAL in said
         if status not in AGAIN | {0} and not (failed or overtaken):
             sys.exit(f"a launch ended with {status}:\n{said[-3000:]}")
+
+
+def run_between(folder: Path, log: Log) -> None:
+    """Run another command, and perhaps kill it; what was finished stays, with its numbers."""
+    name = log.random.choice(list(COMMANDS))
+    before, kills = results(folder), log.random.random() < 0.4
+    if name == "import" and not (folder / "results.tar.gz").exists():
+        return
+    process = subprocess.Popen(
+        command(*COMMANDS[name]), cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        said, _ = process.communicate(timeout=log.random.uniform(1.0, 8.0) if kills else 300)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        said, _ = process.communicate()
+    log.counts[f"{name} {'killed' if process.returncode < 0 else process.returncode}"] += 1
+    after = results(folder)
+    # Without results there is nothing to report or to export, and that is said; all else has worked.
+    is_right = process.returncode in (0, -signal.SIGKILL) or (process.returncode == 2 and not before)
+    if not is_right or "Traceback" in said or {key: after.get(key) for key in before} != before:
+        sys.exit(f"{name} ended with {process.returncode}; {len(before)} results before, {len(after)} after:\n{said}")
 
 
 def _kill(kind: str) -> Callable[[Path, Driver, random.Random], bool]:

@@ -69,9 +69,15 @@ def sweep_in(folder: Path, epochs: int = EPOCHS) -> Path:
 def results(folder: Path) -> dict[str, dict[str, float]]:
     """Final metrics by cell and stage, from the store."""
     found = {}
-    for path in sorted((folder / "goal-sweep-store" / "cells").glob("*/*/result.json")):
+    for path in _result_files(folder):
         found[f"{path.parent.parent.name}/{path.parent.name}"] = json.loads(path.read_text())["metrics"]
     return found
+
+
+def _result_files(folder: Path) -> list[Path]:
+    """The results in the store, without those that were set aside."""
+    found = (folder / "goal-sweep-store" / "cells").glob("*/*/result.json")
+    return sorted(path for path in found if "." not in path.parent.name)
 
 
 def driver_after_an_epoch(
@@ -232,7 +238,7 @@ def saved_state(folder: Path, cell: str) -> Path:
 def records_of(folder: Path) -> dict[str, list[Any]]:
     """The history of every finished training, without times, by cell and stage."""
     found = {}
-    for path in sorted((folder / "goal-sweep-store" / "cells").glob("*/*/result.json")):
+    for path in _result_files(folder):
         stated = json.loads(path.read_text())["files"]["metrics.jsonl"]["name"]
         rows = [json.loads(line) for line in (path.parent / stated).read_text().splitlines()]
         found[f"{path.parent.parent.name}/{path.parent.name}"] = [

@@ -23,7 +23,7 @@ from tests.helpers.tuning_cases import searched, tuned
 
 
 def row_of(store: Store, sweep: ResolvedSweep = SWEEP) -> dict[str, Any]:
-    return update_results(store, sweep).row(0)
+    return next(update_results(store, sweep).rows())
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_a_finished_training_is_a_row_with_everything(store: Store) -> None:
     folder.claim("L")
     folder.save(TRIPLETS, npz("a record"))
     train(folder, 3)
-    done, waiting = (update_results(store, SWEEP).row(number) for number in (0, 1))
+    done, waiting = update_results(store, SWEEP).rows()
     assert set(COLUMNS) <= set(done)
     assert {name: done[name] for name in asked_row(TRAINING)} == asked_row(TRAINING)
     assert (done["status"], done["attempts"], done["best_epoch"], done["seconds"]) == ("done", 1, 3, 2.5)
@@ -72,7 +72,7 @@ def test_only_what_changed_is_read_again(store: Store, reads: list[Training]) ->
     again = update_results(store, SWEEP)
     assert reads == SWEEP.trainings[1:]  # the finished one is kept
     assert store.read_results("s") == written
-    assert again.row(0) == first.row(0)
+    assert next(again.rows()) == next(first.rows())
     other = folder_of(store, 1)
     other.claim("L")
     train(other, 1)
@@ -81,14 +81,14 @@ def test_only_what_changed_is_read_again(store: Store, reads: list[Training]) ->
     anew = folder_of(store)
     anew.claim("M")
     train(anew, 1)
-    assert update_results(store, SWEEP).row(0)["best_epoch"] == 1
+    assert next(update_results(store, SWEEP).rows())["best_epoch"] == 1
 
 
 def test_a_damaged_table_is_written_again(store: Store) -> None:
     folder = folder_of(store)
     folder.claim("L")
     train(folder, 2)
-    before = update_results(store, SWEEP).row(0)
+    before = next(update_results(store, SWEEP).rows())
     store.write_results("s", b"damaged")
     assert read_results(store, "s") is None
     assert row_of(store) == before

@@ -270,7 +270,7 @@ def run_sequences(examples: int, steps: int, *, derandomize: bool) -> None:
         max_examples=examples, stateful_step_count=steps, derandomize=derandomize, deadline=None, database=None,
         suppress_health_check=checks, print_blob=True,
     )  # fmt: skip
-    run_state_machine_as_test(Sequences, settings=how)  # type: ignore[no-untyped-call]  # so Hypothesis declares it
+    run_state_machine_as_test(Sequences, settings=how)
 
 
 @pytest.mark.slow
