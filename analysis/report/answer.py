@@ -6,14 +6,13 @@ run, no difference from it can be judged; then the row also names the best of th
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from analysis.blocks import Block, CellSummary, Grid, Objective
 from analysis.figures.forest import Forest, draw_forest
 from analysis.report.parts import Picture, TextTable
-from analysis.wording import count_text, interval_text, list_text, mean_text, objectives_text, signed
+from analysis.wording import count_text, interval_text, mean_text, objectives_text, signed
 from sweeps.results import BASELINE, MEASURES, Metric, measure_slug
 
 
@@ -54,10 +53,8 @@ class Answer:
 
     @property
     def is_judged(self) -> bool:
-        """Whether the runs allow to say if the best is above con/con."""
-        if self.best != BASELINE:
-            return self.grid.gain is not None and self.grid.gain.p is not None
-        return len(self.grid.comparison.unjudged) < len(self.others)
+        """Whether any difference has an interval."""
+        return any(change.p is not None for change in self.grid.comparison.differences.values())
 
     @property
     def is_gain(self) -> bool:
@@ -136,54 +133,6 @@ def answers_of(blocks: Iterable[Block]) -> tuple[Answer, ...]:
         for grid in block.grids.values()
         if grid.highest is not None
     )
-
-
-def lead(answers: Iterable[Answer], measure: str) -> str:
-    """The answers of one measure over all blocks and directions, in a sentence or two; for each grid on its own."""
-    here = [answer for answer in answers if answer.metric.name == measure]
-    grids = dict.fromkeys(answer.block.key.grid for answer in here)
-    if not any(grids):
-        return f"{measure}: {_gains_text(here)}{_most_often_text(here)}" if here else ""
-    said = []
-    for grid in grids:
-        own = [answer for answer in here if answer.block.key.grid == grid]
-        said.append(f"{grid.capitalize()} grid: {_gains_text(own)}{_most_often_text(own)}")
-    return f"{measure}. {' '.join(said)}"
-
-
-def _gains_text(here: Sequence[Answer]) -> str:
-    """In how many tables the best objective is better than con/con, or why that cannot be said."""
-    if not any(answer.others for answer in here):
-        only = objectives_text(dict.fromkeys(answer.best for answer in here))
-        return f"Only {only} has results, so there is nothing to compare it with."
-    if all(answer.all_equal for answer in here):
-        return "All objectives have the same mean."
-    if not any(cell.n > 1 for answer in here for cell in answer.grid.cells.values()):
-        return "No objective has two seeds, so no difference can be judged."
-    with_baseline = [answer for answer in here if BASELINE in answer.grid.means]
-    if not with_baseline:
-        return "con/con is not among the finished objectives, so there is no gain to state."
-    judged = [answer for answer in with_baseline if answer.is_judged]
-    if not judged:
-        return "Too many runs are missing to compare the best objective with con/con."
-    gains, rest = sum(answer.is_gain for answer in judged), len(here) - len(judged)
-    better = "better than con/con beyond noise"
-    if gains:
-        text = f"In {gains} of {count_text(len(judged), 'table')} the best objective is {better}."
-    else:
-        text = f"In no table is the best objective {better} (0 of {len(judged)})."
-    return text + (f" {count_text(rest, 'table')} cannot be judged, because runs are missing." if rest else "")
-
-
-def _most_often_text(here: Sequence[Answer]) -> str:
-    """Which objectives have the highest mean in the most tables; empty if none has it twice."""
-    wins = Counter(key for answer in here if answer.others and not answer.all_equal for key in answer.top)
-    most = max(wins.values(), default=0)
-    if most < 2:
-        return ""
-    which = ["/".join(key) for key, number in wins.items() if number == most]
-    have, each = ("has", "") if len(which) == 1 else ("have", " each")
-    return f" {list_text(which)} {have} the highest mean most often: {most} of {len(here)}{each}."
 
 
 def answer_table(answers: Iterable[Answer], measure: str) -> TextTable:

@@ -15,8 +15,8 @@ def shared_caption(blocks: Sequence[Block], measure: str) -> str:
 
 
 def own_caption(block: Block, blocks: Sequence[Block], measure: str) -> str:
-    """The sentences of a block's caption that `shared_caption` of the blocks lacks; empty for a block alone."""
-    shared = _sentences(shared_caption(blocks, measure))
+    """What `shared_caption` of the blocks lacks of a block's caption, but for its title; empty for a block alone."""
+    shared = [*_sentences(shared_caption(blocks, measure)), f"{block.key.title}."]
     return " ".join(text for text in _sentences(block.caption(measure)) if text not in shared)
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from analysis.blocks import Block
-from analysis.report.answer import Answer, answer_table, lead
+from analysis.report.answer import Answer, answer_table
+from analysis.report.finding import finding
 from analysis.report.markdown import block_to_markdown, table_to_markdown
 from analysis.report.parts import Picture, Section
 from analysis.report.runs import BlockRuns
-from analysis.report.survival import survival_lead, survival_table
-from analysis.statistics.survival import Survival
 from sweeps.results import MEASURES
 
 
@@ -25,8 +24,8 @@ class Report:
     """How many of the sweep's trainings are finished, in a sentence."""
     notes: tuple[str, ...]
     """What a reader must know before reading any number."""
-    survivals: tuple[Survival, ...]
-    """What tuning does to the order, for each block and metric; empty unless the sweep is tuned."""
+    questions: Mapping[str, Sequence[tuple[str, str]]]
+    """Those of a tuned sweep with their answers, by measure; none of others."""
     answers: tuple[Answer, ...]
     """What each metric of each block says; empty if nothing is finished."""
     forests: tuple[Picture, ...]
@@ -46,10 +45,9 @@ def report_to_markdown(report: Report) -> str:
     if report.answers:
         parts.append("## The answer")
         for measure in (MEASURES[0], MEASURES[-1]):
-            if said := survival_lead(report.survivals, measure):
-                table = survival_table(report.survivals, measure)
-                parts += [f"**{said}**", table_to_markdown(table), table.note]
-            parts += [lead(report.answers, measure), table_to_markdown(answer_table(report.answers, measure))]
+            asked = [f"**{question}** {text}" for question, text in report.questions[measure]]
+            table = table_to_markdown(answer_table(report.answers, measure))
+            parts += [*(asked or [finding(report.answers, measure)]), table]
         if report.forests:
             parts += ["## Differences from con/con", *map(_picture, report.forests)]
     for section in (*report.blocks, *report.details):

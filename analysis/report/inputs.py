@@ -8,13 +8,13 @@ from functools import cached_property
 
 import pandas as pd
 
-from analysis.blocks import Block
+from analysis.blocks import Block, Objective
 from analysis.results import SweepResults
 from analysis.statistics.aggregation import aggregate, first_blocks
 from analysis.statistics.effects import crossed_runs, marginals
-from analysis.statistics.gains import BlockPair, block_pairs
+from analysis.statistics.gains import BlockPair, Gain, block_pairs, gains
 from analysis.statistics.survival import Survival, survivals
-from sweeps.results import DEFAULT, TUNED
+from sweeps.results import DEFAULT, TUNED, Metric
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +65,14 @@ class Inputs:
     def pairs(self) -> tuple[BlockPair, ...]:
         """The two grids of each block of a tuned sweep."""
         return block_pairs(self.answered)
+
+    @cached_property
+    def gained(self) -> dict[BlockPair, dict[Metric, dict[Objective, Gain]]]:
+        """What tuning changed, by metric and objective."""
+        return {
+            pair: {grid.metric: gains(self.results, pair, grid.metric) for grid in pair.default.grids.values()}
+            for pair in self.pairs
+        }
 
     @cached_property
     def survivals(self) -> tuple[Survival, ...]:

@@ -118,8 +118,8 @@ def _font_note(names: Iterable[str], blocks: Iterable[Block]) -> list[str]:
     if not lost:
         return []
     return [
-        f"No font on this machine has {' '.join(lost)}; figures show the code points of these characters. Install a "
-        "font that has them, such as one of the Noto fonts, and write the report again."
+        f"No font on this machine has {' '.join(lost)}; figures show boxes for these characters. Install a font "
+        "that has them, such as one of the Noto fonts, and write the report again."
     ]
 
 

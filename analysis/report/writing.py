@@ -15,6 +15,7 @@ from analysis.figures.colours import Scale, assign_colours
 from analysis.figures.files import write_figure
 from analysis.report.answer import answers_of, forest_pictures
 from analysis.report.contents import Report, report_to_markdown
+from analysis.report.finding import tuning_answers, tuning_notes
 from analysis.report.folder import ReportFolder
 from analysis.report.inputs import Inputs
 from analysis.report.latex.blocks import block_to_latex, stack_to_latex, stacks, table_to_latex
@@ -32,7 +33,6 @@ from analysis.report.sections.significance import significance_section
 from analysis.report.sections.trails import budget_section, scores_section
 from analysis.report.sections.tuned import choices_section, tuned_section
 from analysis.report.sections.weights import weights_section
-from analysis.report.survival import tuning_answer
 from analysis.results import SweepResults
 from analysis.statistics.aggregation import cells_frame, missing_counts
 from sweeps.results import MEASURES, RSUM, SETTING
@@ -70,7 +70,7 @@ class ReportResult:
     @property
     def tuning_notes(self) -> tuple[str, ...]:
         """Of a tuned sweep whether the ranking survives tuning, or how far it is; empty for others."""
-        return tuning_answer(self.inputs)
+        return tuning_notes(self.inputs)
 
     def as_json(self) -> dict[str, Any]:
         """What a script reads of a report: its files, the best objectives of each table, and what is missing."""
@@ -119,7 +119,7 @@ def write_report(
         name=results.header.sweep,
         summary=summary(results, inputs.blocks),
         notes=(*notes(inputs), *uncompared(inputs)),
-        survivals=inputs.survivals,
+        questions={measure: tuning_answers(inputs, measure) for measure in MEASURES},
         answers=(answers := answers_of(inputs.answered)),
         forests=forest_pictures(answers),
         blocks=tuple(

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 
 from analysis.blocks import BlockKey, Objective
 from analysis.figures.forest import Forest, draw_forest
+from analysis.report.finding import survival_table
 from analysis.report.inputs import Inputs
 from analysis.report.parts import Picture, Section, TextTable
-from analysis.statistics.gains import BlockPair, Gain, gains, gains_frame
+from analysis.statistics.gains import BlockPair, Gain, gains_frame
 from analysis.statistics.trails import EDGE, edge, is_log, is_number, position
-from analysis.wording import count_text, file_stem, interval_text, list_text, p_text, signed
+from analysis.wording import file_stem, interval_text, list_text, p_text, signed
 from sweeps.axes import AxisValue
 from sweeps.results import MAIN_METRICS, TUNED, Metric, measure_slug
 from sweeps.tuning import Dimension
@@ -33,13 +34,10 @@ _CHOICE_NOTE = (
 
 def tuned_section(inputs: Inputs) -> Section | None:
     """The gain of each objective; None unless both grids have a number."""
-    gained = {
-        pair: {grid.metric: gains(inputs.results, pair, grid.metric) for grid in pair.default.grids.values()}
-        for pair in inputs.pairs
-    }
+    gained = inputs.gained
     if not gained:
         return None
-    pictures, tables, said = [], [], []
+    pictures, tables = [], [survival_table(inputs.survivals)]
     for measure in dict.fromkeys(metric.name for metric in MAIN_METRICS):
         forests = [
             Forest(title=pair.title, metric=metric, differences={key: gain.difference for key, gain in own.items()})
@@ -55,13 +53,11 @@ def tuned_section(inputs: Inputs) -> Section | None:
         )
         pictures.append(picture)
     for pair, by_metric in gained.items():
-        for metric in MAIN_METRICS:
-            tables.append(_gain_table(pair, metric, by_metric[metric]))
-            said.append(f"{tables[-1].title}: {gain_sentence(by_metric[metric])}")
+        tables += [_gain_table(pair, metric, by_metric[metric]) for metric in MAIN_METRICS]
     return Section(
         anchor="tuned",
         title="Default against tuned",
-        paragraphs=tuple(said),
+        paragraphs=(_GAIN_NOTE,),
         figures=tuple(pictures),
         tables=tuple(tables),
         frames={"tuning": gains_frame(gained)},
@@ -72,23 +68,6 @@ def _stem(pair: BlockPair) -> str:
     return pair.tuned.slug.removesuffix(f"-{TUNED}")
 
 
-def gain_sentence(gains: Mapping[Objective, Gain]) -> str:
-    """For example "Tuning raises 9 of 15 objectives and lowers 1 by more than noise; ..."."""
-    changes = {key: gain.difference for key, gain in gains.items() if gain.difference is not None}
-    judged = {key: change for key, change in changes.items() if change.p is not None}
-    same = sum(gains[key].same for key in changes)
-    kept = f" For {count_text(same, 'objective')} the choice was the default." if same else ""
-    if not judged:
-        return f"No gain can be judged, because no objective has two seeds in both grids.{kept}"
-    verdicts = [change.verdict for change in judged.values()]
-    most = max(judged, key=lambda key: judged[key].estimate)
-    return (
-        f"Tuning raises {verdicts.count('better')} of {count_text(len(judged), 'objective')} by more than noise and "
-        f"lowers {verdicts.count('worse')}; the largest gain is that of {'/'.join(most)}, "
-        f"{signed(judged[most].estimate)} points.{kept}"
-    )
-
-
 def _gain_table(pair: BlockPair, metric: Metric, gains: Mapping[Objective, Gain]) -> TextTable:
     rows = [
         ("/".join(key), gain.default.text(), gain.tuned.text(), *_gain_numbers(gain)) for key, gain in gains.items()
@@ -97,7 +76,6 @@ def _gain_table(pair: BlockPair, metric: Metric, gains: Mapping[Objective, Gain]
         title=f"{metric.title}, {pair.title}",
         head=_GAIN_HEAD,
         rows=tuple(rows),
-        note=_GAIN_NOTE,
         label=f"tuned-{_stem(pair)}-{metric.slug}",
     )
 

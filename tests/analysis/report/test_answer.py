@@ -8,7 +8,8 @@ from itertools import permutations
 import pytest
 
 from analysis.blocks import Block, CellSummary, Comparison, Difference, Gap, Grid, Objective
-from analysis.report.answer import Answer, answer_table, answers_of, lead
+from analysis.report.answer import Answer, answer_table, answers_of
+from analysis.report.finding import finding
 from analysis.wording import signed
 from sweeps.results import BASELINE, METRICS
 from tests.helpers.results_cases import example
@@ -74,18 +75,13 @@ def test_the_best_its_gain_and_its_equals() -> None:
     assert answers[0].level_text == "con/nca"
     row = answer_table(answers, "R@1").rows[0]
     assert row[1:] == ("Image → Text R@1", "sig/nca", "52.0 ± 0.5", "+2.0 (+1.0 to +3.0)", "con/nca", "nothing")
-    assert lead(answers, "R@1") == (
-        "R@1: In 2 of 2 tables the best objective is better than con/con beyond noise. "
-        "sig/nca has the highest mean most often: 2 of 2."
-    )
+    assert "most often sig/nca, con/nca (+1.9 to +2.0)" in finding(answers, "R@1")
 
 
 def test_a_gain_within_noise_is_not_called_one() -> None:
     answers = answers_of([block(MEANS, {("con", "nca"), BASELINE}, reach=3.0)])
     assert not answers[0].is_gain
-    assert lead(answers, "R@1").startswith(
-        "R@1: In no table is the best objective better than con/con beyond noise (0 of 2)."
-    )
+    assert "Nothing is better than con/con" in finding(answers, "R@1")
     assert answers[0].level_text == "all others but sig/con"
 
 
@@ -98,14 +94,14 @@ def test_without_con_con_nothing_is_compared_with_it() -> None:
     found = answers_of([block({WINNER: 49.0, ("sig", "con"): 48.0}, {("sig", "con")})])
     assert found[0].gain_text == "no con/con to compare with"
     assert found[0].forest is None
-    assert lead(found, "R@1").startswith("R@1: con/con is not among the finished objectives")
+    assert "no gain over it" in finding(found, "R@1")
 
 
 def test_one_seed_allows_no_verdict() -> None:
     answers = answers_of([with_runs(block(MEANS, set(), reach=None), dict.fromkeys(MEANS, 1))])
     assert answers[0].gain_text == "+2.0 (no interval)"
     assert answers[0].level_text == "not judged: single runs"
-    assert "No objective has two seeds, so no difference can be judged." in lead(answers, "R@1")
+    assert "No objective has two seeds" in finding(answers, "R@1")
     assert not answers[0].is_gain
 
 
@@ -119,11 +115,8 @@ def test_a_single_run_with_the_highest_mean_is_not_judged_and_the_best_of_severa
         "not judged: a single run; the best of several runs is con/nca, 51.9 ± 0.5",
     )
     judged = answers_of([block(MEANS, {("con", "nca")})])[0]
-    assert lead([answer], "R@1") == "R@1: Too many runs are missing to compare the best objective with con/con."
-    assert lead([judged, answer], "R@1").startswith(
-        "R@1: In 1 of 1 table the best objective is better than con/con beyond noise. "
-        "1 table cannot be judged, because runs are missing."
-    )
+    assert finding([answer], "R@1").startswith("R@1: Too many runs are missing")
+    assert "1 table cannot be judged." in finding([judged, answer], "R@1")
 
 
 def test_what_lacks_runs_is_not_said_to_be_told_apart() -> None:
@@ -136,7 +129,7 @@ def test_equal_means_are_called_equal() -> None:
     answers = answers_of([block(dict.fromkeys(MEANS, 50.0), set(MEANS) - {BASELINE}, reach=0.0)])
     row = answer_table(answers, "R@1").rows[0]
     assert row[2:6] == ("all equal", "50.0 ± 0.5", "none: con/con is as high", "all 3 others")
-    assert lead(answers, "R@1") == "R@1: All objectives have the same mean."
+    assert finding(answers, "R@1") == "R@1: All objectives have the same mean."
 
 
 def test_objectives_that_share_the_highest_mean_are_all_named() -> None:
@@ -144,19 +137,41 @@ def test_objectives_that_share_the_highest_mean_are_all_named() -> None:
     assert answers[0].best_text == "con/nca, sig/nca"
     assert answers[0].level_text == "none"
     assert not answers[0].grid.marked
-    assert lead(answers, "R@1").endswith("con/nca, sig/nca have the highest mean most often: 2 of 2 each.")
 
 
-def test_ties_for_most_often_are_all_named() -> None:
-    other = {**MEANS, ("con", "nca"): 53.0}
-    answers = answers_of([block(MEANS, set()), block(other, set())])
-    assert lead(answers, "R@1").endswith("sig/nca, con/nca have the highest mean most often: 2 of 4 each.")
+GRID = {
+    (pair, triplet): 50.0 - 8 * (triplet == "cir")
+    for pair in ("con", "lin", "sig")
+    for triplet in ("con", "nca", "cir")
+}
+LEVEL = {key for key in GRID if key[1] != "cir"}
+
+
+def test_a_column_that_costs_points_in_every_row_is_the_finding() -> None:
+    low = {**GRID, ("sig", "cir"): 35.0}
+    text = finding(answers_of([block(low, LEVEL, reach=2.0)]), "R@1")
+    assert "T cir costs 8.0 to 15.0 points in every row (2 of 2 tables)." in text
+    assert "The other 6 objectives cannot be told apart. Nothing is better than con/con" in text
+    assert "About 9 more seeds would tell a difference of 1 point." in text  # 3 seeds reach 2 points
+    one = finding(answers_of([block(low, LEVEL)]), "rsum")
+    assert "tables" not in one
+    assert "more seed" not in one
+
+
+def test_a_column_with_one_row_that_is_not_told_apart_is_none() -> None:
+    text = finding(answers_of([block(GRID, {*LEVEL, ("sig", "cir")})]), "R@1")
+    assert "costs" not in text
+
+
+def test_a_missing_cell_leaves_a_column_to_the_rows_that_can_be_judged() -> None:
+    text = finding(answers_of([unjudged(block(GRID, LEVEL), ("sig", "cir"))]), "R@1")
+    assert "T cir costs 8.0 to 8.0 points" in text
 
 
 def test_a_lone_objective_has_nothing_to_be_compared_with() -> None:
     answers = answers_of([block({BASELINE: 50.0}, set())])
     assert answers[0].level_text == "no other objective"
-    assert lead(answers, "R@1") == "R@1: Only con/con has results, so there is nothing to compare it with."
+    assert finding(answers, "R@1") == "R@1: Only con/con has results, so there is nothing to compare it with."
 
 
 def test_what_is_missing_is_counted_by_status() -> None:

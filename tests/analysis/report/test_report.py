@@ -109,7 +109,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
-        if tag not in ("meta", "img", "link", "br", "input"):
+        if tag not in ("meta", "img", "link", "br", "wbr", "input"):
             self.open.append(tag)
         for name, value in attrs:
             self.links += [value or ""] if name in ("src", "href") else []

@@ -180,7 +180,7 @@ def test_the_metric_is_switched_in_place_and_a_cell_leads_to_its_runs(browser: B
     assert (visible(browser, "table.grid"), visible(browser, "table.forest")) == (4, 4)
     browser.click("rsum", "label")
     assert (visible(browser, "table.grid"), visible(browser, "table.forest")) == (2, 2)
-    assert "rsum: In " in browser.text()
+    assert "\nrsum: " in browser.text()
     browser.click("R@5", "label")
     browser.click("Text → Image", "label")
     assert (visible(browser, "table.grid"), visible(browser, "table.forest")) == (2, 2)
