@@ -26,7 +26,7 @@ from benchmarks.program import MIB, Report, Row, clock_of, peak_memory, wait_for
 from goal_core import training
 from goal_core.data import Dataset
 from goal_core.data.config import ImageConfig, KarpathyConfig
-from goal_core.models import BackboneConfig, BertConfig, GruConfig, ModelConfig
+from goal_core.models import BackboneConfig, BertConfig, ModelConfig, TextConfig
 from goal_core.objectives import ObjectiveConfig, list_objectives
 from goal_core.training import TrainingPlan, UnitPlan, unit_trainer
 from goal_core.training.cells.roster import EpochBatches
@@ -89,7 +89,7 @@ def unit_of(
 ) -> UnitPlan:  # fmt: skip
     """A unit of the model and batch in ``given``, with so many cells, which have the 15 objectives in turn."""
     model = ModelConfig(
-        framework=given.framework, embed_dim=given.embed_dim, text=GruConfig(word_dim=given.word_dim),
+        framework=given.framework, embed_dim=given.embed_dim, text=TextConfig(word_dim=given.word_dim),
         backbone=BackboneConfig(name=given.backbone, weights="random"),
         bert=BertConfig(weights="random", layers=2, width=128, heads=4),
     )  # fmt: skip

@@ -106,7 +106,11 @@ def too_many_cells(points: int, cells: int) -> str:
 
 def idle(config: Any, stage: str, setting: str) -> str:
     """Why a setting changes nothing in this sweep, so that its values would all train the same; empty if it may."""
-    if setting == "bert_lr_scale" and "bert" not in FRAMEWORKS[config.model.framework].uses:
+    if (
+        setting == "bert_lr_scale"
+        and "bert" not in FRAMEWORKS[config.model.framework].uses
+        and not config.model.text.encoder
+    ):
         return f"framework {config.model.framework} has no BERT"
     if setting in ("backbone_lr_scale", "frozen_epochs") and stage != "finetune":
         return f"stage {stage} does not train the backbone"

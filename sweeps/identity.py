@@ -78,6 +78,8 @@ def cell_settings(
     of_model: dict[str, Any] = {key: value for key, value in to_mapping(model).items() if key in used}
     if "bert" in of_model:
         del of_model["bert"]["weights"]
+    if "text" in of_model:
+        del of_model["text"]["encoder"]  # by its content in `weights_id`
     return {
         "numerics": NUMERICS_VERSION,
         "data_fingerprint": data_fingerprint,

@@ -16,8 +16,8 @@ from goal_core.models.config import (
     BackboneConfig,
     BertConfig,
     FrameworkName,
-    GruConfig,
     ModelConfig,
+    TextConfig,
     VectorsConfig,
     VseInftyConfig,
     XvlmConfig,
@@ -64,7 +64,7 @@ class SweepModel:
     """As in `ModelConfig`."""
     backbones: Annotated[tuple[BackboneConfig, ...], AfterValidator(check_backbones)]
     """Image backbones, names distinct. In YAML an item may be the name alone, for timm's pretrained weights."""
-    text: GruConfig = field(default_factory=GruConfig)
+    text: TextConfig = field(default_factory=TextConfig)
     """As in `ModelConfig`, like all below."""
     embed_dim: int = 1024
     bert: BertConfig = field(default_factory=BertConfig)

@@ -11,7 +11,7 @@ from goal_core.checkpoints.description import TrainedModel, read_model
 from goal_core.checkpoints.file import load_module
 from goal_core.data import DataConfig, Dataset
 from goal_core.data.text import TextVectors, Tokenizer
-from goal_core.models import Heads, ImageBackbone, ModelConfig, num_features, weights_id
+from goal_core.models import Heads, ImageBackbone, ModelConfig, num_features
 from goal_core.models.frameworks import framework_of
 from goal_core.models.weights import file_sha256
 
@@ -103,8 +103,10 @@ def _mismatches(given: TrainedModel, wanted: ModelConfig) -> Iterator[str]:
         yield f"its backbone weights are {had.backbone.weights}, not {wanted.backbone.weights}"
     elif not precomputed and wanted.backbone.name.split(".")[0] != had.backbone.name.split(".")[0]:
         yield f"its backbone is {had.backbone.name}, not {wanted.backbone.name}"
-    elif not precomputed and not given.backbone and weights != weights_id(wanted.backbone):
-        yield f"its heads were trained on backbone weights {weights}, not {weights_id(wanted.backbone)}"
+    elif not precomputed and not given.backbone:
+        own = framework_of(wanted).weights_id(wanted).split(" ")[0]
+        if weights != own:
+            yield f"its heads were trained on backbone weights {weights}, not {own}"
     uses = framework_of(wanted).uses
     sizes = {
         "embed_dim": (had.embed_dim, wanted.embed_dim),
@@ -121,4 +123,4 @@ def _mismatches(given: TrainedModel, wanted: ModelConfig) -> Iterator[str]:
 def _without_overwritten_weights(model: ModelConfig, given: TrainedModel) -> ModelConfig:
     """The model without weights that would be loaded only for the checkpoint to overwrite them."""
     model = replace(model, bert=given.description.model.bert)
-    return replace(model, backbone=replace(model.backbone, weights="random")) if given.backbone else model
+    return framework_of(model).without_backbone_weights(model) if given.backbone else model

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Protocol
@@ -79,3 +80,31 @@ class CaptionVectors:
     def batch(self, indices: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """Vectors of the captions at ``indices``, (B, G) float32, and ones, (B,) int64."""
         return torch.from_numpy(self._reader.rows(indices)), torch.ones(len(indices), dtype=torch.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldVectors:
+    """Vectors of captions in memory; a :class:`~goal_core.data.dataset.RegionReader`."""
+
+    vectors: NDArray[np.float32]
+    """(N, G)."""
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def label(self, index: int) -> str:
+        """The caption's name in messages."""
+        return f"caption {index}"
+
+    def first(self, num_images: int) -> HeldVectors:
+        """The first vectors only."""
+        return HeldVectors(self.vectors[:num_images])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of each vector, (G,)."""
+        return self.vectors.shape[1:]
+
+    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Some vectors, (B, G) float32."""
+        return self.vectors[indices]

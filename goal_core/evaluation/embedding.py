@@ -58,7 +58,7 @@ def prepare_split(
         inputs=inputs,
         captions=captions,
         order=np.argsort(-captions.lengths, kind="stable"),
-        caption_image=torch.from_numpy(split.caption_image),
+        caption_image=torch.tensor(split.caption_image),
         alive=alive,
     )
 

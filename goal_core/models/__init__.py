@@ -15,8 +15,8 @@ if TYPE_CHECKING:
         BackboneConfig,
         BertConfig,
         FrameworkName,
-        GruConfig,
         ModelConfig,
+        TextConfig,
         VectorsConfig,
         VseInftyConfig,
         XvlmConfig,
@@ -29,10 +29,11 @@ if TYPE_CHECKING:
         autocast,
         num_features,
     )
+    from goal_core.models.hub import DualBackbone, build_dual, build_encoder, is_bert, subwords_of
     from goal_core.models.systems.vectors import VectorHeads
     from goal_core.models.systems.vse_infty import VseInftyHeads
     from goal_core.models.systems.vsepp import VseppHeads
     from goal_core.models.systems.xvlm import XvlmHeads
-    from goal_core.models.weights import NAMED_WEIGHTS, bert_weights_id, file_sha256, weights_id
+    from goal_core.models.weights import NAMED_WEIGHTS, bert_weights_id, file_sha256, hub_id, weights_id
 else:
     __getattr__ = on_first_use(__name__, __file__)

@@ -25,7 +25,7 @@ from goal_core.models.weights import (
     timm_library,
 )
 
-_CLIP_MEAN, _CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 """Channel means and standard deviations of CLIP's training images (Radford et al. 2021)."""
 
 
@@ -183,7 +183,7 @@ def build_backbone(
     """
     net = _network(config, image_size=image_size, seed=seed, drop_path=drop_path)
     cfg = net.pretrained_cfg
-    mean, std = (_CLIP_MEAN, _CLIP_STD) if clip_pixels else (tuple(cfg["mean"]), tuple(cfg["std"]))
+    mean, std = (CLIP_MEAN, CLIP_STD) if clip_pixels else (tuple(cfg["mean"]), tuple(cfg["std"]))
     backbone = ImageBackbone(net, mean=mean, std=std, cells=cells, drops=drop_path > 0)
     with torch.no_grad():
         shape = tuple(backbone(torch.zeros(1, 3, image_size, image_size, dtype=torch.uint8)).shape)

@@ -11,12 +11,13 @@ from typing import Any
 from torch import Tensor, nn
 
 from goal_core.basics.errors import ConfigError, DataError, WeightsError, first_line
-from goal_core.data.text import Wordpieces
+from goal_core.data.text import Subwords, Wordpieces
 from goal_core.models.config import BertConfig
+from goal_core.models.hub import build_encoder, is_bert, subwords_of
 
 
 def build_bert(config: BertConfig, *, vocab_size: int) -> nn.Module:
-    """A `BertModel` without pooler; `random` weights are drawn from torch's global generator.
+    """A `BertModel` without pooler, or another text encoder; `random` weights are drawn from torch's global generator.
 
     Args:
         config: sizes and weights.
@@ -38,6 +39,8 @@ def build_bert(config: BertConfig, *, vocab_size: int) -> nn.Module:
         )
         fresh: nn.Module = BertModel(sizes, add_pooling_layer=False)
         return fresh
+    if not is_bert(config.weights):
+        return build_encoder(config.weights)
     try:
         model: nn.Module = BertModel.from_pretrained(
             config.weights, add_pooling_layer=False, use_safetensors=True, dtype="float32"
@@ -123,8 +126,8 @@ def split_bert(
     return text, CrossEncoder(upper.encoder, sizes)
 
 
-def bert_wordpieces(config: BertConfig, captions: Iterable[str], min_word_count: int) -> Wordpieces:
-    """The word pieces of a BERT; for `random` weights, the words of the captions.
+def bert_wordpieces(config: BertConfig, captions: Iterable[str], min_word_count: int) -> Wordpieces | Subwords:
+    """The word pieces of a BERT; for `random` weights, the words of the captions; of another encoder its own ids.
 
     Args:
         config: sizes and weights.
@@ -137,6 +140,8 @@ def bert_wordpieces(config: BertConfig, captions: Iterable[str], min_word_count:
     """
     if config.weights == "random":
         return Wordpieces.of_captions(captions, min_word_count)
+    if not is_bert(config.weights):
+        return subwords_of(config.weights)
     settings = _file(config, "tokenizer_config.json", needed=False)
     lowercase = True
     if settings is not None:

@@ -14,22 +14,27 @@ Rate = Annotated[float, Range(at_least=0, below=1)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackboneConfig:
-    """An image backbone of timm and the source of its initial weights."""
+    """An image backbone of timm, or both towers of `dual`, and the source of its initial weights."""
 
     name: str
-    """Any timm architecture that pools to one vector, such as `resnet152`, `vit_base_patch16_224`."""
+    """Any timm architecture that pools to one vector, such as `resnet152`, `vit_base_patch16_224`. Of `dual`: any name
+    for the tables."""
     weights: str = "timm"
     """`timm`: the architecture's default pretrained weights (downloaded, or from timm's cache); `random`: drawn from
     the cell's seed; `precomputed`: the data holds the features already, and tables show them under `name`;
-    otherwise the path of a `.safetensors` or weights-only checkpoint file."""
+    otherwise the path of a `.safetensors` or weights-only checkpoint file. Of `dual`: the name of a two-tower model on
+    the Hugging Face hub, such as `openai/clip-vit-base-patch32`, or its folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GruConfig(InRange):
-    """VSE++'s text encoder: word embedding and a one-directional GRU with `embed_dim` units."""
+class TextConfig(InRange):
+    """VSE++'s text encoder: word embedding and a one-directional GRU with `embed_dim` units, or a pretrained one."""
 
     word_dim: Size = 300
-    """Width of the word embedding."""
+    """Width of the word embedding before the GRU."""
+    encoder: str = ""
+    """In place of the GRU: a text encoder of the transformers library, as a name on the Hugging Face hub or a folder.
+    The mean of its last states is mapped to `embed_dim` numbers. Empty: the GRU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +43,8 @@ class BertConfig(InRange):
 
     weights: str = "bert-base-uncased"
     """`random`: drawn from the cell's seed; a folder with `config.json`, `vocab.txt` and weights; otherwise a model's
-    name on the Hugging Face hub (downloaded, or from its cache)."""
+    name on the Hugging Face hub (downloaded, or from its cache). In VSE-infinity it may be any text encoder of the
+    transformers library; one that is no BERT needs `size_augment: 0`, because no word of its can be masked."""
     layers: Size = 12
     """Transformer layers; used with `random` weights only, as are the next two."""
     width: Size = 768
@@ -84,20 +90,16 @@ class XvlmConfig(InRange):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorsConfig:
-    """Heads on vectors that other encoders have computed."""
+    """Heads on vectors that other encoders have computed, and on the towers of `dual`."""
 
     image_head: Literal["linear", "none"] = "linear"
     """`linear`: normalised, mapped to `embed_dim` numbers, and normalised again, as VSE++'s image head; `none`: only
     normalised."""
     text_head: Literal["linear", "none"] = "linear"
-    """The same for the texts."""
-
-    def __post_init__(self) -> None:
-        if self.image_head == self.text_head == "none":
-            raise ConfigError("image_head and text_head must not both be none, or nothing would be trained")
+    """The same for the texts. In `dual` a head that does not change the width begins as the identity."""
 
 
-FrameworkName = Literal["vsepp", "vse_infty", "xvlm", "vectors"]
+FrameworkName = Literal["vsepp", "vse_infty", "xvlm", "vectors", "dual"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,18 +108,18 @@ class ModelConfig(InRange):
 
     framework: FrameworkName = "vsepp"
     backbone: BackboneConfig
-    text: GruConfig = field(default_factory=GruConfig)
+    text: TextConfig = field(default_factory=TextConfig)
     """Text encoder of VSE++."""
     embed_dim: Size = 1024
     """Dimensions of the joint embedding space, and of the GRU's state."""
     bert: BertConfig = field(default_factory=BertConfig)
-    """Text encoder of the other frameworks."""
+    """Text encoder of VSE-infinity and X-VLM."""
     vse_infty: VseInftyConfig = field(default_factory=VseInftyConfig)
     """Used by that framework only."""
     xvlm: XvlmConfig = field(default_factory=XvlmConfig)
     """Used by that framework only."""
     vectors: VectorsConfig = field(default_factory=VectorsConfig)
-    """Used by that framework only."""
+    """Used by that framework and by `dual`."""
     init_from: str = ""
     """A checkpoint from which the first stage starts: a `best-*.safetensors` of a cell, or what `goal-sweep convert`
     made of a published checkpoint. Its tokenizer comes with it. Empty: none."""

@@ -19,7 +19,7 @@ from goal_core.models.weights import existing, file_sha256
 
 if TYPE_CHECKING:
     from goal_core.data import DataConfig
-    from goal_core.data.text import PairAugment, Tokenizer, Vocabulary, Wordpieces
+    from goal_core.data.text import PairAugment, Tokenizer, Wordpieces
     from goal_core.models import Heads, ImageBackbone
 
 _FEATURES = {
@@ -61,6 +61,10 @@ class Framework:
                 f"got {model.backbone.weights!r} with {data.format}"
             )
 
+    def stacks(self, model: ModelConfig) -> bool:
+        """Whether the heads of several cells of a model can run as batched products."""
+        return self.stacks_heads
+
     def weights_id(self, model: ModelConfig) -> str:
         """An identifier of the initial weights of the backbone and the text encoder, by content.
 
@@ -75,6 +79,10 @@ class Framework:
         if data.image is None:
             return None
         return models.build_backbone(model.backbone, image_size=data.image.size, seed=seed, cells=self.cells)
+
+    def without_backbone_weights(self, model: ModelConfig) -> ModelConfig:
+        """The model for a checkpoint that has the backbone's weights, so that no others need to be loaded first."""
+        return replace(model, backbone=replace(model.backbone, weights="random"))
 
     def tokenizer(self, model: ModelConfig, captions: Iterable[str], min_word_count: int) -> Tokenizer:
         """Build the tokenizer of the captions.
@@ -122,7 +130,16 @@ class Vsepp(Framework):
     features = "precomp"
     cells = False
 
-    def tokenizer(self, model: ModelConfig, captions: Iterable[str], min_word_count: int) -> Vocabulary:
+    def stacks(self, model: ModelConfig) -> bool:
+        return not model.text.encoder
+
+    def weights_id(self, model: ModelConfig) -> str:
+        of_text = f" text {models.hub_id(model.text.encoder)}" if model.text.encoder else ""
+        return super().weights_id(model) + of_text
+
+    def tokenizer(self, model: ModelConfig, captions: Iterable[str], min_word_count: int) -> Tokenizer:
+        if model.text.encoder:
+            return models.subwords_of(model.text.encoder)
         return text.Vocabulary.build(captions, min_word_count)
 
     def heads(self, model: ModelConfig, *, num_features: int, tokenizer: Tokenizer, seed: int) -> Heads:
@@ -143,7 +160,7 @@ class VseInfty(Framework):
     uses = frozenset({"framework", "backbone", "embed_dim", "bert", "vse_infty"})
     features = "regions"
 
-    def tokenizer(self, model: ModelConfig, captions: Iterable[str], min_word_count: int) -> Wordpieces:
+    def tokenizer(self, model: ModelConfig, captions: Iterable[str], min_word_count: int) -> Tokenizer:
         return models.bert_wordpieces(model.bert, captions, min_word_count)
 
     def heads(self, model: ModelConfig, *, num_features: int, tokenizer: Tokenizer, seed: int) -> Heads:
@@ -161,9 +178,11 @@ class VseInfty(Framework):
         return HeadSize(params, image / 1e9, caption / 1e9, regions=regions, word_width=word_width, is_sorted=True)
 
     def augment(self, model: ModelConfig, tokenizer: Tokenizer, seed: int) -> PairAugment | None:
-        assert isinstance(tokenizer, text.Wordpieces)
-        rate = model.vse_infty.size_augment
-        return text.PairAugment(rate=rate, wordpieces=tokenizer, seed=seed) if rate else None
+        if not (rate := model.vse_infty.size_augment):
+            return None
+        if not isinstance(tokenizer, text.Wordpieces):
+            raise ConfigError(f"words of {model.bert.weights!r} cannot be masked; set model.vse_infty.size_augment: 0")
+        return text.PairAugment(rate=rate, wordpieces=tokenizer, seed=seed)
 
 
 class Xvlm(Framework):
@@ -189,7 +208,10 @@ class Xvlm(Framework):
 
     def tokenizer(self, model: ModelConfig, captions: Iterable[str], min_word_count: int) -> Wordpieces:
         cleaned = [text.clean_caption(caption) for caption in captions] if model.bert.weights == "random" else ()
-        return replace(models.bert_wordpieces(model.bert, cleaned, min_word_count), cleans=True)
+        wordpieces = models.bert_wordpieces(model.bert, cleaned, min_word_count)
+        if not isinstance(wordpieces, text.Wordpieces):
+            raise ConfigError(f"X-VLM splits a BERT in two; {model.bert.weights!r} is none")
+        return replace(wordpieces, cleans=True)
 
     def heads(self, model: ModelConfig, *, num_features: int, tokenizer: Tokenizer, seed: int) -> Heads:
         return models.XvlmHeads(model, num_features=num_features, vocab_size=len(tokenizer), seed=seed)
@@ -217,6 +239,8 @@ class Vectors(Framework):
     def check(self, model: ModelConfig, data: DataConfig) -> None:
         if data.image is not None:
             raise ConfigError(f"framework {self.name} needs {_FEATURES[self.features][0]}, not images")
+        if model.vectors.image_head == model.vectors.text_head == "none":
+            raise ConfigError("image_head and text_head must not both be none, or nothing would be trained")
         super().check(model, data)
 
     def heads(self, model: ModelConfig, *, num_features: int, tokenizer: Tokenizer, seed: int) -> Heads:
@@ -227,7 +251,46 @@ class Vectors(Framework):
         return HeadSize(2 * head, head / 1e9, head / 1e9)
 
 
-FRAMEWORKS: dict[str, Framework] = {framework.name: framework for framework in (Vsepp(), VseInfty(), Xvlm(), Vectors())}
+class Dual(Framework):
+    """A pretrained image tower and text tower, such as CLIP's, with or without heads on them."""
+
+    name = "dual"
+    uses = frozenset({"framework", "backbone", "embed_dim", "vectors"})
+    stacks_heads = True
+    cells = False
+
+    def check(self, model: ModelConfig, data: DataConfig) -> None:
+        super().check(model, data)
+        if model.backbone.weights in models.NAMED_WEIGHTS:
+            raise ConfigError(
+                "framework dual needs backbones such as {name: clip, weights: openai/clip-vit-base-patch32}, whose "
+                f"weights are a name on the Hugging Face hub or a folder; got {model.backbone.weights!r}"
+            )
+
+    def weights_id(self, model: ModelConfig) -> str:
+        return models.hub_id(model.backbone.weights)
+
+    def backbone(self, model: ModelConfig, data: DataConfig, seed: int) -> ImageBackbone:
+        assert data.image is not None
+        return models.build_dual(model.backbone, image_size=data.image.size)
+
+    def without_backbone_weights(self, model: ModelConfig) -> ModelConfig:
+        return model  # which has the towers' configuration in the same place
+
+    def tokenizer(self, model: ModelConfig, captions: Iterable[str], min_word_count: int) -> Tokenizer:
+        return models.subwords_of(model.backbone.weights)
+
+    def heads(self, model: ModelConfig, *, num_features: int, tokenizer: Tokenizer, seed: int) -> Heads:
+        return models.VectorHeads(model, num_features=num_features, text_features=num_features, seed=seed, keeps=True)
+
+    def head_size(self, model: ModelConfig, data: DataConfig, *, width: int, words: int) -> HeadSize:
+        head = width * model.embed_dim
+        return HeadSize(2 * head, head / 1e9, head / 1e9)
+
+
+FRAMEWORKS: dict[str, Framework] = {
+    framework.name: framework for framework in (Vsepp(), VseInfty(), Xvlm(), Vectors(), Dual())
+}
 """By the name in sweep files."""
 
 

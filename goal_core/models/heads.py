@@ -161,6 +161,16 @@ class Heads(nn.Module):
         return [ParameterGroup(name="backbone", parameters=tuple(backbone.parameters()), lr_scale=lr_scale)]
 
 
+def encoder_apart(heads: nn.Module, encoder: nn.Module, lr_scale: float) -> list[ParameterGroup]:
+    """The parameters of heads with the stage's learning rate, and those of the text encoder in them with its own."""
+    inside = {id(parameter) for parameter in encoder.parameters()}
+    others = tuple(parameter for parameter in heads.parameters() if id(parameter) not in inside)
+    return [
+        ParameterGroup(name="heads", parameters=others),
+        ParameterGroup(name="bert", parameters=tuple(encoder.parameters()), lr_scale=lr_scale),
+    ]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoder:
     """Maps images and captions into the joint space, in one precision; with stacked heads, those of C cells at once.
@@ -188,13 +198,18 @@ class Encoder:
         """The heads' inputs: the backbone's output, or the inputs themselves where there is no backbone here."""
         return inputs if self.backbone is None else self.backbone(inputs)
 
+    def text_features(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
+        """The heads' inputs: vectors of a text tower (B, F), or the captions themselves where there is none here."""
+        texts = getattr(self.backbone, "texts", None)
+        return tokens_BL if texts is None else texts(tokens_BL, lengths_B)
+
     def images(self, inputs: Tensor) -> Tensor:
         """Unit vectors (B, D) of pixels (B, 3, S, S); without a backbone, of features (B, F) or (B, R, F)."""
         return self.heads.encode_images(self.features(inputs))
 
     def texts(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
         """Unit vectors (B, D) of padded captions."""
-        return self.heads.encode_texts(tokens_BL, lengths_B)
+        return self.heads.encode_texts(self.text_features(tokens_BL, lengths_B), lengths_B)
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from fnmatch import fnmatch
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -99,15 +100,23 @@ def bert_weights_id(config: BertConfig) -> str:
     """
     if config.weights == "random":
         return "random"
-    folder = Path(config.weights).expanduser()
+    return hub_id(config.weights)
+
+
+def hub_id(weights: str) -> str:
+    """Identifies a model of the transformers library: by its name on the hub, or by a hash of its folder's content.
+
+    Raises:
+        WeightsError: a folder lacks a file.
+    """
+    folder = Path(weights).expanduser()
     if not folder.is_dir():
-        return f"hub:{config.weights}"
-    digest = hashlib.sha256()
-    for name in ("config.json", "vocab.txt", "model.safetensors"):
-        file = folder / name
-        if not file.is_file():
-            raise WeightsError(f"the BERT folder {folder} has no {name}")
-        digest.update(bytes.fromhex(file_sha256(file)))
+        return f"hub:{weights}"
+    content = {path.name: path for path in sorted(folder.iterdir()) if path.suffix in (".safetensors", ".txt", ".json")}
+    for needed in (["config.json"], ["*.safetensors"], ["vocab.txt", "tokenizer.json"]):
+        if not any(fnmatch(name, pattern) for name in content for pattern in needed):
+            raise WeightsError(f"the folder {folder} of a model has no {' or '.join(needed)}")
+    digest = hashlib.sha256("".join(f"{name} {file_sha256(path)}" for name, path in content.items()).encode())
     return "sha256:" + digest.hexdigest()[:16]
 
 

@@ -15,7 +15,7 @@ from functools import partial
 from torch import Tensor
 
 from goal_core.basics.errors import WeightsError
-from goal_core.models import BackboneConfig, BertConfig, FrameworkName, GruConfig, ModelConfig, XvlmConfig
+from goal_core.models import BackboneConfig, BertConfig, FrameworkName, ModelConfig, TextConfig, XvlmConfig
 
 RESNETS = {f"resnet{depth}": f"resnet{depth}.tv_in1k" for depth in (18, 34, 50, 101, 152)}
 """VSE++'s name of a backbone, and timm's; training started from torchvision's first weights."""
@@ -87,7 +87,7 @@ def _vsepp(options: Namespace, tensors: Mapping[str, Tensor], source: str) -> Mo
             raise WeightsError(f"{source} was trained with {name} = {value!r}; only {usual!r} can be converted")
     return ModelConfig(
         backbone=BackboneConfig(name=RESNETS[cnn], weights="random"),
-        text=GruConfig(word_dim=tensors["embed.weight"].shape[1]),
+        text=TextConfig(word_dim=tensors["embed.weight"].shape[1]),
         embed_dim=len(tensors["fc.weight"]),
     )
 

@@ -68,8 +68,8 @@ def path_of(
 
 def _obstacle(model: ModelConfig, stage: StageConfig, precision: Precision, processes: int) -> str:
     """Why heads cannot be stacked, in words; empty if they can."""
-    if not framework_of(model).stacks_heads:
-        return f"framework {model.framework} has no stacked heads"
+    if not framework_of(model).stacks(model):
+        return f"framework {model.framework} has no stacked heads" + " of this text encoder" * bool(model.text.encoder)
     if not stage.shares_backbone:
         return f"stage {stage.name} does not share a frozen backbone"
     if precision == "fp16":

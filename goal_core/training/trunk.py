@@ -19,12 +19,13 @@ from goal_core.basics.devices import kind_of, send
 from goal_core.basics.errors import GoalError
 from goal_core.basics.sealed_json import key_of
 from goal_core.checkpoints import InitialModel, read_mapped, write_checkpoint
-from goal_core.data import Batch, DecodedImages, ImageConfig, Split
+from goal_core.data import Batch, Dataset, DecodedImages, ImageConfig, Split
 from goal_core.data.batches import view_seed
+from goal_core.data.captions import HeldVectors
 from goal_core.data.images import DecodeRequest, ImageDecoder
 from goal_core.data.packs import libraries
-from goal_core.evaluation import CHUNK, split_inputs
-from goal_core.models import ImageBackbone, autocast, weights_id
+from goal_core.evaluation import CHUNK, prepare_split, split_inputs
+from goal_core.models import DualBackbone, ImageBackbone, autocast
 from goal_core.training.plan import UnitPlan
 
 _OF = "of"
@@ -86,6 +87,22 @@ class Trunk:
         if self.computes_features_once():
             self._num_train = train.num_images
             self._train_features = self._split_features(train, views=self.unit.stage.feature_views)
+
+    def with_text_vectors(self, dataset: Dataset) -> Dataset:
+        """The data with vectors of the frozen text tower, if there is one, in place of captions, computed once."""
+        if not isinstance(self.backbone, DualBackbone):
+            return dataset
+        splits = {name: replace(split, texts=self._text_vectors(split)) for name, split in dataset.splits.items()}
+        return replace(dataset, splits=splits)
+
+    def _text_vectors(self, split: Split) -> HeldVectors:
+        assert isinstance(self.backbone, DualBackbone)
+        captions = prepare_split(split, self._initial.tokenizer, lambda: iter(()), self._alive)
+        vectors = np.empty((split.num_captions, self.backbone.num_features), np.float32)
+        with torch.no_grad(), autocast(self.unit.precision, self.device):
+            for rows, tokens, lengths in captions.caption_chunks():
+                vectors[rows] = self.backbone.texts(send(tokens, self.device), lengths).float().cpu().numpy()
+        return HeldVectors(vectors)
 
     def load(self, batch: Batch) -> SharedBatch:
         """Put a training batch on the device, and pass its images through the frozen backbone if there is one."""
@@ -176,7 +193,12 @@ class Trunk:
         what = {
             "data": self._fingerprint,
             "split": split.name,
-            "backbone": [model.backbone.name, weights_id(model.backbone), self._initial.init_id, backbone.cells],
+            "backbone": [
+                model.backbone.name,
+                self._initial.framework.weights_id(model),
+                self._initial.init_id,
+                backbone.cells,
+            ],
             "seed": self.unit.seed if views or model.backbone.weights == "random" else None,
             "computed": [self.unit.precision, kind_of(self.device), self.unit.threads, torch.__version__],
             "channels_last": wants_channels_last(backbone, self.unit),

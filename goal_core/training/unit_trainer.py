@@ -57,7 +57,7 @@ class UnitTrainer:
         self._trunk = Trunk(unit, self._initial, dataset.fingerprint, alive=self._alive)
         if unit.stage.feature_views:
             self._images += f", {unit.stage.feature_views} augmented views of each training image, computed once"
-        tokenizer = self._initial.tokenizer
+        dataset, tokenizer = self._trunk.with_text_vectors(dataset), self._initial.tokenizer
         self._source = BatchSource(
             dataset.splits["train"],
             tokenizer,

@@ -109,14 +109,18 @@ def make_absolute(config: SweepConfig, here: Path) -> SweepConfig:
     if data.root is not None and not data.root.startswith(SHIPPED):
         data = replace(data, root=_absolute(data.root))
     store, model = _absolute(config.store.removeprefix("file://").replace("{here}", str(here))), config.model
-    bert, backbones = os.path.expanduser(model.bert.weights), model.backbones
+    bert, text, backbones = os.path.expanduser(model.bert.weights), model.text.encoder, model.backbones
     model = replace(
         model,
         backbones=tuple(
-            one if one.weights in NAMED_WEIGHTS else replace(one, weights=_absolute(one.weights)) for one in backbones
+            one
+            if one.weights in NAMED_WEIGHTS or (model.framework == "dual" and not os.path.isdir(one.weights))
+            else replace(one, weights=_absolute(one.weights))
+            for one in backbones
         ),
         # `random` and the names of hub models are no folders.
         bert=replace(model.bert, weights=_absolute(bert)) if os.path.isdir(bert) else model.bert,
+        text=replace(model.text, encoder=_absolute(text)) if os.path.isdir(text) else model.text,
         init_from=_absolute(model.init_from) if model.init_from else "",
     )
     tracking = _absolute_tracking(config.tracking, store)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from goal_core.basics.sealed_json import json_bytes
 from goal_core.checkpoints import BEST, best_name
 from goal_core.data.config import ImageConfig, ScenesConfig
-from goal_core.models import BackboneConfig, BertConfig, GruConfig, ModelConfig, XvlmConfig
+from goal_core.models import BackboneConfig, BertConfig, ModelConfig, TextConfig, XvlmConfig
 from goal_core.objectives import ObjectiveConfig
 from goal_core.training import Listener, StageConfig, TrainingPlan, UnitPlan, train_unit
 from goal_core.training.cells import trainer as cell_trainer
@@ -25,7 +25,7 @@ from goal_core.training.cells.trainer import CellTrainer
 
 DATA = ScenesConfig(num_train=16, num_val=8, num_test=8, image=ImageConfig(size=32, resize=32, augment="none"))
 MODEL = ModelConfig(
-    backbone=BackboneConfig(name="test_resnet", weights="random"), text=GruConfig(word_dim=8), embed_dim=16
+    backbone=BackboneConfig(name="test_resnet", weights="random"), text=TextConfig(word_dim=8), embed_dim=16
 )
 FROZEN = StageConfig(name="frozen", epochs=3, lr=1e-3, batch_size=16, warmup_epochs=1, lr_drops=(2,))
 FINETUNE = StageConfig(name="finetune", epochs=2, lr=1e-4, batch_size=16)

@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 
 import sweeps.identity
 from goal_core.data.config import ImageConfig, KarpathyConfig, ScenesConfig
-from goal_core.models.config import BackboneConfig, BertConfig, GruConfig, ModelConfig, XvlmConfig
+from goal_core.models.config import BackboneConfig, BertConfig, ModelConfig, TextConfig, XvlmConfig
 from goal_core.objectives import ObjectiveConfig, triplet_weights
 from goal_core.training.config import StageConfig
 from sweeps import ResolvedSweep, SweepConfig, load_sweep
@@ -110,7 +110,7 @@ def test_image_setting_counts(change: dict[str, Any]) -> None:
         {"tested": False},
         {"model": replace(MODEL, framework="vse_infty")},
         {"model": replace(MODEL, embed_dim=512)},
-        {"model": replace(MODEL, text=GruConfig(word_dim=200))},
+        {"model": replace(MODEL, text=TextConfig(word_dim=200))},
         {"model": replace(MODEL, backbone=BackboneConfig(name="resnet50", weights="/w/a.safetensors"))},
         {"objective": ObjectiveConfig(pair="sig", triplet="cir")},
         {"objective": ObjectiveConfig(pair="sig-ms", triplet="nca")},
@@ -141,7 +141,7 @@ def test_parts_that_the_framework_does_not_use_do_not_count() -> None:
     assert make_id(model=replace(MODEL, bert=BertConfig(layers=2), xvlm=XvlmConfig(rerank_top=7))) == make_id()
     vse_infty = replace(MODEL, framework="vse_infty")
     assert make_id(model=replace(vse_infty, bert=BertConfig(layers=2))) != make_id(model=vse_infty)
-    assert make_id(model=replace(vse_infty, text=GruConfig(word_dim=7))) == make_id(model=vse_infty)
+    assert make_id(model=replace(vse_infty, text=TextConfig(word_dim=7))) == make_id(model=vse_infty)
 
 
 def test_a_default_written_out_does_not_count() -> None:

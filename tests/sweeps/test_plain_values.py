@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from goal_core.basics.errors import ConfigError
 from goal_core.data.config import DataConfig, ImageConfig, KarpathyConfig, ScenesConfig
-from goal_core.models.config import BackboneConfig, GruConfig
+from goal_core.models.config import BackboneConfig, TextConfig
 from goal_core.objectives import pair_weights, triplet_weights
 from goal_core.training.config import StageConfig
 from sweeps import Cell, ResolvedSweep, SweepConfig, SweepModel, SweepObjectives
@@ -31,7 +31,7 @@ data: st.SearchStrategy[DataConfig] = st.one_of(
 )
 backbones = st.lists(st.builds(BackboneConfig, name=words, weights=words), min_size=1, unique_by=lambda item: item.name)
 models = st.builds(
-    SweepModel, backbones=backbones.map(tuple), text=st.builds(GruConfig, word_dim=positive), embed_dim=positive
+    SweepModel, backbones=backbones.map(tuple), text=st.builds(TextConfig, word_dim=positive), embed_dim=positive
 )
 objectives = st.builds(
     SweepObjectives,
@@ -86,8 +86,10 @@ def test_cell_survives_json(config: SweepConfig) -> None:
 
 def test_every_default_is_written_out(small: SweepConfig) -> None:
     mapping = to_mapping(small)
-    assert list(mapping) == ["plugins", "name", "data", "model", "objectives", "seeds", "stages", "precision", "execution",
-                             "resources", "tracking", "store", "tune", "axes"]  # fmt: skip
+    assert list(mapping) == [
+        *("plugins", "name", "data", "model", "objectives", "seeds", "stages", "precision", "execution"),
+        *("resources", "tracking", "store", "tune", "axes"),
+    ]
     assert mapping["stages"][0]["grad_clip"] == 2.0
     assert mapping["objectives"]["pair"] == list(pair_weights)
     assert mapping["data"]["image"] == {

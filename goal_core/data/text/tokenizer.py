@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from goal_core.basics.errors import DataError
+from goal_core.data.text.subwords import Subwords
 from goal_core.data.text.vocabulary import PAD, Vocabulary
 from goal_core.data.text.wordpieces import Wordpieces
 
@@ -46,7 +47,7 @@ def tokenizer_from_json(text: str) -> Tokenizer:
         raise DataError(f"the stored tokenizer is not JSON: {error}") from error
     if not isinstance(stored, dict):
         raise DataError(f"the stored tokenizer must be an object, got {type(stored).__name__}")
-    kinds: dict[str, Any] = {kind.stored_format: kind for kind in (Vocabulary, Wordpieces, TextVectors)}
+    kinds: dict[str, Any] = {kind.stored_format: kind for kind in (Vocabulary, Wordpieces, Subwords, TextVectors)}
     kind = kinds.get(str(stored.get("format")))
     if kind is None:
         raise DataError(f"the stored tokenizer must be an object whose 'format' is one of {', '.join(kinds)}")

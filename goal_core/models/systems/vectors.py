@@ -24,12 +24,15 @@ class VectorHeads(Heads):
         num_features: numbers of an image's vector.
         text_features: numbers of a text's vector.
         seed: the cell's seed, which draws the initial weights.
+        keeps: whether a head that does not change the width begins as the identity.
 
     Raises:
         ConfigError: images and texts would have vectors of different widths.
     """
 
-    def __init__(self, model: ModelConfig, *, num_features: int, text_features: int, seed: int) -> None:
+    def __init__(
+        self, model: ModelConfig, *, num_features: int, text_features: int, seed: int, keeps: bool = False
+    ) -> None:
         super().__init__()
         sides = (model.vectors.image_head, num_features), (model.vectors.text_head, text_features)
         image, text = (width if kind == "none" else model.embed_dim for kind, width in sides)
@@ -43,6 +46,9 @@ class VectorHeads(Heads):
             self.image, self.text = (
                 Normalized() if kind == "none" else ImageHead(width, model.embed_dim) for kind, width in sides
             )
+        for head in (self.image, self.text):
+            if keeps and isinstance(head, ImageHead) and head.fc.in_features == head.fc.out_features:
+                nn.init.eye_(head.fc.weight)
 
     def stacked(self, tensors: Mapping[str, Tensor]) -> StackedVectors:
         """Both heads of several cells at once; see :meth:`goal_core.models.heads.Heads.stacked`."""

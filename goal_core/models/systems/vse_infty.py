@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from goal_core.basics.seeding import derive_seed
 from goal_core.models.bert import build_bert
 from goal_core.models.config import ModelConfig
-from goal_core.models.heads import Heads, ParameterGroup
-from goal_core.models.sequences import attention_mask
+from goal_core.models.heads import Heads, ParameterGroup, encoder_apart
+from goal_core.models.sequences import attention_mask, length_mask
 from goal_core.models.sets import GeneralizedPooling, drop_cells, unit_vectors
 
 
@@ -70,7 +70,7 @@ class BertTextEncoder(nn.Module):
     """BERT's last states, linear, the pooling operator over all word pieces including the special ones, l2norm.
 
     Args:
-        bert: a `BertModel`.
+        bert: a `BertModel`, or another text encoder of its library.
         embed_dim: dimensions D of the joint space.
     """
 
@@ -82,7 +82,8 @@ class BertTextEncoder(nn.Module):
 
     def forward(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
         """Unit vectors (B, D) of padded captions."""
-        mask = attention_mask(lengths_B, tokens_BL.shape[1], tokens_BL.device)
+        of_kind = attention_mask if self.bert.config.model_type == "bert" else length_mask  # type: ignore[union-attr]
+        mask = of_kind(lengths_B, tokens_BL.shape[1], tokens_BL.device)
         states_BLW = self.bert(input_ids=tokens_BL, attention_mask=mask).last_hidden_state
         return unit_vectors(self.pool(self.fc(states_BLW), lengths_B))
 
@@ -113,10 +114,4 @@ class VseInftyHeads(Heads):
 
     def parameter_groups(self, bert_lr_scale: float) -> list[ParameterGroup]:
         """The heads with the stage's learning rate, BERT with its own."""
-        bert = tuple(self.text.bert.parameters())
-        inside = {id(parameter) for parameter in bert}
-        heads = tuple(parameter for parameter in self.parameters() if id(parameter) not in inside)
-        return [
-            ParameterGroup(name="heads", parameters=heads),
-            ParameterGroup(name="bert", parameters=bert, lr_scale=bert_lr_scale),
-        ]
+        return encoder_apart(self, self.text.bert, bert_lr_scale)

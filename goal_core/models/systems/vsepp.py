@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from goal_core.basics.seeding import derive_seed
-from goal_core.models.config import GruConfig
-from goal_core.models.heads import Heads
-from goal_core.models.sequences import pack
+from goal_core.models.config import TextConfig
+from goal_core.models.heads import Heads, ParameterGroup, encoder_apart
+from goal_core.models.hub import build_encoder
+from goal_core.models.sequences import length_mask, pack
 from goal_core.models.stacked.vsepp import StackedVsepp
 
 
@@ -64,6 +65,27 @@ class GruTextEncoder(nn.Module):
         return normalize(state_1BD[0], dim=-1)
 
 
+class StatesTextEncoder(nn.Module):
+    """A pretrained encoder -> mean of its last states -> linear -> l2norm.
+
+    Args:
+        encoder: a model of the transformers library that reads ids.
+        embed_dim: dimensions D of the joint space.
+    """
+
+    def __init__(self, encoder: nn.Module, embed_dim: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.fc = nn.Linear(encoder.config.hidden_size, embed_dim)  # type: ignore[union-attr, arg-type]  # it has it
+
+    def forward(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
+        """Unit vectors (B, D) of padded captions."""
+        mask_BL = length_mask(lengths_B, tokens_BL.shape[1], tokens_BL.device)
+        states_BLW = self.encoder(input_ids=tokens_BL, attention_mask=mask_BL.long()).last_hidden_state
+        total_BW = (states_BLW * mask_BL[:, :, None]).sum(1)
+        return normalize(self.fc(total_BW / mask_BL.sum(1, keepdim=True)), dim=-1)
+
+
 class VseppHeads(Heads):
     """Everything of VSE++ that trains while the backbone is frozen.
 
@@ -76,13 +98,23 @@ class VseppHeads(Heads):
             start equal whatever their objective.
     """
 
-    def __init__(self, *, num_features: int, vocab_size: int, text: GruConfig, embed_dim: int, seed: int) -> None:
+    def __init__(self, *, num_features: int, vocab_size: int, text: TextConfig, embed_dim: int, seed: int) -> None:
         super().__init__()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive_seed(seed, "init"))
             self.image = ImageHead(num_features, embed_dim)
-            self.text = GruTextEncoder(vocab_size, text.word_dim, embed_dim)
+            self.text = (
+                StatesTextEncoder(build_encoder(text.encoder), embed_dim)
+                if text.encoder
+                else GruTextEncoder(vocab_size, text.word_dim, embed_dim)
+            )
 
     def stacked(self, tensors: Mapping[str, Tensor]) -> StackedVsepp:
         """Both encoders of several cells at once; see :meth:`goal_core.models.heads.Heads.stacked`."""
         return StackedVsepp(tensors)
+
+    def parameter_groups(self, bert_lr_scale: float) -> list[ParameterGroup]:
+        """The heads with the stage's learning rate, a pretrained text encoder with its own."""
+        if not isinstance(self.text, StatesTextEncoder):
+            return super().parameter_groups(bert_lr_scale)
+        return encoder_apart(self, self.text.encoder, bert_lr_scale)

@@ -81,6 +81,8 @@ class CellState:
         self.objective, self._objective_config = plan.objective.build(check_finite=False), plan.objective
         groups = parameter_groups(heads, backbone, self.stage)
         self.parameters = [parameter for group in groups for parameter in group.parameters]
+        if not self.parameters:
+            raise ConfigError(f"stage {self.stage.name} trains nothing: neither tower has a head (model.vectors)")
         self.optimizer = build_optimizer(groups, self.stage)
         self.scaler = torch.amp.GradScaler(device.type, enabled=unit.precision == "fp16")
         self.stream = RandomStream(derive_seed(unit.seed, "train", unit.stage.name), device)

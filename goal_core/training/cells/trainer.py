@@ -190,7 +190,7 @@ class CellTrainer(CellState):
         stage = self.stage
         trains = stage.trains_backbone and self.epoch >= stage.frozen_epochs
         with torch.set_grad_enabled(trains and torch.is_grad_enabled()):  # the first of two passes keeps nothing
-            features = self._features(inputs)
+            features, tokens = self._features(inputs), self.encoder.text_features(tokens, lengths)
         return self.heads.forward_pairs(features, region_lengths, tokens, lengths)
 
     def _features(self, inputs: Tensor) -> Tensor:

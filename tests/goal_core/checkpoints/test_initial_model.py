@@ -23,7 +23,7 @@ from goal_core.checkpoints import (
 )
 from goal_core.data import open_dataset
 from goal_core.evaluation import evaluate_checkpoint
-from goal_core.models import BackboneConfig, GruConfig
+from goal_core.models import BackboneConfig, TextConfig
 from goal_core.models.frameworks import initial_weights_id
 from goal_core.training import StageConfig, TrainingDone, train_unit
 from tests.helpers.training_cases import DATA, FROZEN, MODEL, folders_of, trained_cell, unit_of
@@ -82,7 +82,7 @@ def test_id_goes_by_content_and_not_by_place(start: Path, tmp_path: Path) -> Non
     ("changes", "message"),
     [
         ({"embed_dim": 32}, "its embed_dim is 16, not 32"),
-        ({"text": GruConfig(word_dim=9)}, "its text.word_dim is 8, not 9"),
+        ({"text": TextConfig(word_dim=9)}, "its text.word_dim is 8, not 9"),
         ({"backbone": BackboneConfig(name="test_vit", weights="random")}, "its backbone is test_resnet, not test_vit"),
         ({"framework": "vse_infty"}, "its framework is vsepp, not vse_infty"),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from goal_core.data.config import ScenesConfig
-from goal_core.models import BackboneConfig, BertConfig, GruConfig, ModelConfig, XvlmConfig, build_backbone
+from goal_core.models import BackboneConfig, BertConfig, ModelConfig, TextConfig, XvlmConfig, build_backbone
 from goal_core.models.frameworks import framework_of
 from goal_core.models.sizes import backbone_size
 
@@ -24,7 +24,7 @@ def test_the_counted_size_of_the_heads_is_that_of_the_real_ones(framework: str) 
     model = ModelConfig(
         framework=framework,  # type: ignore[arg-type]
         backbone=BackboneConfig(name="test_resnet", weights="random"),
-        text=GruConfig(word_dim=50),
+        text=TextConfig(word_dim=50),
         embed_dim=64,
         bert=SMALL_BERT,
         xvlm=XvlmConfig(fusion_layer=2),

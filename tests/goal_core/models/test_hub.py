@@ -1,0 +1,203 @@
+"""Pretrained models of the transformers library: both towers, and text encoders, from a folder."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+from transformers import AutoModel, AutoTokenizer
+
+from goal_core.basics.errors import ConfigError, WeightsError
+from goal_core.checkpoints import InitialModel
+from goal_core.data import open_dataset
+from goal_core.data.text import Subwords, tokenizer_from_json
+from goal_core.evaluation import evaluate_checkpoint
+from goal_core.models import (
+    BackboneConfig,
+    ModelConfig,
+    TextConfig,
+    VectorsConfig,
+    VseInftyConfig,
+    build_dual,
+    hub_id,
+    subwords_of,
+)
+from goal_core.models.frameworks import framework_of, initial_weights_id
+from goal_core.models.hub import Towers
+from goal_core.training import StageConfig, UnitPlan, train_unit
+from tests.helpers.tiny_models import clip_folder, encoder_folder, siglip_folder
+from tests.helpers.training_cases import (
+    DATA,
+    FINETUNE,
+    FROZEN,
+    GRID,
+    GRID_DATA,
+    MODEL,
+    SET_FROZEN,
+    folders_of,
+    same_weights,
+    train_killed,
+    unit_of,
+)
+
+NAMES = ("con/con", "lin-ms/cir", "sig-ms/nca")
+TEXTS = ["a small red circle", "the large square and a circle on the blue square of the green circle in a circle"]
+STAGE = replace(FROZEN, epochs=2, warmup_epochs=0, lr_drops=())
+
+
+@pytest.fixture(scope="module", params=["clip", "siglip"])
+def towers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    make = {"clip": clip_folder, "siglip": siglip_folder}[request.param]
+    return make(tmp_path_factory.mktemp("towers"))
+
+
+def dual(folder: Path, **changes: Any) -> ModelConfig:
+    return ModelConfig(
+        framework="dual", backbone=BackboneConfig(name="tiny", weights=str(folder)), embed_dim=12, **changes
+    )
+
+
+def test_vectors_are_those_of_the_library(towers: Path) -> None:
+    """With its own tokenizer and padding; captions longer than it reads are cut."""
+    model, tokenizer = AutoModel.from_pretrained(towers).eval(), AutoTokenizer.from_pretrained(towers)
+    kind = {"padding": "max_length"} if "siglip" in model.config.model_type else {"padding": True}
+    given = tokenizer(TEXTS, truncation=True, max_length=12, return_tensors="pt", **kind)
+    given = {
+        name: given[name]
+        for name in (["input_ids"] if "siglip" in model.config.model_type else ["input_ids", "attention_mask"])
+    }
+    pixels = torch.randint(256, (2, 3, 32, 32), dtype=torch.uint8)
+    backbone, own = (
+        build_dual(BackboneConfig(name="tiny", weights=str(towers)), image_size=32),
+        subwords_of(str(towers)),
+    )
+    ids = [torch.tensor(own.encode(text)) for text in TEXTS]
+    lengths = torch.tensor([len(one) for one in ids])
+    assert lengths.tolist() == [6, 12]
+    with torch.no_grad():
+        wanted = model.get_text_features(**given).pooler_output
+        found = backbone.texts(torch.nn.utils.rnn.pad_sequence(ids, batch_first=True), lengths)
+        torch.testing.assert_close(found, wanted)
+        normalised = (pixels.float() / 255 - backbone.mean / 255) / (backbone.std / 255)
+        torch.testing.assert_close(backbone(pixels), model.get_image_features(pixel_values=normalised).pooler_output)
+    assert tokenizer_from_json(own.to_json()) == own
+
+
+def test_frozen_towers_are_passed_once_and_their_heads_stack(
+    towers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then both towers are fine-tuned from the best heads, killed and resumed, and evaluated from the checkpoint."""
+    passed: list[int] = []
+    unit = unit_of(*NAMES, model=dual(towers), data=DATA, stage=STAGE, sharing="heads")
+    texts = Towers.texts
+
+    def counted(self: Towers, ids: Tensor, lengths: Tensor) -> Tensor:
+        passed.append(len(ids))
+        return texts(self, ids, lengths)
+
+    monkeypatch.setattr(Towers, "texts", counted)
+    stacked = folders_of(unit, tmp_path / "frozen")
+    outcomes = train_unit(unit, stacked)
+    captions = sum(split.num_captions for split in open_dataset(DATA).splits.values())
+    assert sum(passed) == captions  # of two epochs and three cells
+    assert all(outcome.result["stacked"] == 1 for outcome in outcomes)  # type: ignore[union-attr]
+    monkeypatch.setattr(Towers, "texts", texts)
+    for folder in stacked.values():
+        again = evaluate_checkpoint(folder.root)["metrics"]
+        assert again == pytest.approx(folder.result())
+    init = {key: folder.best() for key, folder in stacked.items()}
+    tuned = unit_of(*NAMES[:2], model=dual(towers), data=DATA, stage=replace(FINETUNE, lr=1e-3), init=init)
+    whole, killed = folders_of(tuned, tmp_path / "whole"), folders_of(tuned, tmp_path / "killed")
+    train_unit(tuned, whole)
+    train_killed(tuned, killed, 7)
+    before = build_dual(tuned.model.backbone, image_size=32).state_dict()
+    for key, folder in whole.items():
+        assert same_weights(folder, killed[key])
+        assert evaluate_checkpoint(folder.root)["metrics"] == folder.result()
+        after = load_file(folder.best())
+        for part in ("vision_model", "text_model"):
+            assert any(part in name and not torch.equal(after[f"backbone.{name}"], one) for name, one in before.items())
+
+
+def test_a_head_that_keeps_the_width_begins_as_the_identity(towers: Path) -> None:
+    dataset = open_dataset(DATA)
+    width = build_dual(BackboneConfig(name="tiny", weights=str(towers)), image_size=32).num_features
+    initial = InitialModel(replace(dual(towers), embed_dim=width), DATA, dataset)
+    heads, vectors = initial.heads(initial.backbone(1), 1), torch.randn(3, width)
+    unit_vectors = torch.nn.functional.normalize(vectors, dim=-1)
+    torch.testing.assert_close(heads.encode_images(vectors), unit_vectors)
+    torch.testing.assert_close(heads.encode_texts(vectors, torch.ones(3)), unit_vectors)
+
+
+def test_without_heads_the_towers_alone_are_fine_tuned(towers: Path, tmp_path: Path) -> None:
+    bare = dual(towers, vectors=VectorsConfig(image_head="none", text_head="none"))
+    unit = unit_of("con/con", model=bare, data=DATA, stage=replace(FINETUNE, epochs=1))
+    assert [getattr(one, "kind", "done") for one in train_unit(unit, folders_of(unit, tmp_path / "tuned"))] == ["done"]
+    frozen = replace(unit, stage=STAGE)
+    (failed,) = train_unit(frozen, folders_of(frozen, tmp_path / "frozen"))
+    assert "trains nothing" in getattr(failed, "reason", "")
+
+
+def test_ids_go_by_content(tmp_path: Path) -> None:
+    first, other = clip_folder(tmp_path / "first"), clip_folder(tmp_path / "other", seed=1)
+    (same := tmp_path / "same").mkdir()
+    for path in first.iterdir():
+        (same / path.name).write_bytes(path.read_bytes())
+    assert initial_weights_id(dual(same)) == initial_weights_id(dual(first)) != initial_weights_id(dual(other))
+    assert hub_id("openai/clip-vit-base-patch32") == "hub:openai/clip-vit-base-patch32"
+    (other / "config.json").unlink()
+    with pytest.raises(WeightsError, match=r"config\.json"):
+        initial_weights_id(dual(other))
+
+
+def test_mistakes_are_one_line(tmp_path: Path) -> None:
+    clip, encoder = clip_folder(tmp_path / "clip"), encoder_folder(tmp_path / "encoder")
+    with pytest.raises(ConfigError, match=r"data\.image\.size: 32"):
+        build_dual(BackboneConfig(name="tiny", weights=str(clip)), image_size=64)
+    with pytest.raises(WeightsError, match="two towers"):
+        build_dual(BackboneConfig(name="tiny", weights=str(encoder)), image_size=32)
+    with pytest.raises(ConfigError, match=r"weights: openai/clip"):
+        framework_of(dual(clip)).check(replace(dual(clip), backbone=BackboneConfig(name="resnet18")), DATA)
+    with pytest.raises(WeightsError, match="nowhere"):
+        subwords_of(str(tmp_path / "nowhere"))
+
+
+def encoder_cases(folder: Path) -> dict[str, tuple[ModelConfig, Any, StageConfig]]:
+    any_bert = replace(GRID, bert=replace(GRID.bert, weights=str(folder)), vse_infty=VseInftyConfig(size_augment=0))
+    return {
+        "vsepp": (replace(MODEL, text=TextConfig(encoder=str(folder))), DATA, STAGE),
+        "vse_infty": (any_bert, GRID_DATA, SET_FROZEN),
+    }
+
+
+@pytest.mark.parametrize("name", ["vsepp", "vse_infty"])
+def test_any_text_encoder_trains(name: str, tmp_path: Path) -> None:
+    """Shared or alone, killed or not, the same bits; its weights move, and the checkpoint repeats its result."""
+    model, data, stage = encoder_cases(encoder_folder(tmp_path / "encoder"))[name]
+
+    def unit(*names: str) -> UnitPlan:
+        return unit_of(*names, model=model, data=data, stage=stage)
+
+    shared, alone = folders_of(unit(*NAMES[:2]), tmp_path / "shared"), folders_of(unit(NAMES[1]), tmp_path / "alone")
+    train_unit(unit(*NAMES[:2]), shared)
+    train_killed(unit(NAMES[1]), alone, 2)
+    (key,) = alone
+    assert same_weights(shared[key], alone[key])
+    assert evaluate_checkpoint(alone[key].root)["metrics"] == alone[key].result()
+    initial = InitialModel(model, data, open_dataset(data))
+    assert isinstance(initial.tokenizer, Subwords)
+    groups = initial.heads(initial.backbone(1), 1).parameter_groups(0.1)
+    assert [(group.name, group.lr_scale) for group in groups] == [("heads", 1.0), ("bert", 0.1)]
+    assert len(groups[1].parameters) > 10
+
+
+def test_words_of_another_encoder_are_not_masked(tmp_path: Path) -> None:
+    model, _, stage = encoder_cases(encoder_folder(tmp_path / "encoder"))["vse_infty"]
+    unit = unit_of("con/con", model=replace(model, vse_infty=VseInftyConfig()), data=GRID_DATA, stage=stage)
+    with pytest.raises(ConfigError, match="size_augment: 0"):
+        train_unit(unit, folders_of(unit, tmp_path))
