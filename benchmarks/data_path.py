@@ -1,4 +1,4 @@
-"""What images cost on their way to the model: from JPEG files, from packs, from cached features; and checksums.
+"""What images cost on their way to the model: from JPEG files, from packs, from cached features; and what hashes cost.
 
     python -m benchmarks.data_path --images 128 --size 224 --backbone resnet18 --embed-dim 1024
     python -m benchmarks.data_path --device cuda --images 400 --size 224 --backbone resnet152 --workers 8
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 
 import torch
@@ -25,7 +26,9 @@ from benchmarks.program import MIB, Report, Row, run, seconds
 from benchmarks.units import UNIT, data_of, photographs, unit_of
 from benchmarks.usual import loader_of
 from goal_core.checkpoints import InitialModel, write_checkpoint
-from goal_core.data import BatchSource, Dataset, ImageConfig, Vocabulary, open_dataset
+from goal_core.data import BatchSource, Dataset, ImageConfig, Vocabulary, open_dataset, transform_of
+from goal_core.data.formats.image_files import FileReader
+from goal_core.data.images import decode_bytes
 from goal_core.data.packs import open_packed, plan_pack, write_pack
 from goal_core.training.trunk import Trunk
 
@@ -35,7 +38,7 @@ EPOCH_S = 4425 * 0.005
 
 
 def measure(given: argparse.Namespace, report: Report) -> None:
-    """Measure decoding, packs, cached features and checksums."""
+    """Measure decoding, packs, hashes of images, cached features and checksums."""
     torch.set_num_threads(1)
     with photographs(given, 2 * given.batch) as root:
         data, packs = data_of(root, given.size), root / "packs"
@@ -51,6 +54,7 @@ def measure(given: argparse.Namespace, report: Report) -> None:
             report.row("packs", name, partial(_pack, dataset, image, packs))
             for source, opened in (("files", dataset), ("pack", open_packed(dataset, image, packs)[0])):
                 report.row(table, f"{source}, {name}", partial(_decoded, given, opened, image, words, base))
+        report.row("images compared with the index", "SHA-256", partial(_hashing, dataset, data.image))
         report.row("features of a frozen backbone", given.backbone, partial(_features, given, root))
         report.row("checksums of a VSE++ cell", f"D {given.embed_dim}", partial(_checksums, given, root))
 
@@ -84,6 +88,24 @@ def _pack(dataset: Dataset, image: ImageConfig, packs: Path) -> Row:
     opening = min(seconds(lambda: open_packed(dataset, image, packs)) for _ in range(5))
     images = sum(split.num_images for split in dataset.splits.values())
     return {"kB an image": written[0] / images / 1e3, "written, images/s": images / took, "opened, ms": 1000 * opening}
+
+
+def _hashing(dataset: Dataset, image: ImageConfig) -> Row:
+    """Hashing images as they are read, beside decoding and cropping them."""
+    split, transform = dataset.splits["train"], transform_of(image)
+    reader = split.reader
+    assert isinstance(reader, FileReader)
+    contents = [reader.content(index) for index in range(len(reader))]
+
+    def decode() -> None:
+        for seed, content in enumerate(contents):
+            transform.for_training(transform.prepared(decode_bytes(content, "an image")), seed)
+
+    hashed = min(seconds(lambda: [sha256(content).digest() for content in contents]) for _ in range(5))
+    decoded = min(seconds(decode) for _ in range(3))
+    size = sum(map(len, contents))
+    return {"kB an image": size / len(contents) / 1e3, "hash, ms": 1000 * hashed / len(contents),
+            "decode, ms": 1000 * decoded / len(contents), "% of decoding": 100 * hashed / decoded}  # fmt: skip
 
 
 def _features(given: argparse.Namespace, root: Path) -> Row:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
@@ -210,10 +211,13 @@ class Trunk:
 
 def _read_features(path: Path, num_images: int) -> Tensor | None:
     """Cached features; None where there are none, or the file is damaged, so that they are computed again."""
+    if not path.exists():
+        return None
     try:
         tensors, state = read_mapped(path)
         stored = tensors["features"]
-    except (GoalError, KeyError):
+    except (GoalError, KeyError) as error:
+        os.write(2, f"{error}; the features are computed again\n".encode())
         return None
     if state.get(_OF) != path.stem:  # the features of something else, under this name
         return None

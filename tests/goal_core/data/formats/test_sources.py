@@ -6,15 +6,18 @@ import io
 import json
 import tarfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from goal_core.basics.errors import DataError
-from goal_core.data import Dataset, KarpathyConfig, SourceConfig, check_data, open_dataset
+from goal_core.data import DataConfig, Dataset, ImageConfig, KarpathyConfig, SourceConfig, check_data, open_dataset
 from goal_core.data.formats.layout import drawn_split
+from goal_core.training import train_unit
 from tests.helpers.karpathy_fixture import write_dataset
+from tests.helpers.training_cases import FROZEN, folders_of, same_weights, unit_of
 
 pa = pytest.importorskip("pyarrow")
 
@@ -129,6 +132,32 @@ def test_the_same_pictures_in_another_layout_are_the_same_data(data: Path, write
         theirs = opened(path)
         assert theirs.fingerprint == ours.fingerprint
         assert list(seen(theirs)) == list(seen(ours))
+
+
+def test_all_layouts_train_to_the_same_bits(data: Path, tmp_path: Path) -> None:
+    image, stage = ImageConfig(size=32, resize=32), replace(FROZEN, epochs=1, lr_drops=(), warmup_epochs=0)
+    settings: dict[str, Any] = {"name": "tiny", "min_word_count": 1, "image": image}
+    folders = {}
+    for write in (None, as_csv, as_parquet, as_arrow, as_shards, as_folder):
+        config: DataConfig = KarpathyConfig(root=str(data), **settings)
+        if write is not None:
+            config = SourceConfig(root=str(write(data)), **settings)
+        unit = unit_of("sig-ms/cir", data=config, stage=stage)
+        name = write.__name__ if write else "karpathy"
+        train_unit(unit, own := folders_of(unit, tmp_path / "trained" / name), dataset=open_dataset(config))
+        folders[name] = next(iter(own.values()))
+    first = folders.pop("karpathy")
+    for folder in folders.values():
+        assert folder.numbers() == first.numbers()
+        assert same_weights(folder, first)
+
+
+def test_a_picture_that_is_added_to_a_folder_is_noticed(data: Path) -> None:
+    folder = as_folder(data)
+    before = opened(folder)
+    (folder / "train/new.png").write_bytes((data / "pictures/0003.png").read_bytes() + b" ")
+    (folder / "train/new.txt").write_text("one more\n")
+    assert opened(folder).splits["train"].num_images == before.splits["train"].num_images + 1
 
 
 def test_what_was_recognised_is_said(data: Path) -> None:
