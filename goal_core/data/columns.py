@@ -82,6 +82,18 @@ class Texts(Sequence[str]):
         return {f"{name}.text": self.content[self.start : last], f"{name}.ends": self.ends - self.start}
 
 
+def stamp_of(path: str) -> list[int]:
+    """A file's size, and when its content and its entry last changed, in nanoseconds; empty where there is none.
+
+    A program can set the first time back, but not the second.
+    """
+    try:
+        status = os.stat(path)
+    except OSError:
+        return []
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+
+
 def digest_of(columns: Columns) -> str:
     """SHA-256 of columns with their names, types and shapes, whatever their order: hexadecimal."""
     digest = hashlib.sha256()

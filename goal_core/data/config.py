@@ -156,8 +156,9 @@ class EmbeddingsConfig(InRange):
 
     For each of train, val and test: `{split}_images.npy` (N, F), `{split}_texts.npy` (M, G), the texts of an image one
     after the other, and `{split}_owners.npy` (M,) with the image of each text, ascending from 0; without it all images
-    have M / N texts. Instead, `{split}.safetensors` may hold `images`, `texts` and `owners`. Numbers are float16,
-    float32 or float64.
+    have M / N texts. Instead, `{split}.safetensors` may hold `images`, `texts` and `owners`, or `{split}.parquet` a row
+    for each image, with the columns `image` (a vector) and `texts` (a list of vectors). Numbers are float16, float32 or
+    float64.
     """
 
     image: ClassVar[None] = None

@@ -1,4 +1,4 @@
-"""Vectors of images and of texts, from any encoders: `.npy` files, or a safetensors file for each split."""
+"""Vectors of images and of texts, from any encoders: `.npy` files, or a safetensors or Parquet file for each split."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from goal_core.basics.errors import DataError
 from goal_core.data.columns import header_of
 from goal_core.data.config import EmbeddingsConfig
 from goal_core.data.dataset import SPLIT_NAMES
-from goal_core.data.formats.features import RegionFile, read_region_header
+from goal_core.data.formats.features import RegionFile, parquet_vectors, read_region_header
 from goal_core.data.formats.layout import Layout, Listing, dataset_folder, stamped
 
 
 def embeddings(config: EmbeddingsConfig) -> Layout:
     """Read the headers of the vectors' files, and which text belongs to which image."""
     root = dataset_folder(config.root)
-    ends = ("_images.npy", "_texts.npy", "_owners.npy", ".safetensors")
+    ends = ("_images.npy", "_texts.npy", "_owners.npy", ".safetensors", ".parquet")
     return Layout(
         root=root,
         files=stamped(root / f"{split}{end}" for split in SPLIT_NAMES for end in ends),
@@ -30,7 +30,11 @@ def embeddings(config: EmbeddingsConfig) -> Layout:
 
 def _split(root: Path, split: str) -> Listing:
     whole, own = root / f"{split}.safetensors", root / f"{split}_owners.npy"
-    if whole.exists():
+    owners: NDArray[np.integer] | None
+    if (table := root / f"{split}.parquet").exists():
+        (images, _), (texts, each) = (parquet_vectors(table, column) for column in ("image", "texts"))
+        owners = None if each is None else np.repeat(np.arange(len(each)), each)
+    elif whole.exists():
         images, texts, owners = _whole(whole)
     else:
         images, texts = (

@@ -10,6 +10,7 @@ import os
 import tokenize
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goal_core.basics.errors import ChangedDataError, DataError, MissingDataError, first_line
+from goal_core.data.columns import stamp_of
 
 VECTOR_AXES: Final = ("images", "features")
 REGION_AXES: Final = ("images", "regions", "features")
@@ -34,6 +36,8 @@ class RegionFile:
     dtype: str
     begin: int
     """Where its numbers begin, bytes."""
+    column: str = ""
+    """The column of a Parquet file that holds the vectors; empty for others."""
 
     @classmethod
     def of(cls, about: Mapping[str, Any]) -> RegionFile:
@@ -54,6 +58,8 @@ class RegionFile:
         Raises:
             ChangedDataError: they are not there.
         """
+        if self.column:
+            return _parquet(self.path, self.column, *stamp_of(self.path))[0][rows]
         values = np.empty((len(rows), *self.shape[1:]), self.dtype)
         size = values[:1].nbytes
         try:
@@ -64,6 +70,40 @@ class RegionFile:
         except OSError as error:
             raise ChangedDataError(f"cannot read {self.path}: {error.strerror or error}") from error
         return values
+
+
+def parquet_vectors(path: Path, column: str) -> tuple[RegionFile, NDArray[np.int64] | None]:
+    """A column of a Parquet file, in which each row is a vector or a list of vectors.
+
+    Returns:
+        All vectors, one after the other; and how many each row has where it has a list.
+
+    Raises:
+        DataError: it holds something else.
+    """
+    values, counts = _parquet(str(path), column, *stamp_of(str(path)))
+    return RegionFile(path=str(path), shape=values.shape, dtype=values.dtype.str, begin=0, column=column), counts
+
+
+@lru_cache(maxsize=8)
+def _parquet(path: str, column: str, *stamp: int) -> tuple[NDArray[np.floating], NDArray[np.int64] | None]:
+    """All vectors of a column, kept in memory: a Parquet file cannot be read row by row."""
+    try:
+        from pyarrow import compute, parquet, types
+    except ImportError:
+        raise DataError(f"{path} needs pyarrow: pip install pyarrow") from None
+    try:
+        found, counts = parquet.read_table(path, columns=[column]).column(column), None
+        if types.is_nested(found.type.value_type):
+            counts, found = compute.list_value_length(found).to_numpy(), compute.list_flatten(found)
+        (width,) = np.unique(compute.list_value_length(found).to_numpy())
+        values = compute.list_flatten(found).to_numpy().reshape(len(found), width)
+    except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:  # pyarrow's own are among these
+        what = "vectors of equally many numbers"
+        raise ChangedDataError(f"{path}: column {column!r} must hold {what}: {first_line(error)}") from error
+    if values.dtype.kind != "f" or not width:
+        raise DataError(f"{path}: column {column!r} must hold floating point numbers, got {values.dtype}")
+    return values, counts
 
 
 def _digests(values: NDArray[np.floating]) -> NDArray[np.uint8]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from goal_core.basics.errors import ChangedDataError, DataError, MissingDataError
 from goal_core.data import images
-from goal_core.data.formats.layout import stamp_of
+from goal_core.data.columns import stamp_of
 from goal_core.data.formats.report import DataReport
 
 WITH_FOLDER = ("", "images")

@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 
 from goal_core.basics.atomic import make_folder
 from goal_core.basics.sealed_json import key_of
-from goal_core.data.columns import Texts, digest_of, kept_columns, write_columns
+from goal_core.data.columns import Texts, digest_of, kept_columns, stamp_of, write_columns
 from goal_core.data.config import DataConfig, ScenesConfig
 from goal_core.data.dataset import SPLIT_NAMES, Dataset, Split, fingerprint_of
 from goal_core.data.formats.features import FeatureRows, RegionFile
 from goal_core.data.formats.image_files import FileReader
-from goal_core.data.formats.layout import stamp_of
 
 VERSION = 2
 """Raise it whenever the same files would give another index."""
@@ -57,6 +56,8 @@ class Index:
     @property
     def digest(self) -> str:
         """SHA-256 of everything that a model can see of the data: the images' bytes, the captions, and their order."""
+        if "digest" in self.about:  # of an index that was kept
+            return str(self.about["digest"])
         seen = {name: column for name, column in self.columns.items() if name.partition(".")[2] in _OF_CONTENT}
         seen |= {name: column for name, column in self.columns.items() if name.startswith("corpus.")}
         features = {name: [file["shape"][1:], file["dtype"]] for name, file in self.about["features"].items()}
@@ -148,4 +149,4 @@ def keep_index(index: Index, path: Path) -> None:
     """Keep an index for other processes; a disk that refuses it costs only time."""
     with suppress(OSError):
         make_folder(path.parent)
-        write_columns(path, index.columns, index.about)
+        write_columns(path, index.columns, {**index.about, "digest": index.digest})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
 
 from goal_core.basics.errors import DataError, MissingDataError, nearest
+from goal_core.data.columns import stamp_of
 from goal_core.data.config import SHIPPED, KarpathyConfig, SourceConfig
 from goal_core.data.dataset import SPLIT_NAMES
 from goal_core.data.formats.features import RegionFile
@@ -80,18 +80,6 @@ class Layout:
     """Captions from which the vocabulary is built; empty for those of train and val."""
     says: str = ""
     """What was recognised, in words."""
-
-
-def stamp_of(path: str) -> list[int]:
-    """A file's size, and when its content and its entry last changed, in nanoseconds; empty where there is none.
-
-    A program can set the first time back, but not the second.
-    """
-    try:
-        status = os.stat(path)
-    except OSError:
-        return []
-    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
 
 def stamped(files: Iterable[Path]) -> list[list[str | int]]:

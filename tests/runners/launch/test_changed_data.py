@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import tarfile
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from goal_core.data.formats.image_files import FileReader
 from goal_core.training import EpochDone, TrainingEvent
 from runners.execution.unit_line import UnitJob
 from runners.execution.worker import run_unit
@@ -19,6 +24,8 @@ from runners.launch.opened_sweep import OpenedSweep, open_sweep
 from runners.store import charged_failures
 from tests.helpers.in_process import InProcess, launch, results
 from tests.helpers.karpathy_fixture import write_dataset
+from tests.helpers.region_files import write_regions
+from tests.helpers.vector_files import write_vectors
 
 SWEEP = """
 name: tiny
@@ -31,6 +38,14 @@ stages:
   - {name: finetune, epochs: 2, lr: 1e-4, batch_size: 8}
 execution: {sharing: trunk, cells_per_unit: 0}
 """
+
+FRAMEWORKS = {
+    "regions": "{framework: vse_infty, backbones: [{name: butd, weights: precomputed}], embed_dim: 16, "
+    "bert: {weights: random, layers: 1, width: 16, heads: 2}}",
+    "precomp": "{backbones: [{name: vgg19, weights: precomputed}], text: {word_dim: 8}, embed_dim: 16}",
+    "embeddings": "{framework: vectors, backbones: [{name: any, weights: precomputed}], embed_dim: 16}",
+}
+"""The model for each format of features."""
 
 
 def sweep_in(folder: Path, augment: str = "none") -> OpenedSweep:
@@ -115,3 +130,168 @@ def test_data_that_were_edited_for_good_are_other_cells(tmp_path: Path, monkeypa
     assert not {one.key for one in edited.trainings} & {one.key for one in sweep.trainings}
     assert launch(edited, monkeypatch).status == 0
     assert results(edited) != results(sweep)
+
+
+def replaced(path: Path, content: bytes) -> None:
+    """Write other content of the same size in place; the time stays."""
+    before = path.stat()
+    assert len(content) == before.st_size
+    path.write_bytes(content)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def exchange(name: str, ours: bytes, theirs: bytes) -> Callable[[Path], None]:
+    """Exchange two parts of a file of the data, as many times as it is called."""
+
+    def act(data: Path) -> None:
+        content = (data / name).read_bytes()
+        old, new = (ours, theirs) if ours in content else (theirs, ours)
+        replaced(data / name, content.replace(old, new, 1))
+
+    return act
+
+
+def numbers(name: str) -> Callable[[Path], None]:
+    """Flip a bit of the first numbers of a file of the data."""
+
+    def act(data: Path) -> None:
+        content = bytearray((data / name).read_bytes())
+        content[129] ^= 1
+        replaced(data / name, bytes(content))
+
+    return act
+
+
+def captions(data: Path) -> None:
+    exchange("dataset_tiny.json", b"number 0 said in way 0", b"number 0 said in wax 0")(data)
+
+
+def linked_data(data: Path) -> None:
+    """An image that is a link within the data."""
+    write_dataset(data)
+    (data / "pictures/0001.png").rename(data / "kept.png")
+    (data / "pictures/0001.png").symlink_to(data / "kept.png")
+
+
+def other_target(data: Path) -> None:
+    """Let the link lead to another image, or back."""
+    link = data / "pictures/0001.png"
+    target = data / ("kept.png" if link.resolve().name != "kept.png" else "pictures/0002.png")
+    link.unlink()
+    link.symlink_to(target)
+
+
+def sharded(data: Path) -> None:
+    """The images as one WebDataset shard for each split."""
+    write_dataset(data / "made")
+    for one in json.loads((data / "made/dataset_tiny.json").read_text())["images"]:
+        split = one["split"].replace("restval", "train")
+        with tarfile.open(data / f"{split}.tar", "a") as shard:
+            image = data / "made" / one["filepath"] / one["filename"]
+            shard.add(image, image.name)
+            text = image.with_suffix(".txt")
+            text.write_text("\n".join(sentence["raw"] for sentence in one["sentences"]))
+            shard.add(text, text.name)
+    shutil.rmtree(data / "made")
+
+
+def in_shard(data: Path) -> None:
+    """Flip a bit in the middle of the first image of the shard of train."""
+    content = bytearray((data / "train.tar").read_bytes())
+    content[2000] ^= 1
+    replaced(data / "train.tar", bytes(content))
+
+
+def embedded(data: Path) -> None:
+    for number, split in enumerate(("train", "val", "test")):
+        for part, count in (("images", 12), ("texts", 24)):
+            np.save(data / f"{split}_{part}.npy", np.random.default_rng([number, count]).normal(size=(count, 8)))
+
+
+IMAGE = "min_word_count: 1, image: {size: 32, resize: 32, augment: crop_flip}"
+CHANGES: dict[str, tuple[str, Callable[[Path], object], Callable[[Path], None], str]] = {
+    "captions": (f"karpathy, {IMAGE}", write_dataset, captions, "the data ("),
+    "link": (f"karpathy, {IMAGE}", linked_data, other_target, "0001.png"),
+    "shard": (f"source, {IMAGE}", sharded, in_shard, "train.tar"),
+    "regions": ("regions, min_word_count: 1", write_regions, numbers("train_ims.npy"), "row 0 of"),
+    "vectors": ("precomp, min_word_count: 1", write_vectors, numbers("train_ims.npy"), "row 0 of"),
+    "texts": ("embeddings", embedded, numbers("train_texts.npy"), "text 0 of image 0"),
+}
+"""What changes: the data's settings, who writes them, who changes them and changes them back, and what is named."""
+
+
+CALM: dict[str, Any] = {}
+"""The results of launches that nothing disturbed."""
+
+
+def sweep_of(folder: Path, change: str) -> OpenedSweep:
+    settings, write, _, _ = CHANGES[change]
+    if not (folder / "data").exists():
+        (folder / "data").mkdir(parents=True)
+        write(folder / "data")
+    kind = settings.partition(",")[0]
+    data = f"{{name: tiny, root: {folder / 'data'}, format: {settings}}}"
+    lines = [line for line in SWEEP.splitlines() if not line.startswith("data:")]
+    if kind in FRAMEWORKS:
+        lines = [line for line in lines if not line.startswith("model:") and "finetune" not in line]
+        lines.append(f"model: {FRAMEWORKS[kind]}")
+    (folder / "tiny.yaml").write_text("\n".join([*lines, f"data: {data}", "resources: {loader_workers: 0}"]))
+    return open_sweep(str(folder / "tiny.yaml"), [f"store={folder / 'store'}", f"tracking=sqlite:///{folder}/m.db"])
+
+
+def check_stopped_and_continued(
+    folder: Path, change: str, named: str, runs: type[InProcess], monkeypatch: pytest.MonkeyPatch, undo: Any
+) -> None:
+    if change not in CALM:
+        calm = sweep_of(folder / "calm", change)
+        assert launch(calm, monkeypatch).status == 0
+        CALM[change] = results(calm)
+    sweep = sweep_of(folder / "run", change)
+    outcome = launched(sweep, runs, monkeypatch)
+    reasons = {one.reason for one in outcome.progress.standings if one.state == "failed"}
+    assert any(named in reason or "the data (" in reason for reason in reasons), reasons
+    assert not any(charged_failures(sweep.store.folder(one).attempts.all()) for one in sweep.trainings)
+    undo()
+    again = sweep_of(folder / "run", change)
+    assert [one.key for one in again.trainings] == [one.key for one in sweep.trainings]
+    assert launch(again, monkeypatch).status == 0
+    assert results(again) == CALM[change]
+
+
+MOMENTS = {
+    **dict.fromkeys(("link", "shard"), ("frozen begins", "finetune begins", "finetune epoch 1")),
+    "captions": ("frozen begins", "finetune begins"),  # a unit that has begun has those of its index
+    **dict.fromkeys(("regions", "vectors", "texts"), ("frozen begins", "frozen epoch 1")),
+}
+
+
+@pytest.mark.parametrize(("change", "moment"), [(change, one) for change in CHANGES for one in MOMENTS[change]])
+def test_nothing_is_trained_on_what_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, moment: str
+) -> None:
+    _, _, act, named = CHANGES[change]
+
+    def change_it() -> None:
+        act(tmp_path / "run" / "data")
+
+    check_stopped_and_continued(tmp_path, change, named, disturbed(change_it, moment), monkeypatch, change_it)
+
+
+@pytest.mark.parametrize("stage", ["frozen", "finetune"])
+def test_a_file_that_is_another_for_the_time_of_one_read_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    content, armed = FileReader.content, list[str]()
+
+    def swapped_for_one_read(self: FileReader, index: int) -> bytes:
+        if not armed or "0001.png" not in self.label(index):
+            return content(self, index)
+        armed.pop()
+        swap(tmp_path / "run")
+        found = content(self, index)
+        swap(tmp_path / "run")
+        return found
+
+    monkeypatch.setattr(FileReader, "content", swapped_for_one_read)
+    runs = disturbed(lambda: armed.append("once"), f"{stage} begins")
+    check_stopped_and_continued(tmp_path, "captions", "0001.png", runs, monkeypatch, lambda: None)

@@ -34,6 +34,39 @@ def write(root: Path, *, whole: bool = False, owners: bool = True) -> Embeddings
     return EmbeddingsConfig(name="mine", root=str(root))
 
 
+def as_parquet(root: Path) -> EmbeddingsConfig:
+    """The same as columns of tables."""
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    config = write(root)
+    for split in ("train", "val", "test"):
+        images, texts = (np.load(root / f"{split}_{part}.npy") for part in ("images", "texts"))
+        several = [[text.tolist() for text in texts[image == OWNERS]] for image in range(6)]
+        columns = {"image": pa.array(images.tolist(), pa.list_(pa.float32()))}
+        columns["texts"] = pa.array(several, pa.list_(pa.list_(pa.float32())))
+        parquet.write_table(pa.table(columns), root / f"{split}.parquet", row_group_size=2)
+        for part in ("images", "texts", "owners"):
+            (root / f"{split}_{part}.npy").unlink()
+    return config
+
+
+def test_columns_of_parquet_files_are_the_same_data_and_verified(tmp_path: Path) -> None:
+    ours = open_dataset(write(tmp_path / "plain"))
+    config = as_parquet(tmp_path / "table")
+    theirs = open_dataset(config, tmp_path / "indexes")
+    assert theirs.fingerprint == ours.fingerprint
+    for one in (theirs, open_dataset(config, tmp_path / "indexes", renew=False)):
+        train = one.splits["train"]
+        assert (train.load_regions(np.array([5, 0])) == ours.splits["train"].load_regions(np.array([5, 0]))).all()
+        assert train.caption_image.tolist() == OWNERS.tolist()
+    path = tmp_path / "table/train.parquet"
+    (tmp_path / "table/val.parquet").replace(path)
+    with pytest.raises(ChangedDataError, match=r"image 0 \(row 0 of .*train\.parquet\)"):
+        theirs.splits["train"].load_regions(np.array([0]))
+    path.write_bytes(b"no table")
+    with pytest.raises(DataError, match=r"train\.parquet: column 'image'"):
+        open_dataset(config)
+
+
 def test_both_layouts_are_the_same_data(tmp_path: Path) -> None:
     first, second = (open_dataset(write(tmp_path / str(whole), whole=whole), tmp_path / "i") for whole in (False, True))
     assert first.fingerprint == second.fingerprint
