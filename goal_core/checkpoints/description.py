@@ -37,6 +37,8 @@ class ModelDescription:
     weights: str
     """Identity of the initial weights; see :meth:`goal_core.models.frameworks.Framework.weights_id`."""
     vocabulary: Tokenizer
+    num_features: int
+    """Width of the precomputed features that it takes; 0 where it takes pictures."""
 
     def to_json(self) -> dict[str, Any]:
         """The description as JSON; its keys are the names of the fields."""

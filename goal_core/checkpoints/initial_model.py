@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 from goal_core.basics.errors import WeightsError
-from goal_core.checkpoints.description import TrainedModel, read_model
+from goal_core.checkpoints.description import ModelDescription, TrainedModel, read_model
 from goal_core.checkpoints.file import load_module
 from goal_core.data import DataConfig, Dataset
 from goal_core.data.text import TextVectors, Tokenizer
-from goal_core.models import Heads, ImageBackbone, ModelConfig, num_features
+from goal_core.models import Encoder, Heads, ImageBackbone, ModelConfig, num_features
 from goal_core.models.frameworks import framework_of
 from goal_core.models.weights import file_sha256
 
@@ -24,7 +26,7 @@ class InitialModel:
     Args:
         model: framework, parts and initial weights.
         data: the data to train on.
-        dataset: the same data, opened.
+        dataset: the same data, opened; None for a given model, which states what it needs of them.
         given: a model that takes the place of `init_from`, and fits.
 
     Raises:
@@ -34,7 +36,7 @@ class InitialModel:
     """
 
     def __init__(
-        self, model: ModelConfig, data: DataConfig, dataset: Dataset, given: TrainedModel | None = None
+        self, model: ModelConfig, data: DataConfig, dataset: Dataset | None, given: TrainedModel | None = None
     ) -> None:
         self.framework = framework_of(model)
         self.framework.check(model, data)
@@ -44,13 +46,14 @@ class InitialModel:
         """Identifies the content of `init_from`; empty without one."""
         self.model = model if self._given is None else _without_overwritten_weights(model, self._given)
         self.tokenizer: Tokenizer
-        vectors = dataset.splits["train"].texts
+        vectors = None if dataset is None else dataset.splits["train"].texts
         if vectors is not None:
             self.tokenizer = TextVectors(vectors.shape[0])
-        elif self._given is None:
-            self.tokenizer = self.framework.tokenizer(model, dataset.vocabulary_captions, data.min_word_count)
-        else:
+        elif self._given is not None:
             self.tokenizer = self._given.description.vocabulary
+        else:
+            assert dataset is not None, "only a given model does without data"
+            self.tokenizer = self.framework.tokenizer(model, dataset.vocabulary_captions, data.min_word_count)
 
     @property
     def keeps_backbone(self) -> bool:
@@ -66,7 +69,11 @@ class InitialModel:
 
     def heads(self, backbone: ImageBackbone | None, seed: int) -> Heads:
         """Everything else that trains."""
-        width = num_features(backbone, self._dataset.splits["train"])
+        width = 0 if self._given is None else self._given.description.num_features
+        if self._dataset is not None:
+            width = num_features(backbone, self._dataset.splits["train"])
+        elif backbone is not None:
+            width = backbone.num_features
         heads = self.framework.heads(self.model, num_features=width, tokenizer=self.tokenizer, seed=seed)
         if self._given is not None:
             load_module(heads, self._given.heads, self._given.path)
@@ -82,6 +89,35 @@ def check_initial_weights(model: ModelConfig, data: DataConfig, dataset: Dataset
     """
     initial = InitialModel(model, data, dataset)
     initial.heads(initial.backbone(0), 0)
+
+
+def trained_encoder(
+    trained: TrainedModel, description: ModelDescription, device: torch.device, dataset: Dataset | None = None
+) -> Encoder:
+    """A trained model's parts on a device; its backbone from the checkpoint, or from the weights it was frozen with.
+
+    Args:
+        trained: the model's file.
+        description: its own, or with other places for data and weights.
+        device: where it runs.
+        dataset: the data it is evaluated on, if there are any.
+
+    Raises:
+        WeightsError: the backbone's weights are missing, have changed, or do not fit.
+    """
+    model = description.model
+    initial = InitialModel(model, description.data, dataset, given=trained)
+    if not trained.backbone and model.backbone.weights != "precomputed":
+        weights = initial.framework.weights_id(model)
+        if weights != description.weights:
+            raise WeightsError(
+                f"the backbone's weights have changed: {model.backbone.weights} is {weights}, "
+                f"the cell used {description.weights}"
+            )
+    backbone = initial.backbone(description.seed)
+    heads = initial.heads(backbone, description.seed)
+    backbone = None if backbone is None else backbone.to(device)
+    return Encoder(heads=heads.to(device), backbone=backbone, precision=description.precision, device=device)
 
 
 def _read(model: ModelConfig) -> TrainedModel:

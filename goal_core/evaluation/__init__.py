@@ -21,3 +21,4 @@ from goal_core.evaluation.retrieval import (
     retrieval_metrics,
     retrieval_ranks,
 )
+from goal_core.evaluation.trained_model import RetrievalModel, load_model

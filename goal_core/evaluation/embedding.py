@@ -58,7 +58,7 @@ def prepare_split(
         inputs=inputs,
         captions=captions,
         order=np.argsort(-captions.lengths, kind="stable"),
-        caption_image=torch.tensor(split.caption_image),
+        caption_image=torch.tensor(split.caption_image),  # a copy: the file is mapped to be read only
         alive=alive,
     )
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
-from goal_core.basics.errors import ConfigError, DataError, WeightsError
-from goal_core.checkpoints import InitialModel, ModelDescription, TrainedModel, read_model, weights_in
-from goal_core.data import Dataset, Split, open_dataset, own_indexes, tokenize
+from goal_core.basics.errors import ConfigError, DataError
+from goal_core.checkpoints import ModelDescription, read_model, trained_encoder, weights_in
+from goal_core.data import DataConfig, Dataset, Split, open_dataset, own_indexes, tokenize
 from goal_core.evaluation.embedding import EvalSplit, embed_split, prepare_split, split_inputs
 from goal_core.evaluation.recalls import all_recalls_of, recalls_between
 from goal_core.models import Encoder
@@ -30,6 +30,8 @@ class OpenedCheckpoint:
     """The epoch whose weights these are."""
     encoder: Encoder
     dataset: Dataset
+    trained_on: str
+    """Name of the data that it was trained on."""
 
     def prepared(self, split: str) -> EvalSplit:
         """A split in the form that :func:`goal_core.evaluation.embedding.embed_split` takes."""
@@ -46,6 +48,8 @@ class OpenedCheckpoint:
             "objective": f"{description.objective['pair']}/{description.objective['triplet']}",
             "seed": description.seed,
             "epoch": self.epoch,
+            "trained_on": self.trained_on,
+            "data": self.dataset.name,
             "split": split,
             "images": chosen.num_images,
             "captions": chosen.num_captions,
@@ -54,19 +58,44 @@ class OpenedCheckpoint:
 
 
 def open_checkpoint(
-    path: Path, *, root: str | None = None, weights: str | None = None, device: str = "cpu"
+    path: Path,
+    *,
+    root: str | None = None,
+    weights: str | None = None,
+    device: str = "cpu",
+    data: DataConfig | None = None,
 ) -> OpenedCheckpoint:
     """Load a trained cell and open its data; arguments and errors as those of :func:`evaluate_checkpoint`."""
     trained = read_model(weights_in(path) if path.is_dir() else path)
     description = trained.description.moved(root=root, weights=weights)
+    if data is not None:
+        description = replace(description, data=_as_trained(data, description.data))
     dataset = open_dataset(description.data, own_indexes())
-    if dataset.fingerprint != description.data_fingerprint:
+    if data is None and dataset.fingerprint != description.data_fingerprint:
         raise DataError(
             "the data is not what the cell was trained on: "
             f"fingerprint {dataset.fingerprint}, not {description.data_fingerprint}"
         )
-    encoder = _encoder(trained, description, torch.device(device), dataset)
-    return OpenedCheckpoint(description=description, epoch=trained.epoch, encoder=encoder, dataset=dataset)
+    encoder = trained_encoder(trained, description, torch.device(device), dataset)
+    return OpenedCheckpoint(
+        description=description,
+        epoch=trained.epoch,
+        encoder=encoder,
+        dataset=dataset,
+        trained_on=trained.description.data.name,
+    )
+
+
+def _as_trained(data: DataConfig, own: DataConfig) -> DataConfig:
+    """Other data with images prepared as in a cell's training.
+
+    Raises:
+        ConfigError: the cell takes pictures and these are features, or the reverse.
+    """
+    if (data.image is None) != (own.image is None):
+        has, takes = data.format, "pictures" if own.image is not None else own.format
+        raise ConfigError(f"the cell takes {takes}, but the other data are {has}")
+    return data if own.image is None else replace(data, image=own.image)  # type: ignore[arg-type]  # all have one
 
 
 def evaluate_checkpoint(
@@ -76,6 +105,7 @@ def evaluate_checkpoint(
     root: str | None = None,
     weights: str | None = None,
     device: str = "cpu",
+    data: DataConfig | None = None,
 ) -> dict[str, Any]:
     """Measure the recall of a trained cell on a split.
 
@@ -85,17 +115,18 @@ def evaluate_checkpoint(
         root: the data's folder, if it is not the one the cell was trained with.
         weights: the backbone's weights file, if it has moved; its content must be the same.
         device: `cpu` or `cuda`.
+        data: other data than the cell was trained on. Words and the preparation of images stay the cell's.
 
     Returns:
         ``metrics`` (recalls by name, percent), and what was evaluated: ``cell``, ``stage``, ``objective``, ``seed``,
-        ``epoch``, ``split``, ``images``, ``captions``.
+        ``epoch``, ``trained_on``, ``data``, ``split``, ``images``, ``captions``.
 
     Raises:
         WeightsError: the checkpoint or the backbone's weights are missing, damaged or changed.
         DataError: the data is missing, or is not the data the cell was trained on.
     """
     torch.set_num_threads(_THREADS)
-    opened = open_checkpoint(path, root=root, weights=weights, device=device)
+    opened = open_checkpoint(path, root=root, weights=weights, device=device, data=data)
     return opened.report(split, all_recalls_of(opened.encoder, opened.prepared(split)))
 
 
@@ -181,20 +212,3 @@ def check_same_queries(first: Split, other: Split, first_path: Path, other_path:
                 f"{first_path} and {other_path} are ranked on different data: caption {index} of split "
                 f"{first.name!r} is {ours!r} in the first and {theirs!r} in the second"
             )
-
-
-def _encoder(trained: TrainedModel, description: ModelDescription, device: torch.device, dataset: Dataset) -> Encoder:
-    """The trained model; its backbone from the checkpoint, or from the weights it was frozen with."""
-    model = description.model
-    initial = InitialModel(model, description.data, dataset, given=trained)
-    if not trained.backbone and model.backbone.weights != "precomputed":
-        weights = initial.framework.weights_id(model)
-        if weights != description.weights:
-            raise WeightsError(
-                f"the backbone's weights have changed: {model.backbone.weights} is {weights}, "
-                f"the cell used {description.weights}"
-            )
-    backbone = initial.backbone(description.seed)
-    heads = initial.heads(backbone, description.seed)
-    backbone = None if backbone is None else backbone.to(device)
-    return Encoder(heads=heads.to(device), backbone=backbone, precision=description.precision, device=device)

@@ -39,6 +39,8 @@ class PublishedCheckpoint:
     """The epoch of its training after which the file was written."""
     digest: str
     """`sha256:` and 16 hex digits of the file."""
+    num_features: int
+    """Width of the precomputed features that it takes; 0 where it takes pictures."""
 
 
 def convert_checkpoint(
@@ -84,6 +86,7 @@ def convert_checkpoint(
         leftovers=leftovers,
         epoch=epoch,
         digest=f"sha256:{file_sha256(path)[:16]}",
+        num_features=width,
     )
 
 
@@ -123,6 +126,7 @@ def write_published(published: PublishedCheckpoint, path: Path, *, data: DataCon
         model=published.model,
         weights=published.digest,
         vocabulary=published.vocabulary,
+        num_features=published.num_features,
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_with(path, lambda temporary: write_model(temporary, published.tensors, description, epoch=published.epoch))

@@ -14,6 +14,7 @@ from itertools import islice
 from goal_core.checkpoints import InitialModel, ModelDescription
 from goal_core.data import Batch, BatchSource, Dataset
 from goal_core.data.packs import open_packed
+from goal_core.models import num_features
 from goal_core.training.cells.roster import EpochBatches, Roster
 from goal_core.training.cells.scale import BATCHES
 from goal_core.training.cells.stacks import Stacks
@@ -219,6 +220,7 @@ class UnitTrainer:
             model=initial.model,
             weights=self._weights_id,
             vocabulary=initial.tokenizer,
+            num_features=0 if unit.data.image is not None else num_features(None, self._dataset.splits["train"]),
         )
         cell = CellTrainer(
             plan,

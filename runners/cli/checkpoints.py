@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,10 +10,12 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from goal_core.basics.errors import GoalError
+from goal_core.basics.errors import GoalError, printable
 from runners.cli.options import AsJson, Device, Set, console, local_path
 
 checkpoints = typer.Typer()
+Checkpoint = Annotated[Path, typer.Argument(help="A best-*.safetensors or its folder.")]
+Weights = Annotated[str | None, typer.Option(help="File of the backbone's weights, if it has moved.")]
 _SHOWN = 5
 _RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10", "rsum")
 
@@ -27,7 +30,10 @@ def evaluate(
     ],
     split: Annotated[Literal["train", "val", "test"], typer.Option(help="The split to evaluate.")] = "test",
     root: Annotated[str | None, typer.Option(help="Folder of the data, if it has moved.")] = None,
-    weights: Annotated[str | None, typer.Option(help="File of the backbone's weights, if it has moved.")] = None,
+    weights: Weights = None,
+    data: Annotated[
+        str | None, typer.Option(help="Evaluate on the data of this sweep, which the cell was not trained on.")
+    ] = None,
     device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:
@@ -40,22 +46,120 @@ def evaluate(
     Example: goal-sweep evaluate STORE/cells/A/frozen-KEY STORE/cells/B/frozen-KEY
     """
     from goal_core.evaluation import evaluate_checkpoint, evaluate_ensemble
+    from sweeps import load_sweep
 
     _check_stores(files)
+    if data is not None and root is not None:
+        raise GoalError("give --data or --root: the folder of other data stands in their sweep")
     if len(files) == 1:
-        result = evaluate_checkpoint(files[0], split=split, root=root, weights=weights, device=device)
-    elif weights is not None:
-        raise GoalError(
-            f"--weights needs a single checkpoint, got {len(files)}; evaluate them one by one or without it"
-        )
+        other = None if data is None else load_sweep(data).data
+        result = evaluate_checkpoint(files[0], split=split, root=root, weights=weights, device=device, data=other)
+    elif weights is not None or data is not None:
+        option = "--weights" if data is None else "--data"
+        raise GoalError(f"{option} needs a single checkpoint, got {len(files)}; evaluate them one by one or without it")
     else:
         result = evaluate_ensemble(files, split=split, root=root, device=device)
     if as_json:
         print(json.dumps(result, indent=2))
         return
-    console.print(f"{split}: {result['images']} images, {result['captions']} captions", soft_wrap=True)
+    of = "" if data is None else f" of {result['data']}; trained on {result['trained_on']}"
+    console.print(f"{split}: {result['images']} images, {result['captions']} captions{of}", soft_wrap=True)
     for line in _lines(result, split):
         console.print(line, soft_wrap=True)
+
+
+@checkpoints.command()
+def embed(
+    checkpoint: Checkpoint,
+    out: Annotated[Path, typer.Option(parser=local_path, help="The .npy file to write: a float32 row for each item.")],
+    images: Annotated[Path | None, typer.Option(help="A folder of pictures, or one picture.")] = None,
+    texts: Annotated[Path | None, typer.Option(help="A text file with a sentence on each line.")] = None,
+    weights: Weights = None,
+    device: Device = "cpu",
+) -> None:
+    """Embed pictures or sentences with a trained cell, and list beside them (.txt) what each row is.
+
+    Example: goal-sweep embed STORE/cells/CELL/finetune-KEY --images holidays --out holidays.npy
+    """
+    import numpy as np
+
+    from goal_core.evaluation import load_model
+
+    if (images is None) == (texts is None):
+        raise GoalError("give --images or --texts")
+    _check_stores([checkpoint])
+    model = load_model(checkpoint, weights=weights, device=device)
+    if images is not None:
+        names = [str(path) for path in _pictures(images)]
+        rows = model.encode_images(names)
+    else:
+        assert texts is not None
+        names = [line for line in texts.read_text().splitlines() if line.strip()]
+        rows = model.encode_texts(names)
+    out = out.with_suffix(".npy")
+    with out.open("wb") as file:
+        np.save(file, rows)
+    out.with_suffix(".txt").write_text("".join(f"{' '.join(name.split())}\n" for name in names))
+    console.print(f"{out}: {rows.shape[0]} rows of {rows.shape[1]} numbers, of unit length", soft_wrap=True)
+
+
+@checkpoints.command()
+def search(
+    checkpoint: Checkpoint,
+    text: Annotated[str, typer.Argument(help="What to look for.")],
+    images: Annotated[Path, typer.Option(help="The folder of pictures to search.")],
+    top: Annotated[int, typer.Option(min=1, help="How many pictures to show.")] = 5,
+    page: Annotated[Path | None, typer.Option(parser=local_path, help="Also write an HTML page of them.")] = None,
+    weights: Weights = None,
+    device: Device = "cpu",
+) -> None:
+    """Find the pictures that a trained cell takes for the nearest to a sentence.
+
+    Example: goal-sweep search STORE/cells/CELL/finetune-KEY "a red flag" --images flags --page found.html
+    """
+    from goal_core.evaluation import load_model
+
+    _check_stores([checkpoint])
+    paths = _pictures(images)
+    model = load_model(checkpoint, weights=weights, device=device)
+    found = [(paths[index], similarity) for index, similarity in model.search(text, model.encode_images(paths), top)]
+    for path, similarity in found:
+        console.print(f"{similarity:6.3f}  {path}", soft_wrap=True)
+    if page is not None:
+        page.write_text(_page(text, found))
+        console.print(str(page), soft_wrap=True)
+
+
+def _pictures(folder: Path) -> list[Path]:
+    """The pictures in a folder and below, in the order of their names; or the one picture.
+
+    Raises:
+        GoalError: there is none.
+    """
+    from PIL import Image
+
+    endings = set(Image.registered_extensions())
+    found = [folder] if folder.is_file() else sorted(one for one in folder.rglob("*") if one.suffix.lower() in endings)
+    if not found:
+        raise GoalError(f"{folder}: no pictures there")
+    return found
+
+
+def _page(text: str, found: Sequence[tuple[Path, float]]) -> str:
+    """A page with pictures, the nearest first."""
+    items = "".join(
+        f'<figure><img src="{html.escape(path.resolve().as_uri())}" alt="" width="220">'
+        f"<figcaption>{similarity:.3f}<br>{html.escape(printable(path.name))}</figcaption></figure>"
+        for path, similarity in found
+    )
+    title = html.escape(printable(text))
+    style = (
+        "body{font-family:sans-serif;margin:2em}figure{display:inline-block;margin:.5em;vertical-align:top;width:220px}"
+    )
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{style}</style>'
+        f"<h1>{title}</h1>{items}</html>"
+    )
 
 
 def _check_stores(files: Sequence[Path]) -> None:

@@ -1,0 +1,163 @@
+"""A trained model that encodes pictures and sentences, from its checkpoint alone: without data, store or network."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from PIL import Image
+
+from goal_core.basics.devices import send
+from goal_core.basics.errors import ConfigError, DataError
+from goal_core.checkpoints import ModelDescription, TrainedModel, read_model, trained_encoder, weights_in
+from goal_core.data.images import decode_image, transform_of
+from goal_core.data.text import EncodedCaptions
+from goal_core.evaluation.embedding import CHUNK, TEXT_CHUNK
+from goal_core.models import Encoder
+
+Picture = str | os.PathLike[str] | Image.Image | NDArray[np.uint8]
+"""A file, an open picture, or pixels (H, W, 3), uint8 RGB."""
+
+
+class RetrievalModel:
+    """Encodes pictures and sentences into the joint space. :func:`load_model` makes one.
+
+    Args:
+        trained: the model's file.
+        encoder: its parts on their device.
+    """
+
+    def __init__(self, trained: TrainedModel, encoder: Encoder) -> None:
+        self.description: ModelDescription = trained.description
+        self._encoder = encoder
+        encoder.train(False)
+
+    def encode_images(self, images: Sequence[Picture]) -> NDArray[np.float32]:
+        """Embed pictures as evaluation sees them: resized, cropped or stretched, and normalised as in training.
+
+        Args:
+            images: at least one.
+
+        Returns:
+            Unit vectors, (N, D) float32.
+
+        Raises:
+            ConfigError: the model takes features in place of pictures; see :meth:`encode_features`.
+            DataError: there is no picture, or one cannot be read.
+        """
+        config = self.description.data.image
+        if config is None:
+            raise ConfigError(f"this model takes features ({self.description.data.format}); use encode_features")
+        transform = transform_of(config)
+        pixels = (transform.for_evaluation(transform.prepared(_pixels(image))) for image in images)
+        return self._embed_images(torch.stack(chunk) for chunk in _chunks(pixels))
+
+    def encode_features(self, features: ArrayLike) -> NDArray[np.float32]:
+        """Embed features that another network has computed.
+
+        Args:
+            features: one vector an image, (N, F), or regions, (N, R, F).
+
+        Returns:
+            Unit vectors, (N, D) float32.
+
+        Raises:
+            ConfigError: the model takes pictures, or features of another width.
+        """
+        given, width = np.asarray(features, dtype=np.float32), self.description.num_features
+        if self.description.data.image is not None:
+            raise ConfigError("this model takes pictures; use encode_images")
+        if given.ndim not in (2, 3) or given.shape[-1] != width:
+            raise ConfigError(f"features must be (N, {width}) or (N, R, {width}), got {given.shape}")
+        return self._embed_images(torch.split(torch.from_numpy(given), CHUNK))
+
+    def encode_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Embed sentences.
+
+        Args:
+            texts: at least one. Words that the vocabulary lacks count as unknown.
+
+        Returns:
+            Unit vectors, (M, D) float32, in the order of the sentences.
+
+        Raises:
+            DataError: there is no sentence, or the model takes vectors in place of sentences.
+        """
+        if not texts:
+            raise DataError("there is no sentence to embed")
+        captions = EncodedCaptions.of(texts, self.description.vocabulary)
+        order = np.argsort(-captions.lengths, kind="stable")
+        found = np.empty((len(texts), self.description.model.embed_dim), np.float32)
+        with torch.inference_mode(), self._encoder.autocast():
+            for start in range(0, len(order), TEXT_CHUNK):
+                rows = order[start : start + TEXT_CHUNK]
+                tokens, lengths = captions.batch(rows)
+                found[rows] = self._encoder.texts(send(tokens, self._encoder.device), lengths).float().cpu().numpy()
+        return found
+
+    def search(self, text: str, images: NDArray[np.float32], top: int = 5) -> list[tuple[int, float]]:
+        """The images nearest to a sentence by cosine similarity, without X-VLM's second ranking.
+
+        Args:
+            text: the sentence.
+            images: what :meth:`encode_images` gave, (N, D).
+            top: how many to find, at least 1.
+
+        Returns:
+            Numbers of images and their similarities, in [-1, 1], the nearest first; equal ones in their order.
+        """
+        similarities = images @ self.encode_texts([text])[0]
+        nearest = np.argsort(-similarities, kind="stable")[:top]
+        return [(int(index), float(similarities[index])) for index in nearest]
+
+    def _embed_images(self, chunks: Iterator[torch.Tensor] | Sequence[torch.Tensor]) -> NDArray[np.float32]:
+        found = []
+        with torch.inference_mode(), self._encoder.autocast():
+            for chunk in chunks:
+                found.append(self._encoder.images(send(chunk, self._encoder.device)).float().cpu().numpy())
+        if not found:
+            raise DataError("there is no picture to embed")
+        return np.concatenate(found)
+
+
+def load_model(path: str | os.PathLike[str], *, weights: str | None = None, device: str = "cpu") -> RetrievalModel:
+    """Load a trained model.
+
+    Args:
+        path: a `best-*.safetensors`, or the folder of a finished training.
+        weights: the file of a frozen backbone's weights, if it has moved. A fine-tuned backbone is in the checkpoint.
+        device: `cpu` or `cuda`.
+
+    Raises:
+        WeightsError: the checkpoint or the backbone's weights are missing, damaged or changed.
+    """
+    place = Path(path)
+    trained = read_model(weights_in(place) if place.is_dir() else place)
+    description = trained.description.moved(root=None, weights=weights)
+    return RetrievalModel(trained, trained_encoder(trained, description, torch.device(device)))
+
+
+def _pixels(image: Picture) -> NDArray[np.uint8]:
+    """Pixels (H, W, 3), uint8 RGB."""
+    if isinstance(image, Image.Image):
+        return np.asarray(image.convert("RGB"))
+    if isinstance(image, np.ndarray):
+        if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
+            raise DataError(f"pixels must be (H, W, 3) uint8, got {image.shape} {image.dtype}")
+        return image
+    return decode_image(image)
+
+
+def _chunks(pixels: Iterator[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
+    chunk: list[torch.Tensor] = []
+    for one in pixels:
+        chunk.append(one)
+        if len(chunk) == CHUNK:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk

@@ -1,0 +1,115 @@
+"""A checkpoint encodes pictures and sentences by itself, as evaluation does, with its training data out of reach."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from goal_core.basics.errors import ConfigError, DataError
+from goal_core.data import open_dataset
+from goal_core.data.config import PrecompConfig
+from goal_core.evaluation import (
+    RetrievalModel,
+    embed_split,
+    evaluate_checkpoint,
+    load_model,
+    open_checkpoint,
+    recalls_between,
+)
+from goal_core.training import train_unit
+from tests.helpers.training_cases import DATA, XVLM, XVLM_DATA, XVLM_STAGE, folders_of, trained_cell, unit_of
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return trained_cell(tmp_path_factory.mktemp("trained"), 1)
+
+
+@pytest.fixture
+def without_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail if anything opens a dataset."""
+    for module in ("goal_core.evaluation.evaluate", "goal_core.training.train"):
+        monkeypatch.setattr(f"{module}.open_dataset", lambda *_: pytest.fail("a dataset was opened"))
+
+
+def test_pictures_and_sentences_are_embedded_as_evaluation_embeds_them(folder: Path, without_data: None) -> None:
+    split = open_dataset(DATA).splits["test"]
+    model = load_model(folder)
+    images = model.encode_images([split.load_image(index) for index in range(split.num_images)])
+    texts = model.encode_texts(split.captions)
+    assert images.dtype == texts.dtype == np.float32
+    owners = torch.tensor(split.caption_image)
+    metrics = recalls_between(torch.from_numpy(images), torch.from_numpy(texts), owners, "test")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.undo()
+        patch.setattr("goal_core.evaluation.evaluate.open_dataset", lambda *_: open_dataset(DATA))
+        opened = open_checkpoint(folder)
+        expected_images, expected_texts = embed_split(opened.encoder, opened.prepared("test"))
+        assert np.array_equal(images, expected_images.numpy())
+        assert np.array_equal(texts, expected_texts.numpy())
+        expected = evaluate_checkpoint(folder)["metrics"]
+    assert {name: expected[name] for name in metrics} == metrics
+
+
+def test_files_open_pictures_and_pixels_are_alike(folder: Path, tmp_path: Path) -> None:
+    pixels = open_dataset(DATA).splits["test"].load_image(0)
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    model = load_model(folder / next(iter(folder.glob("best-*.safetensors"))).name)
+    rows = model.encode_images([tmp_path / "a.png", Image.fromarray(pixels), pixels])
+    assert np.array_equal(rows[0], rows[1])
+    assert np.array_equal(rows[0], rows[2])
+
+
+def test_a_search_gives_the_nearest_first_and_ties_in_order(folder: Path) -> None:
+    model = load_model(folder)
+    query = model.encode_texts(["a red square"])[0]
+    images = np.stack([-query, query, query * 0, query])
+    assert [index for index, _ in model.search("a red square", images, top=3)] == [1, 3, 2]
+    assert model.search("a red square", images, top=1)[0][1] == pytest.approx(1.0)
+
+
+def test_what_cannot_be_embedded_is_refused(folder: Path, tmp_path: Path) -> None:
+    model = load_model(folder)
+    with pytest.raises(DataError, match="no sentence"):
+        model.encode_texts([])
+    with pytest.raises(DataError, match="no picture"):
+        model.encode_images([])
+    with pytest.raises(DataError, match="pixels must be"):
+        model.encode_images([np.zeros((4, 4, 1), np.uint8)])
+    with pytest.raises(DataError, match=r"none\.png"):
+        model.encode_images([tmp_path / "none.png"])
+    with pytest.raises(ConfigError, match="encode_images"):
+        model.encode_features(np.zeros((2, 8)))
+
+
+def test_a_cell_is_evaluated_on_other_data_and_says_so(folder: Path) -> None:
+    other = replace(DATA, data_seed=7, num_test=5)
+    with pytest.raises(DataError, match="not what the cell was trained on"):
+        evaluate_checkpoint_on_changed(folder, other)
+    result = evaluate_checkpoint(folder, data=replace(other, name="elsewhere"))
+    assert (result["trained_on"], result["data"]) == (DATA.name, "elsewhere")
+    assert result["images"] == 5
+    with pytest.raises(ConfigError, match="pictures"):
+        evaluate_checkpoint(folder, data=PrecompConfig(name="x", root="nowhere"))
+
+
+def evaluate_checkpoint_on_changed(folder: Path, data: object) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("goal_core.evaluation.evaluate.open_dataset", lambda *_: open_dataset(data))  # type: ignore[arg-type]
+        evaluate_checkpoint(folder)
+
+
+def test_xvlm_encodes_by_itself(tmp_path: Path, without_data: None) -> None:
+    unit = unit_of("con/con", model=XVLM, data=XVLM_DATA, stage=replace(XVLM_STAGE, epochs=1))
+    folders = folders_of(unit, tmp_path)
+    train_unit(unit, folders, dataset=open_dataset(XVLM_DATA))
+    model = load_model(folders["con-con"].root)
+    assert isinstance(model, RetrievalModel)
+    images = model.encode_images([open_dataset(XVLM_DATA).splits["val"].load_image(0)])
+    assert np.linalg.norm(images[0]) == pytest.approx(1.0, abs=1e-5)
+    assert len(model.search("a dog", images)) == 1

@@ -1,0 +1,92 @@
+"""A trained cell at the command line: pictures embedded and searched, and other data evaluated."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from goal_core.data import open_dataset
+from goal_core.evaluation import load_model
+from runners.cli.app import run
+from tests.helpers.training_cases import DATA, trained_cell
+
+
+@pytest.fixture(scope="module")
+def cell(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return trained_cell(tmp_path_factory.mktemp("cell"), 1)
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder, split = tmp_path_factory.mktemp("pictures"), open_dataset(DATA).splits["test"]
+    (folder / "below").mkdir()
+    for index in range(4):
+        place = folder / "below" if index == 3 else folder
+        Image.fromarray(split.load_image(index)).save(place / f"{'<b>' if index == 1 else ''}{index}.png")
+    (folder / "notes.txt").write_text("no picture")
+    return folder
+
+
+def test_pictures_are_searched_and_shown(
+    cell: Path, pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "found.html"
+    where = ["--images", str(pictures), "--page", str(page)]
+    assert run(["search", str(cell), "a <red> square", *where, "--top", "3"]) == 0
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert last == str(page)
+    similarities = [float(line.split()[0]) for line in lines]
+    assert similarities == sorted(similarities, reverse=True)
+    assert len(lines) == 3
+    text = page.read_text()
+    assert text.count("<img ") == 3
+    assert "a &lt;red&gt; square" in text
+    assert "<red>" not in text
+    assert "<b>" not in text
+
+
+def test_embeddings_are_written_with_their_names(cell: Path, pictures: Path, tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("a red square\n\na dog\n")
+    assert run(["embed", str(cell), "--texts", str(tmp_path / "lines.txt"), "--out", str(tmp_path / "t.npy")]) == 0
+    assert run(["embed", str(cell), "--images", str(pictures), "--out", str(tmp_path / "i.npy")]) == 0
+    model = load_model(cell)
+    assert np.array_equal(np.load(tmp_path / "t.npy"), model.encode_texts(["a red square", "a dog"]))
+    assert (tmp_path / "t.txt").read_text().splitlines() == ["a red square", "a dog"]
+    names = (tmp_path / "i.txt").read_text().splitlines()
+    assert len(names) == 4
+    assert np.array_equal(np.load(tmp_path / "i.npy"), model.encode_images(names))
+
+
+def test_mistakes_are_one_line(cell: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty").mkdir()
+    for words, what in (
+        (["search", str(cell), "x", "--images", str(tmp_path / "empty")], "no pictures"),
+        (["search", str(cell), "x", "--images", str(tmp_path / "none")], "no pictures"),
+        (["embed", str(cell), "--out", str(tmp_path / "x.npy")], "--images or --texts"),
+        (["embed", str(tmp_path / "none"), "--texts", "t", "--out", str(tmp_path / "x.npy")], "none"),
+        (["evaluate", str(cell), "--data", "scenes", "--root", "x"], "--data or --root"),
+        (["evaluate", str(cell), str(cell), "--data", "scenes"], "--data needs a single checkpoint"),
+    ):
+        assert run(words) == 2, words
+        said = capsys.readouterr().err
+        assert what in said
+        assert said.count("\n") == 1
+
+
+def test_a_cell_is_evaluated_on_the_data_of_another_sweep(
+    cell: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "other.yaml").write_text(
+        "name: other\ndata: {format: scenes, name: elsewhere, num_train: 24, num_val: 10, num_test: 12, data_seed: 5,"
+        " image: {size: 32, resize: 32, augment: none}}\n"
+        "model: {backbones: [{name: test_resnet, weights: random}]}\n"
+        "stages: [{name: frozen, epochs: 1, lr: 1e-3, batch_size: 16}]\nseeds: [1]\n"
+    )
+    assert run(["evaluate", str(cell), "--data", str(tmp_path / "other.yaml")]) == 0
+    assert f"12 images, 60 captions of elsewhere; trained on {DATA.name}" in capsys.readouterr().out
+    assert run(["evaluate", str(cell), "--data", str(tmp_path / "other.yaml"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["data"] == "elsewhere"
