@@ -140,13 +140,21 @@ class RayNode:
         """
         told = False
         while _UP not in self._log.read_text(errors="replace"):
+            self._find_core()
             if not self.is_running():
                 said = self.last_lines
                 self.end()
                 raise NodeFailedError(f"Ray does not start on {socket.gethostname()}: {said}")
             told = told or self._tell_port()
             time.sleep(_POLL_S)
-        self._core = [child for child in self._children() if child.name() in ("raylet", "gcs_server")]
+        self._find_core()
+
+    def _find_core(self) -> None:
+        """Note Ray's own processes as they appear; one that ends before the node is up must not be waited for."""
+        for child in self._children():
+            with contextlib.suppress(psutil.Error):
+                if child not in self._core and child.name() in ("raylet", "gcs_server"):
+                    self._core.append(child)
 
     def is_running(self) -> bool:
         """Whether the processes run without which there is no node."""

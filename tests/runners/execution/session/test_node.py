@@ -84,6 +84,20 @@ def test_a_head_that_does_not_start_says_why_and_leaves_nothing(node: RayNode, m
     assert not set(children()) - set(others)
 
 
+def test_a_process_of_ray_that_dies_while_the_others_start_is_not_waited_for(
+    node: RayNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raylet = tmp_path / "raylet"
+    raylet.symlink_to(Path(sys.executable).resolve())
+    start = f"import subprocess, time; subprocess.Popen([{str(raylet)!r}, '-c', 'import time; time.sleep(1)'])"
+    monkeypatch.setattr(module, "_START", f"{start}; time.sleep(300)")
+    others = children()
+    node.start()
+    with pytest.raises(NodeFailedError):
+        node.wait_until_up()
+    assert not set(children()) - set(others)
+
+
 RAYLET = """
 import sys, time
 from pathlib import Path
