@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +23,8 @@ from sweeps.results import RSUM, TEST
 
 LOADER = "runners.tracking.model"
 """The module that loads such a model."""
+BEST_ALIAS = "best"
+_SELECTED = names.SELECTED + RSUM.key
 _REFERENCE = "checkpoint.json"
 _FORBIDDEN = re.compile(r"[/:.%\"']")
 """Characters that MLflow does not accept in a model's name."""
@@ -33,7 +36,8 @@ def publish_models(page: SweepPage, store: str, trainings: Sequence[str]) -> lis
     Args:
         page: the sweep in MLflow.
         store: the results folder.
-        trainings: keys of the best trainings.
+        trainings: keys of the best trainings. That with the highest selected val rsum is registered, under the
+            sweep's name and `BEST_ALIAS`.
 
     Returns:
         The models' ids, in the order of the trainings.
@@ -51,7 +55,11 @@ def publish_models(page: SweepPage, store: str, trainings: Sequence[str]) -> lis
                 page.client.delete_logged_model(model.model_id)
                 continue
             kept[model.source_run_id] = model.model_id
-        return [kept.get(run_id) or _publish(page, store, run) for run_id, run in wanted.items()]
+        published = {run_id: kept.get(run_id) or _publish(page, store, run) for run_id, run in wanted.items()}
+        if published:
+            best = max(published, key=lambda run_id: wanted[run_id].data.metrics.get(_SELECTED, -math.inf))
+            _register(page, published[best], best)
+        return [*published.values()]
     except (MlflowException, OSError) as error:
         raise TrackingError(f"cannot write the models of the best cells: {first_line(error)}") from error
 
@@ -75,6 +83,24 @@ def _is_current(model: Any, run: Any) -> bool:
     """Whether a model is complete, and refers to the run's present checkpoint."""
     checkpoint = model.tags.get(names.CHECKPOINT)
     return bool(model.status == LoggedModelStatus.READY and checkpoint == run.data.tags[names.CHECKPOINT])
+
+
+def _register(page: SweepPage, model: str, run_id: str) -> None:
+    """Let ``models:/<sweep>@best`` be a model, and the registry name no other of the sweep."""
+    client = page.client
+    source = client.get_logged_model(model).artifact_location
+    try:
+        client.create_registered_model(page.name)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_ALREADY_EXISTS":
+            raise
+    versions = client.search_model_versions(f"name = '{page.name}'")
+    own = next((one for one in versions if one.source == source), None)
+    own = own or client.create_model_version(page.name, source, run_id, model_id=model)
+    client.set_registered_model_alias(page.name, BEST_ALIAS, own.version)
+    for other in versions:
+        if other.version != own.version:
+            client.delete_model_version(page.name, other.version)
 
 
 def _publish(page: SweepPage, store: str, run: Any) -> str:

@@ -38,7 +38,7 @@ class SweepPage:
 
     def __init__(self, uri: str, name: str) -> None:
         require_database(uri)
-        self.uri, self._name = uri, name
+        self.uri, self.name = uri, name
         with _told(f"cannot read tracking at {uri}"):
             self.client: Any = MlflowClient(tracking_uri=uri)
             experiment = find_experiment(self.client, name)
@@ -65,7 +65,7 @@ class SweepPage:
         Raises:
             TrackingError: there is none, or it cannot be read.
         """
-        with _told(f"{self.uri} has no {RESULTS_FILE} of sweep {self._name!r}"), TemporaryDirectory() as folder:
+        with _told(f"{self.uri} has no {RESULTS_FILE} of sweep {self.name!r}"), TemporaryDirectory() as folder:
             return Path(self.client.download_artifacts(self.parent.info.run_id, RESULTS_FILE, folder)).read_bytes()
 
     def attach_report(self, folder: Path, files: Sequence[str]) -> None:

@@ -75,8 +75,11 @@ def test_exactly_the_best_runs_have_a_model(page: SweepPage, tmp_path: Path) -> 
     model = page.client.get_logged_model(first[0])
     assert {metric.key for metric in model.metrics} >= {"test/rsum", "test/i2t_r1"}
     assert [one.model_id for one in page.client.get_run(runs[0]).outputs.model_outputs] == first[:1]
+    assert first[0] in page.client.get_model_version_by_alias("s", "best").source
     publish_models(page, store, keys[1:])
     assert listed(page) == {runs[1]: first[1]}
+    assert first[1] in page.client.get_model_version_by_alias("s", "best").source
+    assert len(page.client.search_model_versions("name = 's'")) == 1
     page.client.set_tag(runs[1], "goal.checkpoint", "cells/new/best.safetensors")
     (again,) = publish_models(page, store, keys[1:])
     assert again != first[1]
@@ -95,7 +98,7 @@ def test_three_lines_load_a_model(page: SweepPage, tmp_path: Path) -> None:
     kept = [path for path in store.rglob("models/**/*") if path.is_file()]
     assert {path.name for path in kept} == {"MLmodel", "checkpoint.json"}  # no weights
     mlflow.set_tracking_uri(f"sqlite:///{store / 'mlflow.db'}")
-    model = mlflow.pyfunc.load_model(f"models:/{model_id}")
+    model = mlflow.pyfunc.load_model("models:/s@best")
     opened = open_checkpoint(cell)
     captions = opened.dataset.splits["test"].captions
     embedded = model.predict(captions)
