@@ -79,16 +79,9 @@ def parse_record(content: bytes) -> TripletRecord:
 
 
 def pooled(records: Sequence[TripletRecord]) -> TripletRecord:
-    """The records of several seeds, at least one, as one.
-
-    Raises:
-        ValueError: their triplet weights differ, so they do not belong to one objective.
-    """
-    first = records[0]
-    if not all(np.array_equal(record.weight, first.weight) for record in records):
-        raise ValueError("the seeds' triplet weights differ")
+    """The records of several seeds of one objective, at least one, as one; its settings give all the same weight T."""
     epochs = sorted({epoch for record in records for epoch in record.epochs})
-    return replace(first, epochs=tuple(epochs), entries=np.concatenate([record.entries for record in records]))
+    return replace(records[0], epochs=tuple(epochs), entries=np.concatenate([record.entries for record in records]))
 
 
 def read_records(

@@ -1,4 +1,4 @@
-"""Recall as lines: against the values of a setting, from stage to stage, and against the number of candidates."""
+"""Recall as lines: against the values of a setting, and against the number of candidates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from sweeps.results import TRIPLETS, Metric, in_order
 
 _LOG_SPAN: Final = 5.0
 """From this ratio of the largest to the smallest value, all positive, the axis is logarithmic."""
-_MARKS: Final = {"con": "o", "nca": "s", "cir": "^"}
 LEGEND = 1.3
 """Inches of a figure's right margin with a legend."""
 
@@ -67,39 +66,6 @@ def draw_ablation(
             axes.minorticks_off()
         axes.set_xticks(x, [f"{value:g}" for value in x])
     outside_legend(figure, handles)
-    return figure
-
-
-def draw_side_by_side(
-    title: str, labels: Sequence[str], means: Mapping[Metric, Mapping[Objective, Sequence[float | None]]]
-) -> Figure:
-    """A panel for each metric: a line for each objective from column to column, coloured by its pair weight.
-
-    Args:
-        title: the title of the figure.
-        labels: the names of the columns, two or more.
-        means: metric to ``(pair, triplet)`` to the mean in each column; None where there is none.
-    """
-    rooms: dict[str, Any] = {"right": LEGEND, "bottom": 0.9, "between": (0.45, 0)}
-    figure, (row,) = panels((1, len(means)), (2.6, 2.6), title=title, **rooms)
-    for axes, (metric, by_objective) in zip(row, means.items(), strict=True):
-        for (pair, triplet), values in by_objective.items():
-            known = [(column, value) for column, value in enumerate(values) if value is not None]
-            colour, dashes = pair_style(pair)
-            style: dict[str, Any] = {"marker": _MARKS.get(triplet, "x"), "markersize": 4, "linewidth": 1}
-            axes.plot(
-                [at for at, _ in known],
-                [value for _, value in known],
-                color=colour,
-                linestyle=dashes,
-                label=f"{pair}/{triplet}",
-                **style,
-            )
-        style_panel(axes, metric.label)
-        axes.set_xticks(range(len(labels)), labels, fontsize=7, rotation=20, ha="right")
-        axes.set_xlim(-0.3, len(labels) - 0.7)
-    handles, names = row[0].get_legend_handles_labels()
-    outside_legend(figure, dict(zip(names, handles, strict=True)), size=7)
     return figure
 
 

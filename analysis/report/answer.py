@@ -121,8 +121,8 @@ class Answer:
         if not several:
             return "not judged: single runs"
         next_best = max(several, key=self.grid.means.__getitem__)
-        mean = _mean_text(cells[next_best])
-        return f"not judged: a single run; the best of several runs is {'/'.join(next_best)}, {mean}"
+        text = f"{'/'.join(next_best)}, {_mean_text(cells[next_best])}"
+        return f"not judged: a single run; the best of several runs is {text}"
 
 
 def answers_of(blocks: Iterable[Block]) -> tuple[Answer, ...]:
@@ -151,15 +151,17 @@ def answer_table(answers: Iterable[Answer], measure: str) -> TextTable:
 
 def forest_pictures(answers: Sequence[Answer]) -> tuple[Picture, ...]:
     """A figure for each measure: ``forest/MEASURE.{png,pdf}``."""
-    pictures = []
-    for measure in MEASURES:
-        panels = [forest for answer in answers if answer.metric.name == measure and (forest := answer.forest)]
-        if panels:
-            stem, title = f"forest/{measure_slug(measure)}", f"Differences from con/con: {measure}"
-            pictures.append(
-                Picture(stem=stem, title=title, draw=draw_forest, arguments=(panels, "difference from con/con"))
-            )
-    return tuple(pictures)
+    by_measure = {measure: [own.forest for own in answers if own.metric.name == measure] for measure in MEASURES}
+    return tuple(
+        Picture(
+            stem=f"forest/{measure_slug(measure)}",
+            title=f"Differences from con/con: {measure}",
+            draw=draw_forest,
+            arguments=([forest for forest in forests if forest is not None], "difference from con/con"),
+        )
+        for measure, forests in by_measure.items()
+        if any(forests)
+    )
 
 
 def missing_text(block: Block) -> str:

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from analysis.blocks import Block, BlockKey, Grid
+from analysis.blocks import Block
 from analysis.figures.colours import Scale, assign_colours
 from analysis.figures.files import write_figure
 from analysis.report.answer import answers_of, forest_pictures
 from analysis.report.contents import Report, report_to_markdown
-from analysis.report.finding import tuning_answers, tuning_notes
+from analysis.report.finding import finding, tuning_answers, tuning_notes
 from analysis.report.folder import ReportFolder
 from analysis.report.inputs import Inputs
 from analysis.report.latex.blocks import block_to_latex, stack_to_latex, stacks, table_to_latex
 from analysis.report.markdown import block_to_markdown
 from analysis.report.notes import notes, summary
 from analysis.report.page import report_to_html
-from analysis.report.parts import Picture, Section, suffix_of
+from analysis.report.parts import Section, suffix_of
 from analysis.report.runs import runs_of
 from analysis.report.sections.ablation import ablation_section
 from analysis.report.sections.blocks import block_section, missing_section, settings_section
@@ -35,6 +35,7 @@ from analysis.report.sections.tuned import choices_section, tuned_section
 from analysis.report.sections.weights import weights_section
 from analysis.results import SweepResults
 from analysis.statistics.aggregation import cells_frame, missing_counts
+from analysis.statistics.gains import gains_frame
 from sweeps.results import MEASURES, RSUM, SETTING
 
 
@@ -73,7 +74,8 @@ class ReportResult:
         return tuning_notes(self.inputs)
 
     def as_json(self) -> dict[str, Any]:
-        """What a script reads of a report: its files, the best objectives of each table, and what is missing."""
+        """What a script reads of a report: findings, every cell, gain and interval, and what is missing."""
+        answers = answers_of(self.inputs.answered)
         return {
             "report": str(self.folder / "report.html"),
             "files": [str(path) for path in self.files],
@@ -81,9 +83,24 @@ class ReportResult:
             "counted": self.num_counted,
             "failed": self.missing.get("failed", 0),
             "seeds": list(self.inputs.results.header.seeds),
-            "blocks": [_block_json(block) for block in self.blocks],
+            "findings": [said for measure in MEASURES if (said := finding(answers, measure))],
+            "cells": _records(cells_frame(self.blocks)),
+            "gains": _records(gains_frame(self.inputs.gained)),
+            "missing": [
+                {"block": block.key.title, "objective": objective, **asdict(gap)}
+                for block in self.blocks
+                for objective, gap in block.gaps
+            ],
             **({"tuning": list(self.tuning_notes)} if self.tuning_notes else {}),
         }
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a frame for JSON, which knows no NaN."""
+    return [
+        {str(k): v for k, v in row.items()}
+        for row in frame.astype(object).where(frame.notna(), None).to_dict("records")
+    ]
 
 
 def write_report(
@@ -130,10 +147,14 @@ def write_report(
         mlflow_page=mlflow_page,
     )
     text = report_to_markdown(report)
-    for picture in _pictures(report):
+    of_details = [picture for section in report.details for picture in section.figures]
+    of_blocks = [grid.heatmap for section in report.blocks for grid in section.grids]
+    for picture in (*of_details, *report.forests, *of_blocks):
         write_figure([files.path(path) for path in picture.paths], picture.draw, *picture.arguments, names=text)
     _write_tables(report, files)
-    _write_paper_tables(inputs, colours, files)
+    for measure in MEASURES:
+        for stack in stacks(inputs.answered):
+            files.write(f"tables/{stack.slug}{suffix_of(measure)}.tex", stack_to_latex(stack, colours, measure))
     frames = {"cells": cells_frame(inputs.blocks), "runs": runs_frame(results), "marginals": inputs.marginals}
     for name, frame in frames.items():
         files.write(f"{name}.csv", frame.to_csv(index=False, lineterminator="\n"))
@@ -160,12 +181,6 @@ def _details(inputs: Inputs, *, compare_with_paper: bool) -> list[Section]:
         settings_section(inputs),
     ]
     return [section for section in sections if section is not None]
-
-
-def _pictures(report: Report) -> list[Picture]:
-    """All figures."""
-    of_details = [picture for section in report.details for picture in section.figures]
-    return [*of_details, *report.forests, *(grid.heatmap for section in report.blocks for grid in section.grids)]
 
 
 def runs_frame(results: SweepResults) -> pd.DataFrame:
@@ -196,13 +211,6 @@ def _write_tables(report: Report, files: ReportFolder) -> None:
             files.write(f"{name}.csv", frame.to_csv(index=False, lineterminator="\n"))
 
 
-def _write_paper_tables(inputs: Inputs, colours: Mapping[BlockKey, str], files: ReportFolder) -> None:
-    """Write the tables of more than one block: stages or backbones stacked."""
-    for measure in MEASURES:
-        for stack in stacks(inputs.answered):
-            files.write(f"tables/{stack.slug}{suffix_of(measure)}.tex", stack_to_latex(stack, colours, measure))
-
-
 def best_trainings(inputs: Inputs) -> tuple[str, ...]:
     """The keys of the trainings of each block's objective with the highest mean rsum, all its seeds."""
     keys: dict[str, None] = {}  # one training may be in both grids of a tuned sweep
@@ -212,24 +220,3 @@ def best_trainings(inputs: Inputs) -> tuple[str, ...]:
             own = runs[(runs["pair"] == best[0]) & (runs["triplet"] == best[1])].sort_values("seed")
             keys |= dict.fromkeys(map(str, own["training"]))
     return tuple(keys)
-
-
-def _block_json(block: Block) -> dict[str, Any]:
-    names = ("dataset", "framework", "backbone", "stage", "variant", "point", "grid")
-    key = {name: value for name in names if (value := getattr(block.key, name))}
-    tables = {name: _grid_json(grid) for name, grid in block.grids.items() if grid.metric.name == "R@1"}
-    missing: Sequence[dict[str, Any]] = [
-        {"objective": objective, "seed": gap.seed, "status": gap.status, "reason": gap.reason}
-        for objective, gap in block.gaps
-    ]
-    return key | {"best": tables, "missing": missing}
-
-
-def _grid_json(grid: Grid) -> list[dict[str, Any]]:
-    """The cells with the highest mean, and those that cannot be told apart from them."""
-    level = sorted(map("/".join, grid.marked))
-    best = {key: cell for key, cell in grid.cells.items() if key in grid.best()}
-    return [
-        {"objective": "/".join(key), "mean": cell.mean, "std": cell.std, "seeds": cell.n, "level": level}
-        for key, cell in best.items()
-    ]

@@ -24,8 +24,6 @@ def test_a_record_gives_back_its_counts_and_its_path() -> None:
     both = pooled([first, parse_record(record_bytes([[3, 6, 5], [4, 0, 1]]))])
     assert both.epochs == (1, 2, 3, 4)
     assert both.total()[1, 2] == 7
-    with pytest.raises(ValueError, match="weights differ"):
-        pooled([first, parse_record(record_bytes([[1, 0, 1]], weight=0.7))])
     figure = draw_triplets("block", {("con", "con"): both, ("sig", "cir"): first}, {("con", "con"): "n=2"}, warmup=1)
     assert {axes.get_title() for axes in figure.axes} >= {"con/con  n=2", "sig/cir  "}
 

@@ -98,39 +98,25 @@ def _triplets_section(results: SweepResults, by_block: _ByBlock) -> Section:
         paths = dict(zip(known["training"].map(str), known["triplets"].map(str), strict=True))
         records, unreadable = read_records(paths, results.fetch)
         problems += [f"the triplet record {why}" for why in unreadable.values()]
-        shown: dict[Objective, tuple[TripletRecord, str]] = {}
+        shown: dict[Objective, TripletRecord] = {}
+        notes: dict[Objective, str] = {}
         for (pair, triplet), part in known.groupby(["pair", "triplet"]):
             of_objective = [records[key] for key in part["training"] if key in records]
-            try:
-                if of_objective:
-                    shown[str(pair), str(triplet)] = pooled(of_objective), f"n={len(of_objective)}"
-            except ValueError as error:
-                problems.append(f"{block.key.title}, {pair}/{triplet}: not drawn because {error}.")
+            if of_objective:
+                name = str(pair), str(triplet)
+                shown[name], notes[name] = pooled(of_objective), f"n={len(of_objective)}"
         if shown:
-            pictures.append(
-                Picture(
-                    stem=f"triplets/{block.slug}",
-                    title=f"{title}: {block.key.title}",
-                    draw=draw_triplets,
-                    arguments=(
-                        block.key.title,
-                        {key: record for key, (record, _) in shown.items()},
-                        {key: note for key, (_, note) in shown.items()},
-                        _warmup(block, runs) or 0,
-                    ),
-                )
+            picture = Picture(
+                stem=f"triplets/{block.slug}",
+                title=f"{title}: {block.key.title}",
+                draw=draw_triplets,
+                arguments=(block.key.title, shown, notes, _warmup(block, runs) or 0),
             )
+            pictures.append(picture)
     more = len(problems) - _MAX_PROBLEMS
     said = [*problems[:_MAX_PROBLEMS], *([f"{more} more cannot be used."] if more > 0 else [])]
-    return _section(
-        "triplets",
-        title,
-        _TRIPLETS_NOTE,
-        pictures,
-        _seeds_note(results),
-        _listed("Without a triplet record", without),
-        *said,
-    )
+    lacking = _listed("Without a triplet record", without)
+    return _section("triplets", title, _TRIPLETS_NOTE, pictures, _seeds_note(results), lacking, *said)
 
 
 def _costs_section(results: SweepResults, by_block: _ByBlock, epochs: pd.DataFrame) -> Section:

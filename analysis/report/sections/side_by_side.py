@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from analysis.blocks import Block, CellSummary, Objective
-from analysis.figures.lines import draw_side_by_side
+from analysis.blocks import Block, CellSummary
 from analysis.report.inputs import Inputs
-from analysis.report.parts import Picture, Section, TextTable
-from analysis.wording import file_stem, signed
+from analysis.report.parts import Section, TextTable
+from analysis.wording import signed
 from sweeps.results import MAIN_METRICS, Metric
 
 _NONE = CellSummary(mean=None, std=None, n=0)
+"""Where a sweep does not have the objective."""
 Column = tuple[str, Block]
 """One block of a sweep, with the sweep's name."""
 Groups = Mapping[tuple[str, str, str, str], Sequence[Column]]
@@ -37,24 +37,14 @@ def columns_of(sweeps: Mapping[str, Sequence[Block]]) -> Groups:
 
 
 def side_by_side_section(inputs: Inputs) -> Section | None:
-    """Tables and a figure for each group; None without groups."""
+    """Tables of each group; None without groups."""
     groups = columns_of(inputs.sweeps)
     if not groups:
         return None
-    figures, tables, warnings = [], [], []
-    for number, (key, columns) in enumerate(groups.items(), start=1):
-        title, labels = f"{' '.join(key[:3])}" + ("" if key[3] == "paper" else f", variant {key[3]}"), _labels(columns)
-        rows = {metric: _rows(columns, metric) for metric in MAIN_METRICS}
-        means = {metric: {name: [cell.mean for cell in own] for name, own in rows[metric].items()} for metric in rows}
-        figures.append(
-            Picture(
-                stem=f"side-by-side/{number}-{file_stem(*key[:3])}",
-                title=f"Side by side: {title}",
-                draw=draw_side_by_side,
-                arguments=(title, labels, means),
-            )
-        )
-        tables += [_table(f"{title}: {metric.label}", labels, own) for metric, own in rows.items()]
+    tables, warnings = [], []
+    for key, columns in groups.items():
+        title = f"{' '.join(key[:3])}" + ("" if key[3] == "paper" else f", variant {key[3]}")
+        tables += [_table(title, columns, metric) for metric in MAIN_METRICS]
         if len({block.key.data_fingerprint for _, block in columns}) > 1:
             warnings.append(
                 f"{key[0]} {key[2]}: the columns were measured on different data (their fingerprints differ); "
@@ -65,7 +55,6 @@ def side_by_side_section(inputs: Inputs) -> Section | None:
         anchor="side-by-side",
         title="Stages and sweeps side by side",
         paragraphs=(paragraph, *warnings),
-        figures=tuple(figures),
         tables=tuple(tables),
     )
 
@@ -75,12 +64,6 @@ def uncompared(inputs: Inputs) -> list[str]:
     shown = {sweep for columns in columns_of(inputs.sweeps).values() for sweep, _ in columns}
     without = [label for label in inputs.others if label not in shown]
     return [f"Sweep {name!r} has no finished block with the same dataset, framework and backbone." for name in without]
-
-
-def _rows(columns: Sequence[Column], metric: Metric) -> dict[Objective, list[CellSummary]]:
-    """The cells of each objective; empty ones where a sweep does not have the objective."""
-    names = dict.fromkeys(name for _, block in columns for name, cell in block.cells.items() if cell.requested)
-    return {name: [block.grids[metric.key].cells.get(name, _NONE) for _, block in columns] for name in names}
 
 
 def _labels(columns: Sequence[Column]) -> list[str]:
@@ -94,13 +77,14 @@ def _labels(columns: Sequence[Column]) -> list[str]:
     return [" ".join(filter(None, own)) for own in words]
 
 
-def _table(title: str, labels: Sequence[str], cells: Mapping[Objective, Sequence[CellSummary]]) -> TextTable:
-    rows = []
-    for objective, (first, *others) in cells.items():
+def _table(title: str, columns: Sequence[Column], metric: Metric) -> TextTable:
+    rows, labels = [], _labels(columns)
+    for name in dict.fromkeys(name for _, block in columns for name, cell in block.cells.items() if cell.requested):
+        first, *others = (block.grids[metric.key].cells.get(name, _NONE) for _, block in columns)
         texts = [(cell.text(), _change(first, cell)) for cell in others]
-        rows.append(("/".join(objective), first.text(), *(text for own in texts for text in own)))
+        rows.append(("/".join(name), first.text(), *(text for own in texts for text in own)))
     head = ("objective", labels[0], *(word for label in labels[1:] for word in (label, "change")))
-    return TextTable(title=title, head=head, rows=tuple(rows))
+    return TextTable(title=f"{title}: {metric.label}", head=head, rows=tuple(rows))
 
 
 def _change(first: CellSummary, cell: CellSummary) -> str:

@@ -70,12 +70,10 @@ def _effects(inputs: Inputs, blocks: Sequence[Block], runs: pd.DataFrame, stage:
 def _left_out(runs: pd.DataFrame, crossed: pd.DataFrame, stage: str) -> list[str]:
     """A sentence on the objectives that the effects cannot use, because their weights are not combined with all."""
     rest = sorted(set(runs["pair"] + "/" + runs["triplet"]) - set(crossed["pair"] + "/" + crossed["triplet"]))
-    which = "has a weight that is" if len(rest) == 1 else "have weights that are"
-    sentence = (
-        f"Stage {stage}: the effects of the pair and triplet weights leave out {', '.join(rest)}, which {which} not "
-        "combined with every other weight."
-    )
-    return [sentence] if rest else []
+    if not rest:
+        return []
+    what = "the effects of the pair and triplet weights leave out what is not combined with every other weight"
+    return [f"Stage {stage}: {what}: {', '.join(rest)}."]
 
 
 def _incomplete_seeds(inputs: Inputs, blocks: Sequence[Block], runs: pd.DataFrame) -> list[str]:
@@ -86,12 +84,10 @@ def _incomplete_seeds(inputs: Inputs, blocks: Sequence[Block], runs: pd.DataFram
         if block.is_empty or not incomplete:
             continue
         part = subjects_of(inputs.results.of_block(runs, block.key), MAIN_METRICS[0], ["seed"])
-        whole, num_objectives = whole_subjects(part)
-        used = f"computed from {whole} seeds and the {num_objectives} objectives they share" if whole > 1 else "omitted"
-        sentences.append(
-            f"{block.key.title}: {count_text(len(incomplete), 'seed')} without all objectives, so the effects of the "
-            f"pair and triplet weights are {used}."
-        )
+        whole, shared = whole_subjects(part)
+        used = f"use {whole} seeds and the {shared} objectives they share" if whole > 1 else "are omitted"
+        lacking = f"{count_text(len(incomplete), 'seed')} without all objectives"
+        sentences.append(f"{block.key.title}: {lacking}, so the effects of the weights {used}.")
     return sentences
 
 

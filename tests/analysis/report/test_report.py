@@ -41,7 +41,6 @@ def test_a_complete_sweep_has_all_files_and_no_gap(whole: ReportResult) -> None:
         *(f"heatmaps/{s}-{m}.{end}" for s in stems for m in ("r1", "r5", "r10", "rsum") for end in ("png", "pdf")),
         "tables/gradient-validation.tex",
         *(f"forest/{m}.{end}" for m in ("r1", "r5", "r10", "rsum") for end in ("png", "pdf")),
-        *(f"side-by-side/1-coco-vsepp-resnet152.{end}" for end in ("png", "pdf")),
         *(f"curves/{s}.{end}" for s in stems for end in ("png", "pdf")),
     }
     assert all(f.stat().st_size for f in whole.files)
@@ -50,7 +49,13 @@ def test_a_complete_sweep_has_all_files_and_no_gap(whole: ReportResult) -> None:
     assert "90 of 90 trainings (cell and stage) are finished. 15 objectives, seeds 1, 2, 3." in text
     assert "## Missing" not in text
     assert "| objective | ours | paper | difference | n (ours) | verdict |" in text
-    assert whole.as_json()["blocks"][0]["best"]["i2t_r1"][0]["objective"] == "sig-ms/cir"
+    told = whole.as_json()
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    assert len(told["cells"]) == 2 * 15 * 7  # every cell, with its interval and verdict
+    cell = next(cell for cell in told["cells"] if (cell["pair"], cell["triplet"]) == ("sig-ms", "cir"))
+    assert cell["difference"] == pytest.approx(1.4)
+    assert ([cell["low"], cell["high"]], cell["verdict"]) == (pytest.approx([1.4, 1.4]), "better")
+    assert [text.partition(":")[0] for text in told["findings"]] == ["R@1", "R@5", "R@10", "rsum"]
 
 
 def test_a_broken_sweep_says_everything_that_is_missing(gappy: ReportResult) -> None:
@@ -127,7 +132,7 @@ def test_the_page_is_whole_and_needs_nothing_else(which: str, request: pytest.Fi
     page.feed(text)
     assert page.open == []
     assert page.tags.count("script") == 1  # its own
-    assert page.tags.count("img") == (3 if which == "whole" else 1)
+    assert page.tags.count("img") == (2 if which == "whole" else 1)
     assert all(link.startswith(("data:image/png;base64,", "#", "http://127.0.0.1:5000/#/")) for link in page.links)
     assert {link[1:] for link in page.links if link.startswith("#")} <= page.ids
     assert not re.search(r"url\(|@import", text)
