@@ -13,7 +13,7 @@ from pydantic import AfterValidator
 from goal_core.basics.errors import ConfigError, UnknownNameError, nearest
 from goal_core.basics.plugins import Plugin
 from goal_core.models.config import BackboneConfig
-from goal_core.objectives import pair_weights, triplet_weights
+from goal_core.objectives import baselines, pair_weights, triplet_weights
 from goal_core.training.config import StageConfig
 
 STAGE_ORDER: tuple[str, ...] = get_args(get_type_hints(StageConfig)["name"])
@@ -76,6 +76,14 @@ def check_pairs(names: tuple[str, ...]) -> tuple[str, ...]:
 def check_triplets(names: tuple[str, ...]) -> tuple[str, ...]:
     """Check the triplet weights: at least one, all registered, each once."""
     return _check_weights("triplet", names, [*triplet_weights, "all"])
+
+
+def check_baselines(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Check the baselines: all known, each once."""
+    refuse([str(UnknownNameError("baseline", name, baselines)) for name in names if name not in baselines])
+    if names:
+        _check_list("baselines", names)
+    return names
 
 
 def check_only(names: tuple[str, ...]) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from goal_core.models.config import (
     XvlmConfig,
 )
 from goal_core.models.frameworks import FRAMEWORKS
-from goal_core.objectives import ObjectiveConfig, accepted_parameters, pair_weights, triplet_weights
+from goal_core.objectives import LOSS, ObjectiveConfig, accepted_parameters, pair_weights, triplet_weights
 from goal_core.objectives.parameters import Value
 from goal_core.objectives.variants import Variant
 from goal_core.training.config import MemoryFormat, Precision, Sharing, StageConfig
@@ -31,6 +31,7 @@ from sweeps.axes import Axis, Point, check_axes, combinations, settings_at
 from sweeps.checks import (
     announced,
     check_backbones,
+    check_baselines,
     check_name,
     check_only,
     check_pairs,
@@ -98,6 +99,8 @@ class SweepObjectives:
     """Triplet weights (columns). In YAML, `all` stands for those that come with goal-sweep."""
     only: Annotated[tuple[str, ...], AfterValidator(check_only)] = ()
     """Keep only these objectives of the grid, such as `sig-ms/cir`; empty keeps the whole grid."""
+    baselines: Annotated[tuple[str, ...], AfterValidator(check_baselines)] = ()
+    """Contrastive losses to train beside the grid: `infonce`, `sigmoid` (docs/objectives.md)."""
     variant: Variant = "paper"
     """As in `ObjectiveConfig`. In YAML, a list of values here, or of a parameter, makes an axis (`sweeps.axes`)."""
     params: Mapping[str, Value] = field(default_factory=dict)
@@ -124,13 +127,14 @@ class SweepObjectives:
 
     @property
     def names(self) -> tuple[tuple[str, str], ...]:
-        """(pair, triplet) of each objective, in the order of the table: row by row."""
-        return tuple(
+        """(pair, triplet) of each objective, in the order of the table; then (name, `loss`) of each baseline."""
+        grid = [
             (pair, triplet)
             for pair in pair_weights
             for triplet in triplet_weights
             if pair in self.pair and triplet in self.triplet and (not self.only or f"{pair}/{triplet}" in self.only)
-        )
+        ]
+        return (*grid, *((name, LOSS) for name in self.baselines))
 
     @property
     def configs(self) -> tuple[ObjectiveConfig, ...]:

@@ -13,6 +13,8 @@ BUILT_IN_CODE = frozenset(
         *("464a9a0ca5bb", "d781aa98e3f4", "e6168a42cc17", "30b6e020e141", "ef837240cc33"),
         # Triplet weights: con, nca, cir.
         *("7925626cec32", "b8d41e6bc660", "f8c0aaa2606c"),
+        # Baselines: infonce, sigmoid.
+        *("e4846e20f4b4", "059874e041a4"),
     }
 )
 """Hashes of the source of the registered functions that `NUMERICS_VERSION` speaks for. Of any other, be it added or one

@@ -7,8 +7,8 @@ differentiated.
 
 Read in this order: `triplets` (what a weight sees), `triplet_weights`, `pair_weights` (the science), `mining` (how the
 batch is searched, and how a gradient of 3N numbers reaches the embeddings), `gradient_objective` (all of it together),
-`stacked` (the same for several cells at once). The room imports no other room but `basics`; every package but
-`analysis` may import it.
+`stacked` (the same for several cells at once); `baselines` are losses beside the grid. The room imports no other room
+but `basics`; every package but `analysis` may import it.
 
 Source: Xuan & Chen, "Dissecting Deep Metric Learning Losses for Image-Text Retrieval", 2022, arXiv:2210.13188.
 """
@@ -16,6 +16,7 @@ Source: Xuan & Chen, "Dissecting Deep Metric Learning Losses for Image-Text Retr
 from typing import TYPE_CHECKING
 
 from goal_core.basics.exports import on_first_use
+from goal_core.objectives.baselines import LOSS, baselines
 from goal_core.objectives.catalogue import ObjectiveInfo, list_objectives
 from goal_core.objectives.config import ObjectiveConfig
 from goal_core.objectives.pair_weights import PairWeights, pair_weights
@@ -26,7 +27,7 @@ from goal_core.objectives.variants import VARIANTS, Variant, accepted_parameters
 
 if TYPE_CHECKING:
     from goal_core.objectives.distributed import gather_batch, gather_rows
-    from goal_core.objectives.gradient_objective import GradientObjective, NonFiniteError, ShapeError
+    from goal_core.objectives.gradient_objective import GradientObjective, LossObjective, NonFiniteError, ShapeError
     from goal_core.objectives.pointwise import PointWeights, weights_at
     from goal_core.objectives.stacked import StackedObjectives, StackedStats
     from goal_core.objectives.stats import CollapseDetector, ObjectiveStats

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from goal_core.objectives.pair_weights import pair_weights
+from goal_core.objectives.baselines import LOSS
 from goal_core.objectives.parameters import Value
-from goal_core.objectives.triplet_weights import triplet_weights
-from goal_core.objectives.variants import Variant, resolve_parameters
+from goal_core.objectives.variants import Variant, entries_of, resolve_parameters
 
 if TYPE_CHECKING:
     from goal_core.objectives.gradient_objective import GradientObjective
@@ -16,12 +15,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectiveConfig:
-    """One objective of the grid: a pair weight, a triplet weight and their parameters."""
+    """One objective of the grid: a pair weight, a triplet weight and their parameters; or a baseline beside it."""
 
     pair: str
-    """Pair weight: `con`, `lin`, `sig`, `lin-ms`, `sig-ms` or one of your own."""
+    """Pair weight: `con`, `lin`, `sig`, `lin-ms`, `sig-ms` or one of your own; or a baseline: `infonce`, `sigmoid`."""
     triplet: str
-    """Triplet weight: `con`, `nca`, `cir` or one of your own."""
+    """Triplet weight: `con`, `nca`, `cir` or one of your own; `loss` of a baseline."""
     variant: Variant = "paper"
     """Where the defaults come from: the `paper`, or the authors' `released` code where it differs."""
     params: dict[str, Value] = field(default_factory=dict)
@@ -53,14 +52,18 @@ class ObjectiveConfig:
         models.
         """
         values = resolve_parameters(self.pair, self.triplet, self.variant, self.params)
-        codes = {"pair_code": pair_weights[self.pair].code, "triplet_code": triplet_weights[self.triplet].code}
-        own = {name: code for name, code in codes.items() if code}
+        kinds = ("pair_code",) if self.triplet == LOSS else ("triplet_code", "pair_code")
+        codes = zip(kinds, entries_of(self.pair, self.triplet), strict=True)
+        own = {kind: entry.code for kind, entry in codes if entry.code}
         return {"pair": self.pair, "triplet": self.triplet, **values, **own}
 
     def build(self, *, check_finite: bool = True) -> GradientObjective:
         """The objective as a callable on embeddings; see :class:`GradientObjective`."""
-        from goal_core.objectives.gradient_objective import GradientObjective  # with torch, which settings do without
+        # With torch, which settings do without.
+        from goal_core.objectives.gradient_objective import GradientObjective, LossObjective
 
+        if self.triplet == LOSS:
+            return LossObjective(self.pair, check_finite=check_finite, **self.params)
         return GradientObjective(
             pair=self.pair, triplet=self.triplet, variant=self.variant, check_finite=check_finite, **self.params
         )

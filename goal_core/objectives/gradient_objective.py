@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -10,7 +11,8 @@ from torch import Tensor
 
 from goal_core.basics.devices import full_precision
 from goal_core.basics.errors import GoalError
-from goal_core.objectives.mining import AttachGradient, mine
+from goal_core.objectives.baselines import LOSS, baselines
+from goal_core.objectives.mining import AttachGradient, AttachGradients, mine
 from goal_core.objectives.pair_weights import PairWeights, pair_weights
 from goal_core.objectives.parameters import Value
 from goal_core.objectives.stats import ObjectiveStats
@@ -140,6 +142,41 @@ class GradientObjective:
             images=images_ND,
             texts=texts_ND,
         )
+
+
+class LossObjective(GradientObjective):
+    """A baseline as an objective: the gradient is that of its loss, the value and the monitoring are as of the others.
+
+    Args:
+        name: of a baseline.
+        check_finite: as for :class:`GradientObjective`.
+        params: parameters of the baseline that differ from its defaults.
+
+    Raises:
+        UnknownNameError: no such baseline.
+        ConfigError: an unknown parameter, or a value out of range.
+    """
+
+    def __init__(self, name: str, *, check_finite: bool = True, **params: Value) -> None:
+        super().__init__(pair="con", triplet="con", check_finite=check_finite)
+        self.name, self.pair, self.triplet = f"{name}/{LOSS}", name, LOSS
+        self.params = resolve_parameters(name, LOSS, "paper", params)
+        self._loss: partial[Tensor] = partial(baselines[name].function, **self.params)
+
+    def forward_with_stats(
+        self, image_emb: Tensor, text_emb: Tensor, ids: Tensor | None = None
+    ) -> tuple[Tensor, ObjectiveStats]:
+        """As for the other objectives. Two pairs of one image are neither positive nor negative for each other."""
+        _, stats = super().forward_with_stats(image_emb, text_emb, ids)
+        leaves = [rows.detach().requires_grad_() for rows in (stats.images, stats.texts)]
+        excluded_NN = None if ids is None else (ids[:, None] == ids).fill_diagonal_(False)
+        with torch.enable_grad(), full_precision(image_emb.device):
+            loss = self._loss(leaves[0] @ leaves[1].mT, excluded_NN)
+            gradients = torch.autograd.grad(loss, leaves)
+        stats = replace(stats, norm=torch.hypot(gradients[0].norm(), gradients[1].norm()))
+        added = (rows[None] for rows in (image_emb, text_emb, stats.hinge, *gradients))
+        scalars: Tensor = AttachGradients.apply(*added)
+        return scalars[0], stats
 
 
 def check_batch(image_emb: Tensor, text_emb: Tensor, ids: Tensor | None) -> None:

@@ -13,12 +13,11 @@ from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from goal_core.basics.devices import full_precision, send
 from goal_core.basics.registry import Entry
 from goal_core.objectives.gradient_objective import GradientObjective, ShapeError, check_batch
-from goal_core.objectives.mining import MinedBatch, Place, mine
+from goal_core.objectives.mining import AttachGradients, MinedBatch, Place, mine
 from goal_core.objectives.pair_weights import pair_weights
 from goal_core.objectives.stats import TripletStats, named
 from goal_core.objectives.triplet_weights import triplet_weights
@@ -98,7 +97,7 @@ class StackedObjectives:
             dtype = torch.float64 if torch.float64 in (images_CND.dtype, texts_CND.dtype) else torch.float32
             stats, gradients = self._weigh(images_CND.detach().to(dtype), texts_CND.detach().to(dtype), ids_N)
             hinge_C = stats.hinge
-        scalars: Tensor = _AttachGradients.apply(images_CND, texts_CND, hinge_C, *gradients)
+        scalars: Tensor = AttachGradients.apply(images_CND, texts_CND, hinge_C, *gradients)
         return scalars, stats
 
     def _weigh(
@@ -193,26 +192,3 @@ class _Weights:
                 self.set_sizes[name][place] = size
                 for cell in group.cells:
                     self.set_names[cell].add(name)
-
-
-class _AttachGradients(torch.autograd.Function):
-    """Gives each cell's number its gradients with respect to the embeddings."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, images_CND: Tensor, texts_CND: Tensor, values_C: Tensor, d_images: Tensor, d_texts: Tensor
-    ) -> Tensor:
-        ctx.save_for_backward(d_images, d_texts)
-        ctx.dtypes = images_CND.dtype, texts_CND.dtype
-        return values_C.clone()
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, upstream_C: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None]:
-        # Asking for the factor's value would make an accelerator wait; on the CPU it saves a copy of the gradients.
-        plain = upstream_C.device.type == "cpu" and bool((upstream_C == 1).all())
-        d_images, d_texts = (
-            (gradient if plain else gradient * upstream_C.to(gradient)[:, None, None]).to(dtype) if needed else None
-            for gradient, dtype, needed in zip(ctx.saved_tensors, ctx.dtypes, ctx.needs_input_grad[:2], strict=True)
-        )
-        return d_images, d_texts, None, None, None

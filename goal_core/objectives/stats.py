@@ -59,15 +59,17 @@ class TripletStats:
         """Frobenius norm of the gradient with respect to both embeddings together, shape ()."""
         raise NotImplementedError
 
+    def weights(self) -> dict[str, Tensor]:
+        """T, P+ and P- by their names in the statistics, shape (A,) each."""
+        return {"triplet_weight": self.triplet, "pos_weight": self.pair_pos, "neg_weight": self.pair_neg}
+
     def numbers(self) -> tuple[list[str], Tensor]:
         """Names of K statistics, and their values on the device, shape (K,) or (K, C); see `named`."""
         sums = {"hinge": self.hinge, "triplets": self.valid.sum(-1), "grad_norm": self.grad_norm()}
         per_anchor = {
             "pos_sim": self.pos,
             "neg_sim": self.neg,
-            "triplet_weight": self.triplet,
-            "pos_weight": self.pair_pos,
-            "neg_weight": self.pair_neg,
+            **self.weights(),
             "active": (self.violations > 0).to(self.pos),
             **self.set_sizes,
         }
@@ -84,9 +86,17 @@ class ObjectiveStats(TripletStats):
     """The image embeddings in the dtype of the computation."""
     texts: Tensor = field(repr=False)
     """The text embeddings, likewise."""
+    norm: Tensor | None = None
+    """Norm of the gradient of a baseline, shape (), whose triplets have no weights."""
+
+    def weights(self) -> dict[str, Tensor]:
+        """As of all statistics; none of a baseline."""
+        return TripletStats.weights(self) if self.norm is None else {}
 
     def grad_norm(self) -> Tensor:
         """Frobenius norm of the gradient with respect to both embeddings together, shape (); O(N D)."""
+        if self.norm is not None:
+            return self.norm
         d_images, d_texts = self.gradient.for_images(self.texts), self.gradient.for_texts(self.images)
         return torch.hypot(d_images.norm(), d_texts.norm())
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from goal_core.basics.errors import ConfigError, nearest
+from goal_core.basics.registry import Entry
+from goal_core.objectives.baselines import LOSS, baselines
 from goal_core.objectives.pair_weights import pair_weights
 from goal_core.objectives.parameters import Value, parameter_problem
 from goal_core.objectives.triplet_weights import triplet_weights
@@ -33,6 +35,15 @@ VARIANTS: Final[Mapping[str, tuple[Overrides, Overrides]]] = {
 """
 
 
+def entries_of(pair: str, triplet: str) -> tuple[Entry[Any], ...]:
+    """What is registered under the names of an objective: a triplet and a pair weight, or a baseline alone.
+
+    Raises:
+        UnknownNameError: nothing is.
+    """
+    return (baselines[pair],) if triplet == LOSS else (triplet_weights[triplet], pair_weights[pair])
+
+
 def accepted_parameters(pair: str, triplet: str, variant: str = "paper") -> dict[str, Value]:
     """The parameters of one combination with the variant's values.
 
@@ -50,6 +61,8 @@ def accepted_parameters(pair: str, triplet: str, variant: str = "paper") -> dict
     """
     if variant not in VARIANTS:
         raise ConfigError(f"unknown variant {variant!r}{nearest(variant, VARIANTS)}; known: {', '.join(VARIANTS)}")
+    if triplet == LOSS:
+        return dict(baselines[pair].parameters)
     for_triplet, for_pair = VARIANTS[variant]
     of_triplet = {**triplet_weights[triplet].parameters, **for_triplet.get(triplet, {})}
     of_pair = {**pair_weights[pair].parameters, **for_pair.get(pair, {})}
@@ -82,7 +95,7 @@ def resolve_parameters(pair: str, triplet: str, variant: str, given: Mapping[str
             known = ", ".join(values) or "none"
             problems.append(f"{pair}/{triplet} has no parameter {name!r}{nearest(name, values)}; it has: {known}")
             continue
-        owner = triplet_weights[triplet] if name in triplet_weights[triplet].parameters else pair_weights[pair]
+        owner = next(entry for entry in entries_of(pair, triplet) if name in entry.parameters)
         problem = parameter_problem(owner.function, name, value)
         if problem:
             problems.append(problem)

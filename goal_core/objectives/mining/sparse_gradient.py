@@ -84,3 +84,28 @@ class AttachGradient(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             d_text = gradient.for_texts(image_emb.to(dtype), upstream).to(text_emb.dtype)
         return d_image, d_text, None, None
+
+
+class AttachGradients(torch.autograd.Function):
+    """Gives each cell's number its gradients with respect to the embeddings, (C, N, D)."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, images_CND: Tensor, texts_CND: Tensor, values_C: Tensor, d_images: Tensor, d_texts: Tensor
+    ) -> Tensor:
+        """Returns ``values_C``; keeps the gradients for backward."""
+        ctx.save_for_backward(d_images, d_texts)
+        ctx.dtypes = images_CND.dtype, texts_CND.dtype
+        return values_C.clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream_C: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None]:
+        """``upstream`` x the gradients, in the embeddings' dtypes."""
+        # Asking for the factor's value would make an accelerator wait; on the CPU it saves a copy of the gradients.
+        plain = upstream_C.device.type == "cpu" and bool((upstream_C == 1).all())
+        d_images, d_texts = (
+            (gradient if plain else gradient * upstream_C.to(gradient)[:, None, None]).to(dtype) if needed else None
+            for gradient, dtype, needed in zip(ctx.saved_tensors, ctx.dtypes, ctx.needs_input_grad[:2], strict=True)
+        )
+        return d_images, d_texts, None, None, None

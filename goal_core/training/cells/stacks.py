@@ -11,6 +11,7 @@ from torch import Tensor
 
 from goal_core.data import Batch
 from goal_core.evaluation import Embedded, EvalSplit
+from goal_core.objectives import LOSS
 from goal_core.training.cells.stack import CellStack, dissolve
 from goal_core.training.cells.trainer import CellTrainer, StepOutcome
 
@@ -90,6 +91,8 @@ class Stacks:
             return []
         groups: dict[object, list[CellTrainer]] = {}
         for cell in cells:
+            if cell.objective.triplet == LOSS:  # a baseline, whose gradient is its own autograd's
+                continue
             groups.setdefault(cell.stage, []).append(cell)
         for key, stack in list(self._stacks.items()):
             if list(stack.cells) not in groups.values():  # one has failed, or is at another step

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from goal_core.checkpoints import TRIPLETS
-from goal_core.objectives import ObjectiveConfig, ObjectiveStats, StackedStats, weights_at
+from goal_core.objectives import LOSS, ObjectiveConfig, ObjectiveStats, StackedStats, weights_at
 from goal_core.training.plan import TrainingFiles
 
 NUM_BINS: Final = 80
@@ -99,7 +99,12 @@ class TripletHistogram:
 
 
 def weight_field(objective: ObjectiveConfig) -> Tensor:
-    """An objective's T at the centre of every bin, shape (NUM_BINS, NUM_BINS), float32, s_p along dimension 0."""
+    """An objective's T at the centre of every bin, shape (NUM_BINS, NUM_BINS), float32, s_p along dimension 0.
+
+    Zeros of a baseline, which has none.
+    """
+    if objective.triplet == LOSS:
+        return torch.zeros(NUM_BINS, NUM_BINS)
     centres = (torch.arange(NUM_BINS, dtype=torch.float64) + 0.5) * (2 / NUM_BINS) - 1
     pos, neg = torch.meshgrid(centres, centres, indexing="ij")
     weights = weights_at(

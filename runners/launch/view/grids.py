@@ -14,7 +14,7 @@ from typing import NamedTuple
 from rich.console import Console, Group
 from rich.text import Text
 
-from goal_core.objectives import pair_weights, triplet_weights
+from goal_core.objectives import LOSS, baselines, pair_weights, triplet_weights
 from runners.launch.view.progress import SweepProgress
 from runners.launch.view.standing import Objective, Standing
 from sweeps import Block
@@ -126,9 +126,9 @@ def _points(seeds: Sequence[Standing], metric: str) -> dict[int, float]:
 
 def _rows(squares: Mapping[Objective, Text]) -> Iterable[Text]:
     """The squares in the order of the table, below and beside the names of their weights."""
-    triplets = [name for name in triplet_weights if any(triplet == name for _, triplet in squares)]
+    triplets = [name for name in (*triplet_weights, LOSS) if any(triplet == name for _, triplet in squares)]
     yield Text(" " * LABEL + "".join(f"{f'{triplet:>{MEAN}}':<{SQUARE}}" for triplet in triplets), style="bold")
-    for pair in pair_weights:
+    for pair in (*pair_weights, *baselines):
         if any((pair, triplet) in squares for triplet in triplets):
             row = Text.assemble((f"{pair:<{LABEL}}", "bold"))
             for triplet in triplets:

@@ -1,0 +1,61 @@
+"""Contrastive losses beside the grid: what pretrained two-tower models were trained with, as named baselines.
+
+A baseline is written `infonce/loss`. Its gradient is autograd's, of a sum over the batch, as the objectives' is a sum.
+Its temperature is a parameter and does not train.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from goal_core.basics.registry import Registry
+from goal_core.objectives.parameters import Positive
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+LOSS: Final = "loss"
+"""Stands in the place of a triplet weight in the name of a baseline."""
+
+baselines: Registry[Callable[..., Tensor]] = Registry("baseline")
+
+
+@baselines.register("infonce", source="CLIP (Radford et al. 2021, arXiv:2103.00020), figure 3; Oord et al. 2018")
+def infonce(scores_NN: Tensor, excluded_NN: Tensor | None, *, temperature: Positive = 0.07) -> Tensor:
+    """Cross entropy of finding each image's text among the batch's, and each text's image.
+
+    Args:
+        scores_NN: similarities of N images and N texts; row i belongs to column i.
+        excluded_NN: pairs that are neither positive nor negative, bool; None: none.
+        temperature: divides the similarities, > 0; CLIP's trains, from 0.07 to 0.01.
+
+    Returns:
+        The sum over both directions, shape ().
+    """
+    logits_NN = scores_NN / temperature
+    if excluded_NN is not None:
+        logits_NN = logits_NN.masked_fill(excluded_NN, float("-inf"))
+    return logits_NN.logsumexp(0).sum() + logits_NN.logsumexp(1).sum() - 2 * logits_NN.diagonal().sum()
+
+
+@baselines.register("sigmoid", source="SigLIP (Zhai et al. 2023, arXiv:2303.15343), eq. 1")
+def sigmoid(
+    scores_NN: Tensor, excluded_NN: Tensor | None, *, temperature: Positive = 0.1, bias: float = -10.0
+) -> Tensor:
+    """Binary cross entropy of telling for each pair of the batch whether it belongs together.
+
+    Args:
+        scores_NN: as for :func:`infonce`.
+        excluded_NN: as for :func:`infonce`.
+        temperature: divides the similarities, > 0; SigLIP's trains from 0.1, and so does its bias from -10.
+        bias: added to them.
+
+    Returns:
+        The sum over all pairs, shape ().
+    """
+    logits_NN = scores_NN / temperature + bias
+    losses_NN = logits_NN.logaddexp(logits_NN.new_zeros(()))
+    if excluded_NN is not None:
+        losses_NN = losses_NN.masked_fill(excluded_NN, 0)
+    return losses_NN.sum() - logits_NN.diagonal().sum()

@@ -1,0 +1,96 @@
+"""Contrastive losses beside the grid: their gradients are those of the formulas, and they train like any objective."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, logsigmoid, normalize
+
+from goal_core.basics.errors import ConfigError, UnknownNameError
+from goal_core.objectives import LOSS, ObjectiveConfig, baselines, list_objectives
+from goal_core.training import train_unit
+from sweeps.reading.load import load_sweep
+from sweeps.reading.tree import SweepError
+from tests.helpers.training_cases import FROZEN, XVLM, XVLM_DATA, XVLM_STAGE, folders_of, same_weights, unit_of
+
+
+def infonce(scores: Tensor) -> Tensor:
+    right = torch.arange(len(scores))
+    both = (cross_entropy(logits, right, reduction="sum") for logits in (scores / 0.07, scores.T / 0.07))
+    return torch.stack(list(both)).sum()
+
+
+def sigmoid(scores: Tensor) -> Tensor:
+    signs = 2 * torch.eye(len(scores)) - 1
+    return -logsigmoid(signs * (scores / 0.1 - 10)).sum()
+
+
+@pytest.mark.parametrize("loss", [infonce, sigmoid], ids=["infonce", "sigmoid"])
+@pytest.mark.parametrize("same_image", [False, True])
+def test_the_gradient_is_that_of_the_loss(loss: Callable[[Tensor], Tensor], same_image: bool) -> None:
+    """With two pairs of one image each has the other left out, which is as without the other's row or column."""
+    generator, name = torch.Generator().manual_seed(0), loss.__name__
+    images, texts = (normalize(torch.randn(6, 5, generator=generator), dim=1).requires_grad_() for _ in range(2))
+    objective = ObjectiveConfig(pair=name, triplet=LOSS).build()
+    ids = torch.tensor([0, 1, 2, 3, 4, 4]) if same_image else None
+    value, stats = objective.forward_with_stats(images, texts, ids)
+    found = torch.autograd.grad(3 * value, (images, texts))
+    scores = images @ texts.T
+    if same_image:
+        out = torch.zeros(6, 6, dtype=torch.bool)
+        out[4, 5] = out[5, 4] = True
+        scores = scores.masked_fill(out, -1e9)
+    wanted = torch.autograd.grad(3 * loss(scores), (images, texts))
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+    numbers = stats.as_dict()
+    assert numbers["grad_norm"] == pytest.approx(float(torch.hypot(*(one.norm() for one in wanted))) / 3, rel=1e-4)
+    assert numbers["hinge"] == pytest.approx(float(value.detach()))
+    assert not {"triplet_weight", "pos_weight"} & numbers.keys()
+
+
+def test_they_have_names_and_parameters_and_are_no_part_of_the_grid() -> None:
+    config = ObjectiveConfig(pair="infonce", triplet=LOSS, params={"temperature": 0.01})
+    assert config.name == "infonce/loss"
+    assert config.resolved() == {"pair": "infonce", "triplet": LOSS, "temperature": 0.01}
+    assert not set(baselines) & {info.pair for info in list_objectives()}
+    assert all(entry.is_built_in for entry in baselines.values())
+    for pair, triplet in (("con", LOSS), ("infonce", "con")):
+        with pytest.raises(UnknownNameError):
+            ObjectiveConfig(pair=pair, triplet=triplet)
+    with pytest.raises(ConfigError, match="temperature"):
+        ObjectiveConfig(pair="sigmoid", triplet=LOSS, params={"temperature": 0.0})
+
+
+@pytest.mark.parametrize("sharing", ["trunk", "heads"])
+def test_they_train_beside_the_grid_as_alone(sharing: str, tmp_path: Path) -> None:
+    """In a stack too: they take their steps beside it."""
+    names = ("con/con", "sig-ms/cir", "infonce/loss", "sigmoid/loss")
+    unit = unit_of(*names, stage=replace(FROZEN, epochs=2, warmup_epochs=0, lr_drops=()), sharing=sharing)
+    shared, alone = folders_of(unit, tmp_path / "shared"), folders_of(unit, tmp_path / "alone")
+    outcomes = {outcome.key: outcome for outcome in train_unit(unit, shared)}
+    for plan in unit.trainings[2:]:
+        train_unit(replace(unit, trainings=(plan,)), alone)
+        assert same_weights(shared[plan.key], alone[plan.key])
+    assert ("stacked" in outcomes["con-con"].result) == (sharing == "heads")  # type: ignore[union-attr]
+
+
+def test_their_gradient_is_scaled_beside_matching(tmp_path: Path) -> None:
+    unit = unit_of("infonce/loss", model=XVLM, data=XVLM_DATA, stage=replace(XVLM_STAGE, epochs=1))
+    (outcome,) = train_unit(unit, folders_of(unit, tmp_path))
+    assert outcome.result["scales"]["objective"] > 0  # type: ignore[union-attr]
+
+
+def test_a_sweep_names_them_beside_its_grid() -> None:
+    objectives = load_sweep(
+        "quickstart", ["objectives.baselines=[infonce, sigmoid]", "objectives.pair=[con]"]
+    ).objectives
+    assert objectives.names == (("con", "con"), ("con", "nca"), ("con", "cir"), ("infonce", LOSS), ("sigmoid", LOSS))
+    assert [config.params for config in objectives.configs[-2:]] == [{}, {}]
+    with pytest.raises(SweepError, match="infonce"):
+        load_sweep("quickstart", ["objectives.baselines=[infonc]"])
