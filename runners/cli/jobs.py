@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from goal_core.basics.errors import DataError, GoalError, WeightsError
+from goal_core.basics.errors import DataError, GoalError, WeightsError, printable
 from runners.cli.options import Set, StoreDir, Sweep, SweepArguments, Trust, Uri, console, running_of
 
 if TYPE_CHECKING:
@@ -223,4 +223,4 @@ def show_job_log(records: Submissions, known: list[Submission], job: str | None,
 
     one = chosen(records, known, job)[-1]
     for line in backend_of(one.to).logs(one, records.files(one.id), follow=follow):
-        print(line, flush=True)
+        print(printable(line), flush=True)

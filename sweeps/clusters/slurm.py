@@ -87,6 +87,9 @@ class SlurmConfig:
             problems.append("gpu_type needs gpus_per_node")
         if self.array and self.nodes > 1:
             problems.append(f"array needs nodes: 1, because its jobs are independent; got nodes: {self.nodes}")
+        for name in ("gpu_type", "memory_per_node", "time", "partition", "account", "qos", "python"):
+            if not str(getattr(self, name)).isprintable():
+                problems.append(f"{name} must be one line of text, got {getattr(self, name)!r}")
         for option in self.options:
             if not option.startswith("--") or not option.isprintable():
                 problems.append(f"options must hold one option each, which begins with --, got {option!r}")

@@ -21,6 +21,7 @@ from sweeps.clusters import (
         ({"save_before": 5}, "save_before must be at least 30"),
         ({"array": 2, "nodes": 2}, "array needs nodes: 1"),
         ({"gpu_type": "a100"}, "gpu_type needs gpus_per_node"),
+        ({"partition": "a\nrm -r ~"}, "partition must be one line"),
         ({"options": ("-C a100",)}, "options must hold one option each, which begins with --, got '-C a100'"),
         ({"options": ("--signal=B:TERM@5",)}, "options may not hold --signal"),
         ({"options": ("--comment=a\n#SBATCH --uid=0",)}, "options must hold one option each"),
