@@ -158,6 +158,8 @@ class Dataset:
     splits and order, decoding, resizing, augmentation and the word threshold. Paths are not part of it."""
     corpus: Sequence[str] = ()
     """Captions from which the vocabulary is built; empty for those of train and val."""
+    notes: Sequence[str] = ()
+    """What a user should know of what is not used, or is there twice: a line each."""
 
     @property
     def vocabulary_captions(self) -> Iterable[str]:

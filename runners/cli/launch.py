@@ -181,6 +181,9 @@ def validate(sweep: Sweep, set_: Set = None, trust_plugins: Trust = False) -> No
         f"{s.name} {s.num_images} images {s.num_captions} captions" for s in opened.dataset.splits.values()
     )
     console.print(f"{opened.config.name}: valid. {opened.dataset.name}: {splits}", soft_wrap=True)
+    decodes = ("images were not decoded: `goal-sweep data check` does that",) if opened.config.data.image else ()
+    for line in (*opened.dataset.notes, *decodes):
+        console.print(f"data: {line}", soft_wrap=True, markup=False)
     for line in describe_size(opened):
         console.print(line, soft_wrap=True)
     if opened.trails:

@@ -57,6 +57,8 @@ def plan(
     if measure:
         opened.check_trainable()
     show_plan(opened, devices=devices, card=card, measured=measure, as_json=as_json)
+    for line in () if as_json else opened.dataset.notes:
+        console.print(f"data: {line}", soft_wrap=True, markup=False)
 
 
 def show_plan(

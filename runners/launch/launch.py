@@ -103,6 +103,8 @@ def _launch(
             reach(options.address)
         if unlike := sweep.unlike_published():
             view.note(f"warning: {unlike}")
+        for line in sweep.dataset.notes:
+            view.note(f"data: {line}")
     sweep.store.prepare()
 
     def warn(line: str) -> None:

@@ -42,6 +42,6 @@ def opened_in(folder: Path | str, *more: str) -> OpenedSweep:
     config = load_sweep("scenes", [*SETTINGS, f"store={folder}", *more])
     store = Store(folder)
     store.prepare()
-    dataset: Any = SimpleNamespace(fingerprint="print", name="scenes")
+    dataset: Any = SimpleNamespace(fingerprint="print", name="scenes", notes=())
     weights = {"test_byobnet": "random"}
     return OpenedSweep(config=config, data_fingerprint="print", weights=weights, dataset=dataset, store=store)

@@ -24,7 +24,7 @@ from goal_core.data.dataset import SPLIT_NAMES, Dataset, Split, fingerprint_of
 from goal_core.data.formats.features import FeatureRows, RegionFile
 from goal_core.data.formats.image_files import FileReader
 
-VERSION = 2
+VERSION = 3
 """Raise it whenever the same files would give another index."""
 _NOT_READ = ("name", "image", "min_word_count", "vocabulary")
 """Settings on which no file of a dataset is read in another way. `legacy` is among those that are."""
@@ -93,6 +93,7 @@ class Index:
             splits={name: self._split(name, caches and caches / f"{digest}-{name}") for name in SPLIT_NAMES},
             fingerprint=fingerprint_of(config.image, config.min_word_count, digest),
             corpus=self.texts("corpus"),
+            notes=self.about["notes"],
         )
 
     def readers(self, name: str) -> dict[str, FileReader | FeatureRows]:

@@ -55,6 +55,8 @@ class Listing:
     """The file of the captions' vectors; None where these are words."""
     spans: Sequence[tuple[int, int]] = ()
     """Where each image begins in its shard, and its bytes; empty where each has a file of its own."""
+    left_out: int = 0
+    """Captions beyond `max_captions`, which are not used."""
 
     def first(self, num_images: int) -> Listing:
         """The same for the first images only; 0 keeps all."""
@@ -104,6 +106,7 @@ def listing(rows: Iterable[Row], max_captions: int = 0) -> Listing:
         names=[row.image for row in images.values()],
         captions=[own[: max_captions or None] for own in captions.values()],
         spans=[row.span for row in images.values() if row.span],
+        left_out=sum(max(0, len(own) - max_captions) for own in captions.values()) if max_captions else 0,
     )
 
 

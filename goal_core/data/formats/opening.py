@@ -26,6 +26,7 @@ from goal_core.data.formats.report import DataReport, Progress, SplitCounts, how
 from goal_core.data.formats.sources import source
 from goal_core.data.formats.text_files import features, id_mapped
 from goal_core.data.scenes import open_scenes
+from goal_core.data.text import tokenize
 
 LAYOUTS: Mapping[str, Callable[[Any], Layout]] = {
     "karpathy": karpathy,
@@ -88,8 +89,12 @@ def check_data(config: DataConfig, *, quick: bool = False, progress: Progress = 
     if isinstance(config, ScenesConfig):
         for drawn in open_scenes(config).splits.values():
             report.counts(drawn.name, SplitCounts(images=drawn.num_images, captions=drawn.num_captions), None)
-    elif _indexed(config, report, None, progress, read=not quick) is not None and quick:
-        report.note("content", "ok", "not read (--quick)")
+    else:
+        index = _indexed(config, report, None, progress, read=not quick)
+        if index is not None and quick:
+            report.note("content", "ok", "not read (--quick)")
+        elif index is not None and (rare := _rare_words(index, config.min_word_count)):
+            report.note("used", "ok", rare)
     if not report.complete:
         report.obtain = how_to_obtain(config)
     return report
@@ -136,7 +141,14 @@ def _indexed(
     digests = report.attempt("content", partial(_digests, index, known, report, progress)) if read else {}
     if not report.complete or digests is None:
         return None
-    index = Index(columns | digests, about)
+    notes = [
+        f"{listing.left_out:,} captions of {split} beyond max_captions are not used"
+        for split, listing in listings.items()
+        if listing.left_out
+    ] + _duplicates(digests)
+    for line in notes:
+        report.note("used", "ok", line)
+    index = Index(columns | digests, {**about, "notes": notes})
     if read and about["features"]:
         report.attempt("features", partial(_check_features, index))
     return index if report.complete else None
@@ -217,6 +229,25 @@ def _earlier(known: Index, index: Index, split: str) -> dict[int, NDArray[np.uin
 
     before = dict(zip(seen(known), known.columns[f"{split}.digests"], strict=True))
     return {number: before[image] for number, image in enumerate(seen(index)) if image in before}
+
+
+def _rare_words(index: Index, min_word_count: int) -> str:
+    """How many words a vocabulary leaves out; empty for none."""
+    captions = chain.from_iterable(index.texts(f"{split}.captions") for split in ("train", "val"))
+    counts = Counter(word for caption in captions for word in tokenize(caption))
+    rare = [count for count in counts.values() if count < min_word_count]
+    what = f"occur fewer than {min_word_count} times (min_word_count), {sum(rare):,} times in all"
+    return f"{len(rare):,} of {len(counts):,} different words of train and val {what}" if rare else ""
+
+
+def _duplicates(digests: Mapping[str, NDArray[np.uint8]]) -> list[str]:
+    """What is to be said of images with the same bytes as another."""
+    of_split = [Counter(map(bytes, own)) for name, own in digests.items() if name.endswith(".digests")]
+    together = sum(of_split, Counter[bytes]())
+    if not (again := together.total() - len(together)):
+        return []
+    leaks = sum(sum(one in own for own in of_split) > 1 for one in together)
+    return [f"{again:,} images have the same bytes as another one; {leaks:,} are in two splits"]
 
 
 def _check_features(index: Index) -> None:

@@ -89,12 +89,13 @@ def _feature_split(config: RegionsConfig | PrecompConfig, folder: Path, word: st
     else:
         counts = _counts_without_ids(file, caps, len(lines), ids)
         names = tuple(map(str, range(len(counts))))
-    captions = _grouped(lines, counts)
-    if isinstance(config, PrecompConfig) and config.max_captions:
-        captions = [several[: config.max_captions] for several in captions]
-    if isinstance(config, PrecompConfig) and config.max_words:
-        captions = [[" ".join(text.split()[: config.max_words]) for text in several] for several in captions]
-    return Listing(names=names, captions=captions, features=file, rows=_first_rows(file, counts, caps))
+    captions, most, longest = _grouped(lines, counts), 0, 0
+    if isinstance(config, PrecompConfig):
+        most, longest = config.max_captions, config.max_words
+    used = [[" ".join(text.split()[:longest]) if longest else text for text in own[: most or None]] for own in captions]
+    left_out = len(lines) - sum(map(len, used))
+    rows = _first_rows(file, counts, caps)
+    return Listing(names=names, captions=used, features=file, rows=rows, left_out=left_out)
 
 
 def _stored(path: Path) -> Path:

@@ -38,6 +38,10 @@ _LONGEST_RATIO = 32
 """Images longer than this many times their breadth lose their ends; resized whole, they would become huge."""
 
 
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
+"""The formats of images that are read. Pillow knows others, of which some start programs, whatever a file is called."""
+
+
 def decode_image(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
     """Decode an image file to RGB.
 
@@ -66,14 +70,14 @@ def decode_bytes(content: bytes, label: str) -> NDArray[np.uint8]:
 
 def _decode(source: str | os.PathLike[str] | io.BytesIO, label: str) -> NDArray[np.uint8]:
     try:
-        with Image.open(source) as image:
+        with Image.open(source, formats=FORMATS) as image:
             image.load()
             return np.asarray(_to_rgb(image))
     except MemoryError:
         raise
     except UnidentifiedImageError as error:  # Pillow's words name the object that it read from
         raise DataError(
-            f"cannot read image {label}: it is empty, damaged, or not in a format that Pillow reads"
+            f"cannot read image {label}: it is empty, damaged, or in none of the formats {', '.join(FORMATS)}"
         ) from error
     # Pillow's decoders raise OSError, SyntaxError, ValueError, EOFError, struct.error and more on damaged files.
     except Exception as error:

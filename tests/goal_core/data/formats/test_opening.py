@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,15 @@ from goal_core.data import (
     ScenesConfig,
     XvlmJsonConfig,
     check_data,
+    open_dataset,
     published_counts,
 )
 from goal_core.data.formats.layout import precomp_folder
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.region_files import regions, write_id_mapped, write_regions
+
+COUNTED = {"train": 24, "val": 9, "test": 9}
+"""Captions beyond the second of each image."""
 
 
 def karpathy(root: Path, *, name: str = "tiny", quick: bool = False, **settings: Any) -> DataReport:
@@ -82,6 +87,24 @@ def test_a_fault_is_wrong_even_where_a_folder_is_named_missing(tmp_path: Path) -
     root = write_dataset(tmp_path / "missing_ids not found")
     (root / "dataset_tiny.json").write_text("[")
     assert [state for state, _ in bad(karpathy(root))] == ["wrong"]
+
+
+def test_what_is_not_used_and_what_is_there_twice_is_counted(tmp_path: Path) -> None:
+    root = write_dataset(tmp_path / "data")
+    shutil.copy(root / "pictures/0001.png", root / "pictures/0002.png")
+    shutil.copy(root / "pictures/0001.png", root / "pictures/0009.png")
+    config = KarpathyConfig(name="tiny", root=str(root), max_captions=2)
+    notes = [
+        *(f"{count} captions of {split} beyond max_captions are not used" for split, count in COUNTED.items()),
+        "2 images have the same bytes as another one; 1 are in two splits",
+    ]
+    report = check_data(config)
+    assert report.complete
+    assert [one.found for one in report.findings if one.item == "used"][:-1] == notes
+    assert "different words of train and val occur fewer than 4 times" in report.findings[-1].found
+    for _ in range(2):  # made, and kept
+        assert list(open_dataset(config, tmp_path / "indexes").notes) == notes
+    assert not open_dataset(KarpathyConfig(name="tiny", root=str(write_dataset(tmp_path / "plain")))).notes
 
 
 def test_an_empty_file_and_an_image_listed_twice(tmp_path: Path) -> None:

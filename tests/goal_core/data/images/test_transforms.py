@@ -16,7 +16,7 @@ from torchvision import transforms
 from goal_core.basics.errors import DataError
 from goal_core.data import ImageConfig, transform_of
 from goal_core.data.images import decode_bytes, decode_image
-from goal_core.data.images.transforms import CROP_RATIO, CROP_SCALE, random_crop_box
+from goal_core.data.images.transforms import CROP_RATIO, CROP_SCALE, FORMATS, random_crop_box
 from tests.helpers.paths import ROOT
 from tests.helpers.properties import given, settings, st
 
@@ -267,3 +267,14 @@ def test_training_sees_the_pixels_of_evaluation_unless_the_settings_augment(
     transform = transform_of(config)
     same = torch.equal(transform.for_training(noise(50, 40), 3), transform.for_evaluation(noise(50, 40)))
     assert same != config.augments
+
+
+def test_only_the_listed_formats_are_read_whatever_a_file_is_called(tmp_path: Path) -> None:
+    picture = Image.fromarray(np.zeros((8, 8, 3), np.uint8))
+    for kind in FORMATS:
+        picture.save(tmp_path / "0.jpg", format=kind)
+        assert decode_image(tmp_path / "0.jpg").shape == (8, 8, 3)
+    for kind in ("EPS", "ICO", "PDF"):
+        picture.save(tmp_path / "0.png", format=kind)
+        with pytest.raises(DataError, match=r"0\.png: .* none of the formats JPEG"):
+            decode_image(tmp_path / "0.png")
