@@ -58,7 +58,14 @@ def draw_curves(
         axes.spines[["top", "right"]].set_visible(False)
     handles, labels = row[0].get_legend_handles_labels()
     entries = dict(zip(reversed(labels), reversed(handles), strict=True))
-    figure.legend(entries.values(), entries, loc="lower center", ncols=len(entries), fontsize=8.5, frameon=False)
+    figure.legend(
+        entries.values(),
+        entries,
+        loc="lower center",
+        ncols=min(len(entries), len(quantities) + 1),
+        fontsize=8.5,
+        frameon=False,
+    )
     return figure
 
 

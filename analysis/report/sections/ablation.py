@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from analysis.figures.lines import draw_ablation
+from analysis.report.answer import answer_table, answers_of
 from analysis.report.inputs import Inputs
 from analysis.report.parts import Picture, Section, TextTable
+from analysis.results import SweepResults
 from analysis.statistics.ablation import Ablation, ablations
-from analysis.wording import file_stem, objectives_text
+from analysis.statistics.gains import BlockPair, gains
+from analysis.wording import file_stem, objectives_text, signed
 from sweeps.results import MAIN_METRICS, METRICS, Metric
 
 _DRAWN = (METRICS["i2t_r1"], METRICS["t2i_r1"])
@@ -24,13 +28,34 @@ def ablation_section(inputs: Inputs) -> Section | None:
     made = ablations(inputs.results, inputs.blocks)
     if not made:
         return None
+    best = answer_table(answers_of(block for block in inputs.blocks if not block.key.grid), "R@1")
+    measured = [table for own in made for metric in MAIN_METRICS if (table := _table(own, metric)).rows]
     return Section(
         anchor="ablation",
         title="Ablations: one setting at a time",
-        paragraphs=(_PARAGRAPH,),
+        paragraphs=(_PARAGRAPH, *(said for own in made for said in _verdicts(inputs.results, own))),
         figures=tuple(_picture(ablation) for ablation in made if ablation.numbers is not None),
-        tables=tuple(table for ablation in made for metric in MAIN_METRICS if (table := _table(ablation, metric)).rows),
+        tables=(replace(best, title="The best at each point: R@1"), *measured),
     )
+
+
+def _verdicts(results: SweepResults, ablation: Ablation) -> Iterator[str]:
+    """For each value but the first, how many objectives it raises or lowers by more than noise."""
+    first, *others = ablation.blocks
+    for block, value in zip(others, ablation.values[1:], strict=True):
+        said = []
+        for metric in _DRAWN:
+            changes = gains(results, BlockPair(default=first, tuned=block), metric)
+            own = [gain.difference for name, gain in changes.items() if name not in ablation.untouched]
+            judged = [change for change in own if change is not None and change.p is not None]
+            if judged:
+                raised, lowered = (sum(change.verdict == kind for change in judged) for kind in ("better", "worse"))
+                sizes = [change.estimate for change in judged]
+                reach = f"{signed(min(sizes))} to {signed(max(sizes))}"
+                said.append(f"{metric.title} higher for {raised}, lower for {lowered} of {len(judged)} ({reach})")
+        if said:
+            what = f"{ablation.axis} {value} instead of {ablation.values[0]}, beyond noise"
+            yield f"{ablation.title}: {what}: {'; '.join(said)}."
 
 
 def _stem(ablation: Ablation) -> str:

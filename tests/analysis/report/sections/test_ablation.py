@@ -85,6 +85,9 @@ def test_the_report_shows_the_axes(report: ReportResult) -> None:
     assert "### Image → Text R@1 by tau, MS-COCO, VSE++ (resnet152), stage frozen" in rest
     assert re.search(r"\| con/cir \| 42\.[34] ± 0\.2 \| 44\.[34] ± 0\.2 \|", rest)
     assert "con/con does not depend on tau" in rest
+    assert "tau 1 instead of 10, beyond noise: Image → Text R@1 higher for 1, lower for 0 of 1 (+2.0 to +2.0)" in rest
+    best = rest.split("### The best at each point: R@1")[1].split("###")[0]
+    assert all(best.count(f"stage frozen, {point} |") == 2 for point in POINTS)
 
 
 def test_the_files_of_an_ablation(report: ReportResult) -> None:
