@@ -37,6 +37,16 @@ BROKEN_NUMBERS = """
     return e.offsetParent && !e.textContent.includes(" ") && range.getClientRects().length > 1;
   }).map(e => e.textContent)
 """
+UNEQUAL_COLUMNS = """
+  [...document.querySelectorAll("table.grid")].filter(e => e.offsetParent).map(e => {
+    const widths = [...e.tBodies[0].rows[0].cells].slice(1).map(cell => cell.getBoundingClientRect().width);
+    return Math.max(...widths) - Math.min(...widths);
+  }).filter(difference => difference > 1)
+"""
+BROKEN_WINNERS = """
+  [...document.querySelectorAll(".winner")].filter(e => e.offsetParent && e.getClientRects()[0].height > 30)
+    .map(e => e.textContent)
+"""
 OVER_THE_TRACK = """
   [...document.querySelectorAll("table.forest tbody th")].filter(e => {
     const range = document.createRange();
@@ -135,6 +145,7 @@ def test_nothing_lies_outside_the_page(browser: Browser, page: Path, width: int)
         browser.ask(before)
         assert browser.ask(OUTSIDE) == []
     assert browser.ask(BROKEN_NUMBERS) == []
+    assert browser.ask(UNEQUAL_COLUMNS) == []
     browser.ask("document.querySelector('table.grid td a').click()")
     assert browser.ask("document.getElementById('cell').open")
     assert browser.ask(OUTSIDE) == []
@@ -159,6 +170,24 @@ def test_a_block_alone_fills_a_wide_page_and_long_names_leave_the_intervals_free
         shown(browser, tmp_path / "report.html", width)
         assert browser.ask(OVER_THE_TRACK) == []
         assert browser.ask(BROKEN_NUMBERS) == []
+
+
+@pytest.mark.slow
+@in_a_browser
+def test_two_winners_stay_whole_on_a_narrow_screen_and_a_failed_sweep_says_why(
+    browser: Browser, tmp_path: Path
+) -> None:
+    tied, failed = (SweepWriter(name, seeds=[1, 2], objectives=["con/con", "lin/con", "sig-ms/con"]) for name in "ab")
+    for objective, seed in product(tied.objectives, (1, 2)):
+        tied.write(objective, seed, metrics=recalls("con/con" if objective == "con/con" else "sig/nca", seed))
+        failed.write(objective, seed, status="failed", reason="loss is NaN at step 7")
+    for writer in (tied, failed):
+        write_texts(writer.results(), tmp_path / writer.name)
+    shown(browser, tmp_path / "a" / "report.html", 360)
+    assert "lin/con, sig-ms/con" in browser.text()
+    assert browser.ask(BROKEN_WINNERS) == []
+    assert browser.ask(OUTSIDE) == []
+    assert "loss is NaN at step 7" in shown(browser, tmp_path / "b" / "report.html").text()
 
 
 @pytest.mark.slow
