@@ -83,12 +83,14 @@ def _tuning_note(results: SweepResults) -> list[str]:
         return []
     if results.is_searching:
         return ["STILL TUNING: nothing is chosen yet, so there is no tuned grid. No candidate is in any table."]
+    sizes = [len(trail.names) for trail in results.header.trails]
+    reach = f", of which an objective has {min(sizes)} to {max(sizes)}" if len(set(sizes)) > 1 else ""
     speak = "tuned grid" if results.main_grid == TUNED else "default grid, for the tuned one has no number yet"
     return [
         f"TUNED: each objective had a budget of {count_text(tune.budget, 'candidate')} ({_SEARCHES[tune.search]}, "
-        f"search seed {tune.search_seed}) over {', '.join(results.header.dimensions)}, scored by {tune.metric} with "
-        f"{seeds_text(tune.seeds)}. The answer is given for both grids; curves and statistics over blocks are those "
-        f"of the {speak}. No candidate is in any table, and none has a test number."
+        f"search seed {tune.search_seed}) over {', '.join(results.header.dimensions)}{reach}, scored by {tune.metric} "
+        f"with {seeds_text(tune.seeds)}. The answer is given for both grids; curves and statistics over blocks are "
+        f"those of the {speak}. No candidate is in any table, and none has a test number."
     ]
 
 

@@ -28,10 +28,10 @@ from analysis.report.sections.ablation import ablation_section
 from analysis.report.sections.blocks import block_section, missing_section, settings_section
 from analysis.report.sections.learning import learning_sections
 from analysis.report.sections.published import published_section
+from analysis.report.sections.search import search_section
 from analysis.report.sections.side_by_side import side_by_side_section, uncompared
 from analysis.report.sections.significance import significance_section
-from analysis.report.sections.trails import budget_section, scores_section
-from analysis.report.sections.tuned import choices_section, tuned_section
+from analysis.report.sections.tuned import tuned_section
 from analysis.report.sections.weights import weights_section
 from analysis.results import SweepResults
 from analysis.statistics.aggregation import cells_frame, missing_counts
@@ -169,9 +169,7 @@ def _details(inputs: Inputs, *, compare_with_paper: bool) -> list[Section]:
     sections = [
         missing_section(inputs),
         tuned_section(inputs),
-        choices_section(inputs),
-        scores_section(inputs),
-        budget_section(inputs),
+        search_section(inputs),
         ablation_section(inputs),
         published_section(inputs) if compare_with_paper else None,
         side_by_side_section(inputs),

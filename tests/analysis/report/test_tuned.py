@@ -119,7 +119,6 @@ def test_the_sections_of_a_tuned_sweep(report: ReportResult) -> None:
     assert "the default was chosen |" in text
     assert "24 candidates were trained" in text
     assert "1 failed" in text
-    assert "## Scores by setting" in text
     names = {str(path.relative_to(report.folder)) for path in report.files}
     stem = "coco-vsepp-resnet152"
     assert {"tuning/gains-r1.png", f"tuning/{stem}-budget.pdf", f"tuning/{stem}-by-tau.png"} <= names

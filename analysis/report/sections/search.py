@@ -1,0 +1,199 @@
+"""The section on the search of a tuned sweep: what was tried and chosen, scores by setting, what a budget buys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+
+from analysis.blocks import BlockKey, Objective
+from analysis.figures.lines import draw_budget
+from analysis.figures.tuning import draw_scores
+from analysis.report.inputs import Inputs
+from analysis.report.parts import Picture, Section, TextTable
+from analysis.statistics.trails import (
+    EDGE,
+    BudgetCurve,
+    budget_curve,
+    candidates_frame,
+    edge,
+    is_log,
+    is_number,
+    position,
+)
+from analysis.wording import file_stem, list_text, signed
+from sweeps.axes import AxisValue
+from sweeps.results import Header
+from sweeps.tuning import Dimension
+from sweeps.tuning.trail import Trail
+
+_CHOICE_NOTE = (
+    "In brackets the place in the range, from 0 % at its lower to 100 % at its upper end, on the scale that was "
+    f"searched. Within {100 * EDGE:.0f} % of an end, or at the end of a list of three or more, it is on the edge. --: "
+    "the objective does not have the setting. The score of the choice is the highest of several, so its gain flatters; "
+    "the gain on test does not."
+)
+_DODGE = (
+    "The expected best score of n candidates, in closed form from the empirical distribution of the scores, with a "
+    "band of one standard deviation of the best of n, cut at the scores that were seen (Dodge et al. 2019, Show Your "
+    "Work). "
+)
+_TRAIL = (
+    "The candidates of TPE are not independent draws: each is proposed from those before it. So a curve is what this "
+    "trail gives, the best score so far, and not an estimate for random search; one trail has no band. "
+)
+_GRID = "The points of a grid are not drawn either: the curve is that of a random order of them. "
+_FIRST = "The default is always tried first, so a curve starts at its score and draws the others. "
+_STOPPED = (
+    "A candidate that was stopped early counts with the best epoch that it reached, which is at most what it would "
+    "have reached: curves are bounds from below. "
+)
+_FAILED = "A candidate that failed counts as the lowest score of its objective, for it has used its part of the budget."
+
+
+def search_section(inputs: Inputs) -> Section | None:
+    """The candidates of each model; None before anything was chosen."""
+    header = inputs.results.header
+    if header.tune is None or not header.trails:
+        return None
+    tables, pictures, rows = list[TextTable](), list[Picture](), list[dict[str, Any]]()
+    for key in {block.key.backbone: block.key for block in inputs.blocks}.values():
+        if trails := [trail for trail in header.trails if trail.backbone == key.backbone]:
+            curves = {trail.objective: curve for trail in trails if (curve := budget_curve(trail, header.tune.search))}
+            tables.append(_choice_table(header, key, trails))
+            pictures += _pictures(header, key, trails, curves)
+            rows += _budget_rows(key, curves)
+    searched = "; ".join(_range_text(name, dimension) for name, dimension in header.dimensions.items())
+    return Section(
+        anchor="search",
+        title="What was tried and chosen, and what a budget buys",
+        warnings=tuple(_edge_warnings(header)),
+        paragraphs=(*_trail_paragraphs(header), f"Searched: {searched}.", _budget_text(header)),
+        figures=tuple(pictures),
+        tables=tuple(tables),
+        frames={"candidates": candidates_frame(inputs.results), "budget": pd.DataFrame(rows)},
+    )
+
+
+def _pictures(
+    header: Header, key: BlockKey, trails: list[Trail], curves: Mapping[Objective, BudgetCurve]
+) -> Iterator[Picture]:
+    """Scores by each setting, and the best score by budget, of one model."""
+    assert header.tune is not None
+    metric, model = header.tune.metric, file_stem(key.dataset, key.framework, key.backbone)
+    for name, dimension in header.dimensions.items():
+        known = [trail for trail in trails if name in trail.names and any(one.score for one in trail.candidates)]
+        title, stem = f"{metric} by {name}, {key.model_title}", f"tuning/{file_stem(model, 'by', name)}"
+        shown = (title, metric, name, dimension, known)
+        if known:
+            yield Picture(stem=stem, title=f"Candidates: {title}", draw=draw_scores, arguments=shown)
+    title = f"Best {metric} by budget, {key.model_title}"
+    if curves:
+        yield Picture(stem=f"tuning/{model}-budget", title=title, draw=draw_budget, arguments=(title, metric, curves))
+
+
+def _budget_rows(key: BlockKey, curves: Mapping[Objective, BudgetCurve]) -> Iterator[dict[str, Any]]:
+    """The curves of a model, a row for each number of candidates."""
+    for (pair, triplet), curve in curves.items():
+        own = {"dataset": key.dataset, "framework": key.framework, "backbone": key.backbone}
+        own |= {"pair": pair, "triplet": triplet}
+        for n, (mean, low, high) in enumerate(zip(curve.mean, curve.low, curve.high, strict=True), start=1):
+            yield {**own, "candidates": n, "best": mean, "low": low, "high": high}
+
+
+def _range_text(name: str, dimension: Dimension) -> str:
+    """A searched setting with its range: ``tau from 1 to 20, in powers``."""
+    if dimension.domain.values:
+        return f"{name} among {', '.join(map(_value_text, dimension.domain.values))}"
+    low, high = map(_value_text, dimension.domain.bounds)
+    return f"{name} from {low} to {high}{', in powers' if is_log(dimension) else ''}"
+
+
+def _value_text(value: AxisValue) -> str:
+    """A value with at most four digits."""
+    return f"{value:.4g}" if is_number(value) else str(value)
+
+
+def _choice_table(header: Header, key: BlockKey, trails: list[Trail]) -> TextTable:
+    rows = []
+    assert header.tune is not None
+    for trail in trails:
+        places = [_place_text(trail, name, dimension) for name, dimension in header.dimensions.items()]
+        scores = [None if tried is None else tried.score for tried in (trail.default, trail.choice)]
+        gain = "--" if scores[0] is None or scores[1] is None else signed(scores[1] - scores[0])
+        scored = sum(candidate.score is not None for candidate in trail.candidates)
+        which = "nothing" if trail.choice is None else "the default" if trail.choice.default else f"no. {trail.chosen}"
+        texts = ["--" if score is None else f"{score:.1f}" for score in scores]
+        rows.append(("/".join(trail.objective), which, *places, *texts, gain, str(scored)))
+    metric = header.tune.metric
+    head = ("objective", "chosen", *header.dimensions, f"{metric} of the default", f"{metric} of the choice")
+    return TextTable(
+        title=f"Chosen settings, {key.model_title}",
+        head=(*head, "gain on val", "candidates with a score"),
+        rows=tuple(rows),
+        words=2 + len(header.dimensions),
+        note=_CHOICE_NOTE,
+        label=f"chosen-{file_stem(key.dataset, key.framework, key.backbone)}",
+    )
+
+
+def _place_text(trail: Trail, name: str, dimension: Dimension) -> str:
+    if trail.choice is None or name not in trail.names:
+        return "--"
+    value = trail.choice.values[name]
+    at, where = position(dimension, value), edge(dimension, value)
+    if at is None:
+        return _value_text(value)
+    words = ["" if "range" in where else f"{100 * at:.0f} %", where]
+    return f"{_value_text(value)} ({', '.join(filter(None, words))})"
+
+
+def _edge_warnings(header: Header) -> list[str]:
+    """A sentence for each setting of which choices lie on an edge, with the objectives."""
+    edges: dict[tuple[str, str], list[str]] = {}
+    several = len({trail.backbone for trail in header.trails}) > 1
+    for trail in header.trails:
+        for name, value in () if trail.choice is None else trail.choice.values.items():
+            if where := edge(header.dimensions[name], value):
+                text = f"{'/'.join(trail.objective)}{f' of {trail.backbone}' if several else ''} ({_value_text(value)})"
+                edges.setdefault((name, where), []).append(text)
+    return [
+        f"ON THE EDGE: the choice of {name} lies {f'on the {where} of its range' if 'edge' in where else where} for "
+        f"{list_text(which)}. A better value may lie beyond; widen the range before you call it the optimum."
+        for (name, where), which in edges.items()
+    ]
+
+
+def _trail_paragraphs(header: Header) -> list[str]:
+    """What happened to the candidates, in sentences."""
+    assert header.tune is not None
+    candidates = [candidate for trail in header.trails for candidate in trail.candidates]
+    failed, stopped = sum(bool(one.failed) for one in candidates), sum(one.stopped for one in candidates)
+    text = (
+        f"{len(candidates)} candidates were trained, {sum(one.epochs for one in candidates)} epochs in all; {stopped} "
+        f"were stopped early; {failed} failed and have no score."
+    )
+    few = [
+        f"{'/'.join(trail.objective)} ({len(trail.candidates)})"
+        for trail in header.trails
+        if len(trail.candidates) < header.tune.budget
+    ]
+    return [
+        text,
+        *([f"Fewer than {header.tune.budget} different candidates exist for {list_text(few)}."] if few else []),
+    ]
+
+
+def _budget_text(header: Header) -> str:
+    search = "" if header.tune is None else header.tune.search
+    candidates = [candidate for trail in header.trails for candidate in trail.candidates]
+    sentences = {
+        _TRAIL: search == "tpe",
+        _DODGE: search != "tpe",
+        _GRID: search == "grid",
+        _FIRST: search != "tpe" and any(candidate.default for candidate in candidates),
+        _STOPPED: any(candidate.stopped for candidate in candidates),
+        _FAILED: any(candidate.score is None for candidate in candidates),
+    }
+    return "".join(sentence for sentence, holds in sentences.items() if holds).strip()
