@@ -35,6 +35,7 @@ from tests.helpers.launches import (
     sweep_in,
     tampered_trainer,
 )
+from tests.helpers.paths import ROOT
 
 EPOCHS = 60
 PACE = 0.03
@@ -269,9 +270,11 @@ def main() -> None:
         "--minutes", type=float, default=27.0, help="when to stop killing; what runs then ends by itself"
     )
     parser.add_argument("--kills", type=int, default=60, help="stop after this many killed processes")
+    parser.add_argument("--sequences", type=int, default=20, help="sequences of commands and faults without Ray, first")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     given = parser.parse_args()
     print(f"seed {given.seed}", flush=True)
+    sequences(given.seed, given.sequences)
     log, deadline = Log(random.Random(given.seed)), time.monotonic() + 60 * given.minutes
     with tempfile.TemporaryDirectory(prefix="goal-sweep-chaos-") as scratch:
         whole = sweep_in(Path(scratch) / "unbroken", EPOCHS)
@@ -286,6 +289,17 @@ def main() -> None:
             compare(folder, whole, EPOCHS)
             print(f"round {number}: equal to the unbroken run; so far {dict(sorted(log.counts.items()))}", flush=True)
     print(f"{log.kills} kills in {number} rounds, every one ended equal")
+
+
+def sequences(seed: int, number: int) -> None:
+    """Try sequences of commands and faults in processes without Ray; Hypothesis shortens one that goes wrong."""
+    words = ["-m", "pytest", "-q", "-m", "exhaustive", "tests/runners/store/test_sequences.py"]
+    environment = os.environ | {"SEQUENCES": str(number), "OMP_NUM_THREADS": "1"}
+    tried = subprocess.run(
+        [sys.executable, *words, f"--hypothesis-seed={seed}"], cwd=ROOT, env=environment, check=False
+    )
+    if tried.returncode:
+        sys.exit(f"a sequence went wrong with seed {seed}")
 
 
 def compare(folder: Path, unbroken: Path, epochs: int) -> None:

@@ -78,6 +78,7 @@ def add_results(archive: Archive, outcome: ImportOutcome, store: Store, tracking
         The sweep file, ``STORE/imported/<name>.yaml``; of a store in a bucket, on this machine.
 
     Raises:
+        ArchiveError: a file changed while it was added; the next launch moves it away.
         LeaseHeldError: a launch trains some of them; nothing was added.
         StorageError: the store cannot be written.
     """
@@ -86,6 +87,9 @@ def add_results(archive: Archive, outcome: ImportOutcome, store: Store, tracking
         for training in outcome.added:
             store.write_cell(training.cell)
             _add(archive.store.folder(training).folder, store.folder(training).folder, store.storage)
+        for training, status in store.status(outcome.added, thorough=True).items():
+            if status.state != "done":
+                raise ArchiveError(f"{training.name} was not added whole, so import it again: {status.reason}")
     return _write_sweep_file(archive, store, tracking)
 
 

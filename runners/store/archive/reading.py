@@ -9,9 +9,8 @@ import re
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +51,8 @@ class Archive(ResolvedSweep):
     store: Store
     """The unpacked results."""
 
-    @cached_property
-    def finished(self) -> list[Training]:
-        """The trainings whose results the archive holds, in the sweep's order."""
-        return [training for training, status in self.store.status(self.trainings).items() if status.state == "done"]
+    finished: Sequence[Training] = ()
+    """The trainings whose results the archive holds, in the sweep's order."""
 
 
 @contextlib.contextmanager
@@ -72,7 +69,7 @@ def opened_archive(path: Path) -> Iterator[Archive]:
         try:
             described, names = _unpack(path, Path(folder))
             archive = _resolved(described, Store(folder))
-            _check(archive, names)
+            archive = replace(archive, finished=_checked(archive, names))
         except StorageError:
             raise
         except _WRONG as error:
@@ -156,8 +153,8 @@ def _resolved(described: Mapping[str, Any], store: Store) -> Archive:
     return Archive(config=config, data_fingerprint=fingerprint, weights=dict(weights), trails=trails, store=store)
 
 
-def _check(archive: Archive, names: set[str]) -> None:
-    """Check that every file belongs to a finished training of the sweep, and is what its result states."""
+def _checked(archive: Archive, names: set[str]) -> list[Training]:
+    """The trainings of an archive, after a check that every file belongs to one, and is what its result states."""
     folders = {archive.store.folder(training).folder: training for training in archive.trainings}
     for name in sorted(names):
         folder = archive.store.root.joinpath(*Path(name).parts[:3])
@@ -170,3 +167,4 @@ def _check(archive: Archive, names: set[str]) -> None:
         archive.store.folder(record.training).records()
         if damage := archive.store.folder(record.training).damage(record.status.result, thorough=True):
             raise DamagedError(damage)
+    return begun

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,7 +20,7 @@ from runners.cli.reports import report_targets
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.remaining.plan import LaunchOptions, LaunchPlan
 from runners.store import LeaseHeldError, Store
-from runners.store.archive import ArchiveError, export_results, opened_archive
+from runners.store.archive import ArchiveError, add_results, export_results, opened_archive, plan_import
 from sweeps import load_sweep
 from tests.helpers.archive_cases import files_in, finished_sweep, import_into, train_fully
 from tests.helpers.mlflow_cases import Content
@@ -240,6 +241,17 @@ def test_no_training_starts_from_a_file_beside_an_imported_result(tmp_path: Path
     assert {plan.progress[training].state for training in later} == {"failed"}
     assert "imported results come without weights" in plan.progress[later[0]].reason
     assert plan.startable(later, ahead=True) == []
+
+
+def test_a_file_that_changes_while_it_is_added_is_named(archive: Path, tmp_path: Path) -> None:
+    target = Store(tmp_path / "here")
+    with opened_archive(archive) as opened:
+        outcome = plan_import(opened, target)
+        changed = outcome.added[0]
+        path = opened.store.folder(changed).path("metrics.jsonl")
+        path.write_bytes(path.read_bytes().replace(b"1.0", b"2.0", 1))
+        with pytest.raises(ArchiveError, match=re.escape(f"{changed.name} was not added whole")):
+            add_results(opened, outcome, target, "sqlite:///x.db")
 
 
 def test_a_damaged_attempt_is_not_exported(sweep: OpenedSweep, tmp_path: Path) -> None:
