@@ -22,7 +22,7 @@ from goal_core.data.formats.image_files import find_images
 from goal_core.data.formats.index import Index, index_path, keep_index, stored_index
 from goal_core.data.formats.json_files import karpathy, xvlm_json
 from goal_core.data.formats.layout import Layout, Listing
-from goal_core.data.formats.report import DataReport, Progress, SplitCounts, how_to_obtain, published_counts
+from goal_core.data.formats.report import DataReport, Progress, SplitCounts, published_counts
 from goal_core.data.formats.sources import source
 from goal_core.data.formats.text_files import features, id_mapped
 from goal_core.data.scenes import open_scenes
@@ -95,8 +95,6 @@ def check_data(config: DataConfig, *, quick: bool = False, progress: Progress = 
             report.note("content", "ok", "not read (--quick)")
         elif index is not None and (rare := _rare_words(index, config.min_word_count)):
             report.note("used", "ok", rare)
-    if not report.complete:
-        report.obtain = how_to_obtain(config)
     return report
 
 

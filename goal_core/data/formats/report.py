@@ -57,8 +57,6 @@ class DataReport:
     raises: bool = False
     """Whether the first fault is raised as a `DataError`; data may then have other sizes than were published."""
     findings: list[Finding] = field(default_factory=list)
-    obtain: tuple[str, ...] = ()
-    """Where the files come from, one line each; given when something is missing or wrong."""
 
     @property
     def complete(self) -> bool:
@@ -106,23 +104,6 @@ _CAPTIONS = 5
 _XVLM_COCO_CAPTIONS = {"train": 566_747, "val": 25_010, "test": 25_010}
 """X-VLM's files contain every caption of COCO, where some images have six or seven."""
 
-_IMAGE_SOURCES = {
-    "coco": "images: http://images.cocodataset.org/zips/train2014.zip and val2014.zip, unpacked to images/train2014 "
-    "and images/val2014 (about 20 GB)",
-    "f30k": "images: flickr30k-images, on request through https://shannon.cs.illinois.edu/DenotationGraph/ "
-    "(about 4 GB)",
-}
-_SOURCES = {
-    "karpathy": "annotations: dataset_coco.json and dataset_flickr30k.json are in caption_datasets.zip of Karpathy's "
-    "page, https://cs.stanford.edu/people/karpathy/deepimagesent/caption_datasets.zip",
-    "id_mapping": "id_mapping.json and precomp/: the data folder that VSE-infinity's README links",
-    "xvlm_json": "annotations: the JSON files for fine-tuning on retrieval that X-VLM's README links",
-    "regions": "regions, 36 of 2,048 numbers for each image: the precomputed bottom-up features of SCAN, "
-    "https://www.kaggle.com/datasets/kuanghueilee/scan-features (COCO train 33.4 GB, Flickr30K train 8.6 GB)",
-    "precomp": "vectors: the precomputed features of VSE++, http://www.cs.toronto.edu/~faghri/vsepp/data.tar",
-}
-"""By `data.format`."""
-
 
 def published_counts(config: DataConfig) -> dict[str, SplitCounts]:
     """Size of the published splits of `coco` and `f30k`, counting the images and captions that the settings use.
@@ -147,15 +128,3 @@ def published_counts(config: DataConfig) -> dict[str, SplitCounts]:
         used = config.max_val_images
         counts["val"] = SplitCounts(images=used, captions=used * (captions["val"] // images["val"]))
     return counts
-
-
-def how_to_obtain(config: DataConfig) -> tuple[str, ...]:
-    """Where a dataset's files come from, one line each; nothing is ever downloaded from there."""
-    published = (_SOURCES[config.format],) if config.name in _IMAGES and config.format in _SOURCES else ()
-    if config.image is not None:
-        return (*published, _IMAGE_SOURCES[config.name]) if published else ()
-    kind = " --kind vectors" if isinstance(config, PrecompConfig) else ""
-    own = (
-        f"features of any timm backbone can be computed from images: goal-sweep data features SWEEP{kind} --out FOLDER"
-    )
-    return (*published, own)

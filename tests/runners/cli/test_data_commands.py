@@ -40,14 +40,14 @@ def test_check_exits_with_0_when_complete_and_with_2_otherwise(
     capsys.readouterr()
     assert run(["data", "check", sweep, "--json"]) == 2
     report = json.loads(capsys.readouterr().out)
-    assert (report["name"], report["complete"], report["obtain"]) == ("tiny", False, [])
+    assert (report["name"], report["complete"]) == ("tiny", False)
     wrong = [finding for finding in report["findings"] if finding["state"] != "ok"]
     assert len(wrong) == 1
     assert "0005.png" in wrong[0]["found"]
     assert run(["data", "check", sweep, "--set", f"data.root={tmp_path}/gone", "--set", "data.name=f30k"]) == 2
     printed = capsys.readouterr().out
     assert "f30k: 1 missing or wrong" in printed
-    assert "https://shannon.cs.illinois.edu/DenotationGraph/" in printed
+    assert "docs/data.md" in printed
 
 
 def test_vectors_are_written_and_trained_on(sweep: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
