@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Literal
 
 from analysis.wording import file_stem, mean_text, name_text, point_values, seeds_text
-from sweeps.results import BASELINE, METRICS, Metric
+from sweeps.results import BASELINE, LOSS, METRICS, Metric
 
 Objective = tuple[str, str]
 """A pair weight and a triplet weight."""
@@ -208,15 +208,25 @@ class Grid:
     median_midpoint: bool = False
     """Whether the median has half the full colour, as in some published tables; otherwise the scale is linear."""
 
-    @property
+    @cached_property
     def pairs(self) -> tuple[str, ...]:
         """The pair weights: rows, in order."""
-        return tuple(dict.fromkeys(pair for pair, _ in self.cells))
+        return self._weights(0)
 
-    @property
+    @cached_property
     def triplets(self) -> tuple[str, ...]:
         """The triplet weights: columns, in order."""
-        return tuple(dict.fromkeys(triplet for _, triplet in self.cells))
+        return self._weights(1)
+
+    @cached_property
+    def rows(self) -> tuple[tuple[str, str, tuple[Objective, ...]], ...]:
+        """The rows as printed: ``P``, a pair weight, and a cell for each triplet weight; then the baselines.
+
+        A baseline beside the grid has no letter, its name, and one cell as wide as the table.
+        """
+        grid = [("P", pair, tuple((pair, triplet) for triplet in self.triplets)) for pair in self.pairs]
+        beside = [key for key, cell in self.cells.items() if key[1] == LOSS and cell.requested]
+        return (*grid, *(("", key[0], (key,)) for key in beside))
 
     @cached_property
     def means(self) -> dict[Objective, float]:
@@ -245,6 +255,9 @@ class Grid:
     def second(self) -> frozenset[Objective]:
         """The cells with the second highest mean as printed."""
         return self._ranked(1)
+
+    def _weights(self, part: int) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(key[part] for key, cell in self.cells.items() if key[1] != LOSS and cell.requested))
 
     def _ranked(self, rank: int) -> frozenset[Objective]:
         printed = {key: float(f"{mean:.1f}") for key, mean in self.means.items()}

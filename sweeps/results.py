@@ -23,6 +23,8 @@ PAIRS: Final = ("con", "lin", "sig", "lin-ms", "sig-ms")
 """Pair weights: the rows of a block, in order."""
 TRIPLETS: Final = ("con", "nca", "cir")
 """Triplet weights: the columns of a block, in order."""
+LOSS: Final = "loss"
+"""In place of a triplet weight: a contrastive loss beside the grid, such as ``infonce/loss``."""
 OBJECTIVES: Final = tuple((pair, triplet) for pair in PAIRS for triplet in TRIPLETS)
 """All ``(pair, triplet)`` combinations, row by row."""
 BASELINE: Final = ("con", "con")

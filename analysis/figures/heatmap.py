@@ -31,7 +31,7 @@ def draw_heatmap(block: Block, colour: str, measure: str = "R@1") -> Figure:
         measure: ``R@1``, ``R@5``, ``R@10`` or ``rsum``.
     """
     grids = block.grids_of(measure)
-    size = (len(grids[0].triplets) * _CELL[0], len(grids[0].pairs) * _CELL[1])
+    size = (len(grids[0].triplets) * _CELL[0], len(grids[0].rows) * _CELL[1])
     rooms = {"left": 0.95, "top": 0.75, "bottom": 0.28}
     title, note = block.key.title, block.caption(measure)
     figure, (row,) = panels((1, len(grids)), size, title=title, note=note, **rooms, between=(0.42, 0))
@@ -41,52 +41,56 @@ def draw_heatmap(block: Block, colour: str, measure: str = "R@1") -> Figure:
 
 
 def _draw_grid(axes: Axes, grid: Grid, colour: str, *, with_rows: bool) -> None:
-    axes.set(xlim=(0, len(grid.triplets)), ylim=(len(grid.pairs), 0))
+    width = len(grid.triplets)
+    axes.set(xlim=(0, width), ylim=(len(grid.rows), 0))
     axes.set_title(f"{DIRECTION_TITLES[grid.metric.direction]}   {grid.metric.name}", size=11, color=INK, pad=24)
+    axes.set_axis_off()
     for x, triplet in enumerate(grid.triplets):
         axes.text(x + 0.5, -0.15, f"T {triplet}", ha="center", va="bottom", size=10, color=INK)
-    for y, pair in enumerate(grid.pairs if with_rows else ()):
-        size = 10 * min(1.0, _LONGEST / text_width(f"P {pair}", 10))
-        axes.text(-0.08, y + 0.5, f"P {pair}", ha="right", va="center_baseline", size=size, color=INK)
-    axes.set_axis_off()
     scale, best, second = scale_of(grid, colour), grid.best(), grid.second()
-    for index, (objective, cell) in enumerate(grid.cells.items()):
-        y, x = divmod(index, len(grid.triplets))
-        if cell.mean is None or scale is None:
-            _draw_empty(axes, x, y, cell)
-        else:
-            rank = 1 if objective in best else 2 if objective in second else 0
-            _draw_number(axes, x, y, cell, scale.colour(cell.mean), rank)
+    for y, (letter, name, objectives) in enumerate(grid.rows):
+        if with_rows:
+            head = f"{letter} {name}".strip()
+            size = 10 * min(1.0, _LONGEST / text_width(head, 10))
+            axes.text(-0.08, y + 0.5, head, ha="right", va="center_baseline", size=size, color=INK)
+        for x, objective in enumerate(objectives):
+            cell, place = grid.cells[objective], (x, y, width // len(objectives))
+            if cell.mean is None or scale is None:
+                _draw_empty(axes, place, cell)
+                continue
+            fill = scale.colour(cell.mean)
+            _draw_number(axes, place, cell, fill, 1 if objective in best else 2 if objective in second else 0)
             if objective in grid.marked:
-                ink = f"#{text_colour(scale.colour(cell.mean))}"
-                axes.text(x + 0.94, y + 0.24, NEAR, ha="right", va="center_baseline", size=9, color=ink)
+                ink = f"#{text_colour(fill)}"
+                axes.text(x + place[2] - 0.06, y + 0.24, NEAR, ha="right", va="center_baseline", size=9, color=ink)
 
 
-def _draw_number(axes: Axes, x: int, y: int, cell: CellSummary, fill: str, rank: int) -> None:
+def _draw_number(axes: Axes, place: tuple[int, int, int], cell: CellSummary, fill: str, rank: int) -> None:
+    x, y, wide = place
     mean, std = cell.text(with_n=False).split(" ± ")
-    axes.add_artist(Rectangle((x, y), 1, 1, facecolor=f"#{fill}", edgecolor="white", linewidth=1.6))
+    axes.add_artist(Rectangle((x, y), wide, 1, facecolor=f"#{fill}", edgecolor="white", linewidth=1.6))
     ink, weight = f"#{text_colour(fill)}", "bold" if rank == 1 else "normal"
     if rank == 1:
-        axes.add_artist(Rectangle((x + 0.03, y + 0.06), 0.94, 0.88, fill=False, edgecolor=ink, linewidth=1.1))
+        axes.add_artist(Rectangle((x + 0.03, y + 0.06), wide - 0.06, 0.88, fill=False, edgecolor=ink, linewidth=1.1))
     middle = y + (0.36 if cell.gaps else 0.5)
-    split = x + (0.5 if len(mean) <= 4 else 0.55)
+    split = x + wide / 2 + (0 if len(mean) <= 4 else 0.05)
     axes.text(split - 0.015, middle, mean, ha="right", va="center_baseline", size=12, weight=weight, color=ink)
     axes.text(split + 0.015, middle, f"± {std}", ha="left", va="center_baseline", size=9, color=ink)
     if rank == 2:
-        axes.plot([x + 0.14, x + 0.86], [middle + 0.2] * 2, color=ink, linewidth=0.9)
+        axes.plot([split - 0.36, split + 0.36], [middle + 0.2] * 2, color=ink, linewidth=0.9)
     if cell.gaps:
-        note = _fit(f"n={cell.n}, {cell.gap_text}", 27)
-        axes.text(x + 0.5, y + 0.75, note, ha="center", va="center", size=6.2, style="italic", color=ink)
+        note = _fit(f"n={cell.n}, {cell.gap_text}", 27 * wide)
+        axes.text(x + wide / 2, y + 0.75, note, ha="center", va="center", size=6.2, style="italic", color=ink)
 
 
-def _draw_empty(axes: Axes, x: int, y: int, cell: CellSummary) -> None:
-    hatched = Rectangle((x, y), 1, 1, hatch="///", linewidth=0, facecolor="#f6f6f6", edgecolor="#cfcfcf")
-    axes.add_artist(hatched)
-    axes.add_artist(Rectangle((x, y), 1, 1, fill=False, edgecolor="white", linewidth=1.6))
+def _draw_empty(axes: Axes, place: tuple[int, int, int], cell: CellSummary) -> None:
+    x, y, wide = place
+    axes.add_artist(Rectangle((x, y), wide, 1, hatch="///", linewidth=0, facecolor="#f6f6f6", edgecolor="#cfcfcf"))
+    axes.add_artist(Rectangle((x, y), wide, 1, fill=False, edgecolor="white", linewidth=1.6))
     label = cell.gap_text.replace("; ", "\n") if cell.requested else "not in the sweep"
-    text = "\n".join(_fit(line, 25) for line in (label or "--").split("\n"))
+    text = "\n".join(_fit(line, 25 * wide) for line in (label or "--").split("\n"))
     box = {"boxstyle": "round,pad=0.25", "facecolor": "white", "edgecolor": "none", "alpha": 0.92}
-    axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", size=6.8, color=FAINT, linespacing=1.2, bbox=box)
+    axes.text(x + wide / 2, y + 0.5, text, ha="center", va="center", size=6.8, color=FAINT, linespacing=1.2, bbox=box)
 
 
 def _fit(text: str, length: int) -> str:

@@ -12,9 +12,10 @@ def block_to_markdown(block: Block, measure: str = "R@1", *, with_gaps: bool = T
     prefix = [f"{grid.metric.direction} " if len(grids) > 1 else "" for grid in grids]
     heads = [f"{name}T {triplet}" for name in prefix for triplet in grids[0].triplets]
     lines = [f"| {measure} | {' | '.join(heads)} |", f"|:---|{'---:|' * len(heads)}"]
-    for pair in grids[0].pairs:
-        row = [_cell(grid, (pair, triplet)) for grid in grids for triplet in grid.triplets]
-        lines.append(f"| **P {pair}** | {' | '.join(row)} |")
+    for letter, name, objectives in grids[0].rows:
+        rest = [""] * (len(grids[0].triplets) - len(objectives))
+        row = [text for grid in grids for text in (*(_cell(grid, objective) for objective in objectives), *rest)]
+        lines.append(f"| **{f'{letter} {name}'.strip()}** | {' | '.join(row)} |")
     lines += ["", block.caption(measure)]
     if block.gaps and with_gaps:
         lines += ["", "Missing:", "", *(f"- {_entry(f'{name} {gap.text}')}" for name, gap in block.gaps)]

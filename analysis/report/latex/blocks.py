@@ -150,15 +150,17 @@ def _heads(grids: Sequence[Grid], width: int) -> list[str]:
 def _rows(grids: Sequence[Grid], colour: str) -> list[str]:
     scaled = [(grid, scale_of(grid, colour)) for grid in grids]
     rows = []
-    for pair in grids[0].pairs:
-        cells = [_cell(grid, scale, (pair, triplet)) for grid, scale in scaled for triplet in grid.triplets]
-        rows.append(" & ".join([_weight("P", pair), *cells]) + r" \\")
+    for letter, name, objectives in grids[0].rows:
+        cells = [_cell(grid, scale, objective) for grid, scale in scaled for objective in objectives]
+        if not letter:
+            cells = [rf"\multicolumn{{{len(grids[0].triplets)}}}{{c}}{{{cell}}}" for cell in cells]
+        rows.append(" & ".join([_weight(letter, name), *cells]) + r" \\")
     return rows
 
 
 def _weight(letter: str, name: str) -> str:
     """The weight of a row or column, with its name as a superscript."""
-    return rf"${letter}$\textsuperscript{{{latex_text(name)}}}"
+    return rf"${letter}$\textsuperscript{{{latex_text(name)}}}" if letter else latex_text(name)
 
 
 def _cell(grid: Grid, scale: ColourScale | None, objective: Objective) -> str:

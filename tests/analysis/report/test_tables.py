@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from analysis.figures.colours import GREEN
+from analysis.figures.heatmap import draw_heatmap
 from analysis.report.latex.blocks import block_to_latex
 from analysis.report.markdown import block_to_markdown
-from analysis.statistics.aggregation import cells_frame
+from analysis.statistics.aggregation import aggregate, cells_frame
 from sweeps.results import measure_slug
-from tests.helpers.results_cases import example
+from tests.helpers.results_cases import SweepWriter, example, recalls
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -39,3 +41,20 @@ def test_the_frame_of_a_block_is_tidy_and_unrounded() -> None:
     row = frame[(frame["triplet"] == "nca") & (frame["metric"] == "R@10") & (frame["direction"] == "t2i")].iloc[0]
     assert (row["mean"], row["n"]) == (42.04, 1)
     assert row["missing"].startswith("seed 3 failed (loss is NaN")
+
+
+def test_a_baseline_is_a_row_of_its_own_below_the_grid() -> None:
+    names = ["con/con", "con/nca", "sig/con", "sig/nca", "infonce/loss"]
+    writer = SweepWriter(objectives=names)
+    for name, seed in product(names, writer.seeds):
+        writer.write(name, seed, metrics=recalls("sig/cir" if name == "infonce/loss" else name, seed))
+    (block,) = aggregate(writer.results())
+    assert (block.grids["rsum"].pairs, block.grids["rsum"].triplets) == (("con", "sig"), ("con", "nca"))
+    text = block_to_markdown(block)
+    assert "loss" not in text
+    assert "| **infonce** | **40.8 ± 0.3** |  | **30.8 ± 0.3** |  |" in text
+    row = next(line for line in block_to_latex(block, GREEN).splitlines() if line.startswith("infonce"))
+    assert row.count(r"\multicolumn{2}{c}") == 2
+    drawn = [text.get_text() for text in draw_heatmap(block, GREEN).axes[0].texts]
+    assert "infonce" in drawn
+    assert "not in the sweep" not in drawn
