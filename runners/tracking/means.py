@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,59 +10,50 @@ from typing import Any
 
 from runners.results import ResultsTable
 from runners.tracking import schema as names
+from runners.tracking.values import Row, final_of
 from sweeps import content_id
 from sweeps.results import TEST, VAL
 
 _BLOCK = ("dataset", "framework", "backbone", "stage", "variant", "point", "grid", "data_fingerprint")
-_GROUP = (*_BLOCK, "pair", "triplet")
+_ASKED = (*_BLOCK, "pair", "triplet", "status", "seed", "role", "best_epoch", "ended", TEST, VAL)
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveMean:
     """What the run of an objective shows."""
 
-    key: str
-    """Different for every objective of every block."""
     name: str
     tags: Mapping[str, str]
     metrics: Mapping[str, float]
-    """``mean/NAME`` and ``std/NAME`` (over n - 1) of each final metric that all finished seeds have."""
+    """``mean/NAME`` and ``std/NAME`` (over n - 1) of each final metric that is finite for all finished seeds."""
     num_seeds: int
-    digest: str
+
+    @property
+    def digest(self) -> str:
+        """16 hex digits that change with anything that the run shows."""
+        return content_id([self.name, self.tags, self.metrics])
 
 
 def objective_means(table: ResultsTable) -> Iterator[ObjectiveMean]:
-    """The means of a results table; objectives with fewer than two finished seeds have none.
-
-    Args:
-        table: the sweep's table.
-    """
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
-    for row in table.rows((*_GROUP, "status", "seed", "role", TEST, VAL)):
+    """The means of a sweep's results table; objectives with fewer than two finished seeds have none."""
+    groups: dict[tuple[str, ...], list[Row]] = defaultdict(list)
+    for row in table.rows(_ASKED):
         if row["role"] == "report":
-            groups[tuple(row[name] or "" for name in _GROUP)].append(row)
-    for group, rows in groups.items():
-        done = [row for row in rows if row["status"] == "done"]
-        if len(done) > 1:
-            yield _mean(dict(zip(_GROUP, group, strict=True)), done, len(rows))
+            groups[(*(row[name] or "" for name in _BLOCK), f"{row['pair']}/{row['triplet']}")].append(row)
+    for (*_, objective), rows in groups.items():
+        finals = [final_of(row).metrics for row in rows if row["status"] == "done"]
+        if len(finals) > 1:
+            yield _mean(objective, rows[0], finals, f"{len(finals)} of {len(rows)}")
 
 
-def _mean(group: Mapping[str, str], done: list[dict[str, Any]], asked: int) -> ObjectiveMean:
-    objective, of = f"{group['pair']}/{group['triplet']}", f"{len(done)} of {asked}"
+def _mean(objective: str, row: Row, finals: list[Mapping[str, float]], of: str) -> ObjectiveMean:
     metrics: dict[str, float] = {}
-    for name in (name for name in done[0] if name.startswith((TEST, VAL))):
-        values = [row[name] for row in done]
-        if all(value is not None and math.isfinite(value) for value in values):
-            shown = name if name.startswith(TEST) else names.SELECTED + name.removeprefix(VAL)
-            metrics |= {f"mean/{shown}": fmean(values), f"std/{shown}": stdev(values)}
-    own = {tag: group[column] for tag, column in names.COLUMNS_OF_TAGS.items() if group.get(column)}
-    tags = own | {names.ROLE: names.ROLE_MEAN, names.OBJECTIVE: objective, names.SEEDS: of, **names.SOURCE}
-    places = " ".join(filter(None, (group["backbone"], group["point"], group["grid"])))
-    return ObjectiveMean(
-        key=content_id([*group.values()]),
-        name=f"{objective} {places} ({group['stage']}), mean of {of} seeds",
-        tags=tags,
-        metrics=metrics,
-        num_seeds=len(done),
-        digest=content_id([tags, metrics]),
-    )
+    for name in sorted(set.intersection(*map(set, finals))):
+        values = [final[name] for final in finals]
+        metrics |= {f"mean/{name}": fmean(values), f"std/{name}": stdev(values)}
+    block: Mapping[str, Any] = {name: row[name] for name in (*_BLOCK, "pair", "triplet") if row[name]}
+    tags = {tag: str(block[column]) for tag, column in names.COLUMNS_OF_TAGS.items() if column in block}
+    tags |= {names.ROLE: names.ROLE_MEAN, names.OBJECTIVE: objective, names.SEEDS: of, **names.SOURCE}
+    place = " ".join(str(block[name]) for name in ("backbone", "point", "grid") if name in block)
+    name = f"{objective} {place} ({row['stage']}), mean of {of} seeds"
+    return ObjectiveMean(name=name, tags=tags, metrics=metrics, num_seeds=len(finals))

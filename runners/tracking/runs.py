@@ -63,8 +63,8 @@ class RunWriter:
     def __init__(self, client: Any, experiment_id: str, name: str, store: Store, *, take_over: bool = False) -> None:
         self._client, self.experiment_id, self._name = client, experiment_id, name
         self._runs: dict[str, TrackedRun] = {}
-        self._means: dict[str, tuple[str, str]] = {}
-        """The run of each objective's mean, and the digest of what it shows, which it has once it is whole."""
+        self._means: dict[str, str] = {}
+        """By the digest of what it shows, the run of each objective's mean."""
         self._doubted: set[str] = set()
         """Keys of trainings of whose runs it is unknown what has arrived, because a call failed."""
         self.parent_id, self._parent_status, self._table = "", "", ""
@@ -83,11 +83,8 @@ class RunWriter:
             key = run.data.tags.get(names.STAGE_KEY)
             if run.data.tags.get(names.ROLE) == names.ROLE_SWEEP:
                 parents.append((run.info.start_time, run.info.run_id, run.info.status, run.data.tags))
-            elif mean := run.data.tags.get(names.MEAN_KEY):
-                if mean in self._means:
-                    duplicates.append(run.info.run_id)
-                else:
-                    self._means[mean] = run.info.run_id, run.data.tags.get(names.SHOWN, "")
+            elif run.data.tags.get(names.ROLE) == names.ROLE_MEAN:
+                self._means[run.data.tags.get(names.SHOWN, run.info.run_id)] = run.info.run_id  # or it is not whole
             elif key in self._runs:  # only from restoring a deleted experiment
                 duplicates.append(run.info.run_id)
             elif key:
@@ -199,20 +196,20 @@ class RunWriter:
 
     def show_means(self, means: Iterable[ObjectiveMean]) -> None:
         """Let exactly these objectives have a run; one whose seeds have changed gets a new one."""
-        wanted = {mean.key: mean for mean in means}
-        for key, (run_id, shown) in list(self._means.items()):
-            if key not in wanted or wanted[key].digest != shown:
-                self._client.delete_run(run_id)
-                del self._means[key]
-        for key in wanted.keys() - self._means.keys():
-            mean = wanted[key]
-            tags = {**mean.tags, names.PARENT_RUN: self.parent_id, names.MEAN_KEY: key}
+        wanted = {mean.digest: mean for mean in means}
+        for digest in self._means.keys() - wanted.keys():
+            self._client.delete_run(self._means[digest])
+            del self._means[digest]
+        for digest in wanted.keys() - self._means.keys():
+            mean = wanted[digest]
+            tags = {**mean.tags, names.PARENT_RUN: self.parent_id}
             run_id = self._client.create_run(self.experiment_id, run_name=mean.name, tags=tags).info.run_id
             now = int(1000 * time.time())
             points = [Metric(name, value, now, mean.num_seeds) for name, value in mean.metrics.items()]
-            self._client.log_batch(run_id, metrics=points, tags=[RunTag(names.SHOWN, mean.digest)])
+            self._client.log_batch(run_id, metrics=points)
             self._client.set_terminated(run_id, "FINISHED")
-            self._means[key] = run_id, mean.digest
+            self._client.set_tag(run_id, names.SHOWN, digest)  # last: a run without it is replaced
+            self._means[digest] = run_id
 
     def attach_table(self, content: bytes, *, thorough: bool = False) -> None:
         """Attach the results table to the parent run, unless it is there.
