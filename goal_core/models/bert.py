@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
-from goal_core.basics.errors import ConfigError, DataError, WeightsError, first_line
+from goal_core.basics.errors import ConfigError, WeightsError, first_line
 from goal_core.data.text import Subwords, Wordpieces
 from goal_core.models.config import BertConfig
-from goal_core.models.hub import build_encoder, is_bert, subwords_of
+from goal_core.models.hub import build_encoder, file_of, is_bert, settings_of, subwords_of
 
 
 def build_bert(config: BertConfig, *, vocab_size: int) -> nn.Module:
@@ -136,30 +134,14 @@ def bert_wordpieces(config: BertConfig, captions: Iterable[str], min_word_count:
 
     Raises:
         WeightsError: the vocabulary cannot be found.
-        DataError: it is not a vocabulary of BERT.
+        DataError: it is not a vocabulary of BERT, or its settings cannot be read.
     """
     if config.weights == "random":
         return Wordpieces.of_captions(captions, min_word_count)
     if not is_bert(config.weights):
         return subwords_of(config.weights)
-    settings = _file(config, "tokenizer_config.json", needed=False)
-    lowercase = True
-    if settings is not None:
-        try:
-            lowercase = bool(json.loads(settings.read_text(encoding="utf-8")).get("do_lower_case", True))
-        except (OSError, ValueError, AttributeError) as error:
-            raise DataError(f"cannot read {settings}: {error}") from error
-    vocabulary = _file(config, "vocab.txt", needed=True)
-    assert vocabulary is not None
-    return Wordpieces.from_file(vocabulary, lowercase=lowercase)
-
-
-def _file(config: BertConfig, name: str, *, needed: bool) -> Path | None:
-    from transformers.utils import cached_file
-
-    options: dict[str, Any] = {"_raise_exceptions_for_missing_entries": needed}
-    try:
-        file = cached_file(config.weights, name, **options)
-    except (OSError, ValueError) as error:
-        raise WeightsError(f"cannot find {name} of BERT {config.weights!r}: {first_line(error)}") from error
-    return Path(file) if file is not None else None
+    vocabulary = file_of(config.weights, "vocab.txt")
+    if vocabulary is None:
+        raise WeightsError(f"cannot find vocab.txt of BERT {config.weights!r}")
+    lowercase = settings_of(config.weights, "tokenizer_config.json").get("do_lower_case", True)
+    return Wordpieces.from_file(vocabulary, lowercase=bool(lowercase))

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from goal_core.basics.errors import ConfigError, WeightsError, first_line
+from goal_core.basics.errors import ConfigError, DataError, WeightsError, first_line
 from goal_core.data.text import Subwords
 from goal_core.models.backbones import CLIP_MEAN, CLIP_STD, ImageBackbone
 from goal_core.models.config import BackboneConfig
@@ -83,7 +83,7 @@ def build_dual(config: BackboneConfig, *, image_size: int) -> DualBackbone:
         raise WeightsError(f"{config.weights!r} is a {type(model).__name__}, which does not have two towers")
     if (own := model.config.vision_config.image_size) != image_size:
         raise ConfigError(f"{config.weights!r} sees images of {own} px, got {image_size}; set data.image.size: {own}")
-    settings = json.loads(path.read_text()) if (path := _file(config.weights, "preprocessor_config.json")) else {}
+    settings = settings_of(config.weights, "preprocessor_config.json")
     mean, std = settings.get("image_mean", CLIP_MEAN), settings.get("image_std", CLIP_STD)
     return DualBackbone(Towers(model), mean=tuple(mean), std=tuple(std))
 
@@ -153,7 +153,8 @@ def _load(kind: Any, weights: str) -> Any:
         raise WeightsError(f"cannot load the model {weights!r}: {first_line(error)}") from error
 
 
-def _file(weights: str, name: str) -> Path | None:
+def file_of(weights: str, name: str) -> Path | None:
+    """A file of a model, in its folder or in the hub's cache; None where there is none."""
     from transformers.utils import cached_file
 
     options: dict[str, Any] = {"_raise_exceptions_for_missing_entries": False}
@@ -162,6 +163,20 @@ def _file(weights: str, name: str) -> Path | None:
     except (OSError, ValueError):
         return None
     return None if file is None else Path(file)
+
+
+def settings_of(weights: str, name: str) -> dict[str, Any]:
+    """The settings in a JSON file of a model; empty where there is none.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    if (path := file_of(weights, name)) is None:
+        return {}
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise DataError(f"cannot read {path}: {error}") from error
 
 
 def _vectors(output: Any) -> Tensor:

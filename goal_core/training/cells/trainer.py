@@ -145,14 +145,7 @@ class CellTrainer(CellState):
         return own, gradient_norm(lambda image, text: self.heads.replaced_loss(image, text, batch.ids), pairs)
 
     def set_scale(self, norms: Sequence[tuple[float, float]]) -> None:
-        """Scale what the next steps descend.
-
-        Args:
-            norms: what :meth:`measure` gave of each batch.
-
-        Raises:
-            DivergedError: it has no gradient.
-        """
+        """Scale what the next steps descend, by what :meth:`measure` gave of each batch."""
         self.scales[self.term] = scale_from(norms)
 
     def log_scale(self) -> None:
