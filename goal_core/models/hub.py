@@ -30,6 +30,8 @@ class Towers(nn.Module):
         # SigLIP reads the last state of captions that are padded to the full length, with nothing masked.
         self._pad: int | None = text.pad_token_id if model.config.model_type.startswith("siglip") else None
         self._longest: int = text.max_position_embeddings
+        # CLIP reads the state of a caption's end, which sees only what comes before; a mask would wait for the device.
+        self._masks = model.config.model_type != "clip"
         with torch.no_grad():
             self.num_features = self(torch.zeros(1, 3, size, size)).shape[1]
 
@@ -41,7 +43,8 @@ class Towers(nn.Module):
         """Map padded ids (B, L) to vectors (B, F)."""
         mask_BL = length_mask(lengths_B, tokens_BL.shape[1], tokens_BL.device)
         if self._pad is None:
-            return _vectors(self.model.get_text_features(input_ids=tokens_BL, attention_mask=mask_BL.long()))
+            mask = mask_BL.long() if self._masks else None
+            return _vectors(self.model.get_text_features(input_ids=tokens_BL, attention_mask=mask))
         rest = 0, self._longest - tokens_BL.shape[1]
         padded = nn.functional.pad(tokens_BL.masked_fill(~mask_BL, self._pad), rest, value=self._pad)
         return _vectors(self.model.get_text_features(input_ids=padded))

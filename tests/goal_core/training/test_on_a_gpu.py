@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from transformers import AutoModel
 
 from goal_core.basics import devices
 from goal_core.data.config import RegionsConfig
-from goal_core.models import ImageBackbone, sequences
-from goal_core.training import Listener, TrainingDone, UnitPlan, train_unit
+from goal_core.models import BackboneConfig, ImageBackbone, ModelConfig, TextConfig, hub, sequences
+from goal_core.training import Listener, StageConfig, TrainingDone, UnitPlan, train_unit
 from goal_core.training.config import Precision
 from tests.helpers.pretended_gpu import MixedPlacesError, PretendedGpu, pretended_gpu
 from tests.helpers.region_files import write_regions
+from tests.helpers.tiny_models import clip_folder, encoder_folder, siglip_folder
 from tests.helpers.training_cases import (
     DATA,
     FROZEN,
     GRID,
     GRID_DATA,
+    MODEL,
     REGIONS,
     SET_FROZEN,
     TRAINED,
@@ -118,6 +122,24 @@ def test_every_precision_trains(case: str, precision: Precision, gpu: PretendedG
     each = ["tolist()", "item()"] if (case, precision) == ("xvlm", "fp16") else ["tolist()"]  # which logs scaled norms
     stacks = case == "vsepp frozen" and precision != "fp16"
     assert [one.split(" at ")[0] for one in waits] == each * (1 if stacks else len(NAMES)), waits
+
+
+@pytest.mark.parametrize("make", [clip_folder, siglip_folder, encoder_folder])
+@pytest.mark.parametrize("stage", [SHORT, TUNED], ids=["frozen", "finetune"])
+def test_a_step_of_pretrained_towers_waits_once(
+    make: Callable[[Path], Path], stage: StageConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A text encoder of the library once more: its mask is looked at."""
+    folder = make(tmp_path / "model")
+    model = ModelConfig(framework="dual", backbone=BackboneConfig(name="tiny", weights=str(folder)), embed_dim=12)
+    if make is encoder_folder:
+        model = replace(MODEL, text=TextConfig(encoder=str(folder)))
+    loaded = AutoModel.from_pretrained(folder)  # which a pretended GPU cannot load
+    monkeypatch.setattr(hub, "_load", lambda kind, weights: deepcopy(loaded))
+    with pretended_gpu(monkeypatch) as gpu:
+        waits = waits_of(unit_of("con/con", "infonce/loss", model=model, data=FEW, stage=stage), tmp_path, gpu)
+    of_mask = ["__bool__()"] if make is encoder_folder else []
+    assert [one.split(" at ")[0] for one in waits] == [*of_mask, "tolist()"] * 2, waits
 
 
 def test_tensors_of_two_memories_do_not_meet(gpu: PretendedGpu) -> None:
