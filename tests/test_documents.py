@@ -65,7 +65,7 @@ def test_the_readme_is_short() -> None:
 
 def test_the_architecture_page_names_what_is_there() -> None:
     text = " ".join((ROOT / "docs" / "architecture.md").read_text().split())
-    named = re.findall(r"`((?:goal_core|sweeps|runners|analysis)/[\w/]+(?:\.py)?)(?:: ([\w.]+))?`", text)
+    named = re.findall(r"`((?:goal_sweep|goal_core|sweeps|runners|analysis)/[\w/]+(?:\.py)?)(?:: ([\w.]+))?`", text)
     assert len(named) > 30
     for place, name in named:
         path = ROOT / place

@@ -32,7 +32,7 @@ from tests.helpers.paths import ROOT
 from tests.helpers.region_files import write_regions
 from tests.helpers.store_cases import named, train
 
-PACKAGES = ("analysis", "goal_core", "runners", "sweeps")
+PACKAGES = ("analysis", "goal_core", "goal_sweep", "runners", "sweeps")
 
 
 class Bomb:

@@ -3,22 +3,30 @@
 `training` measures its cells with it, and the command line evaluates checkpoints; it does not depend on training.
 """
 
-from goal_core.evaluation.embedding import CHUNK, EvalSplit, embed_split, prepare_split, split_inputs
-from goal_core.evaluation.evaluate import (
-    OpenedCheckpoint,
-    check_same_queries,
-    evaluate_checkpoint,
-    evaluate_ensemble,
-    open_checkpoint,
-)
-from goal_core.evaluation.extract import Kind, extract_features
-from goal_core.evaluation.recalls import Embedded, all_recalls_of, recalls_between, recalls_of
-from goal_core.evaluation.reranking import reranked_ranks
-from goal_core.evaluation.retrieval import (
-    EmbeddingError,
-    NonFiniteEmbeddingError,
-    RetrievalRanks,
-    retrieval_metrics,
-    retrieval_ranks,
-)
-from goal_core.evaluation.trained_model import RetrievalModel, load_model
+from typing import TYPE_CHECKING
+
+from goal_core.basics.exports import on_first_use
+
+if TYPE_CHECKING:
+    from goal_core.evaluation.embedding import CHUNK, EvalSplit, embed_split, prepare_split, split_inputs
+    from goal_core.evaluation.evaluate import (
+        OpenedCheckpoint,
+        check_same_queries,
+        evaluate_checkpoint,
+        evaluate_ensemble,
+        open_checkpoint,
+    )
+    from goal_core.evaluation.extract import Kind, extract_features
+    from goal_core.evaluation.recalls import Embedded, all_recalls_of, recalls_between, recalls_of
+    from goal_core.evaluation.reranking import reranked_ranks
+    from goal_core.evaluation.retrieval import (
+        EmbeddingError,
+        NonFiniteEmbeddingError,
+        RetrievalRanks,
+        recall,
+        retrieval_metrics,
+        retrieval_ranks,
+    )
+    from goal_core.evaluation.trained_model import RetrievalModel, load_model
+else:
+    __getattr__ = on_first_use(__name__, __file__)

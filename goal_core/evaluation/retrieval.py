@@ -13,6 +13,8 @@ Deviates: there a sort breaks ties, which lets a collapsed model score anything 
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -28,6 +30,8 @@ from goal_core.basics.errors import GoalError
 # only away from ragged edges, so every block is padded to one shape, a multiple of this many rows and columns.
 _TILE = 64
 _CAPTIONS_PER_IMAGE = 5
+UNIT_TOLERANCE = 0.01
+"""How far the length of an embedding may be from 1; half precision rounds within it."""
 
 
 class EmbeddingError(GoalError):
@@ -55,6 +59,50 @@ class RetrievalRanks:
             for k in (1, 5, 10)
         }
         return {**recalls, "rsum": sum(recalls.values())}
+
+
+def recall(
+    images: Tensor | NDArray[np.floating],
+    texts: Tensor | NDArray[np.floating],
+    owners: Tensor | NDArray[np.integer] | Sequence[int] | None = None,
+    *,
+    folds: int = 1,
+) -> dict[str, float]:
+    """Recall by dot product of embeddings from anywhere. Warns of rows that are not of unit length.
+
+    Args:
+        images: shape (N, D), floating point.
+        texts: shape (M, D), floating point, on the same device.
+        owners: the row of ``images`` that each text describes, shape (M,). None: each image has M / N texts, which
+            follow one another in the order of the images.
+        folds: as for :func:`retrieval_metrics`.
+
+    Returns:
+        `i2t_r1` to `t2i_r10` in percent, 0 to 100, and their sum `rsum`.
+
+    Raises:
+        EmbeddingError: as for :func:`retrieval_metrics`; or there are no owners, and M is no multiple of N.
+    """
+    image_ND, text_MD = _tensor(images), _tensor(texts)
+    if owners is None:
+        each, rest = divmod(len(text_MD), max(1, len(image_ND)))
+        if rest:
+            raise EmbeddingError(f"{len(text_MD)} texts do not divide over {len(image_ND)} images; give their owners")
+        owners = torch.arange(len(image_ND)).repeat_interleave(each)
+    found = retrieval_metrics(image_ND, text_MD, _tensor(owners), folds)
+    for kind, emb in (("image", image_ND), ("text", text_MD)):
+        off = (torch.linalg.vector_norm(emb.float(), dim=1) - 1).abs() > UNIT_TOLERANCE
+        if bool(off.any()):
+            of = f"{int(off.sum())} of {len(emb)} {kind} embeddings are"
+            warnings.warn(f"{of} not of unit length: they are ranked by dot product, not by cosine", stacklevel=2)
+    return found
+
+
+def _tensor(given: Tensor | NDArray[np.number] | Sequence[int]) -> Tensor:
+    """A tensor of the same values; of an array that is not writable, which torch would warn of, a copy."""
+    if isinstance(given, np.ndarray) and not given.flags.writeable:
+        return torch.tensor(given)
+    return torch.as_tensor(given)
 
 
 def retrieval_metrics(

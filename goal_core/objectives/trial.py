@@ -16,11 +16,12 @@ from goal_core.objectives.triplet_weights import triplet_weights
 _PAIRS, _DIM = 6, 8
 
 
-def try_objective(config: ObjectiveConfig) -> None:
+def try_objective(config: ObjectiveConfig, *, shipped: bool = False) -> None:
     """Compute the weights of a small batch, if a plugin defines one of them.
 
     Args:
         config: the objective; the plugins have run.
+        shipped: also try weights that no plugin defines.
 
     Raises:
         ConfigError: a weight fails, is of another shape or dtype than its triplets, is not finite, or differs when it
@@ -33,21 +34,22 @@ def try_objective(config: ObjectiveConfig) -> None:
     normalise = torch.nn.functional.normalize
     mined = mine(normalise(images_ND), normalise(texts_ND), None)
     for entry, kind in ((triplet_weights[config.triplet], "triplet"), (pair_weights[config.pair], "pair")):
-        if not entry.plugin:
+        if not entry.plugin and not shipped:
             continue
+        of = f"plugin {entry.plugin}: {entry.name}" if entry.plugin else entry.name
         try:
             first, second = (_weights(objective, kind, mined.triplets()[0]) for _ in range(2))
         except Exception as error:
-            raise ConfigError(f"plugin {entry.plugin}: {entry.name}: {type(error).__name__}: {error}") from error
+            raise ConfigError(f"{of}: {type(error).__name__}: {error}") from error
         for one, again in zip(first, second, strict=True):
             if not isinstance(one, Tensor) or one.shape != mined.pos.shape or one.dtype != mined.pos.dtype:
                 got = f"{tuple(one.shape)} {one.dtype}" if isinstance(one, Tensor) else type(one).__name__
                 wanted = f"{tuple(mined.pos.shape)} {mined.pos.dtype}"
-                raise ConfigError(f"plugin {entry.plugin}: {entry.name}: gives {got} for triplets of {wanted}")
+                raise ConfigError(f"{of}: gives {got} for triplets of {wanted}")
             if not one.isfinite().all():
-                raise ConfigError(f"plugin {entry.plugin}: {entry.name}: gives NaN or infinity")
+                raise ConfigError(f"{of}: gives NaN or infinity")
             if not isinstance(again, Tensor) or not torch.equal(one, again):
-                raise ConfigError(f"plugin {entry.plugin}: {entry.name}: gives other numbers when it is called again")
+                raise ConfigError(f"{of}: gives other numbers when it is called again")
 
 
 def _weights(objective: GradientObjective, kind: str, triplets: object) -> tuple[object, ...]:

@@ -1,9 +1,10 @@
-"""The commands on checkpoints: `evaluate` trained cells, `convert` published checkpoints."""
+"""The commands on checkpoints and embeddings: `evaluate`, `embed`, `search`, `recall`, and `convert` published ones."""
 
 from __future__ import annotations
 
 import html
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -128,6 +129,50 @@ def search(
     if page is not None:
         page.write_text(_page(text, found))
         console.print(str(page), soft_wrap=True)
+
+
+@checkpoints.command()
+def recall(
+    images: Annotated[Path, typer.Argument(help="A .npy of image embeddings, a row for each image.")],
+    texts: Annotated[Path, typer.Argument(help="A .npy of text embeddings, a row for each text.")],
+    owners: Annotated[
+        Path | None, typer.Option(help="A .npy with the number of each text's image, from 0. Else texts are in order.")
+    ] = None,
+    folds: Annotated[int, typer.Option(min=1, help="Cut the images into so many parts and take the mean.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Compute the recall of embeddings that any model has written.
+
+    Example: goal-sweep recall images.npy texts.npy --owners owners.npy
+    """
+    import warnings
+
+    from goal_core.evaluation import recall as recall_of
+
+    loaded = [_array(path) for path in (images, texts, *([owners] if owners else ()))]
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        found = recall_of(*loaded, folds=folds)
+    for warning in caught:
+        print(f"warning: {warning.message}", file=sys.stderr)
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    console.print(f"{len(loaded[0])} images, {len(loaded[1])} texts", soft_wrap=True)
+    console.print("  ".join(f"{name} {found[name]:.2f}" for name in _RECALLS), soft_wrap=True)
+
+
+def _array(path: Path) -> Any:
+    """The array of a .npy, mapped.
+
+    Raises:
+        GoalError: there is no such file, or it is no array.
+    """
+    import numpy as np
+
+    try:
+        return np.load(path, mmap_mode="c")
+    except (OSError, ValueError) as error:
+        raise GoalError(f"{path}: {error}") from error
 
 
 def _pictures(folder: Path) -> list[Path]:

@@ -38,7 +38,7 @@ _GREETING_S = 15
 _CHATTY = ("ray.dashboard.modules.dashboard_sdk", "ray.dashboard.modules.job.sdk", "ray._private.runtime_env.packaging")
 _OTHER_ADDRESSES = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS")
 """Variables that Ray prefers to the address that it is given."""
-_PACKAGES = ("goal_core", "sweeps", "runners", "analysis")
+_PACKAGES = ("goal_sweep", "goal_core", "sweeps", "runners", "analysis")
 """What is sent of goal-sweep; the packages lie beside each other."""
 _SKIPPED = shutil.ignore_patterns("__pycache__", "*.pyc", ".git", ".venv", "node_modules")
 _PHASES: Mapping[str, Phase] = {"PENDING": "pending", "RUNNING": "running"}

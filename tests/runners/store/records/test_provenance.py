@@ -80,7 +80,17 @@ def test_a_wheel_says_what_it_was_built_from(checkout, tmp_path):
 @pytest.mark.parametrize("state", ["clean", "changed", "no checkout"])
 def test_the_build_writes_that_record(tmp_path, monkeypatch, state):
     source = tmp_path / "source"
-    names = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "sweeps", "goal_core", "runners", "analysis")
+    names = (
+        "pyproject.toml",
+        "hatch_build.py",
+        "README.md",
+        "LICENSE",
+        "goal_sweep",
+        "sweeps",
+        "goal_core",
+        "runners",
+        "analysis",
+    )
     source.mkdir()
     for name in names:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy

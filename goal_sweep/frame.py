@@ -1,0 +1,54 @@
+"""The results of a sweep as a frame."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+
+def results(
+    sweep: str | os.PathLike[str],
+    *,
+    overrides: Sequence[str] = (),
+    store: str | os.PathLike[str] | None = None,
+    tracking_uri: str | None = None,
+) -> pd.DataFrame:
+    """Read the results of a sweep: those that a report is made of.
+
+    Args:
+        sweep: the sweep file, or the name of one that ships.
+        overrides: as ``--set`` of the commands, such as ``seeds=[1]``.
+        store: the results folder, if it is not the sweep's own.
+        tracking_uri: MLflow, if it is not the sweep's own; asked where the store has no results.
+
+    Returns:
+        A row for each training, done or not, candidates of a search included (``role``). The columns are those of
+        ``results.parquet`` but for those by epoch: ``setting/stages.frozen.lr`` and the other settings, as numbers
+        where all of them are; ``val/rsum`` and the like of the selected epoch, ``test/rsum`` and the like of the same
+        weights, in percent; ``seconds``; ``checkpoint``, as a path of this machine where the store is one.
+
+    Raises:
+        GoalError: the sweep file is wrong, or there are no results.
+    """
+    from runners.cli.reports import report_targets
+
+    given = [*overrides, *(f"{key}={value}" for key, value in (("store", store), ("tracking", tracking_uri)) if value)]
+    (target,) = report_targets([os.fspath(sweep)], given, None)
+    found = target.results()
+    frame = pd.concat([part for part in (found.runs, found.candidates) if len(part)] or [found.runs]).sort_index()
+    for name in frame.columns:
+        if str(name).startswith("setting/"):
+            frame[name] = _numbers(frame[name])
+    if found.folder is not None:
+        folder: Path = found.folder
+        frame["checkpoint"] = [str(folder / path) if path else "" for path in frame["checkpoint"]]
+    return frame.reset_index(drop=True)
+
+
+def _numbers(texts: pd.Series[str]) -> pd.Series[str] | pd.Series[float]:
+    """Texts as numbers, if all that are not empty are numbers; empty ones are NaN."""
+    numbers = pd.to_numeric(texts.replace("", None), errors="coerce")
+    return numbers if bool((numbers.notna() | (texts == "")).all()) and bool(numbers.notna().any()) else texts

@@ -1,0 +1,224 @@
+"""What a part of one's own must keep, as functions to call in one's own tests. Each raises `AssertionError` if not.
+
+from goal_sweep.testing import check_training, check_weights
+
+def test_my_weight(tmp_path):
+check_weights(pair="mine")
+check_training(tmp_path, pair="mine")
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from goal_core.basics.errors import GoalError
+from goal_core.basics.sealed_json import json_bytes
+from goal_core.checkpoints import BEST, best_name
+from goal_core.data.config import ImageConfig, ScenesConfig
+from goal_core.models import BackboneConfig, ModelConfig, TextConfig, build_backbone
+from goal_core.objectives import GradientObjective, ObjectiveConfig, StackedObjectives, Value
+from goal_core.objectives.trial import try_objective
+from goal_core.training import Listener, StageConfig, TrainingPlan, UnitPlan, train_unit
+
+_PAIRS, _DIM = 8, 16
+_RELATIVE, _ABSOLUTE = 1e-4, 1e-6
+"""How far float32 may round where kernels of other shapes compute the same."""
+
+
+def check_weights(*, pair: str = "con", triplet: str = "con", **params: Value) -> None:
+    """Check a pair or triplet weight on a small batch.
+
+    Shapes, dtypes, finite and repeatable numbers; that the gradient follows the scale of what reaches it and the order
+    of the pairs; that it is the same in double precision; and that a cell beside it in a stack changes nothing.
+
+    Args:
+        pair: name of the pair weight; its plugin has run, or its module is imported.
+        triplet: name of the triplet weight.
+        params: their parameters.
+    """
+    config = ObjectiveConfig(pair=pair, triplet=triplet, params=params)
+    try:
+        try_objective(config, shipped=True)
+    except GoalError as error:
+        raise AssertionError(str(error)) from error
+    name, objective = config.name, config.build()
+    generator = torch.Generator().manual_seed(0)
+    batch = [torch.nn.functional.normalize(torch.randn(_PAIRS, _DIM, generator=generator)) for _ in range(2)]
+    whole = _gradient(objective, batch)
+    _close(_gradient(objective, batch, scale=2.0), 2 * whole, f"{name}: the gradient does not follow a loss's scale")
+    order = torch.randperm(_PAIRS, generator=generator)
+    turned = _gradient(objective, [rows[order] for rows in batch])
+    _close(turned, whole[:, order], f"{name}: the gradient depends on the order of the pairs")
+    double = _gradient(objective, [rows.double() for rows in batch])
+    _close(double.float(), whole, f"{name}: single and double precision differ")
+    stack = StackedObjectives([GradientObjective(pair="con", triplet="con"), objective])
+    leaves = [torch.stack([rows, rows]).requires_grad_() for rows in batch]
+    scalars, stats = stack.forward_with_stats(*leaves)
+    if stats.errors:
+        raise AssertionError(f"{name}: fails beside another cell: {next(iter(stats.errors.values()))}")
+    together = torch.autograd.grad(scalars.sum(), leaves)
+    _close(torch.stack([part[1] for part in together]), whole, f"{name}: alone and beside another cell differ")
+
+
+def check_backbone(name: str, *, image_size: int = 64) -> None:
+    """Check an image backbone: its shapes, its seed, and that chunks of a batch give what the whole batch gives.
+
+    Args:
+        name: its name; its plugin has run, or its module is imported.
+        image_size: pixels per side.
+    """
+    config = BackboneConfig(name=name, weights="random")
+    images = torch.randint(0, 256, (4, 3, image_size, image_size), generator=torch.Generator().manual_seed(0))
+    for cells in (False, True):
+        try:
+            net, again = (build_backbone(config, image_size=image_size, seed=1, cells=cells) for _ in range(2))
+            features = net(images.to(torch.uint8))
+        except Exception as error:
+            raise AssertionError(f"{name}: {error}") from error
+        if not features.isfinite().all():
+            raise AssertionError(f"{name}: gives NaN or infinity")
+        same = all(torch.equal(one, other) for one, other in zip(net.parameters(), again.parameters(), strict=True))
+        if not same:
+            raise AssertionError(f"{name}: one seed draws different weights")
+        chunks = torch.cat([net(part) for part in torch.split(images.to(torch.uint8), 2)])
+        _close(chunks, features, f"{name}: chunks of a batch and the whole batch differ")
+        features.sum().backward()
+        if not any(one.grad is not None and one.grad.abs().sum() > 0 for one in net.parameters()):
+            raise AssertionError(f"{name}: no gradient reaches its weights")
+
+
+def check_training(
+    folder: Path, *, pair: str = "con", triplet: str = "con", backbone: str = "test_resnet", **params: Value
+) -> None:
+    """Train a tiny cell: alone, beside another cell, and killed and continued. All must end with the same bits.
+
+    Args:
+        folder: an empty folder.
+        pair: name of the pair weight.
+        triplet: name of the triplet weight.
+        backbone: name of the image backbone, which is fine-tuned from random weights.
+        params: parameters of the weights.
+    """
+    own = TrainingPlan(
+        key="own", cell_id="own", objective=ObjectiveConfig(pair=pair, triplet=triplet, params=params), init=None
+    )
+    other = replace(own, key="other", cell_id="other", objective=ObjectiveConfig(pair="con", triplet="con"))
+    unit = UnitPlan(
+        trainings=(own,),
+        data=ScenesConfig(num_train=16, num_val=8, num_test=8, image=ImageConfig(size=32, resize=32, augment="none")),
+        model=ModelConfig(
+            backbone=BackboneConfig(name=backbone, weights="random"), text=TextConfig(word_dim=8), embed_dim=16
+        ),
+        seed=1,
+        stage=StageConfig(name="finetune", epochs=2, lr=1e-3, batch_size=16),
+    )
+    alone = _train(unit, folder / "alone")
+    shared = _train(replace(unit, trainings=(own, other), sharing="trunk"), folder / "shared")
+    resumed = _train(unit, folder / "resumed", kill_at=8)
+    for how, weights in (("beside another cell", shared), ("killed and continued", resumed)):
+        names = [name for name in alone if not torch.equal(alone[name], weights[name])]
+        if names:
+            raise AssertionError(f"{pair}/{triplet}, {backbone}: {how}, the training ends otherwise: {names[0]}")
+
+
+class Folder:
+    """A training's files in a folder of this machine: `goal_core.training.plan.TrainingFiles` without leases.
+
+    Args:
+        root: the folder, which is made.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        root.mkdir(parents=True, exist_ok=True)
+
+    def path(self, name: str) -> Path:
+        """The path of a file; of the best weights, once the training is done, their own name."""
+        return self.best() if name == BEST and (self.root / "result.json").exists() else self.root / name
+
+    def versions(self, name: str) -> list[Path]:
+        """The file, if it is there."""
+        return [self.path(name)] if self.path(name).exists() else []
+
+    def save_with(self, name: str, write: Any) -> None:
+        """Let ``write`` fill a temporary file, then put it in place."""
+        temporary = self.root / f"{name}.new"
+        write(temporary)
+        temporary.replace(self.root / name)
+
+    def write_metrics(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Write the epochs."""
+        (self.root / "metrics.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
+
+    def log(self, line: str) -> None:
+        """Add a line to the log."""
+        with (self.root / "log.txt").open("a") as file:
+            file.write(f"{line}\n")
+
+    def finish(self, result: Mapping[str, Any]) -> None:
+        """Write the result."""
+        name = best_name(result["best_epoch"])
+        files = {BEST: {"name": name, "sha256": hashlib.sha256(self.path(name).read_bytes()).hexdigest()}}
+        (self.root / "result.json").write_bytes(json_bytes({**result, "files": files}))
+
+    def set_aside(self, path: Path) -> None:
+        """Rename a damaged file."""
+        path.rename(path.with_name(f"{path.name}.damaged"))
+
+    def discard(self, name: str) -> None:
+        """Remove a file."""
+        (self.root / name).unlink(missing_ok=True)
+
+    def best(self) -> Path:
+        """The weights of the best epoch, once the training is done."""
+        result = json.loads((self.root / "result.json").read_text())
+        return self.root / str(result["files"][BEST]["name"])
+
+
+class _KilledError(BaseException):
+    """Stands for a kill, which nothing catches."""
+
+
+class _KillAt(Listener):
+    def __init__(self, step: int) -> None:
+        self._left = step
+
+    def step(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            raise _KilledError
+
+
+def _train(unit: UnitPlan, root: Path, kill_at: int = 0) -> dict[str, Tensor]:
+    """The best weights of a unit's first training, killed once after so many steps if they are not 0."""
+    folders = {training.key: Folder(root / training.key) for training in unit.trainings}
+    if kill_at:
+        try:
+            train_unit(unit, folders, _KillAt(kill_at))
+        except _KilledError:
+            pass
+        else:
+            raise AssertionError(f"the training ended before step {kill_at}")
+    train_unit(unit, folders)
+    weights: dict[str, Tensor] = load_file(folders[unit.trainings[0].key].best())
+    return weights
+
+
+def _gradient(objective: GradientObjective, batch: Sequence[Tensor], scale: float = 1.0) -> Tensor:
+    """The gradient of both embeddings, (2, N, D)."""
+    leaves = [rows.clone().requires_grad_() for rows in batch]
+    return torch.stack(torch.autograd.grad(objective(*leaves) * scale, leaves))
+
+
+def _close(got: Tensor, wanted: Tensor, complaint: str) -> None:
+    if not torch.allclose(got, wanted, rtol=_RELATIVE, atol=_ABSOLUTE):
+        raise AssertionError(f"{complaint}, by up to {float((got - wanted).detach().abs().max()):.3g}")

@@ -1,0 +1,94 @@
+"""goal-sweep as a library: little is loaded, recall of anybody's embeddings, and results as a frame."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import goal_sweep
+from goal_core.basics.errors import GoalError
+from goal_core.evaluation import EmbeddingError, retrieval_metrics
+from runners.cli.app import run
+from tests.helpers.results_folder import finished
+from tests.helpers.sweep_cases import SETTINGS
+
+ALONE = """
+import importlib, sys
+import torch, numpy
+class OnlyTorchAndNumpy:
+    def find_spec(self, name, path=None, target=None):
+        first = name.partition(".")[0]
+        if first not in {"torch", "numpy", "goal_core", "goal_sweep", *sys.stdlib_module_names}:
+            raise ModuleNotFoundError(name)
+known = {name.partition(".")[0] for name in sys.modules}
+sys.meta_path.insert(0, OnlyTorchAndNumpy())
+from goal_sweep import objectives, recall
+images = torch.nn.functional.normalize(torch.randn(4, 8, requires_grad=True))
+objectives.GradientObjective(pair="sig-ms", triplet="cir")(images, images.roll(1, 0)).backward()
+assert recall(numpy.eye(4), numpy.eye(4))["rsum"] == 600
+"""
+
+
+def test_objectives_and_recall_need_torch_and_numpy_alone() -> None:
+    subprocess.run([sys.executable, "-c", ALONE], check=True)
+
+
+def embeddings() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    images, texts = (torch.nn.functional.normalize(torch.randn(n, 6, generator=generator)) for n in (12, 24))
+    return images, texts, torch.randperm(24, generator=generator) % 12
+
+
+def test_recall_takes_arrays_tensors_and_owners_in_any_form() -> None:
+    images, texts, owners = embeddings()
+    expected = retrieval_metrics(images, texts, owners)
+    assert goal_sweep.recall(images, texts, owners) == expected
+    read_only = images.numpy().copy()
+    read_only.flags.writeable = False
+    assert goal_sweep.recall(read_only, texts.numpy(), owners.tolist()) == expected
+    order = torch.argsort(owners, stable=True)
+    assert goal_sweep.recall(images, texts[order]) == expected
+    with pytest.raises(EmbeddingError, match=r"23 texts .* 12 images"):
+        goal_sweep.recall(images, texts[1:])
+
+
+def test_recall_warns_of_embeddings_that_are_not_of_unit_length() -> None:
+    images, texts, owners = embeddings()
+    images[3] *= 2
+    with pytest.warns(UserWarning, match="1 of 12 image embeddings"):
+        goal_sweep.recall(images, texts, owners)
+    goal_sweep.recall(torch.nn.functional.normalize(images).half(), texts.half(), owners)
+
+
+def test_recall_at_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    images, texts, owners = embeddings()
+    for name, array in (("images", images * 3), ("texts", texts), ("owners", owners)):
+        np.save(tmp_path / f"{name}.npy", array.numpy())
+    files = [str(tmp_path / f"{name}.npy") for name in ("images", "texts", "owners")]
+    assert run(["recall", *files[:2], "--owners", files[2], "--json"]) == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out) == retrieval_metrics(images * 3, texts, owners)
+    assert "12 of 12 image embeddings" in shown.err
+    (tmp_path / "texts.npy").write_text("no array")
+    assert run(["recall", *files[:2]]) == 2
+    assert "texts.npy" in capsys.readouterr().err
+
+
+def test_results_are_a_frame(tmp_path: Path, empty_database: Path) -> None:
+    sweep = finished(tmp_path, empty_database)
+    frame = goal_sweep.results("scenes", overrides=SETTINGS, store=tmp_path)
+    assert list(frame["training"]) == [training.key for training in sweep.trainings]
+    assert [frame[f"setting/stages.{stage}.lr"].tolist()[index] for index, stage in enumerate(frame["stage"])] == [
+        next(stage.lr for stage in sweep.config.stages if stage.name == name) for name in frame["stage"]
+    ]
+    assert set(frame["setting/objective.pair"]) == {"con", "sig"}
+    assert frame["test/rsum"].notna().all()
+    assert all(Path(path).is_file() for path in frame["checkpoint"])
+    with pytest.raises(GoalError):
+        goal_sweep.results("scenes", store=tmp_path / "none")

@@ -1,0 +1,105 @@
+"""The contract suite for parts of one's own: what is right passes, and each kind of mistake is found and named."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from goal_core.basics.registry import REGISTRIES
+from goal_sweep.models import image_backbones
+from goal_sweep.objectives import Triplets, pair_weights, triplet_weights
+from goal_sweep.testing import check_backbone, check_training, check_weights
+
+PLUGINS = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text()
+
+
+@pytest.fixture(autouse=True)
+def _same_names_afterwards() -> Iterator[None]:
+    before = {kind: dict(registry) for kind, registry in REGISTRIES.items()}
+    yield
+    for kind, registry in REGISTRIES.items():
+        registry.clear()
+        registry.update(before[kind])
+
+
+def test_the_examples_of_the_page_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    weight, backbone, tests = re.findall(r"```python\n(.*?)```", PLUGINS, re.DOTALL)
+    (tmp_path / "square.py").write_text(weight)
+    (tmp_path / "convs.py").write_text(backbone)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    names: dict[str, Callable[[Path], None]] = {}
+    exec(tests, names)
+    names["test_square"](tmp_path / "trained")
+    exec("import convs", {})
+    check_backbone("two_convs")
+
+
+def _whole_batch(triplets: Triplets) -> Tensor:
+    return triplets.neg - triplets.neg[0]
+
+
+def _counting(triplets: Triplets, calls: list[int] = []) -> Tensor:  # noqa: B006
+    calls.append(1)
+    return triplets.pos * len(calls)
+
+
+@pytest.mark.parametrize(
+    ("weight", "complaint"),
+    [
+        (lambda triplets: triplets.pos.sum(), r"gives \(\)"),
+        (lambda triplets: triplets.pos.double(), "float64"),
+        (lambda triplets: triplets.pos / 0 * 0, "NaN"),
+        (_counting, "called again"),
+        (_whole_batch, "order of the pairs"),
+    ],
+)
+def test_a_wrong_triplet_weight_is_named(weight: Callable[[Triplets], Tensor], complaint: str) -> None:
+    triplet_weights.register("mine")(weight)
+    with pytest.raises(AssertionError, match=rf"mine.*{complaint}"):
+        check_weights(triplet="mine")
+
+
+def test_a_pair_weight_of_another_kind_is_named() -> None:
+    pair_weights.register("mine")(lambda triplets: (triplets.pos, triplets.neg))  # type: ignore[arg-type, return-value]
+    with pytest.raises(AssertionError, match=r"mine.*PairWeights"):
+        check_weights(pair="mine")
+
+
+class _Mixing(nn.Module):
+    """Sees the other images of a batch, so that chunks differ."""
+
+    num_features = 8
+
+    def __init__(self, image_size: int) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(3, 8, 3)
+
+    def forward_features(self, images: Tensor) -> Tensor:
+        found: Tensor = self.layer(images - images.mean(0))
+        return found
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.forward_features(images).mean((2, 3)) + self.forward_features(images).amax((2, 3))
+
+
+def test_a_backbone_that_mixes_images_is_named() -> None:
+    image_backbones.register("mixing")(_Mixing)
+    with pytest.raises(AssertionError, match="mixing: chunks"):
+        check_backbone("mixing")
+
+
+def test_a_weight_that_remembers_does_not_continue_as_it_was(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def remembering(triplets: Triplets) -> Tensor:
+        seen.append(1)
+        return torch.ones_like(triplets.pos) * (len(seen) % 7)
+
+    triplet_weights.register("remembering")(remembering)
+    with pytest.raises(AssertionError, match=r"remembering.*the training ends otherwise"):
+        check_training(tmp_path, triplet="remembering")
