@@ -6,7 +6,7 @@ Every mark, sentence, file and figure that says whether objectives differ asks t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Literal
 
@@ -23,7 +23,7 @@ ALPHA = 0.05
 NEAR = "≈"
 """Follows a number within noise of the best."""
 _BEST = "Bold: best; underlined: second"
-_NOISE = f"{NEAR}: within noise of the best (at 5 %, cells' noise pooled, corrected for all comparisons of the grid)"
+_NOISE = f"{NEAR}: within noise of the best (at 5 %, for other seeds{{}}, corrected for all comparisons of the grid)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,10 +139,13 @@ class Difference:
 
     estimate: float
     low: float | None
-    """Lower end of the simultaneous 95 % interval; None, like ``high`` and ``p``, without a spread to judge by."""
+    """Lower end of the simultaneous 95 % interval for new seeds and, where the ranks are known, new test images; None,
+    like ``high`` and ``p``, without a spread to judge by."""
     high: float | None
     p: float | None
     """Corrected for all comparisons of the block."""
+    of_seeds: float | None = None
+    """Half the width of the simultaneous 95 % interval for new seeds on these test images; None without a spread."""
 
     @property
     def told_apart(self) -> bool:
@@ -157,6 +160,12 @@ class Difference:
         if not self.told_apart:
             return "level"
         return "better" if self.estimate > 0 else "worse"
+
+    @property
+    def turned(self) -> Difference:
+        """The second minus the first."""
+        low, high = (None if end is None else -end for end in (self.high, self.low))
+        return replace(self, estimate=-self.estimate, low=low, high=high)
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -174,6 +183,8 @@ class Comparison:
     """The objective with the highest mean; None without values."""
     differences: Mapping[tuple[Objective, Objective], Difference] = field(default_factory=dict, repr=False)
     """First minus second, for each two objectives in either order."""
+    counts_images: bool = False
+    """Whether intervals and verdicts are for new seeds *and* new test images; else for new seeds alone."""
 
     @cached_property
     def level(self) -> frozenset[Objective]:
@@ -307,8 +318,9 @@ class Block:
     def _marks(self, measure: str) -> str:
         """The meaning of the marks; a cell without an interval is never marked as within noise."""
         grids = self.grids_of(measure)
+        noise = _NOISE.format(" and other test images" if any(g.comparison.counts_images for g in grids) else "")
         if not any(grid.comparison.unjudged for grid in grids):
-            return f"{_BEST}; {_NOISE}."
+            return f"{_BEST}; {noise}."
         if all(len(grid.comparison.unjudged) == len(grid.means) - 1 for grid in grids):
             return f"{_BEST}. With one seed there is no interval, so no cell is marked as within noise of the best."
-        return f"{_BEST}; {_NOISE}. Cells with one seed have no interval and no mark."
+        return f"{_BEST}; {noise}. Cells with one seed have no interval and no mark."

@@ -84,6 +84,7 @@ COLUMNS: Final[Mapping[str, tuple[str, str]]] = {
     "checkpoint": ("string", "path of its weights in the store; empty without"),
     "log": ("string", "path of its log in the store; empty without"),
     "triplets": ("string", "path of its triplet record in the store; empty without"),
+    "ranks": ("binary", "ranks of the right answers of all test queries, as an .npz; null until it is tested"),
 }
 """Arrow type and meaning of every fixed column. Beside them: ``setting/KEY`` (text, null where its framework or
 objective has no such setting), ``val/METRIC`` of the selected epoch and ``test/METRIC`` of the same weights (double),

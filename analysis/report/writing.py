@@ -186,7 +186,7 @@ def runs_frame(results: SweepResults) -> pd.DataFrame:
 
     Columns in which all are empty are left out; a setting is a number where all are.
     """
-    runs = results.runs.drop(columns=["role", "candidate", "status"]).rename(columns={"state": "status"})
+    runs = results.runs.drop(columns=["role", "candidate", "status", "ranks"]).rename(columns={"state": "status"})
     runs = runs.sort_values(["dataset", "framework", "backbone", "stage", "pair", "triplet", "seed", "training"])
     for name in [name for name in runs.columns if str(name).startswith(SETTING)]:
         numbers = pd.to_numeric(runs[name], errors="coerce")

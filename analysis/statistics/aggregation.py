@@ -13,6 +13,7 @@ import pandas as pd
 from analysis.blocks import BLOCK_COLUMNS, MODEL_COLUMNS, OF_EACH, Block, BlockKey, CellSummary, Gap, Grid, Objective
 from analysis.results import UNUSABLE, SweepResults
 from analysis.statistics.comparison import compare
+from analysis.statistics.images import shared_noise
 from analysis.wording import count_text, point_values, seeds_text
 from sweeps.results import DEFAULT, METRICS, PAIRS, TRIPLETS, TUNED, Metric, in_order
 
@@ -75,7 +76,8 @@ def cells_frame(blocks: Iterable[Block]) -> pd.DataFrame:
     Columns: the block's key, with axes also ``point``, with grids also ``grid``, ``direction``, ``metric``, ``pair``,
     ``triplet``, ``mean``, ``std`` (ddof=1), ``n`` and ``missing`` (seeds by status); then the difference from con/con
     as the page judges it: ``difference`` in points, ``low`` and ``high`` of its simultaneous 95 % interval, ``p``
-    corrected for all comparisons of the grid, and ``verdict``. Objectives that are not in the sweep have no row.
+    corrected for all comparisons of the grid, ``verdict``, and ``of_seeds``, half the width of the interval for new
+    seeds on these test images. Objectives that are not in the sweep have no row.
     """
     blocks = tuple(blocks)
     own = (*BLOCK_COLUMNS, *(name for name in ("point", "grid") if any(getattr(b.key, name) for b in blocks)))
@@ -89,10 +91,10 @@ def cells_frame(blocks: Iterable[Block]) -> pd.DataFrame:
                     row = key | place_of(grid.metric, objective) | numbers_of(cell) | missing
                     if (change := grid.comparison.from_baseline.get(objective)) is not None:
                         row |= {"difference": change.estimate, "low": change.low, "high": change.high}
-                        row |= {"p": change.p, "verdict": change.verdict}
+                        row |= {"p": change.p, "verdict": change.verdict, "of_seeds": change.of_seeds}
                     rows.append(row)
     columns = [*own, "direction", "metric", "pair", "triplet", "mean", "std", "n", "missing"]
-    return pd.DataFrame(rows, columns=[*columns, "difference", "low", "high", "p", "verdict"])
+    return pd.DataFrame(rows, columns=[*columns, "difference", "low", "high", "p", "verdict", "of_seeds"])
 
 
 def place_of(metric: Metric, objective: Objective) -> dict[str, Any]:
@@ -130,7 +132,7 @@ def _block(results: SweepResults, key: BlockKey, slug: str) -> Block:
     ]
     gaps = {name: _gaps(header.seeds, by_objective.get(name, empty)) for name in names if name in header.objectives}
     done = {name: part[part["state"] == "done"].set_index("seed").sort_index() for name, part in by_objective.items()}
-    grids = {}
+    grids, images = {}, shared_noise(runs[runs["state"] == "done"])
     for metric in METRICS.values():
         seeds = {name: done[name][metric.test] if name in done else pd.Series(dtype=float) for name in names}
         cells = {
@@ -143,7 +145,8 @@ def _block(results: SweepResults, key: BlockKey, slug: str) -> Block:
             )
             for name, values in seeds.items()
         }
-        grids[metric.key] = Grid(metric=metric, cells=cells, comparison=compare(pd.DataFrame(seeds)))
+        comparison = compare(pd.DataFrame(seeds), None if images is None else images[metric.key])
+        grids[metric.key] = Grid(metric=metric, cells=cells, comparison=comparison)
     protocol, brief = _protocol(results, key, runs), _brief(results, key)
     return Block(key=key, slug=slug, protocol=protocol, grids=grids, brief=brief)
 

@@ -12,62 +12,60 @@ import numpy as np
 import pandas as pd
 
 from analysis.blocks import Comparison, Difference, Objective
-from analysis.statistics.spread import Array, judge, pairwise
+from analysis.statistics.spread import Array, Judged, judge, pairwise
 
 
-def compare(values: pd.DataFrame) -> Comparison:
+def compare(values: pd.DataFrame, images: pd.DataFrame | None = None) -> Comparison:
     """Compare the objectives of a block by the runs of their seeds.
 
-    The probability that equal objectives, equally noisy, give any false statement is at most 5 %, and intervals are
-    simultaneous 95 % intervals; see `analysis.statistics.spread`.
+    The probability of any false statement on equal objectives is at most 5 %, and intervals are simultaneous 95 %
+    intervals; see `analysis.statistics.spread`.
 
     Args:
         values: a row for each seed, a column for each objective (pair, triplet), entries in points; NaN where a run is
             missing.
+        images: covariance of the objectives over test images, as by `shared_noise`; None counts seeds only.
     """
     known = values.dropna(axis=0, how="all").dropna(axis=1, how="all")
     names = [(str(name[0]), str(name[1])) for name in known.columns]
-    return _compare(names, known.to_numpy(float), paired=True)
+    images_KK = None if images is None else images.loc[names, names].to_numpy(float)
+    return _compare(names, known.to_numpy(float), images_KK, paired=True)
 
 
 def compare_printed(cells: Mapping[Objective, tuple[float, float]], n: int) -> Comparison:
-    """The same from printed means and standard deviations (ddof=1) of n runs each, not paired by their seeds."""
+    """The same from printed means and standard deviations (ddof=1) of n runs each: not paired, and for seeds only."""
     shape = np.linspace(-1, 1, n)
     shape /= shape.std(ddof=1) if n > 1 else 1
     columns = [mean + std * shape for mean, std in cells.values()]
-    return _compare(list(cells), np.column_stack(columns) if columns else np.empty((0, 0)), paired=False)
+    return _compare(list(cells), np.column_stack(columns) if columns else np.empty((0, 0)), None, paired=False)
 
 
-def _compare(names: list[Objective], values_SK: Array, *, paired: bool) -> Comparison:
+def _compare(names: list[Objective], values_SK: Array, images_KK: Array | None, *, paired: bool) -> Comparison:
     if not names:
         return Comparison()
-    means = np.nanmean(values_SK, axis=0)
-    differences = _differences(names, values_SK, means, paired=paired)
-    return Comparison(best=names[int(np.argmax(means))], differences=differences)
-
-
-def _differences(
-    names: list[Objective], values_SK: Array, means: Array, *, paired: bool
-) -> dict[tuple[Objective, Objective], Difference]:
-    pairs, counts = list(combinations(range(len(names)), 2)), (~np.isnan(values_SK)).sum(axis=0)
-    judged = judge(values_SK, pairwise(len(names)), paired=paired) if pairs else None
-    estimates, reaches, p_KK = (np.full((len(names), len(names)), np.nan) for _ in range(3))
+    means, counts = np.nanmean(values_SK, axis=0), (~np.isnan(values_SK)).sum(axis=0)
+    pairs = list(combinations(range(len(names)), 2))
+    judged = judge(values_SK, pairwise(len(names)), names, images_KK, paired=paired) if pairs else None
+    differences = {}
     for row, (i, j) in enumerate(pairs):
-        estimates[i, j] = means[i] - means[j]
-        if judged is not None and not np.isnan(judged.p[row]) and min(counts[i], counts[j]) > 1:
-            estimates[i, j] = judged.estimates[row]
-            reaches[i, j] = reaches[j, i] = judged.reach[row]
-            p_KK[i, j] = p_KK[j, i] = judged.p[row]
-        estimates[j, i] = -estimates[i, j]
-    return {
-        (names[i], names[j]): _difference(float(estimates[i, j]), float(reaches[i, j]), float(p_KK[i, j]))
-        for i in range(len(names))
-        for j in range(len(names))
-        if i != j
-    }
+        change = difference_of(judged, row, float(means[i] - means[j]), int(min(counts[i], counts[j])))
+        differences[names[i], names[j]], differences[names[j], names[i]] = change, change.turned
+    in_order = {(one, other): differences[one, other] for one in names for other in names if one != other}
+    return Comparison(best=names[int(means.argmax())], differences=in_order, counts_images=images_KK is not None)
 
 
-def _difference(estimate: float, reach: float, p: float) -> Difference:
-    if np.isnan(p):
+def difference_of(judged: Judged | None, row: int, estimate: float, n: int) -> Difference:
+    """What is judged of a contrast, or its plain estimate where a side has a single run or the runs do not say.
+
+    Args:
+        judged: the contrasts.
+        row: the contrast's number.
+        estimate: the plain difference of the means.
+        n: runs of the side with fewer.
+    """
+    if judged is None or n < 2 or np.isnan(judged.p[row]):
         return Difference(estimate=estimate, low=None, high=None, p=None)
-    return Difference(estimate=estimate, low=estimate - reach, high=estimate + reach, p=p)
+    estimate, reach, p, inner = (
+        float(a[row]) for a in (judged.estimates, judged.reach, judged.p, judged.reach_of_seeds)
+    )
+    return Difference(estimate=estimate, low=estimate - reach, high=estimate + reach, p=p, of_seeds=inner)

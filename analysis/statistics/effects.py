@@ -10,20 +10,17 @@ An effect is significant if any of its contrasts is, by the rule of `analysis.st
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from analysis.blocks import MODEL_COLUMNS
-from analysis.statistics.spread import judge, pairwise
+from analysis.statistics.spread import Array, judge, pairwise
 from sweeps.results import METRICS, PAIRS, TRIPLETS, Metric, in_order
 
-_ROUNDING = 1e-24
-"""A sum of squares below this share of the total is rounding error."""
 MARGINAL_COLUMNS = (*MODEL_COLUMNS, "stage")
 """The block's columns in the frame of :func:`marginals`, in order."""
 _USED_BY_INTERACTION = 0.7
@@ -101,33 +98,33 @@ def marginals(runs: pd.DataFrame, factor: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def factor_effects(values: pd.DataFrame) -> tuple[Effect, ...]:
+def factor_effects(values: pd.DataFrame, images: pd.DataFrame | None = None) -> tuple[Effect, ...]:
     """Main effects and interaction.
 
     Args:
         values: columns ``subject``, ``pair``, ``triplet`` and ``value``, one row each. Subjects that lack a
             combination that another has are excluded.
+        images: covariance of the objectives over test images, where the subjects are seeds of one block.
 
     Returns:
-        The effects in the order of :data:`EFFECTS`; empty with fewer than two complete subjects, fewer than two
-        levels of a factor, or objectives that do not vary between subjects.
+        The effects in the order of :data:`EFFECTS`; empty with fewer than two complete subjects or fewer than two
+        levels of a factor.
     """
     wide = _whole(values)
     pairs, triplets = (wide.columns.unique(level) for level in ("pair", "triplet"))
     if len(wide) < 2 or min(len(pairs), len(triplets)) < 2:
         return ()
-    spread = wide.sub(wide.mean(axis=1), axis=0).to_numpy()
-    if ((spread - spread.mean(axis=0)) ** 2).sum() <= _ROUNDING * (wide.to_numpy() ** 2).sum():
-        return ()  # subjects that agree to the last digit do not vary
-    values_SPT = wide[list(product(pairs, triplets))].to_numpy().reshape(len(wide), len(pairs), len(triplets))
+    names = list(product(pairs, triplets))
+    values_SPT = wide[names].to_numpy().reshape(len(wide), len(pairs), len(triplets))
+    images_KK = None if images is None else images.loc[names, names].to_numpy(float)
     means = wide.mean()
     return tuple(
         Effect(name=name, subjects=len(wide), p=p, spread=_spread(name, means))
-        for name, p in p_values(values_SPT).items()
+        for name, p in p_values(values_SPT, images_KK).items()
     )
 
 
-def p_values(values_SPT: NDArray[np.float64]) -> dict[str, float]:
+def p_values(values_SPT: Array, images_KK: Array | None = None) -> dict[str, float]:
     """The significance of each effect, by name.
 
     A main effect counts only if it passes two tests: of the level means per seed, where a seed's effect on a whole
@@ -136,28 +133,31 @@ def p_values(values_SPT: NDArray[np.float64]) -> dict[str, float]:
 
     Args:
         values_SPT: by subject, pair weight and triplet weight, in points; at least two subjects.
+        images_KK: covariance of the objectives, row by row, over samples of test images.
     """
     num_subjects, num_pairs, num_triplets = values_SPT.shape
-    cells = values_SPT.reshape(num_subjects, -1)
-    of_pairs, of_triplets = pairwise(num_pairs), pairwise(num_triplets)
-    mean_of_triplets, mean_of_pairs = (
-        np.full((1, num_triplets), 1 / num_triplets),
-        np.full((1, num_pairs), 1 / num_pairs),
-    )
-    deviations = np.kron(np.eye(num_pairs) - mean_of_pairs, np.eye(num_triplets) - mean_of_triplets)
-    return {
-        "pair": max(
-            _smallest_p(values_SPT.mean(axis=2), of_pairs), _smallest_p(cells, np.kron(of_pairs, mean_of_triplets))
-        ),
-        "triplet": max(
-            _smallest_p(values_SPT.mean(axis=1), of_triplets), _smallest_p(cells, np.kron(mean_of_pairs, of_triplets))
-        ),
-        "pair:triplet": _smallest_p(cells, deviations, _USED_BY_INTERACTION),
+    cells, labels = values_SPT.reshape(num_subjects, -1), list(product(range(num_pairs), range(num_triplets)))
+    over_triplets, over_pairs = np.full((1, num_triplets), 1 / num_triplets), np.full((1, num_pairs), 1 / num_pairs)
+    sides = {
+        "pair": (np.kron(np.eye(num_pairs), over_triplets), pairwise(num_pairs)),
+        "triplet": (np.kron(over_pairs, np.eye(num_triplets)), pairwise(num_triplets)),
     }
+    found = {}
+    for name, (means_LK, contrasts_ML) in sides.items():
+        images_LL = None if images_KK is None else means_LK @ images_KK @ means_LK.T
+        levels = [(level,) for level in range(len(means_LK))]
+        found[name] = max(
+            _smallest_p(cells @ means_LK.T, contrasts_ML, levels, images_LL, 1.0),
+            _smallest_p(cells, contrasts_ML @ means_LK, labels, images_KK, 1.0),
+        )
+    deviations = np.kron(np.eye(num_pairs) - over_pairs, np.eye(num_triplets) - over_triplets)
+    return found | {"pair:triplet": _smallest_p(cells, deviations, labels, images_KK, _USED_BY_INTERACTION)}
 
 
-def _smallest_p(values: NDArray[np.float64], contrasts: NDArray[np.float64], used: float = 1.0) -> float:
-    judged = judge(values, contrasts, used=used)
+def _smallest_p(
+    values: Array, contrasts: Array, labels: Sequence[tuple[Hashable, ...]], images: Array | None, used: float
+) -> float:
+    judged = judge(values, contrasts, labels, images, used=used)
     assert judged is not None  # there are two complete subjects
     return float(judged.p.min())
 

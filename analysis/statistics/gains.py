@@ -12,6 +12,8 @@ import pandas as pd
 from analysis.blocks import Block, CellSummary, Difference, Objective
 from analysis.results import SweepResults
 from analysis.statistics.aggregation import numbers_of, place_of, same_but_grid, values_of
+from analysis.statistics.comparison import difference_of
+from analysis.statistics.images import shared_noise
 from analysis.statistics.spread import judge
 from sweeps.results import DEFAULT, TUNED, Metric
 
@@ -91,28 +93,26 @@ def _spread(default: pd.DataFrame, tuned: pd.DataFrame, key: Objective) -> float
 def _differences(
     results: SweepResults, pair: BlockPair, metric: Metric, default: pd.DataFrame, tuned: pd.DataFrame
 ) -> dict[Objective, Difference]:
-    both = pair.in_both(metric)
+    both, grids = pair.in_both(metric), (pair.default, pair.tuned)
     same = [key for key in both if results.chose_default(pair.tuned.key, key)]
     moved = [key for key in both if key not in same]
     changes = {key: Difference(estimate=0.0, low=0.0, high=0.0, p=1.0) for key in same}
     if not moved:
         return changes
     other = tuned.drop(columns=same)
-    values = pd.concat([default, other], axis=1, keys=[DEFAULT, TUNED]).to_numpy(float)
+    values = pd.concat([default, other], axis=1, keys=[DEFAULT, TUNED])
     columns = [*((DEFAULT, *key) for key in default.columns), *((TUNED, *key) for key in other.columns)]
     contrasts = np.zeros((len(moved), len(columns)))
     for row, key in enumerate(moved):
         contrasts[row, columns.index((TUNED, *key))] = 1
         contrasts[row, columns.index((DEFAULT, *key))] = -1
-    judged = judge(values, contrasts)
+    of_grids = [results.of_block(results.counted, block.key).assign(grid=block.key.grid) for block in grids]
+    images = shared_noise(pd.concat(of_grids), ("grid", "pair", "triplet"))
+    images_KK = None if images is None else images[metric.key].loc[columns, columns].to_numpy(float)
+    judged = judge(values.to_numpy(float), contrasts, columns, images_KK)
     for row, key in enumerate(moved):
-        counts = min(int(frame[key].notna().sum()) for frame in (default, tuned))
-        if judged is None or counts < 2 or np.isnan(judged.p[row]):
-            estimate = float(tuned[key].mean() - default[key].mean())
-            changes[key] = Difference(estimate=estimate, low=None, high=None, p=None)
-        else:
-            estimate, reach, p = (float(array[row]) for array in (judged.estimates, judged.reach, judged.p))
-            changes[key] = Difference(estimate=estimate, low=estimate - reach, high=estimate + reach, p=p)
+        n = min(int(frame[key].notna().sum()) for frame in (default, tuned))
+        changes[key] = difference_of(judged, row, float(tuned[key].mean() - default[key].mean()), n)
     return changes
 
 

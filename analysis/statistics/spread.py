@@ -1,15 +1,18 @@
-"""How far contrasts of objectives lie from zero by chance, given few seeds: the arithmetic of the one rule.
+"""How far contrasts of objectives lie from zero by chance, given few seeds and one set of test images.
 
-The model: a run is the effect of its objective, plus that of its seed, plus noise. The noise of all objectives is
-pooled, because two to five seeds say little of a single one. An objective that is far noisier than the others is
-judged by its own spread instead, and does not enter the pool. Each contrast is compared with the largest of all
-contrasts that equal objectives give, in simulated grids with the same runs missing (the single-step maximum of
-Westfall & Young 1993, "Resampling-Based Multiple Testing"; for equal spreads and no gaps, nearly Tukey's test). The
-constants were chosen by simulation: docs/statistics.md prints the rates of error and power that they give.
+The model: a run is the effect of its objective, plus that of its seed, plus what the test images do to its objective
+(`analysis.statistics.images`), plus noise. The noise of all objectives is pooled, because two to five seeds say little
+of a single one. An objective that is far noisier than the others is judged by its own spread instead, and does not
+enter the pool; so is a whole row or column of a grid. Each contrast is compared with the largest of all contrasts that
+equal objectives give, in simulated grids with the same runs missing and the same image noise (the single-step maximum
+of Westfall & Young 1993, "Resampling-Based Multiple Testing"; for equal spreads, no gaps and no image noise, nearly
+Tukey's test). The constants were chosen by simulation: docs/statistics.md prints the rates of error and power that
+they give.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
@@ -21,18 +24,26 @@ from scipy import stats
 from analysis.blocks import ALPHA
 
 Array = NDArray[np.float64]
+Array32 = NDArray[np.float32]
 
-USED = 0.5
-"""The share of `ALPHA` that objectives of equal spread use. The rest is for those whose spreads differ."""
-_OUTLYING = {1: 0.9, 2: 2.5, 3: 3.5}
+USED = {2: 0.5}
+"""By number of seeds: the share of `ALPHA` that objectives of equal spread use. The rest is for unequal ones."""
+_USED_LATER = 0.4
+"""The same with more seeds."""
+_OUTLYING = {1: 0.9, 2: 2.5}
 """By degrees of freedom: with more than this many times the pooled variance, an objective is judged by its own."""
-_OUTLYING_LATER = 4.0
+_OUTLYING_LATER = 3.0
 """The same with more degrees of freedom."""
+_OUTLYING_GROUP = 0.9
+"""A row or column is judged by its own variance above this quantile of what equally noisy ones have."""
+_CAPPED = 8.0
+"""In the variance of a row or column none of its objectives has more than this many times the pooled variance, so that
+a single run that went wrong hides little of the others."""
 _WIDENED_AT = 0.95
 """The quantile at which a variance of few runs is widened as in Student's t."""
 _EXCLUDED = 1 / 7
 """The share of the objectives, those with the largest variances, that does not enter the pool."""
-_DRAWS, _BATCH = 10_000, 1_000
+_DRAWS, _BATCH = 5_000, 1_000
 _RANK = 1e-10
 """A singular value below this share of the largest one is 0."""
 _ROUNDING = 1e-9
@@ -46,37 +57,88 @@ class Judged:
     estimates: Array
     """Shape (M,), in points."""
     reach: Array
-    """Half the width of the simultaneous 95 % intervals, shape (M,), in points."""
+    """Half the width of the simultaneous 95 % intervals for new seeds and new test images, shape (M,), in points."""
     p: Array
-    """Corrected for the M contrasts, shape (M,)."""
+    """Of the same, corrected for the M contrasts, shape (M,)."""
+    reach_of_seeds: Array
+    """Half the width of the intervals for new seeds on these test images, shape (M,), in points."""
 
 
-def judge(values_SK: Array, contrasts_MK: Array, *, paired: bool = True, used: float = USED) -> Judged | None:
+def judge(
+    values_SK: Array,
+    contrasts_MK: Array,
+    labels: Sequence[tuple[Hashable, ...]],
+    images_KK: Array | None = None,
+    *,
+    paired: bool = True,
+    used: float | None = None,
+) -> Judged | None:
     """Judge contrasts of objectives.
 
     Args:
         values_SK: a row for each seed, a column for each objective, in points; NaN where a run is missing. Every row
             and every column has a run.
         contrasts_MK: the coefficients of each contrast; each row sums to zero.
+        labels: the objectives' names in parts, such as pair and triplet weight; those that share one may be noisier
+            together.
+        images_KK: covariance of the objectives over samples of test images; None if it is not known or not asked for.
         paired: whether objectives share their seeds, so that what a seed does to all objectives is not noise.
-        used: the share of `ALPHA` that objectives of equal spread use.
+        used: the share of `ALPHA` that objectives of equal spread use; by the number of seeds if None.
 
     Returns:
         None if no objective has a second run to know the noise by.
     """
     known = ~np.isnan(values_SK)
-    layout = _layout(known.tobytes(), known.shape, np.ascontiguousarray(contrasts_MK, float).tobytes(), paired)
+    contrasts = np.ascontiguousarray(contrasts_MK, float)
+    layout = _layout(known.tobytes(), known.shape, contrasts.tobytes(), groups_of(labels).tobytes(), paired)
     if layout.df <= 0:
         return None
-    estimates, errors = (row[0] for row in layout.measure((values_SK - values_SK[known].mean())[known][None]))
+    used = USED.get(len(values_SK), _USED_LATER) if used is None else used
+    noise = Noise.of(contrasts, images_KK)
+    any_images = bool(noise.variances.max(initial=0.0) > _ROUNDING**2)
+    runs = (values_SK - values_SK[known].mean())[known][None]
+    estimates, of_seeds = (row[0] for row in layout.measure(runs))
+    _, pooled, _ = layout.variances(runs)
+    errors = np.sqrt(of_seeds**2 + noise.variances)
     exact = errors <= _ROUNDING
     ratios = np.abs(estimates) / np.where(exact, _ROUNDING, errors)
-    largest = _largest_by_chance(layout)
+    largest = _largest_by_chance(layout, float(pooled[0, 0]), noise) if any_images else _largest_of_seeds(layout)
     p = (len(largest) - np.searchsorted(largest, ratios) + 1) / (len(largest) + 1) / used
     p = np.where(exact & (np.abs(estimates) <= _ROUNDING), 1.0, np.minimum(1.0, p))
-    reach = np.where(exact, 0.0, np.quantile(largest, 1 - ALPHA * used) * errors)
-    estimates, reach, p = (np.where(layout.determined, array, np.nan) for array in (estimates, reach, p))
-    return Judged(estimates=estimates, reach=reach, p=p)
+    reach = np.quantile(largest, 1 - ALPHA * used) * errors
+    reach_of_seeds = np.minimum(np.quantile(_largest_of_seeds(layout), 1 - ALPHA * used) * of_seeds, reach)
+    arrays = (estimates, np.where(exact, 0.0, reach), p, np.where(of_seeds <= _ROUNDING, 0.0, reach_of_seeds))
+    estimates, reach, p, reach_of_seeds = (np.where(layout.determined, array, np.nan) for array in arrays)
+    return Judged(estimates=estimates, reach=reach, p=p, reach_of_seeds=reach_of_seeds)
+
+
+def groups_of(labels: Sequence[tuple[Hashable, ...]]) -> Array:
+    """The rows, columns and other groups of objectives that share a part of their names: 1 for a member, (G, K)."""
+    parts = list(zip(*labels, strict=True))
+    groups = [[own == value for own in part] for part in parts for value in dict.fromkeys(part)]
+    chosen = [group for group in groups if 1 < sum(group) < len(labels)]
+    return np.array(chosen, float).reshape(-1, len(labels))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Noise:
+    """What new test images would do to M contrasts."""
+
+    factors: Array
+    """From independent normal numbers to the contrasts, shape (K, M)."""
+
+    @classmethod
+    def of(cls, contrasts_MK: Array, images_KK: Array | None) -> Noise:
+        """That of a covariance of objectives; none at all without one."""
+        if images_KK is None:
+            return cls(factors=np.zeros((0, len(contrasts_MK))))
+        values, vectors = np.linalg.eigh(images_KK)
+        return cls(factors=(vectors * np.sqrt(np.maximum(values, 0))).T @ contrasts_MK.T)
+
+    @property
+    def variances(self) -> Array:
+        """Of the contrasts, shape (M,)."""
+        return np.asarray((self.factors**2).sum(axis=0))
 
 
 def pairwise(num: int) -> Array:
@@ -96,6 +158,8 @@ class _Layout:
     """1 where a run is of an objective, shape (R, K)."""
     seeds: NDArray[np.intp]
     """Of each run, shape (R,)."""
+    groups: Array
+    """1 where an objective is in a row or column, shape (G, K)."""
     weights: Array
     """From runs to contrasts, by least squares, shape (M, R)."""
     design: Array
@@ -113,8 +177,15 @@ class _Layout:
         """Estimates and standard errors of the contrasts, (D, M) each, of D sets of runs."""
         own_DK, pooled_D1, free_K = self.variances(runs_DR)
         limits_K = np.array([_OUTLYING.get(int(df), _OUTLYING_LATER) for df in free_K])
-        widened_K = (stats.t.ppf(_WIDENED_AT, np.maximum(free_K, 1)) / stats.norm.ppf(_WIDENED_AT)) ** 2
-        used_DK = np.where((own_DK > limits_K * pooled_D1) & (free_K > 0), widened_K * own_DK, pooled_D1)
+        noisier = (own_DK > limits_K * pooled_D1) & (free_K > 0)
+        used_DK = np.where(noisier, _widening(free_K) * own_DK, pooled_D1)
+        capped_DK = np.minimum(own_DK, _CAPPED * pooled_D1) * free_K
+        for members_K in self.groups > 0:
+            free = max(float(free_K[members_K].sum()), 1.0)
+            of_group_D1 = capped_DK[:, members_K].sum(axis=1, keepdims=True) / free
+            noisier_D1 = of_group_D1 > stats.chi2.ppf(_OUTLYING_GROUP, free) / free * pooled_D1
+            at_least_D1 = np.where(noisier_D1, _widening(free) * of_group_D1, 0)
+            used_DK[:, members_K] = np.maximum(used_DK[:, members_K], at_least_D1)
         return runs_DR @ self.weights.T, np.sqrt(used_DK @ (self.weights**2 @ self.members).T)
 
     def variances(self, runs_DR: Array) -> tuple[Array, Array, Array]:
@@ -137,7 +208,7 @@ class _Layout:
 
 
 @lru_cache(maxsize=256)
-def _layout(known: bytes, shape: tuple[int, int], contrasts: bytes, paired: bool) -> _Layout:
+def _layout(known: bytes, shape: tuple[int, int], contrasts: bytes, groups: bytes, paired: bool) -> _Layout:
     num_seeds, num = shape
     seeds, objectives = np.nonzero(np.frombuffer(known, bool).reshape(shape))
     members = (objectives[:, None] == np.arange(num)).astype(float)
@@ -149,6 +220,7 @@ def _layout(known: bytes, shape: tuple[int, int], contrasts: bytes, paired: bool
     layout = _Layout(
         members=members,
         seeds=seeds,
+        groups=np.frombuffer(groups).reshape(-1, num),
         weights=weights,
         design=design,
         inverse=inverse,
@@ -162,12 +234,48 @@ def _layout(known: bytes, shape: tuple[int, int], contrasts: bytes, paired: bool
     return replace(layout, pool_factor=1 / float(pooled.mean()))
 
 
-@lru_cache(maxsize=256)
-def _largest_by_chance(layout: _Layout) -> Array:
-    """The largest of the contrasts' ratios to their standard errors in grids of equal objectives, sorted."""
+def _largest_by_chance(layout: _Layout, variance: float, noise: Noise) -> Array:
+    """The largest of the contrasts' ratios to their standard errors in grids of equal objectives, sorted.
+
+    Args:
+        layout: the runs.
+        variance: of a run, over seeds.
+        noise: of the images.
+    """
+    estimates, of_seeds = _by_chance(layout)
+    from_images = _normal(len(noise.factors)) @ noise.factors.astype(np.float32)
+    errors_2 = np.float32(variance) * of_seeds + noise.variances.astype(np.float32)
+    return _largest(layout, np.float32(variance**0.5) * estimates + from_images, errors_2)
+
+
+@lru_cache(maxsize=16)
+def _largest_of_seeds(layout: _Layout) -> Array:
+    """The same without image noise, which holds for every variance."""
+    return _largest(layout, *_by_chance(layout))
+
+
+def _largest(layout: _Layout, estimates_DM: Array32, errors_2_DM: Array32) -> Array:
+    ratios = estimates_DM**2 / np.maximum(errors_2_DM, np.float32(_ROUNDING**2))
+    largest: Array = np.sqrt(np.sort(ratios[:, layout.determined].max(axis=1))).astype(float)
+    return largest
+
+
+@lru_cache(maxsize=4)
+def _normal(num: int) -> Array32:
+    return np.random.default_rng(2).standard_normal((_DRAWS, num)).astype(np.float32)
+
+
+@lru_cache(maxsize=16)
+def _by_chance(layout: _Layout) -> tuple[Array32, Array32]:
+    """Estimates and squared standard errors of the contrasts in grids of equal objectives, of variance 1: (D, M)."""
     generator = np.random.default_rng(0)
-    largest = np.empty((_DRAWS // _BATCH, _BATCH))
-    for batch in largest:
+    parts = []
+    for _ in range(_DRAWS // _BATCH):
         estimates, errors = layout.measure(generator.standard_normal((_BATCH, len(layout.seeds))))
-        batch[:] = (np.abs(estimates) / errors)[:, layout.determined].max(axis=1)
-    return np.sort(largest, axis=None)
+        parts.append((estimates.astype(np.float32), (errors**2).astype(np.float32)))
+    return np.concatenate([one for one, _ in parts]), np.concatenate([other for _, other in parts])
+
+
+def _widening(free: Array | float) -> Array:
+    """By how much to multiply a variance of so many degrees of freedom."""
+    return np.asarray((stats.t.ppf(_WIDENED_AT, np.maximum(free, 1)) / stats.norm.ppf(_WIDENED_AT)) ** 2)

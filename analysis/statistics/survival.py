@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from scipy import stats
 
-from analysis.blocks import Objective
+from analysis.blocks import Comparison, Objective
 from analysis.statistics.gains import BlockPair
 from sweeps.results import Metric
 
@@ -51,19 +51,22 @@ def survivals(pairs: Iterable[BlockPair]) -> tuple[Survival, ...]:
     )
 
 
+def fates(default: Comparison, tuned: Comparison) -> Counter[str]:
+    """How many of the pairs that the default grid tells apart are confirmed, reversed or undecided in the tuned one."""
+    names = {"better": "confirmed", "worse": "reversed", "level": "undecided", "unknown": "undecided"}
+    apart = (pair for pair, change in default.differences.items() if change.verdict == "better")
+    return Counter(names[tuned.differences[pair].verdict] for pair in apart if pair in tuned.differences)
+
+
 def _survival(pair: BlockPair, metric: Metric) -> Survival:
-    both, grids = set(pair.in_both(metric)), [block.grids[metric.key] for block in (pair.default, pair.tuned)]
-    default, tuned = (grid.comparison.differences for grid in grids)
-    found = Counter[str]()
-    for names, change in default.items():
-        if change.verdict == "better" and both.issuperset(names):
-            found[tuned[names].verdict] += 1
+    both, grids = pair.in_both(metric), [block.grids[metric.key] for block in (pair.default, pair.tuned)]
+    found = fates(*(grid.comparison for grid in grids))
     means = [[round(grid.means[name], 9) for name in sorted(both)] for grid in grids]
     return Survival(
         pair=pair,
         metric=metric,
         tau=float(stats.kendalltau(*means).statistic) if min(len(set(own)) for own in means) > 1 else None,
-        confirmed=found["better"],
-        reversed=found["worse"],
-        undecided=found["level"] + found["unknown"],
+        confirmed=found["confirmed"],
+        reversed=found["reversed"],
+        undecided=found["undecided"],
     )

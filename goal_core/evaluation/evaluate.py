@@ -127,7 +127,7 @@ def evaluate_checkpoint(
     """
     torch.set_num_threads(_THREADS)
     opened = open_checkpoint(path, root=root, weights=weights, device=device, data=data)
-    return opened.report(split, all_recalls_of(opened.encoder, opened.prepared(split)))
+    return opened.report(split, all_recalls_of(opened.encoder, opened.prepared(split))[0])
 
 
 def evaluate_ensemble(
@@ -181,14 +181,14 @@ def evaluate_ensemble(
         prepared = opened.prepared(split)
         image_ND, text_MD = embed_split(opened.encoder, prepared)
         caption_image = prepared.caption_image
-        members.append(opened.report(split, recalls_between(image_ND, text_MD, caption_image, split)))
+        members.append(opened.report(split, recalls_between(image_ND, text_MD, caption_image, split)[0]))
         images.append(image_ND)
         texts.append(text_MD)
     return {
         "split": split,
         "images": splits[0].num_images,
         "captions": splits[0].num_captions,
-        "metrics": recalls_between(torch.cat(images, 1), torch.cat(texts, 1), caption_image, split),
+        "metrics": recalls_between(torch.cat(images, 1), torch.cat(texts, 1), caption_image, split)[0],
         "members": members,
     }
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from goal_core.evaluation.embedding import TEXT_CHUNK, EvalSplit, embed_split
 from goal_core.evaluation.reranking import reranked_ranks
-from goal_core.evaluation.retrieval import RetrievalRanks, retrieval_metrics
+from goal_core.evaluation.retrieval import RetrievalRanks, retrieval_metrics, retrieval_ranks
 from goal_core.models import Encoder, XvlmHeads
 
 PAIRS = 256
@@ -32,8 +32,10 @@ def recalls_of(encoder: Encoder, split: EvalSplit, embedded: Embedded | None = N
     return _named(split.name, retrieval_metrics(image_ND, text_MD, split.caption_image))
 
 
-def all_recalls_of(encoder: Encoder, split: EvalSplit, embedded: Embedded | None = None) -> dict[str, float]:
-    """As :func:`recalls_of`, with the additional recalls that are reported.
+def all_recalls_of(
+    encoder: Encoder, split: EvalSplit, embedded: Embedded | None = None
+) -> tuple[dict[str, float], RetrievalRanks]:
+    """As :func:`recalls_of`, with the additional recalls that are reported, and the ranks behind the full ranking.
 
     Where the split has several thousand images exactly, ``<split>_1k/...`` is the mean over folds of 1,000 images, as
     COCO results are reported. A model that re-ranks has no such folds; ``<split>_embed/...`` is the recall of its
@@ -42,12 +44,14 @@ def all_recalls_of(encoder: Encoder, split: EvalSplit, embedded: Embedded | None
     if encoder.heads.rerank_top:
         image_ND, text_MD, ranks = rerank_split(encoder, split)
         of_embeddings = retrieval_metrics(image_ND, text_MD, split.caption_image)
-        return _named(split.name, ranks.metrics()) | _named(f"{split.name}_embed", of_embeddings)
+        return _named(split.name, ranks.metrics()) | _named(f"{split.name}_embed", of_embeddings), ranks
     return recalls_between(*(embedded or embed_split(encoder, split)), split.caption_image, split.name)
 
 
-def recalls_between(image_ND: Tensor, text_MD: Tensor, caption_image: Tensor, name: str) -> dict[str, float]:
-    """Recalls of embeddings, ``<name>/...`` and ``<name>_1k/...``, as by :func:`all_recalls_of`.
+def recalls_between(
+    image_ND: Tensor, text_MD: Tensor, caption_image: Tensor, name: str
+) -> tuple[dict[str, float], RetrievalRanks]:
+    """Recalls of embeddings, ``<name>/...`` and ``<name>_1k/...``, and ranks, as by :func:`all_recalls_of`.
 
     Args:
         image_ND: images, (N, D) float32.
@@ -55,11 +59,12 @@ def recalls_between(image_ND: Tensor, text_MD: Tensor, caption_image: Tensor, na
         caption_image: index of each caption's image, (M,) int64, on any device.
         name: of the split.
     """
-    recalls = _named(name, retrieval_metrics(image_ND, text_MD, caption_image))
+    ranks = retrieval_ranks(image_ND, text_MD, caption_image)
+    recalls = _named(name, ranks.metrics())
     folds, rest = divmod(len(image_ND), 1000)
     if folds > 1 and rest == 0:
         recalls |= _named(f"{name}_1k", retrieval_metrics(image_ND, text_MD, caption_image, folds=folds))
-    return recalls
+    return recalls, ranks
 
 
 def _named(prefix: str, metrics: dict[str, float]) -> dict[str, float]:

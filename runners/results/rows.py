@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from goal_core.checkpoints import TRIPLETS
+from goal_core.checkpoints import RANKS, TRIPLETS
 from goal_core.training import below_warmup, weak_objective
 from runners.store import BEST, LOG, Store, TrainingFolder
 from runners.store.store import TrainingRecord
@@ -16,7 +17,7 @@ from sweeps.results import EPOCHS, SETTING, TEST, VAL
 STORED = (
     *("status", "reason", "attempts", "best_epoch", "seconds", "step_ms", "val_s", "started", "ended", "host"),
     *("device", "git_commit", "git_diff", "imported", "stacked", "below_warmup", "weak_objective", "checkpoint"),
-    *("log", "triplets"),
+    *("log", "triplets", "ranks"),
 )
 """The fixed columns that come from the store. All others follow from the sweep."""
 DIFF_DIGITS = 12
@@ -79,6 +80,7 @@ def stored_row(store: Store, record: TrainingRecord) -> dict[str, Any]:
         "checkpoint": _path(training, folder, BEST) if result else "",
         "log": _path(training, folder, LOG) if begun else "",
         "triplets": _path(training, folder, TRIPLETS) if begun else "",
+        "ranks": _ranks(folder, result),
     }
     if best is not None:
         row["below_warmup"] = below_warmup(records, training.stage.warmup_epochs, best)
@@ -112,6 +114,13 @@ def _mean(records: Sequence[Mapping[str, Any]], name: str) -> float | None:
 def _sum(records: Sequence[Mapping[str, Any]], name: str) -> float | None:
     values = [record["metrics"][name] for record in records if name in record["metrics"]]
     return sum(values) if values else None
+
+
+def _ranks(folder: TrainingFolder, result: Mapping[str, Any]) -> bytes | None:
+    """The file of ranks that a result states, where it is as stated."""
+    stated = result.get("files", {}).get(RANKS)
+    content = folder.storage.read(folder.folder / stated["name"]) if stated else None
+    return content if content and hashlib.sha256(content).hexdigest() == stated["sha256"] else None
 
 
 def _path(training: Training, folder: TrainingFolder, name: str) -> str:

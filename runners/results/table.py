@@ -21,7 +21,7 @@ from sweeps import ResolvedSweep, SweepConfig, Training, from_mapping, to_mappin
 from sweeps.axes import Labels
 from sweeps.results import COLUMNS, EPOCHS, HEADER_KEY, SETTING, TEST, VAL, Header, Requested
 
-_TYPES = {"string": pa.string(), "int64": pa.int64(), "double": pa.float64()}
+_TYPES = {"string": pa.string(), "int64": pa.int64(), "double": pa.float64(), "binary": pa.binary()}
 _MEASURED = (VAL, TEST, EPOCHS)
 _STORE, _TRACKING = "./goal-sweep-store", "sqlite:///{store}/mlflow.db"
 """In place of the sweep's own places, which are nobody else's."""

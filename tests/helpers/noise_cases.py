@@ -1,118 +1,185 @@
-"""Simulated grids of 15 objectives, and how often a rule is wrong or right about them."""
+"""Simulated grids of 15 objectives, and how often the rule of a report is wrong or right about them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
 
+from analysis.blocks import CellSummary, Comparison
+from analysis.published.comparison import judge
 from analysis.statistics.comparison import compare
 from analysis.statistics.effects import EFFECTS, p_values
-from sweeps.results import OBJECTIVES
+from analysis.statistics.images import covariance
+from analysis.statistics.survival import fates
+from sweeps.results import OBJECTIVES, PAIRS, TRIPLETS
 
 Array = NDArray[np.float64]
-P, T = 5, 3
-LOW, NOISY = 3, 7
-"""The positions of the shifted and of the noisy objective."""
+P, T = len(PAIRS), len(TRIPLETS)
 COLUMNS = pd.MultiIndex.from_tuples(OBJECTIVES, names=["pair", "triplet"])
+HALF = {f"{pair}/{triplet}": -4.0 for pair, triplet in OBJECTIVES[:7]}
+"""Shifts of nearly half the objectives."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """What is true of the grids; shifts and spreads in standard deviations of a run."""
+    """What is true of the grids, in standard deviations of a run (in points with images)."""
 
-    one: float = 0.0
-    """Shift of one objective."""
-    half: float = 0.0
-    """Shift of the first seven objectives."""
-    pair: float = 0.0
-    """Shift of one pair weight."""
-    triplet: float = 0.0
-    """Shift of one triplet weight."""
+    shifts: Mapping[str, float] = field(default_factory=dict)
+    """By objective, pair weight or triplet weight (``con/con``, ``con/``, ``/con``)."""
+    spreads: Mapping[str, float] = field(default_factory=dict)
+    """Standard deviations of the same; 1 for all others."""
+    lognormal: float = 0.0
+    """Spread of the logarithm of the standard deviations."""
     shared: float = 0.0
     """Spread of what a seed does to all objectives."""
-    shared_by_pair: float = 0.0
+    by_pair: float = 0.0
     """Spread of what a seed does to all objectives of one pair weight."""
-    noisy: float = 1.0
-    """Spread of one objective."""
+    by_triplet: float = 0.0
+    """The same for a triplet weight."""
     missing: float = 0.0
     """Probability that a run is missing; one of each objective stays."""
+    images: float = 0.0
+    """With test images as of the quickstart: what an image does to each objective, times this."""
 
-    def grids(self, seeds: int, number: int) -> Iterator[Array]:
-        """Values (seeds, 15), NaN where a run is missing; the same for the same arguments."""
-        generator = np.random.default_rng(11)
-        truth = np.zeros((P, T))
-        truth[1] += self.pair
-        truth[:, 1] += self.triplet
-        flat = truth.ravel()
-        flat[LOW] += self.one
-        flat[:7] += self.half
-        spread = np.ones(P * T)
-        spread[NOISY] = self.noisy
+    @property
+    def truth(self) -> Array:
+        """The objectives' means, row by row."""
+        return _by_objective(self.shifts, 0.0)
+
+    def grids(self, seeds: int, number: int, start: int = 11) -> Iterator[tuple[Array, Array | None]]:
+        """Values (seeds, 15), NaN where a run is missing, and the covariance over images, as a report computes it."""
+        generator = np.random.default_rng(start)
         for _ in range(number):
-            values = flat + spread * generator.standard_normal((seeds, P * T))
+            spreads = _by_objective(self.spreads, 1.0) * np.exp(self.lognormal * generator.standard_normal(P * T))
+            values = self.truth + spreads * generator.standard_normal((seeds, P * T))
             values += self.shared * generator.standard_normal((seeds, 1))
-            values += self.shared_by_pair * np.repeat(generator.standard_normal((seeds, P)), T, axis=1)
+            values += self.by_pair * np.repeat(generator.standard_normal((seeds, P)), T, axis=1)
+            values += self.by_triplet * np.tile(generator.standard_normal((seeds, T)), P)
+            images = None
+            if self.images:
+                scores = _sampled(generator, seeds, self.images)
+                values += scores.mean(axis=2)
+                members = np.tile(np.eye(P * T), (seeds, 1))
+                images = covariance(scores.reshape(-1, scores.shape[2]), members, np.repeat(np.arange(seeds), P * T))
             gone = generator.random((seeds, P * T)) < self.missing
             gone[generator.integers(seeds, size=P * T), np.arange(P * T)] = False
             values[gone] = np.nan
-            yield values
+            yield values, images
+
+    def comparisons(self, seeds: int, number: int, start: int = 11) -> Iterator[Comparison]:
+        """What a report says of such grids."""
+        for values, images in self.grids(seeds, number, start):
+            noise = None if images is None else pd.DataFrame(images, COLUMNS, COLUMNS)
+            yield compare(pd.DataFrame(values, columns=COLUMNS), noise)
 
 
-Rule = Callable[[Array], NDArray[np.bool_]]
-"""From values (seeds, 15) to which objectives are marked as worse than the best."""
+@cache
+def _difficulty() -> tuple[Array, Array]:
+    """What an image does to each objective of the quickstart (15, N), and to single runs of it (3, 15, N)."""
+    with np.load(Path(__file__).with_name("quickstart_hits.npz"), allow_pickle=False) as saved:
+        hits = 100.0 * np.unpackbits(saved["i2t"], axis=2)
+    means = hits.mean(axis=0)
+    return means - means.mean(axis=1, keepdims=True), (hits - means) * 1.5**0.5
 
 
-def ours(values: Array) -> NDArray[np.bool_]:
-    found = compare(pd.DataFrame(values, columns=COLUMNS))
-    unmarked = {found.best, *found.level, *found.unjudged}
-    return np.array([objective not in unmarked for objective in OBJECTIVES])
+def _sampled(generator: np.random.Generator, seeds: int, scale: float) -> Array:
+    """Scores (seeds, 15, N) of a sample of images, of objectives that are equal over all images."""
+    of_objectives, of_runs = _difficulty()
+    num, runs = of_objectives.shape[1], len(of_runs)
+    chosen = generator.integers(num, size=num)
+    which = generator.integers(runs, size=(seeds, P * T, num))
+    own = of_runs[which, np.arange(P * T)[:, None], chosen]
+    return scale * of_objectives[:, chosen] + own
 
 
-def paired_t(values: Array) -> NDArray[np.bool_]:
-    """A paired t test of each objective against the one with the highest mean, at 5 %, uncorrected."""
-    best = int(np.nanmean(values, axis=0).argmax())
-    p = stats.ttest_rel(values[:, [best]], np.delete(values, best, axis=1)).pvalue
-    return np.insert(p < 0.05, best, False)
+def _by_objective(values: Mapping[str, float], default: float) -> Array:
+    """By its own name, its row's or its column's."""
+    found = []
+    for pair, triplet in OBJECTIVES:
+        names = (f"{pair}/{triplet}", f"{pair}/", f"/{triplet}")
+        found.append(next((values[name] for name in names if name in values), default))
+    return np.array(found)
 
 
-def false_mark(scenario: Scenario, seeds: int, number: int, rule: Rule = ours) -> float:
-    """The share of null grids with any objective marked as worse, in percent."""
-    return 100 * float(np.mean([rule(values).any() for values in scenario.grids(seeds, number)]))
+@dataclass(frozen=True, kw_only=True)
+class Rates:
+    """Percent of simulated grids."""
+
+    false: float
+    """With any false statement on two objectives: told apart though they are equal, or in the wrong order."""
+    covered: float
+    """In which all intervals contain the truth."""
+    found: float
+    """Percent of the objectives truly below the highest that are told apart from the one with the highest mean; those
+    of spread 1 count."""
 
 
-def power(scenario: Scenario, seeds: int, number: int, rule: Rule = ours) -> float:
-    """The share of the objectives that are truly below the best that are marked, in percent, without the noisy one."""
-    worse = np.zeros(P * T, bool)
-    if scenario.one:
-        worse[:] = scenario.one > 0
-        worse[LOW] = scenario.one < 0
-    if scenario.half:
-        worse[:7] = scenario.half < 0
-    if scenario.noisy != 1:
-        worse[NOISY] = False
-    return 100 * float(np.mean([rule(values)[worse].mean() for values in scenario.grids(seeds, number)]))
-
-
-def false_pair(scenario: Scenario, seeds: int, number: int) -> float:
-    """The share of grids with any false statement on two objectives, in percent: told apart though they are equal, or
-    in the wrong order."""
-    truth = np.zeros(P * T)
-    truth[LOW] += scenario.one
-    truth[:7] += scenario.half
-    wrong = 0
-    for values in scenario.grids(seeds, number):
-        found = compare(pd.DataFrame(values, columns=COLUMNS)).differences
-        pairs = ((OBJECTIVES.index(one), OBJECTIVES.index(other), change) for (one, other), change in found.items())
-        wrong += any(change.told_apart and truth[i] - truth[j] <= 0 < change.estimate for i, j, change in pairs)
-    return 100 * wrong / number
+def rates(scenario: Scenario, seeds: int, number: int) -> Rates:
+    """How often the rule errs."""
+    truth = dict(zip(OBJECTIVES, scenario.truth, strict=True))
+    calm = {name for name, spread in zip(OBJECTIVES, _by_objective(scenario.spreads, 1.0), strict=True) if spread == 1}
+    worse = [name for name in calm if truth[name] < max(truth.values())]
+    false = covered = found = 0
+    for comparison in scenario.comparisons(seeds, number):
+        is_false, is_covered, best = False, True, comparison.best
+        assert best is not None
+        for (one, other), change in comparison.differences.items():
+            true = truth[one] - truth[other]
+            is_false |= change.verdict == "better" and true <= 0
+            is_covered &= change.low is None or change.high is None or change.low <= true <= change.high
+        false, covered = false + is_false, covered + is_covered
+        apart = [name != best and comparison.differences[best, name].verdict == "better" for name in worse]
+        found += sum(apart) / max(len(worse), 1)
+    return Rates(false=100 * false / number, covered=100 * covered / number, found=100 * found / number)
 
 
 def effect_rates(scenario: Scenario, seeds: int, number: int) -> dict[str, float]:
     """How often each effect is said to matter, in percent."""
-    found = [p_values(values.reshape(seeds, P, T)) for values in scenario.grids(seeds, number)]
+    found = [p_values(values.reshape(seeds, P, T), images) for values, images in scenario.grids(seeds, number)]
     return {name: 100 * sum(p[name] < 0.05 for p in found) / number for name in EFFECTS}
+
+
+def false_fates(default: Scenario, tuned: Scenario, seeds: int, number: int) -> dict[str, float]:
+    """How often any pair is falsely said to be confirmed or reversed by tuning, in percent.
+
+    Confirmed is false where the pair is not in this order in both; reversed where it is not in opposite orders.
+    """
+    before, after = (dict(zip(OBJECTIVES, side.truth, strict=True)) for side in (default, tuned))
+    wrong = {"confirmed": 0, "reversed": 0}
+    for one, other in zip(default.comparisons(seeds, number), tuned.comparisons(seeds, number, start=12), strict=True):
+        told = fates(one, other)
+        true = dict.fromkeys(wrong, 0)
+        said = dict.fromkeys(wrong, 0)
+        for (a, b), change in one.differences.items():
+            if change.verdict == "better":
+                fate = {"better": "confirmed", "worse": "reversed"}.get(other.differences[a, b].verdict)
+                if fate:
+                    sign = 1 if fate == "confirmed" else -1
+                    true[fate] += before[a] > before[b] and sign * (after[a] - after[b]) > 0
+                    said[fate] += 1
+        assert {fate: told[fate] for fate in said} == said
+        for fate in wrong:
+            wrong[fate] += said[fate] > true[fate]
+    return {fate: 100 * count / number for fate, count in wrong.items()}
+
+
+def false_beside_the_paper(scenario: Scenario, seeds: int, number: int) -> float:
+    """How often any cell is said to be higher or lower than its printed number of three runs, in percent."""
+    wrong = 0
+    pairs = zip(scenario.grids(seeds, number), scenario.grids(3, number, start=12), strict=True)
+    for (ours, _), (theirs, _) in pairs:
+        sides = [_cells(ours), _cells(np.round(theirs, 1))]
+        verdicts = judge({name: (sides[0][name], sides[1][name]) for name in OBJECTIVES}).values()
+        wrong += any(cell.verdict in ("higher", "lower") for cell in verdicts)
+    return 100 * wrong / number
+
+
+def _cells(values: Array) -> dict[tuple[str, str], CellSummary]:
+    columns = zip(OBJECTIVES, values.T, strict=True)
+    return {name: CellSummary(mean=float(own.mean()), std=float(own.std(ddof=1)), n=len(own)) for name, own in columns}

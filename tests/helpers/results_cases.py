@@ -37,7 +37,7 @@ NAMES = ["/".join(objective) for objective in OBJECTIVES]
 RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10")
 FINGERPRINT = "ab12cd34ef567890"
 COMMIT = "0" * 40
-_TYPES = {"string": pa.string(), "int64": pa.int64(), "double": pa.float64()}
+_TYPES = {"string": pa.string(), "int64": pa.int64(), "double": pa.float64(), "binary": pa.binary()}
 
 
 def recalls(objective: str, seed: int, shift: float = 0.0) -> dict[str, float]:

@@ -11,6 +11,7 @@ from analysis.figures.ranks import draw_rank_diagram
 from analysis.report.inputs import Inputs
 from analysis.report.parts import Picture, Section, TextTable
 from analysis.statistics.effects import EFFECTS, Effect, crossed_runs, factor_effects, subjects_of, whole_subjects
+from analysis.statistics.images import shared_noise
 from analysis.statistics.ranks import MIN_BLOCKS, RankComparison, rank_objectives
 from analysis.wording import count_text, p_equation, p_text
 from sweeps.results import MAIN_METRICS, RSUM, Metric
@@ -55,15 +56,19 @@ def significance_section(inputs: Inputs) -> Section | None:
 
 def _effects(inputs: Inputs, blocks: Sequence[Block], runs: pd.DataFrame, stage: str) -> list[tuple[str, _Effects]]:
     """Effects within each block of a stage, and over its blocks when there are three or more."""
-
-    def of(part: pd.DataFrame, within: Sequence[str]) -> _Effects:
-        return {metric: factor_effects(subjects_of(part, metric, within)) for metric in MAIN_METRICS}
-
-    groups = [
-        (f"{block.key.title}, over seeds", of(inputs.results.of_block(runs, block.key), ["seed"])) for block in blocks
-    ]
+    groups: list[tuple[str, _Effects]] = []
+    for block in blocks:
+        part = inputs.results.of_block(runs, block.key)
+        images = shared_noise(part) or {}
+        groups.append(
+            (
+                f"{block.key.title}, over seeds",
+                {m: factor_effects(subjects_of(part, m, ["seed"]), images.get(m.key)) for m in MAIN_METRICS},
+            )
+        )
     if len(blocks) >= MIN_BLOCKS:
-        groups.append((f"Stage {stage}, over blocks", of(runs, MODEL_COLUMNS)))
+        over_blocks = {metric: factor_effects(subjects_of(runs, metric, MODEL_COLUMNS)) for metric in MAIN_METRICS}
+        groups.append((f"Stage {stage}, over blocks", over_blocks))
     return groups
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from torch import Tensor
 
+from goal_core.checkpoints import RANKS
 from goal_core.data import Dataset, Split
 from goal_core.data.text import Tokenizer
 from goal_core.evaluation import EvalSplit, all_recalls_of, prepare_split, recalls_of
@@ -105,7 +107,8 @@ class Validation:
         val = cell.history[cell.best_epoch - 1]["metrics"]
         if self._unit.tested:
             with fits_or_says("the evaluation on test"):
-                recalls = all_recalls_of(cell.encoder, self._splits["test"], share and share.embedded)
+                recalls, ranks = all_recalls_of(cell.encoder, self._splits["test"], share and share.embedded)
+            cell.files.save_with(RANKS, partial(ranks.save, text_to_image=self._splits["test"].caption_image))
             metrics = {**recalls, "val/rsum": val["val/rsum"]}
             shown = f"test R@1 {recalls['test/i2t_r1']:.1f} / {recalls['test/t2i_r1']:.1f}"
         else:

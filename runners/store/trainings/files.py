@@ -9,7 +9,7 @@ from typing import Any
 
 from goal_core.basics.atomic import DamagedError, storage_errors
 from goal_core.basics.errors import WeightsError
-from goal_core.checkpoints import BEST, LAST, SPARE, TRIPLETS, best_name
+from goal_core.checkpoints import BEST, LAST, RANKS, SPARE, TRIPLETS, best_name
 from runners.store.records.attempts import AttemptFolder
 from runners.store.records.result_content import METRICS, RESULT, parse_epoch, parse_result
 from runners.store.storage.folders import LOCAL, Storage
@@ -150,7 +150,7 @@ class TrainingFiles:
         """
         from goal_core.checkpoints import read_checkpoint  # with torch, which readers of results do without
 
-        names = {BEST: best_name(best_epoch), METRICS: METRICS, TRIPLETS: TRIPLETS}
+        names = {BEST: best_name(best_epoch), METRICS: METRICS, TRIPLETS: TRIPLETS, RANKS: RANKS}
         paths = {name: places[0] for name, saved_as in names.items() if (places := self.places(saved_as))}
         weights = paths.setdefault(BEST, self.folder / best_name(best_epoch))
         with storage_errors(weights, "read"):
@@ -161,6 +161,7 @@ class TrainingFiles:
         except WeightsError as error:
             raise DamagedError(str(error)) from error
         self.records()
-        if TRIPLETS in paths and not is_whole_zip(self.storage.fetch(paths[TRIPLETS])):
-            raise DamagedError(f"{self.storage.shown(paths[TRIPLETS])} is damaged")
+        for name in {TRIPLETS, RANKS} & paths.keys():
+            if not is_whole_zip(self.storage.fetch(paths[name])):
+                raise DamagedError(f"{self.storage.shown(paths[name])} is damaged")
         return stated

@@ -19,7 +19,7 @@ from typing import Any
 from goal_core.basics.atomic import StorageError, read_bytes
 from runners.store.storage.folders import LOCAL, Storage
 
-WORKING = re.compile(r"(?:last(?:-spare)?|best-\d+|metrics|triplets)\.(\d+)\.(?:safetensors|jsonl|npz)")
+WORKING = re.compile(r"(?:last(?:-spare)?|best-\d+|metrics|triplets|ranks)\.(\d+)\.(?:safetensors|jsonl|npz)")
 """Files of an attempt (group 1) that it needs while it trains."""
 
 _NO_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, struct.error)

@@ -41,7 +41,7 @@ def test_a_clear_winner_is_told_apart_and_the_intervals_hold_the_truth() -> None
 
 def test_intervals_and_p_values_are_nearly_tukeys_where_spreads_are_equal() -> None:
     values = grid(seeds=6, spread=1.0).to_numpy()
-    found = judge(values, pairwise(15))
+    found = judge(values, pairwise(15), OBJECTIVES)
     assert found is not None
     residuals = values - values.mean(axis=0) - values.mean(axis=1, keepdims=True) + values.mean()
     error = float(((residuals**2).sum() / (14 * 5) * 2 / 6) ** 0.5)

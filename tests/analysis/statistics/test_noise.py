@@ -1,89 +1,140 @@
-"""How often the one rule errs and finds what is there, by simulation; docs/statistics.md prints the rates.
+"""How often a report's statements are false, and how often it finds what is there, by simulation.
 
-The short forms run with the ordinary tests. `pytest -m exhaustive tests/analysis/statistics/test_noise.py` takes
-about ten minutes and is the reason for the constants of `analysis.statistics.spread`.
+docs/statistics.md prints the rates. The short forms run with the ordinary tests. `pytest -m exhaustive
+tests/analysis/statistics/test_noise.py` is the reason for the constants of `analysis.statistics.spread`; it takes half
+an hour and, with `-s`, prints the rates.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
-from tests.helpers.noise_cases import Scenario, effect_rates, false_mark, false_pair, paired_t, power
+from tests.helpers.noise_cases import HALF, Rates, Scenario, effect_rates, false_beside_the_paper, false_fates, rates
 
-NULL = {"independent": Scenario(), "shared": Scenario(shared=2.0)}
-NOISY_LIMIT = {2: 8.0, 3: 6.5, 5: 5.0}
-"""Percent, with an objective five times as noisy as the others. Two or three runs cannot always show that it is."""
+NUMBER = 1000
+CIR, NCA, NOISY = {"/cir": -4.0}, {"/nca": 4.0}, {"con/con": 5.0}
+FALSE = {
+    "equal": Scenario(),
+    "equal, seeds shared": Scenario(shared=2),
+    "equal, 15 % missing": Scenario(missing=0.15),
+    "a seed moves whole rows": Scenario(by_pair=1),
+    "a seed moves whole columns": Scenario(by_triplet=1),
+    "one 5x": Scenario(spreads={"sig/nca": 5}),
+    "cir 3x": Scenario(spreads={"/cir": 3}),
+    "sig-ms 3x": Scenario(spreads={"sig-ms/": 3}),
+    "lognormal .5": Scenario(lognormal=0.5),
+    "seven -4, con/con 5x": Scenario(shifts=HALF, spreads=NOISY),
+    "seven -4, sig/nca 5x": Scenario(shifts=HALF, spreads={"sig/nca": 5}),
+    "cir -4, lin/cir 5x": Scenario(shifts=CIR, spreads={"lin/cir": 5}),
+    "nca +4, sig/con 5x": Scenario(shifts=NCA, spreads={"sig/con": 5}),
+    "cir -4 and 3x": Scenario(shifts=CIR, spreads={"/cir": 3}),
+}
+"""The rows of docs/statistics.md."""
+BEYOND_TWO_SEEDS = {"one 5x": 8.0, "seven -4, con/con 5x": 8.0, "seven -4, sig/nca 5x": 8.0}
+"""Percent; docs/statistics.md says that two seeds cannot always show which objective is noisy."""
+TODAY = {"one +4": (18.0, 67.0, 98.0), "one -4": (34.0, 83.0, 99.0), "seven -4": (32.0, 83.0, 99.0)}
+"""Percent found by the rule before it counted rows and columns, with 2, 3 and 5 seeds."""
+POWER = {"one +4": {"lin/con": 4.0}, "one -4": {"lin/con": -4.0}, "seven -4": HALF}
+SEEDS = (2, 3, 5)
 
 
-def beyond(percent: float, number: int) -> float:
-    """The limit plus three standard errors of a simulation of so many grids."""
-    return percent + 300 * math.sqrt(percent / 100 * (1 - percent / 100) / number)
+def beyond(percent: float, number: int, errors: float = 2) -> float:
+    """The limit plus standard errors of a simulation of so many grids."""
+    return percent + errors * 100 * math.sqrt(percent / 100 * (1 - percent / 100) / number)
 
 
-@pytest.mark.parametrize("seeds", [2, 3, 5])
-def test_few_equal_grids_have_a_false_mark(seeds: int) -> None:
-    assert false_mark(NULL["shared"], seeds, 100) <= beyond(5, 100)
+@pytest.mark.parametrize("seeds", SEEDS)
+@pytest.mark.parametrize("images", [0.0, 2.0])
+def test_few_equal_grids_have_a_false_statement(seeds: int, images: float) -> None:
+    found = rates(Scenario(shared=2, images=images), seeds, 60)
+    assert found.false <= beyond(5, 60, 3)
+    assert found.covered >= 100 - beyond(5, 60, 3)
 
 
-@pytest.mark.parametrize("seeds", [2, 3, 5])
-def test_what_is_true_is_found_nearly_as_often_as_by_uncorrected_pairs(seeds: int) -> None:
-    for scenario in (Scenario(one=4), Scenario(half=-4, shared=2)):
-        assert power(scenario, seeds, 50) >= 0.7 * power(scenario, seeds, 50, paired_t)
+def test_a_noisy_column_is_judged_by_its_own_spread() -> None:
+    assert rates(FALSE["cir -4 and 3x"], 5, 100).false <= beyond(5, 100)  # the pooled spread gives 15 %
 
 
-def test_real_effects_beside_a_noisy_objective_give_few_false_statements() -> None:
-    assert false_pair(Scenario(half=-4, noisy=5), 3, 100) <= beyond(5, 100)
-
-
-def test_a_noisy_objective_neither_passes_for_an_effect_nor_hides_one() -> None:
-    noisy = Scenario(noisy=5)
-    assert false_mark(noisy, 3, 100) <= beyond(NOISY_LIMIT[3], 100)
-    assert power(Scenario(one=4, noisy=5), 3, 60) > 45
+def test_what_is_true_is_found() -> None:
+    assert rates(Scenario(shifts=HALF, shared=2), 3, 60).found > 65
+    assert rates(Scenario(shifts=POWER["one +4"], spreads={"sig/nca": 20}), 5, 40).found > 40
 
 
 def test_effects_of_the_weights_are_found_and_not_invented() -> None:
     for rate in effect_rates(Scenario(shared=2), 3, 100).values():
-        assert rate <= beyond(5, 100)
-    found = effect_rates(Scenario(pair=2), 3, 60)
-    assert found["pair"] > 60
-    assert found["triplet"] <= beyond(5, 60)
-    assert found["pair:triplet"] <= beyond(5, 60)
+        assert rate <= beyond(5, 100, 3)
+    found = effect_rates(Scenario(shifts={"lin/": 2.0}), 3, 60)
+    assert found["pair"] > 50
+    assert max(found["triplet"], found["pair:triplet"]) <= beyond(5, 60, 3)
+
+
+def test_what_tuning_reverses_is_rarely_invented() -> None:
+    assert false_fates(Scenario(shifts=CIR), Scenario(shifts=CIR), 3, 40)["reversed"] <= beyond(5, 40, 3)
+
+
+def show(name: str, seeds: int, found: Rates) -> None:
+    print(f"{seeds} seeds, {name}: false {found.false:.1f}, covered {found.covered:.1f}, found {found.found:.1f}")
 
 
 @pytest.mark.exhaustive
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("seeds", [2, 3, 5])
-def test_the_rates_of_error_over_thousands_of_grids(seeds: int) -> None:
-    number = 4000
-    for scenario in NULL.values():
-        assert false_mark(scenario, seeds, number) <= 5
-    assert false_mark(Scenario(missing=0.15), seeds, number // 10) <= beyond(5, number // 10)
-    assert false_mark(Scenario(noisy=5), seeds, number) <= NOISY_LIMIT[seeds]
-    for scenario in (Scenario(half=-4, noisy=5), Scenario(one=4)):
-        assert false_pair(scenario, seeds, number // 4) <= beyond(5, number // 4)
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("images", [0.0, 1.0, 2.0])
+@pytest.mark.parametrize("seeds", SEEDS)
+@pytest.mark.parametrize("name", FALSE)
+def test_false_statements_over_a_thousand_grids(name: str, seeds: int, images: float) -> None:
+    found = rates(replace(FALSE[name], images=images), seeds, NUMBER)
+    show(f"{name}, images {images:g}", seeds, found)
+    limit = BEYOND_TWO_SEEDS.get(name, 5.0) if seeds == 2 else 5.0
+    assert found.false <= beyond(limit, NUMBER)
+    assert found.covered >= 100 - beyond(limit + 1, NUMBER)
 
 
 @pytest.mark.exhaustive
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("seeds", [2, 3, 5])
-def test_the_power_over_thousands_of_grids(seeds: int) -> None:
-    for scenario in (Scenario(one=4), Scenario(one=-4), Scenario(half=-4)):
-        assert power(scenario, seeds, 2000) >= 0.8 * power(scenario, seeds, 2000, paired_t)
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("seeds", SEEDS)
+@pytest.mark.parametrize("name", POWER)
+def test_the_power_over_a_thousand_grids(name: str, seeds: int) -> None:
+    found = rates(Scenario(shifts=POWER[name]), seeds, NUMBER)
+    show(f"power, {name}", seeds, found)
+    assert found.found >= 0.88 * TODAY[name][SEEDS.index(seeds)]
 
 
 @pytest.mark.exhaustive
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("seeds", [2, 3, 5])
-def test_the_rates_of_the_effects_over_thousands_of_grids(seeds: int) -> None:
-    number = 2000
-    for scenario in (*NULL.values(), Scenario(shared_by_pair=1)):
-        for rate in effect_rates(scenario, seeds, number).values():
-            assert rate <= beyond(5, number)
-    noisy = effect_rates(Scenario(noisy=5), seeds, number)
-    assert max(noisy["pair"], noisy["triplet"]) <= beyond(5, number)
-    assert noisy["pair:triplet"] <= {2: 12.0, 3: 7.0, 5: 6.0}[seeds]
-    least = {2: 20.0, 3: 70.0, 5: 97.0}[seeds]
-    assert effect_rates(Scenario(pair=2), seeds, number)["pair"] >= least
-    assert effect_rates(Scenario(triplet=2), seeds, number)["triplet"] >= least
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("images", [0.0, 1.0])
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_the_rates_of_the_effects_over_a_thousand_grids(seeds: int, images: float) -> None:
+    rows = {name: FALSE[name] for name in ("equal", "a seed moves whole rows", "one 5x", "cir 3x", "sig-ms 3x")}
+    for name, scenario in rows.items():
+        found = effect_rates(replace(scenario, images=images), seeds, NUMBER)
+        print(f"{seeds} seeds, effects, {name}, images {images:g}: {found}")
+        assert max(found.values()) <= beyond(8.0 if seeds == 2 and name == "one 5x" else 5.0, NUMBER)
+    for weight, least in (("lin/", (20, 65, 97)), ("/nca", (30, 85, 99))):
+        found = effect_rates(Scenario(shifts={weight: 2.0}), seeds, NUMBER)
+        print(f"{seeds} seeds, effects, {weight} +2: {found}")
+        assert max(found["pair"], found["triplet"]) >= least[SEEDS.index(seeds)]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_the_fates_of_pairs_over_a_thousand_grids(seeds: int) -> None:
+    mixed = Scenario(shifts=CIR, spreads={"/cir": 3.0})
+    equal, cir, nca = (Scenario(shifts=shifts) for shifts in ({}, CIR, NCA))
+    for sides in ((equal, equal), (cir, equal), (mixed, mixed), (mixed, nca)):
+        found = false_fates(*sides, seeds, NUMBER)
+        print(f"{seeds} seeds, {sides}: {found}")
+        assert max(found.values()) <= beyond(5, NUMBER)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_false_differences_from_the_paper_over_a_thousand_grids(seeds: int) -> None:
+    for name in ("equal", "equal, seeds shared", "one 5x", "cir 3x", "sig-ms 3x", "lognormal .5"):
+        found = false_beside_the_paper(FALSE[name], seeds, NUMBER)
+        print(f"{seeds} seeds, beside the paper, {name}: {found:.1f}")
+        assert found <= beyond(5, NUMBER)

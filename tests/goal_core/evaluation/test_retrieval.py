@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -28,6 +30,16 @@ def cases(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     images = rng.integers(-reach, reach + 1, (num_images, dims)).astype(np.float32)
     texts = rng.integers(-reach, reach + 1, (len(owners), dims)).astype(np.float32)
     return images, texts, np.asarray(owners, dtype=np.int64)
+
+
+def test_ranks_are_saved_by_image_and_give_the_same_recalls(tmp_path: Path) -> None:
+    owners = torch.tensor([2, 0, 1, 0, 2, 2])
+    ranks = retrieval_ranks(torch.eye(3), torch.eye(3)[owners] + 0.6 * torch.eye(3)[[0, 1, 2, 2, 1, 0]], owners)
+    ranks.save(tmp_path / "ranks.npz", owners)
+    saved = np.load(tmp_path / "ranks.npz", allow_pickle=False)
+    assert saved["captions"].tolist() == [2, 1, 3]
+    assert saved["i2t"].tolist() == ranks.i2t.tolist()
+    assert saved["t2i"].tolist() == ranks.t2i[[1, 3, 2, 0, 4, 5]].tolist()
 
 
 @settings(max_examples=150, deadline=None)

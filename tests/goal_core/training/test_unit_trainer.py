@@ -22,7 +22,7 @@ from goal_core.basics.errors import (
     WeightsError,
 )
 from goal_core.data import BatchSource
-from goal_core.evaluation import NonFiniteEmbeddingError, evaluate_checkpoint
+from goal_core.evaluation import NonFiniteEmbeddingError, RetrievalRanks, evaluate_checkpoint
 from goal_core.models import BackboneConfig
 from goal_core.training import (
     EpochDone,
@@ -223,6 +223,7 @@ def test_a_collapsed_cell_fails_with_its_reason(tmp_path: Path, monkeypatch: pyt
 def test_the_best_epoch_is_that_of_the_split_that_selects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rsums = {"val": [10.0, 30.0, 20.0], "test": [5.0, 6.0, 7.0]}
     calls = dict.fromkeys(rsums, 0)
+    ranks = RetrievalRanks(torch.zeros(3), torch.zeros(3))
 
     def recalls(encoder, split, embedded=None):
         found = rsums[split.name][min(calls[split.name], 2)]
@@ -230,7 +231,8 @@ def test_the_best_epoch_is_that_of_the_split_that_selects(tmp_path: Path, monkey
         return {f"{split.name}/i2t_r1": found / 6, f"{split.name}/t2i_r1": found / 6, f"{split.name}/rsum": found}
 
     monkeypatch.setattr(validation, "recalls_of", recalls)
-    monkeypatch.setattr(validation, "all_recalls_of", recalls)
+    monkeypatch.setattr(RetrievalRanks, "save", lambda ranks, path, **_: path.touch())
+    monkeypatch.setattr(validation, "all_recalls_of", lambda *given: (recalls(*given), ranks))
     cases: list[tuple[Literal["val", "test"], int]] = [("val", 2), ("test", 3)]
     for select_on, best in cases:
         calls |= dict.fromkeys(rsums, 0)

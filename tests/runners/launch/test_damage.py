@@ -120,7 +120,7 @@ def test_a_launch_that_retries_only_what_failed_leaves_a_damaged_result_where_it
     assert trained_again(sweep) == []
 
 
-@pytest.mark.parametrize("name", [BEST, "metrics.jsonl", "triplets.npz"])
+@pytest.mark.parametrize("name", [BEST, "metrics.jsonl", "triplets.npz", "ranks.npz"])
 @pytest.mark.parametrize("spoil", [quietly(flip), Path.unlink], ids=["flipped", "removed"])
 def test_what_a_full_check_finds_the_next_launch_trains_again(
     sweep: OpenedSweep,
