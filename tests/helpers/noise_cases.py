@@ -95,7 +95,8 @@ def _sampled(generator: np.random.Generator, seeds: int, scale: float) -> Array:
     chosen = generator.integers(num, size=num)
     which = generator.integers(runs, size=(seeds, P * T, num))
     own = of_runs[which, np.arange(P * T)[:, None], chosen]
-    return scale * of_objectives[:, chosen] + own
+    scores: Array = scale * of_objectives[:, chosen] + own
+    return scores
 
 
 def _by_objective(values: Mapping[str, float], default: float) -> Array:
@@ -125,7 +126,7 @@ def rates(scenario: Scenario, seeds: int, number: int) -> Rates:
     truth = dict(zip(OBJECTIVES, scenario.truth, strict=True))
     calm = {name for name, spread in zip(OBJECTIVES, _by_objective(scenario.spreads, 1.0), strict=True) if spread == 1}
     worse = [name for name in calm if truth[name] < max(truth.values())]
-    false = covered = found = 0
+    false, covered, found = 0, 0, 0.0
     for comparison in scenario.comparisons(seeds, number):
         is_false, is_covered, best = False, True, comparison.best
         assert best is not None

@@ -44,7 +44,7 @@ def test_pictures_and_sentences_are_embedded_as_evaluation_embeds_them(folder: P
     texts = model.encode_texts(split.captions)
     assert images.dtype == texts.dtype == np.float32
     owners = torch.tensor(split.caption_image)
-    metrics = recalls_between(torch.from_numpy(images), torch.from_numpy(texts), owners, "test")
+    metrics, _ = recalls_between(torch.from_numpy(images), torch.from_numpy(texts), owners, "test")
     with pytest.MonkeyPatch.context() as patch:
         patch.undo()
         patch.setattr("goal_core.evaluation.evaluate.open_dataset", lambda *_: open_dataset(DATA))
