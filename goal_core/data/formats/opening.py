@@ -254,19 +254,18 @@ def _check_features(index: Index) -> None:
     Equal ids alone do not prove it, because some files count from 0 in each split: the features must be equal too.
 
     Raises:
-        DataError: they differ in width, or an image is in two splits.
+        DataError: vectors differ in width, or an image is in two splits.
     """
-    files = index.about["features"]
-    for first, second in combinations(files, 2):
-        width, other = files[first]["shape"][-1], files[second]["shape"][-1]
-        if width != other:
-            raise DataError(
-                f"{files[second]['path']} has features of {other} numbers, but {files[first]['path']} of {width}"
-            )
-        ours, theirs = (
-            {(name, digest.tobytes()) for name, digest in zip(index.texts(f"{split}.names"), rows, strict=True)}
-            for split, rows in ((split, index.columns[f"{split}.digests"]) for split in (first, second))
-        )
-        if both := sorted(ours & theirs):
-            name = both[0][0]
-            raise DataError(f"image {name} is in two splits, {first} and {second}, with the same features")
+    for files in (index.about["features"], index.about["texts"]):
+        first, *others = files.values() or [None]
+        for file in others:
+            if (width := file["shape"][-1]) != first["shape"][-1]:
+                ours, theirs = file["path"], first["path"]
+                raise DataError(f"{ours} has features of {width} numbers, but {theirs} of {first['shape'][-1]}")
+    images = {
+        split: set(zip(index.texts(f"{split}.names"), map(bytes, index.columns[f"{split}.digests"]), strict=True))
+        for split in index.about["features"]
+    }
+    for first, second in combinations(images, 2):
+        if both := sorted(images[first] & images[second]):
+            raise DataError(f"image {both[0][0]} is in two splits, {first} and {second}, with the same features")

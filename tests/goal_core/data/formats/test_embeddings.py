@@ -116,6 +116,10 @@ def save(name: str, array: np.ndarray) -> Callable[[Path], None]:
         (save("val_owners.npy", np.minimum(OWNERS, 4)), "image 5 of split 'val' has no captions"),
         (save("val_texts.npy", np.zeros((10, 5), int)), "floating point"),
         (save("test_images.npy", np.zeros((6, 8), np.float32)), "features of 8 numbers"),
+        (
+            save("test_texts.npy", np.zeros((10, 6), np.float32)),
+            r"test_texts\.npy has features of 6 numbers",
+        ),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, damage: Callable[[Path], None], said: str) -> None:
