@@ -174,6 +174,13 @@ class Difference:
             return self.estimate, self.estimate
         return self.low, self.high
 
+    @property
+    def seed_ends(self) -> tuple[float, float]:
+        """The ends of the interval for new seeds on these test images; `ends` where it is not known apart."""
+        if self.of_seeds is None:
+            return self.ends
+        return self.estimate - self.of_seeds, self.estimate + self.of_seeds
+
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:

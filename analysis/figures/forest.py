@@ -50,6 +50,8 @@ class Forest:
     """In the order of the rows; None without a value, and for con/con itself, whose row is empty."""
     beside: tuple[Difference, ...] = ()
     """The differences of the block's other direction, whose panel has the same axis."""
+    counts_images: bool = False
+    """Whether intervals are for new seeds and new test images, and those for new seeds alone lie within them."""
 
     @property
     def limits(self) -> tuple[float, float]:
@@ -72,7 +74,8 @@ class Forest:
 def draw_forest(forests: Sequence[Forest], what: str) -> Figure:
     """Draw the panels, four in a row; all have the same rows.
 
-    A dot is the difference, its bar the simultaneous 95 % interval. Blue bars lie above 0, vermilion ones below, grey
+    A dot is the difference, its line the simultaneous 95 % interval for new seeds and new test images, and the thick
+    part of it that for new seeds on these images. Blue bars lie above 0, vermilion ones below, grey
     ones contain it. A diamond marks the best, an open circle what cannot be told apart from it. A triangle at the end
     of an axis is a row that lies beyond it, with its value.
 
@@ -87,7 +90,8 @@ def draw_forest(forests: Sequence[Forest], what: str) -> Figure:
     titles = [_title(forest) for forest in forests]
     marks = " Diamond: best. Open circle: not told apart from the best." if any(own.best for own in forests) else ""
     same = " The panels of a block have the same axis." if len(forests) > 1 else ""
-    note = f"{forests[0].metric.name}: {what} in points, simultaneous 95 % intervals.{marks}{same}"
+    thin = any(forest.counts_images for forest in forests)
+    note = f"{forests[0].metric.name}: {what} in points. {interval_note(counts_images=thin)}{marks}{same}"
     head = 0.2 + 0.13 * max(map(len, titles))
     figure, grid = panels(
         (lines, columns), (_WIDTH, len(rows) * _ROW), note=note, left=left, top=head, between=(0.15, head + 0.3)
@@ -100,6 +104,13 @@ def draw_forest(forests: Sequence[Forest], what: str) -> Figure:
     for axes in places[len(forests) :]:
         axes.remove()
     return figure
+
+
+def interval_note(*, counts_images: bool) -> str:
+    """What the lines of a forest plot are."""
+    if not counts_images:
+        return "Line: simultaneous 95 % interval for new seeds on these test images."
+    return "Simultaneous 95 % intervals. Thick: new seeds on these test images; thin: new seeds and new test images."
 
 
 def _title(forest: Forest) -> list[str]:
@@ -137,8 +148,9 @@ def _draw_row(axes: Axes, row: int, difference: Difference, limits: tuple[float,
         style: dict[str, Any] = {"fontsize": 6.5, "color": colour, "va": "center", "ha": side}
         axes.annotate(f"{difference.estimate:+.1f}", (end, row), (offset, 0), textcoords="offset points", **style)
         return
-    ends = [min(max(end, low), high) for end in difference.ends]
-    _line(axes, ends, [row, row], color=colour, linewidth=2.2, alpha=0.55)
+    for both, width in ((difference.ends, 0.9), (difference.seed_ends, 2.6)):
+        ends = [min(max(end, low), high) for end in both]
+        _line(axes, ends, [row, row], color=colour, linewidth=width, alpha=0.55)
     face, shape = ("white" if mark == "level" else colour), ("D" if mark == "best" else "o")
     dot: dict[str, Any] = {"marker": shape, "markersize": 4.4, "markerfacecolor": face, "color": colour}
     _line(axes, [difference.estimate], [row], zorder=3, **dot)

@@ -141,17 +141,21 @@ def _more_seeds(here: Sequence[Answer], points: float) -> str:
     """How many more seeds would tell a difference of some points, by the intervals of what cannot be told apart.
 
     An interval's square is the sum of a part that falls with the number of seeds and one, of the test images, that does
-    not.
+    not. The factor of both falls with the seeds too, which is left out: the number is an upper one.
     """
     level = [change for answer in here for change in _differences(answer) if change.verdict == "level"]
     if not level:
         return ""
+    of_seeds = median((change.seed_ends[1] - change.seed_ends[0]) / 2 for change in level)
     reach = median((change.ends[1] - change.ends[0]) / 2 for change in level)
     runs = median(answer.grid.cells[name].n for answer in here for name in _left_over(answer))
     if reach <= points:
         return ""
-    more = ceil(runs * reach**2 / points**2 - runs)
-    return f" About {count_text(more, 'more seed')} would tell a difference of {points:g} point{'s' * (points > 1)}."
+    size, left = count_text(int(points), "point"), points**2 - max(0.0, reach**2 - of_seeds**2)
+    if left <= 0:
+        return f" A difference of {size} would take more seeds, and perhaps more test images."
+    more = ceil(runs * of_seeds**2 / left - runs)
+    return f" At most about {count_text(more, 'more seed')} would tell a difference of {size}."
 
 
 def tuning_answers(inputs: Inputs, measure: str) -> tuple[tuple[str, str], ...]:

@@ -10,6 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from analysis.blocks import Block, CellSummary, Difference, Objective
 from analysis.figures.colours import scale_of, text_colour
+from analysis.figures.forest import interval_note
 from analysis.report.answer import missing_text
 from analysis.report.captions import own_caption, shared_caption
 from analysis.report.contents import Report
@@ -17,7 +18,10 @@ from analysis.report.finding import finding
 from analysis.wording import interval_text, objectives_text, signed
 from sweeps.results import BASELINE, DIRECTION_TITLES, DIRECTIONS, MAIN_METRICS, MEASURES, measure_slug
 
-_FUNCTIONS = (*(finding, missing_text, objectives_text, own_caption, scale_of, shared_caption, signed, text_colour),)
+_FUNCTIONS = (
+    *(finding, interval_note, missing_text, objectives_text, own_caption),
+    *(scale_of, shared_caption, signed, text_colour),
+)
 
 
 def report_to_html(report: Report, folder: Path) -> str:

@@ -106,7 +106,10 @@ def _differences(
     for row, key in enumerate(moved):
         contrasts[row, columns.index((TUNED, *key))] = 1
         contrasts[row, columns.index((DEFAULT, *key))] = -1
-    of_grids = [results.of_block(results.counted, block.key).assign(grid=block.key.grid) for block in grids]
+    of_grids = [
+        results.of_block(results.counted, block.key).assign(grid=name)
+        for name, block in zip((DEFAULT, TUNED), grids, strict=True)
+    ]
     images = shared_noise(pd.concat(of_grids), ("grid", "pair", "triplet"))
     images_KK = None if images is None else images[metric.key].loc[columns, columns].to_numpy(float)
     judged = judge(values.to_numpy(float), contrasts, columns, images_KK)

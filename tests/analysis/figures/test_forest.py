@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from matplotlib import rc_context
 from matplotlib.text import Text
@@ -69,6 +70,13 @@ def test_no_text_lies_outside_the_figure(objective: tuple[str, str], num_panels:
             box = text.get_window_extent()
             assert page.x0 <= box.x0 <= box.x1 <= page.x1, text.get_text()
             assert page.y0 <= box.y0 <= box.y1 <= page.y1, text.get_text()
+
+
+def test_the_thick_part_of_a_line_is_of_seeds_alone() -> None:
+    both = Difference(estimate=1.0, low=-1.0, high=3.0, p=0.3, of_seeds=0.5)
+    (axes,) = draw_forest([forest(differences={("con", "nca"): both}, counts_images=True)], "difference").axes
+    spans = {line.get_linewidth(): np.asarray(line.get_xdata()).tolist() for line in axes.lines}
+    assert (spans[0.9], spans[2.6]) == ([-1.0, 3.0], [0.5, 1.5])
 
 
 def test_each_objective_has_a_row_and_the_far_one_its_number() -> None:

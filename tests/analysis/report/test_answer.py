@@ -152,10 +152,22 @@ def test_a_column_that_costs_points_in_every_row_is_the_finding() -> None:
     text = finding(answers_of([block(low, LEVEL, reach=2.0)]), "R@1")
     assert "T cir costs 8.0 to 15.0 points in every row (2 of 2 tables)." in text
     assert "The other 6 objectives cannot be told apart. Nothing is better than con/con" in text
-    assert "About 9 more seeds would tell a difference of 1 point." in text  # 3 seeds reach 2 points
+    assert "At most about 9 more seeds would tell a difference of 1 point." in text  # 3 seeds reach 2 points
     one = finding(answers_of([block(low, LEVEL)]), "rsum")
     assert "tables" not in one
     assert "more seed" not in one
+
+
+def test_seeds_do_not_shrink_what_test_images_add() -> None:
+    found = block(GRID, LEVEL, reach=2.0)
+    for grid in found.grids.values():
+        inner = {names: replace(change, of_seeds=1.9) for names, change in grid.comparison.differences.items()}
+        vars(grid.comparison)["differences"].update(inner)
+    assert "At most about 15 more seeds" in finding(answers_of([found]), "R@1")  # 3 * 1.9² / (1 - 2² + 1.9²) - 3
+    for grid in found.grids.values():
+        inner = {names: replace(change, of_seeds=0.5) for names, change in grid.comparison.differences.items()}
+        vars(grid.comparison)["differences"].update(inner)
+    assert "perhaps more test images" in finding(answers_of([found]), "R@1")
 
 
 def test_a_column_with_one_row_that_is_not_told_apart_is_none() -> None:
