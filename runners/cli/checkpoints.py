@@ -170,9 +170,12 @@ def _array(path: Path) -> Any:
     import numpy as np
 
     try:
-        return np.load(path, mmap_mode="c")
-    except (OSError, ValueError) as error:
+        found = np.load(path, mmap_mode="c")
+    except (OSError, ValueError, EOFError) as error:
         raise GoalError(f"{path}: {error}") from error
+    if not isinstance(found, np.ndarray):
+        raise GoalError(f"{path} holds several arrays; give a .npy with one")
+    return found
 
 
 def _pictures(folder: Path) -> list[Path]:

@@ -208,6 +208,8 @@ def read_region_header(path: Path, axes: tuple[str, ...]) -> RegionFile:
         raise MissingDataError(f"{path} is missing") from None
     except (OSError, ValueError, EOFError, SyntaxError, tokenize.TokenError) as error:  # the header is a Python literal
         raise DataError(f"{path} is not an .npy file, or is cut short: {first_line(error)}") from error
+    if not isinstance(array, np.memmap):
+        raise DataError(f"{path} is not an .npy file: it is a zip archive")
     if array.dtype.kind != "f":
         raise DataError(f"{path} must contain floating point numbers, got {array.dtype}")
     if array.ndim != len(axes) or not array.flags.c_contiguous:
