@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,20 +61,29 @@ def block_pairs(blocks: Iterable[Block]) -> tuple[BlockPair, ...]:
     )
 
 
-def gains(results: SweepResults, pair: BlockPair, metric: Metric) -> dict[Objective, Gain]:
+def gains(
+    results: SweepResults, pair: BlockPair, metric: Metric, untouched: Collection[Objective] = ()
+) -> dict[Objective, Gain]:
     """The gain of each objective of a block that has a value in either grid.
 
     Tuned and default trainings of a seed are paired, the noise of all cells of both grids is pooled, and the intervals
     hold together for all objectives: the rule of `analysis.statistics.compare` for these differences.
+
+    Args:
+        results: the sweep's results.
+        pair: its two grids, or the blocks of two values of an axis.
+        metric: the metric.
+        untouched: objectives that do not depend on that axis, and have the same trainings in both.
     """
+    shared = {key for key in pair.in_both(metric) if key in untouched or results.chose_default(pair.tuned.key, key)}
     default, tuned = (values_of(results, block, metric) for block in (pair.default, pair.tuned))
     cells = [block.grids[metric.key].cells for block in (pair.default, pair.tuned)]
-    changes = _differences(results, pair, metric, default, tuned)
+    changes = _differences(results, pair, metric, default, tuned, shared)
     return {
         key: Gain(
             default=cell,
             tuned=cells[1][key],
-            same=results.chose_default(pair.tuned.key, key),
+            same=key in untouched or results.chose_default(pair.tuned.key, key),
             spread=_spread(default, tuned, key),
             difference=changes.get(key),
         )
@@ -91,11 +100,16 @@ def _spread(default: pd.DataFrame, tuned: pd.DataFrame, key: Objective) -> float
 
 
 def _differences(
-    results: SweepResults, pair: BlockPair, metric: Metric, default: pd.DataFrame, tuned: pd.DataFrame
+    results: SweepResults,
+    pair: BlockPair,
+    metric: Metric,
+    default: pd.DataFrame,
+    tuned: pd.DataFrame,
+    shared: Collection[Objective],
 ) -> dict[Objective, Difference]:
     both, grids = pair.in_both(metric), (pair.default, pair.tuned)
-    same = [key for key in both if results.chose_default(pair.tuned.key, key)]
-    moved = [key for key in both if key not in same]
+    same = [key for key in both if key in shared]
+    moved = [key for key in both if key not in shared]
     changes = {key: Difference(estimate=0.0, low=0.0, high=0.0, p=1.0) for key in same}
     if not moved:
         return changes

@@ -45,7 +45,7 @@ def _verdicts(results: SweepResults, ablation: Ablation) -> Iterator[str]:
     for block, value in zip(others, ablation.values[1:], strict=True):
         said = []
         for metric in _DRAWN:
-            changes = gains(results, BlockPair(default=first, tuned=block), metric)
+            changes = gains(results, BlockPair(default=first, tuned=block), metric, ablation.untouched)
             own = [gain.difference for name, gain in changes.items() if name not in ablation.untouched]
             judged = [change for change in own if change is not None and change.p is not None]
             if judged:
