@@ -38,6 +38,8 @@ LAYOUTS: Mapping[str, Callable[[Any], Layout]] = {
     "embeddings": embeddings,
 }
 """By `data.format` in sweep files; `scenes` are drawn."""
+_LONGEST = 10_000
+"""Letters of a caption; a longer one is a file that was taken for a caption."""
 
 
 def open_dataset(
@@ -119,15 +121,7 @@ def _indexed(
     columns = {} if config.image is None else _placed(layout.root, listings, report)
     if not report.complete:
         return None
-    for split, listing in listings.items():
-        counts = [len(captions) for captions in listing.captions]
-        if 0 in counts:
-            report.note(split, "wrong", f"image {listing.names[counts.index(0)]} of split {split!r} has no captions")
-        columns |= Texts.of(chain.from_iterable(listing.captions)).columns(f"{split}.captions")
-        columns[f"{split}.owners"] = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
-        if listing.features is not None:
-            columns |= Texts.of(listing.names).columns(f"{split}.names")
-            columns[f"{split}.rows"] = np.array(listing.rows or range(len(counts)), np.int64)
+    columns |= _caption_columns(listings, report)
     if layout.corpus:
         columns |= Texts.of(layout.corpus).columns("corpus")
     about = {
@@ -169,6 +163,24 @@ def _listings(config: DataConfig, layout: Layout, report: DataReport) -> dict[st
         if not listing.names:
             report.note(split, "wrong", f"split {split!r} has no images")
     return listings
+
+
+def _caption_columns(listings: Mapping[str, Listing], report: DataReport) -> dict[str, NDArray[Any]]:
+    """The captions of each split with their owners, and of features the names and rows."""
+    columns: dict[str, NDArray[Any]] = {}
+    for split, listing in listings.items():
+        counts = [len(captions) for captions in listing.captions]
+        if 0 in counts:
+            report.note(split, "wrong", f"image {listing.names[counts.index(0)]} of split {split!r} has no captions")
+        if long := [row for row, own in enumerate(listing.captions) if max(map(len, own), default=0) > _LONGEST]:
+            name = listing.names[long[0]]
+            report.note(split, "wrong", f"image {name} of split {split!r} has a caption of over {_LONGEST:,} letters")
+        columns |= Texts.of(chain.from_iterable(listing.captions)).columns(f"{split}.captions")
+        columns[f"{split}.owners"] = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+        if listing.features is not None:
+            columns |= Texts.of(listing.names).columns(f"{split}.names")
+            columns[f"{split}.rows"] = np.array(listing.rows or range(len(counts)), np.int64)
+    return columns
 
 
 def _placed(root: Path, listings: Mapping[str, Listing], report: DataReport) -> dict[str, NDArray[Any]]:

@@ -178,6 +178,12 @@ def test_a_missing_key_is_named(tmp_path: Path) -> None:
         refuse(root, rf"images\[4\]\.{key} must be .*got None")
 
 
+def test_a_caption_of_no_end_is_refused(tmp_path: Path) -> None:
+    content = tiny_annotations()
+    content["images"][3]["sentences"][1] = {"raw": "word " * 3000}
+    refuse(write_dataset(tmp_path, content), r"image .*0003\.png of split 'train' has a caption of over 10,000 letters")
+
+
 def test_an_image_listed_twice(tmp_path: Path) -> None:
     content = tiny_annotations()
     content["images"].append(copy.deepcopy(content["images"][3]))
