@@ -12,6 +12,7 @@ import linecache
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
@@ -19,6 +20,8 @@ from typing import Any, NoReturn
 from goal_core.basics.errors import ConfigError
 from goal_core.basics.registry import REGISTRIES, plugin_running
 
+ENTRY_POINTS = "goal_sweep.plugins"
+"""The group of entry points in which an installed package names its plugins."""
 _ran: dict[str, str] = {}
 """The plugins that have run in this process: the digest of the text by name."""
 
@@ -122,17 +125,19 @@ def read_plugin(name: str, folder: Path) -> Plugin:
     """Read a plugin.
 
     Args:
-        name: a path, relative to `folder`, or the name of a module that Python finds. It is not run.
+        name: a path, relative to `folder`; or the name of a module that Python finds, or of an entry point of the group
+            `goal_sweep.plugins` that an installed package declares. It is not run.
         folder: where relative paths start.
 
     Raises:
         PluginError: there is no such file or module, or it cannot be read.
     """
-    path = (folder / name).expanduser()
-    if not name.endswith(".py"):
-        path, name = _module_file(name), name
-    else:
+    if name.endswith(".py"):
+        path = (folder / name).expanduser()
         name = str(path.resolve())
+    else:
+        declared = {one.name: one.module for one in entry_points(group=ENTRY_POINTS)}
+        path = _module_file(declared.get(name, name))
     try:
         return Plugin(name=name, text=path.read_text())
     except (OSError, UnicodeDecodeError) as error:

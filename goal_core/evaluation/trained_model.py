@@ -49,12 +49,7 @@ class RetrievalModel:
             ConfigError: the model takes features in place of pictures; see :meth:`encode_features`.
             DataError: there is no picture, or one cannot be read.
         """
-        config = self.description.data.image
-        if config is None:
-            raise ConfigError(f"this model takes features ({self.description.data.format}); use encode_features")
-        transform = transform_of(config)
-        pixels = (transform.for_evaluation(transform.prepared(_pixels(image))) for image in images)
-        return self._embed_images(torch.stack(chunk) for chunk in _chunks(pixels))
+        return self._embed_images(torch.stack(chunk) for chunk in _chunks(self._prepared(images)))
 
     def encode_features(self, features: ArrayLike) -> NDArray[np.float32]:
         """Embed features that another network has computed.
@@ -114,6 +109,46 @@ class RetrievalModel:
         nearest = np.argsort(-similarities, kind="stable")[:top]
         return [(int(index), float(similarities[index])) for index in nearest]
 
+    def export_images(self, path: str | os.PathLike[str]) -> None:
+        """Write the encoder of pictures as a program that `torch.export.load` runs, with torch alone.
+
+        It maps pixels as :meth:`prepared` gives them, (N, 3, S, S) uint8 for any N, to unit vectors (N, D) float32.
+
+        Args:
+            path: the file, by custom with the ending `.pt2`.
+
+        Raises:
+            ConfigError: the model takes features, or was trained in half precision.
+        """
+        config = self.description.data.image
+        if config is None or self._encoder.precision != "fp32":
+            raise ConfigError("only the encoder of pictures of a model in fp32 is exported")
+        pixels = torch.zeros(2, 3, config.size, config.size, dtype=torch.uint8, device=self._encoder.device)
+        with torch.no_grad():
+            shapes = ({0: torch.export.Dim("pictures")},)
+            torch.export.save(
+                torch.export.export(_Images(self._encoder).eval(), (pixels,), dynamic_shapes=shapes), path
+            )
+
+    def prepared(self, images: Sequence[Picture]) -> torch.Tensor:
+        """Pictures as the network takes them: resized, cropped or stretched, (N, 3, S, S) uint8.
+
+        Args:
+            images: at least one.
+
+        Raises:
+            ConfigError: the model takes features in place of pictures.
+            DataError: a picture cannot be read.
+        """
+        return torch.stack(list(self._prepared(images)))
+
+    def _prepared(self, images: Sequence[Picture]) -> Iterator[torch.Tensor]:
+        config = self.description.data.image
+        if config is None:
+            raise ConfigError(f"this model takes features ({self.description.data.format}); use encode_features")
+        transform = transform_of(config)
+        return (transform.for_evaluation(transform.prepared(_pixels(image))) for image in images)
+
     def _embed_images(self, chunks: Iterator[torch.Tensor] | Sequence[torch.Tensor]) -> NDArray[np.float32]:
         found = []
         with torch.inference_mode(), self._encoder.autocast():
@@ -122,6 +157,19 @@ class RetrievalModel:
         if not found:
             raise DataError("there is no picture to embed")
         return np.concatenate(found)
+
+
+class _Images(torch.nn.Module):
+    """The part of a model that embeds pictures."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__()
+        self._backbone, self._heads = encoder.backbone, encoder.heads
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Unit vectors (B, D) of pixels (B, 3, S, S)."""
+        assert self._backbone is not None
+        return self._heads.encode_images(self._backbone(pixels))
 
 
 def load_model(path: str | os.PathLike[str], *, weights: str | None = None, device: str = "cpu") -> RetrievalModel:

@@ -103,3 +103,16 @@ def test_a_file_and_a_module_are_found_without_importing_them(tmp_path: Path, mo
     for missing in ("no.py", "mine.nothing"):
         with pytest.raises(PluginError, match=missing):
             read_plugin(missing, tmp_path)
+
+
+def test_an_installed_package_names_its_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_package").mkdir()
+    (tmp_path / "my_package" / "weights.py").write_text("# the text")
+    metadata = tmp_path / "my_package-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: my-package\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[goal_sweep.plugins]\nmine = my_package.weights\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert read_plugin("mine", tmp_path / "elsewhere") == Plugin(name="mine", text="# the text")
+    with pytest.raises(PluginError, match="yours"):
+        read_plugin("yours", tmp_path)

@@ -65,6 +65,18 @@ def test_files_open_pictures_and_pixels_are_alike(folder: Path, tmp_path: Path) 
     assert np.array_equal(rows[0], rows[2])
 
 
+def test_the_exported_encoder_of_pictures_gives_the_same_vectors(folder: Path, tmp_path: Path) -> None:
+    split = open_dataset(DATA).splits["test"]
+    pictures = [split.load_image(index) for index in range(5)]
+    model = load_model(folder)
+    model.export_images(tmp_path / "images.pt2")
+    program = torch.export.load(tmp_path / "images.pt2").module()
+    for count in (5, 2, 1):
+        with torch.no_grad():
+            rows = program(model.prepared(pictures[:count]))
+        np.testing.assert_allclose(rows.numpy(), model.encode_images(pictures[:count]), rtol=0, atol=1e-6)
+
+
 def test_a_search_gives_the_nearest_first_and_ties_in_order(folder: Path) -> None:
     model = load_model(folder)
     query = model.encode_texts(["a red square"])[0]
@@ -113,3 +125,8 @@ def test_xvlm_encodes_by_itself(tmp_path: Path, without_data: None) -> None:
     images = model.encode_images([open_dataset(XVLM_DATA).splits["val"].load_image(0)])
     assert np.linalg.norm(images[0]) == pytest.approx(1.0, abs=1e-5)
     assert len(model.search("a dog", images)) == 1
+    model.export_images(tmp_path / "xvlm.pt2")
+    program = torch.export.load(tmp_path / "xvlm.pt2").module()
+    with torch.no_grad():
+        rows = program(model.prepared([open_dataset(XVLM_DATA).splits["val"].load_image(0)]))
+    np.testing.assert_allclose(rows.numpy(), images, rtol=0, atol=1e-6)
