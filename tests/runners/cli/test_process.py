@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from runners.cli.__main__ import LastingOutput
 from tests.helpers.in_process import SWEEP
 from tests.helpers.launches import results
 
@@ -60,3 +62,16 @@ def test_a_launch_trains_to_its_end_when_nobody_reads_on(tmp_path: Path) -> None
     assert launch.wait(timeout=300) == 0, said
     assert len(results(tmp_path)) == 2
     assert list(tmp_path.glob("goal-sweep-store/reports/tiny/report.html"))
+
+
+def test_output_goes_on_when_its_terminal_is_closed() -> None:
+    terminal, ours = os.openpty()
+    with open(ours, "w", buffering=1) as stream:
+        output = LastingOutput(stream)
+        print("read", file=output)
+        assert os.read(terminal, 99) == b"read\r\n"
+        os.close(terminal)
+        with pytest.raises(OSError, match="Input/output error"):
+            os.write(ours, b"lost")
+        for _ in range(2):
+            print("nobody reads this", file=output, flush=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -182,3 +184,24 @@ def test_a_launch_whose_units_may_start_nowhere_any_more_begins_anew(cluster: Cl
     cluster.machines = cluster.machines[1:]  # only the one to avoid is left
     cluster.look()
     assert cluster.watch.is_stuck
+
+
+def test_a_look_at_a_thousand_units_reads_no_file(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = cluster.jobs * 250
+    watch = UnitWatch(
+        jobs, cluster.observer, Resources(cpus=1, gpus=0), lambda: cluster.machines, clock=lambda: cluster.now
+    )
+    for unit in range(len(jobs)):
+        watch.started(unit)
+        watch.reported(unit, {"node": "good", "events": [], "began": True})
+
+    def refused(*arguments: Any, **named: Any) -> Any:
+        raise AssertionError(f"a look at the units reads {arguments}")
+
+    with monkeypatch.context() as patched:
+        for module, name in ((builtins, "open"), (os, "open"), (os, "stat"), (os, "scandir"), (os, "listdir")):
+            patched.setattr(module, name, refused)
+        for _ in range(100):
+            cluster.now += LOOK_S
+            watch.step()
+    assert not cluster.observer.said

@@ -41,6 +41,17 @@ def test_a_signal_stops_at_once_with_its_status_and_handlers_are_put_back(number
     assert [signal.getsignal(one) for one in NUMBERS] == before
 
 
+def test_a_launch_that_a_closed_terminal_should_not_stop_is_not_stopped_by_it() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        with StopSignals() as signals, signals.gentle():
+            signals.install()
+            receive(signal.SIGHUP)
+            assert signals.received is None
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_where_cells_can_save_the_first_signal_is_noted_and_the_second_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     with StopSignals() as signals, signals.gentle():
         receive(signal.SIGUSR1)
