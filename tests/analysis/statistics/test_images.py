@@ -1,0 +1,71 @@
+"""What other test images would change, from stored ranks."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.statistics.comparison import compare
+from analysis.statistics.images import image_scores, shared_noise
+from sweeps.results import METRICS
+
+NUM = 400
+CAPTIONS = np.tile([1, 5, 3, 7], NUM // 4)
+
+
+def ranks_of(i2t: np.ndarray, t2i: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.savez_compressed(file, i2t=i2t, t2i=t2i, captions=CAPTIONS)
+    return file.getvalue()
+
+
+def runs(image_effect: float) -> pd.DataFrame:
+    """Two objectives and three seeds; an image is harder for one objective than for the other, for every seed alike."""
+    generator = np.random.default_rng(5)
+    easier = {"con": generator.normal(size=NUM), "nca": generator.normal(size=NUM)}
+    rows = []
+    for triplet, seed in ((triplet, seed) for triplet in easier for seed in (1, 2, 3)):
+        difficulty = image_effect * easier[triplet] + generator.normal(size=NUM)
+        i2t = (difficulty > 0).astype(int) * 20
+        t2i = np.repeat(i2t, CAPTIONS)
+        rows.append({"pair": "con", "triplet": triplet, "seed": seed, "ranks": ranks_of(i2t, t2i)})
+    return pd.DataFrame(rows)
+
+
+def test_the_scores_of_images_average_to_the_recall_where_captions_vary() -> None:
+    generator = np.random.default_rng(1)
+    i2t, t2i = generator.integers(0, 20, NUM), generator.integers(0, 20, CAPTIONS.sum())
+    scores = dict(zip(METRICS, image_scores(ranks_of(i2t, t2i)), strict=True))
+    for k in (1, 5, 10):
+        assert scores[f"i2t_r{k}"].mean() == pytest.approx(100 * (i2t < k).mean())
+        assert scores[f"t2i_r{k}"].mean() == pytest.approx(100 * (t2i < k).mean())
+    assert scores["rsum"].mean() == pytest.approx(sum(scores[name].mean() for name in METRICS if name != "rsum"))
+
+
+def test_what_images_do_to_every_seed_alike_widens_an_interval_and_single_runs_do_not() -> None:
+    values = pd.DataFrame({("con", "con"): [50.0, 50.1, 50.2], ("con", "nca"): [52.0, 52.2, 52.1]})
+    pair = (("con", "nca"), ("con", "con"))
+    alone = compare(values).differences[pair]
+    hard = shared_noise(runs(image_effect=2.0))
+    assert hard is not None
+    both = compare(values, hard["i2t_r1"])
+    change = both.differences[pair]
+    assert both.counts_images
+    assert alone.verdict == "better"
+    assert change.verdict == "level"  # two points are less than other images would change
+    assert change.low is not None
+    assert change.of_seeds is not None
+    assert change.low < 0 < change.estimate - change.of_seeds
+    easy = shared_noise(runs(image_effect=0.0))
+    assert easy is not None
+    spread = [frame["i2t_r1"].to_numpy() for frame in (easy, hard)]
+    assert spread[0][0, 0] < 0.2 * spread[1][0, 0]
+
+
+def test_without_all_ranks_images_are_not_counted() -> None:
+    rows = runs(1.0)
+    rows.loc[0, "ranks"] = None
+    assert shared_noise(rows) is None
