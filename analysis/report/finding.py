@@ -113,7 +113,8 @@ def _level_text(here: Sequence[Answer]) -> list[str]:
     whole = len(sizes) == 1 and all(len(_left_over(answer)) == len(answer.grid.means) for answer in level)
     number = f" {sizes.pop()}" if len(sizes) == 1 else ""
     of_tables = f" in {len(level)} of {len(here)} tables" if len(level) < len(here) else ""
-    return [f"{'All' if whole else 'The other'}{number} objectives cannot be told apart{of_tables}."]
+    which = f"None of the{number} objectives can" if whole else f"The other{number} objectives cannot"
+    return [f"{which} be told apart{of_tables}."]
 
 
 def _baseline_text(here: Sequence[Answer]) -> str:
