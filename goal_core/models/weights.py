@@ -63,9 +63,13 @@ def weights_id(config: BackboneConfig) -> str:
 
 
 def file_sha256(path: Path) -> str:
-    """The SHA-256 of a file, 64 hex digits; read again only when the file has changed."""
+    """The SHA-256 of a file, 64 hex digits; read again only when the file has changed.
+
+    Size and time of writing may be those of the file that it replaces. The time of the last change of any kind, which
+    the system alone sets, is not.
+    """
     stat = path.stat()
-    return _sha256(path, stat.st_size, stat.st_mtime_ns)
+    return _sha256(path, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
 
 
 def misfits(own: Mapping[str, Tensor], given: Mapping[str, Tensor], spare: Callable[[str], object]) -> str:
@@ -137,7 +141,7 @@ def pretrained_cfg(name: str) -> Mapping[str, Any]:
 
 
 @lru_cache(maxsize=32)
-def _sha256(path: Path, size: int, mtime_ns: int) -> str:
+def _sha256(path: Path, *stat: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
