@@ -165,7 +165,7 @@ def legend(signs: Signs, *, judged: bool = False) -> Text:
     text.append(f"\na mark for each seed: {signs.waiting} waiting  {share}  {signs.done} done  {signs.failed} failed")
     text.append("\n* highest of those that are done")
     if judged:
-        text.append(f"\n{signs.near} within noise of the highest (at 5 %, corrected for all comparisons)")
+        text.append(f"\n{signs.near} within noise of the highest (at 5 %, by other seeds on these images)")
     text.no_wrap, text.overflow = True, "crop"
     return text
 

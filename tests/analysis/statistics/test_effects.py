@@ -47,6 +47,16 @@ def test_an_effect_beyond_all_noise_is_printed() -> None:
     assert [row[3] for row in shown] == ["< 0.001"] * 3
 
 
+def test_effects_of_subjects_that_agree_to_the_last_digit_are_exact() -> None:
+    rows = [(str(s), a, b, 50.0 + s + 2 * (a == "sig")) for s, a, b in product(range(3), PAIRS, TRIPLETS)]
+    effects = factor_effects(pd.DataFrame(rows, columns=["subject", "pair", "triplet", "value"]))
+    assert {effect.name: effect.p < 0.001 for effect in effects} == {
+        "pair": True,
+        "triplet": False,
+        "pair:triplet": False,
+    }
+
+
 def test_subjects_with_a_gap_are_left_out_and_one_is_too_few() -> None:
     data = subjects(3)
     assert factor_effects(data.iloc[1:])[0].subjects == 2
