@@ -19,7 +19,7 @@ import pytest
 from goal_core.basics.errors import ConfigError
 from goal_core.basics.numerics import BUILT_IN_CODE, NUMERICS_VERSION
 from goal_core.basics.registry import Entry, Registry
-from goal_core.objectives import ObjectiveConfig, pair_weights, triplet_weights
+from goal_core.objectives import ObjectiveConfig, baselines, pair_weights, triplet_weights
 from tests.helpers.paths import ROOT
 
 WEIGHT = """
@@ -58,7 +58,7 @@ def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
     return load
 
 
-@pytest.mark.parametrize("weights", [pair_weights, triplet_weights], ids=lambda registry: registry.kind)
+@pytest.mark.parametrize("weights", [pair_weights, triplet_weights, baselines], ids=lambda registry: registry.kind)
 def test_the_code_of_the_built_in_weights_is_the_recorded_one(weights) -> None:
     for name in weights:
         assert weights[name].is_built_in, (
@@ -66,7 +66,7 @@ def test_the_code_of_the_built_in_weights_is_the_recorded_one(weights) -> None:
             f"({NUMERICS_VERSION}) if that can move a number, and record the hash of its source"
         )
         assert weights[name].code == ""
-    assert len(BUILT_IN_CODE) == len(pair_weights) + len(triplet_weights)
+    assert len(BUILT_IN_CODE) == len(pair_weights) + len(triplet_weights) + len(baselines)
 
 
 def test_a_built_in_objective_says_nothing_of_its_code() -> None:
