@@ -36,12 +36,15 @@ def ui(
     Example: goal-sweep ui quickstart.yaml --port 5001
     """
     from runners.cli.reports import page_link, report_targets
+    from runners.store import Store
     from runners.tracking.uri import read_only, require_database
 
     (target,) = report_targets([sweep], SweepArguments(sweep, set_, store, tracking_uri).overrides, tracking_uri)
     if target.uri.startswith(("http://", "https://")):
         console.print(page_link(target, target.uri.rstrip("/")), soft_wrap=True, markup=False)
         return
+    if target.config is not None:
+        Store(target.config.store)  # refuses one of another version, whose runs the page would show wrongly
     require_database(target.uri)
     if why := read_only(target.uri):
         raise GoalError(f"{why}; the page writes to it, so copy the results folder and give the copy with --store")

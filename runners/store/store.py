@@ -94,7 +94,8 @@ class Store:
         version = self._stated("version")
         if version not in (None, _VERSION):
             is_later = isinstance(version, int) and version > _VERSION
-            what, advice = ("a later", "upgrade it") if is_later else ("an earlier development", "give another --store")
+            what = "a later" if is_later else "an earlier development"
+            advice = "upgrade it" if is_later else "start another store, or read this one with that version"
             raise StorageError(
                 f"store {self.location} was written by {what} version of goal-sweep (layout {version}, this version "
                 f"reads {_VERSION}); {advice}"

@@ -147,6 +147,7 @@ def test_evaluate_says_whose_store_a_checkpoint_of_another_version_lies_in(
     assert run(["evaluate", str(file)]) == 2
     said = capsys.readouterr().err
     assert f"store {tmp_path} was written by an earlier development version" in said
+    assert "--store" not in said, "evaluate has no such option"
     assert len(said.splitlines()) == 1
 
 
