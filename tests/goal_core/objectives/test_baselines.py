@@ -14,8 +14,6 @@ from torch.nn.functional import cross_entropy, logsigmoid, normalize
 from goal_core.basics.errors import ConfigError, UnknownNameError
 from goal_core.objectives import LOSS, ObjectiveConfig, baselines, list_objectives
 from goal_core.training import train_unit
-from sweeps.reading.load import load_sweep
-from sweeps.reading.tree import SweepError
 from tests.helpers.training_cases import FROZEN, XVLM, XVLM_DATA, XVLM_STAGE, folders_of, same_weights, unit_of
 
 
@@ -84,13 +82,3 @@ def test_their_gradient_is_scaled_beside_matching(tmp_path: Path) -> None:
     unit = unit_of("infonce/loss", model=XVLM, data=XVLM_DATA, stage=replace(XVLM_STAGE, epochs=1))
     (outcome,) = train_unit(unit, folders_of(unit, tmp_path))
     assert outcome.result["scales"]["objective"] > 0  # type: ignore[union-attr]
-
-
-def test_a_sweep_names_them_beside_its_grid() -> None:
-    objectives = load_sweep(
-        "quickstart", ["objectives.baselines=[infonce, sigmoid]", "objectives.pair=[con]"]
-    ).objectives
-    assert objectives.names == (("con", "con"), ("con", "nca"), ("con", "cir"), ("infonce", LOSS), ("sigmoid", LOSS))
-    assert [config.params for config in objectives.configs[-2:]] == [{}, {}]
-    with pytest.raises(SweepError, match="infonce"):
-        load_sweep("quickstart", ["objectives.baselines=[infonc]"])

@@ -9,7 +9,7 @@ import pytest
 import sweeps
 from goal_core.data.config import ScenesConfig
 from goal_core.models.config import BackboneConfig
-from goal_core.objectives import pair_weights, triplet_weights
+from goal_core.objectives import LOSS, pair_weights, triplet_weights
 from sweeps import ResolvedSweep, SweepError, SweepNotFoundError, find_sweep, list_shipped, load_sweep
 from tests.helpers.mistakes import check_mistakes
 
@@ -391,3 +391,12 @@ def test_thousands_of_mistakes_are_listed_up_to_a_hundred(write: Write, small_te
     assert len(lines) == 101
     check_mistakes(lines[:1], "a.yaml:4 | data.kye0 | unknown")
     assert ":" not in lines[-1]  # one line for all that are left out
+
+
+def test_baselines_stand_beside_the_grid() -> None:
+    settings = ["objectives.baselines=[infonce, sigmoid]", "objectives.pair=[con]"]
+    objectives = load_sweep("quickstart", settings).objectives
+    assert objectives.names == (("con", "con"), ("con", "nca"), ("con", "cir"), ("infonce", LOSS), ("sigmoid", LOSS))
+    assert [config.params for config in objectives.configs[-2:]] == [{}, {}]
+    with pytest.raises(SweepError, match="infonce"):
+        load_sweep("quickstart", ["objectives.baselines=[infonc]"])
