@@ -23,7 +23,7 @@ from goal_core.checkpoints.file import read_checkpoint, read_mapped, read_of_tra
 from goal_core.data import RegionsConfig, open_dataset
 from goal_core.models import BackboneConfig, BertConfig
 from goal_core.models.backbones import build_backbone
-from goal_core.models.bert import build_bert
+from goal_core.models.hub import build_bert
 from goal_core.official.pickles import read_torch_file, read_vocabulary
 from runners.store.archive import opened_archive
 from runners.store.store import Store

@@ -10,7 +10,6 @@ from goal_core.basics.exports import on_first_use
 if TYPE_CHECKING:
     from goal_core.models.backbones import ImageBackbone, build_backbone
     from goal_core.models.batch_rows import Share
-    from goal_core.models.bert import bert_wordpieces, build_bert, split_bert
     from goal_core.models.config import (
         BackboneConfig,
         BertConfig,
@@ -29,11 +28,10 @@ if TYPE_CHECKING:
         autocast,
         num_features,
     )
-    from goal_core.models.hub import DualBackbone, build_dual, build_encoder, is_bert, subwords_of
-    from goal_core.models.systems.vectors import VectorHeads
+    from goal_core.models.hub import bert_wordpieces, build_dual, subwords_of
     from goal_core.models.systems.vse_infty import VseInftyHeads
-    from goal_core.models.systems.vsepp import VseppHeads
+    from goal_core.models.systems.vsepp import VectorHeads, VseppHeads
     from goal_core.models.systems.xvlm import XvlmHeads
-    from goal_core.models.weights import NAMED_WEIGHTS, bert_weights_id, file_sha256, hub_id, weights_id
+    from goal_core.models.weights import NAMED_WEIGHTS, file_sha256, hub_id, weights_id
 else:
     __getattr__ = on_first_use(__name__, __file__)

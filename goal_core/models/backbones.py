@@ -67,6 +67,11 @@ class ImageBackbone(nn.Module):
         self.register_buffer("std", torch.tensor(std).view(1, 3, 1, 1) * 255, persistent=False)
         self.eval()
 
+    @property
+    def texts(self) -> Any:
+        """Maps padded captions and their lengths to features (B, F), where a text tower belongs to it; else None."""
+        return getattr(self.net, "texts", None)
+
     def train(self, mode: bool = True) -> ImageBackbone:
         """Stay in evaluation mode, except for stochastic depth."""
         super().train(False)

@@ -41,6 +41,8 @@ class Framework:
     """Whether the heads of several cells can run as batched products (`Heads.stacked`)."""
     features: ClassVar[str] = ""
     """The `data.format` of the precomputed features that it takes besides images; empty: none."""
+    heads_class: ClassVar[str]
+    """The name of its heads in `goal_core.models`."""
     cells: ClassVar[bool] = True
     """Whether it takes the cells of a backbone's last feature map, rather than one pooled vector."""
 
@@ -63,7 +65,7 @@ class Framework:
 
     def stacks(self, model: ModelConfig) -> bool:
         """Whether the heads of several cells of a model can run as batched products."""
-        return self.stacks_heads
+        return self.stacks_heads and not ("text" in self.uses and model.text.encoder)
 
     def weights_id(self, model: ModelConfig) -> str:
         """An identifier of the initial weights of the backbone and the text encoder, by content.
@@ -72,7 +74,9 @@ class Framework:
             WeightsError: a file is missing.
         """
         image = "precomputed" if model.backbone.weights == "precomputed" else models.weights_id(model.backbone)
-        return f"{image} bert {models.bert_weights_id(model.bert)}" if "bert" in self.uses else image
+        texts = {"bert": model.bert.weights, "text": model.text.encoder}
+        of_text = [f" {part} {models.hub_id(name)}" for part, name in texts.items() if part in self.uses and name]
+        return "".join((image, *of_text))
 
     def backbone(self, model: ModelConfig, data: DataConfig, seed: int) -> ImageBackbone | None:
         """The image backbone with its initial weights; None where the data already consists of features."""
@@ -103,7 +107,10 @@ class Framework:
             tokenizer: of the captions.
             seed: draws the initial weights that no file contains.
         """
-        raise NotImplementedError
+        heads: Heads = getattr(models, self.heads_class)(
+            model, num_features=num_features, vocab_size=len(tokenizer), seed=seed
+        )
+        return heads
 
     def head_size(self, model: ModelConfig, data: DataConfig, *, width: int, words: int) -> HeadSize:
         """The size of the text encoder and heads, counted as matrix products: without biases and norms.
@@ -125,26 +132,16 @@ class Vsepp(Framework):
     """VSE++: one vector per image, from a backbone that pools or precomputed, and a GRU over words."""
 
     name = "vsepp"
+    heads_class = "VseppHeads"
     uses = frozenset({"framework", "backbone", "text", "embed_dim"})
     stacks_heads = True
     features = "precomp"
     cells = False
 
-    def stacks(self, model: ModelConfig) -> bool:
-        return not model.text.encoder
-
-    def weights_id(self, model: ModelConfig) -> str:
-        of_text = f" text {models.hub_id(model.text.encoder)}" if model.text.encoder else ""
-        return super().weights_id(model) + of_text
-
     def tokenizer(self, model: ModelConfig, captions: Iterable[str], min_word_count: int) -> Tokenizer:
         if model.text.encoder:
             return models.subwords_of(model.text.encoder)
         return text.Vocabulary.build(captions, min_word_count)
-
-    def heads(self, model: ModelConfig, *, num_features: int, tokenizer: Tokenizer, seed: int) -> Heads:
-        sizes = {"num_features": num_features, "vocab_size": len(tokenizer), "embed_dim": model.embed_dim}
-        return models.VseppHeads(text=model.text, seed=seed, **sizes)
 
     def head_size(self, model: ModelConfig, data: DataConfig, *, width: int, words: int) -> HeadSize:
         dim, word_dim = model.embed_dim, model.text.word_dim
@@ -157,16 +154,12 @@ class VseInfty(Framework):
     """VSE-infinity: precomputed regions or the cells of a backbone, and BERT."""
 
     name = "vse_infty"
+    heads_class = "VseInftyHeads"
     uses = frozenset({"framework", "backbone", "embed_dim", "bert", "vse_infty"})
     features = "regions"
 
     def tokenizer(self, model: ModelConfig, captions: Iterable[str], min_word_count: int) -> Tokenizer:
         return models.bert_wordpieces(model.bert, captions, min_word_count)
-
-    def heads(self, model: ModelConfig, *, num_features: int, tokenizer: Tokenizer, seed: int) -> Heads:
-        regions = model.backbone.weights == "precomputed"
-        sizes = {"num_features": num_features, "vocab_size": len(tokenizer)}
-        return models.VseInftyHeads(model, regions=regions, seed=seed, **sizes)
 
     def head_size(self, model: ModelConfig, data: DataConfig, *, width: int, words: int) -> HeadSize:
         bert, params = bert_size(model, words)
@@ -189,6 +182,7 @@ class Xvlm(Framework):
     """X-VLM: the cells of a backbone, a BERT in two halves, and image-text matching beside the objective."""
 
     name = "xvlm"
+    heads_class = "XvlmHeads"
     uses = frozenset({"framework", "backbone", "embed_dim", "bert", "xvlm"})
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
@@ -213,9 +207,6 @@ class Xvlm(Framework):
             raise ConfigError(f"X-VLM splits a BERT in two; {model.bert.weights!r} is none")
         return replace(wordpieces, cleans=True)
 
-    def heads(self, model: ModelConfig, *, num_features: int, tokenizer: Tokenizer, seed: int) -> Heads:
-        return models.XvlmHeads(model, num_features=num_features, vocab_size=len(tokenizer), seed=seed)
-
     def head_size(self, model: ModelConfig, data: DataConfig, *, width: int, words: int) -> HeadSize:
         bert, params = bert_size(model, words)
         dim, inner, layer, regions = model.embed_dim, bert.width, 12 * bert.width**2, num_regions(data)
@@ -227,14 +218,24 @@ class Xvlm(Framework):
         return HeadSize(params, width * dim / 1e9, caption, pair, regions, word_width)
 
 
-class Vectors(Framework):
+class _OnVectors(Framework):
+    """A head, or none, on a vector of each image and each text."""
+
+    uses = frozenset({"framework", "backbone", "embed_dim", "vectors"})
+    heads_class = "VectorHeads"
+    stacks_heads = True
+    cells = False
+
+    def head_size(self, model: ModelConfig, data: DataConfig, *, width: int, words: int) -> HeadSize:
+        head = width * model.embed_dim  # of texts, whose width is not known here, as of images
+        return HeadSize(2 * head, head / 1e9, head / 1e9)
+
+
+class Vectors(_OnVectors):
     """Heads on vectors of images and texts that any encoders have computed."""
 
     name = "vectors"
-    uses = frozenset({"framework", "backbone", "embed_dim", "vectors"})
-    stacks_heads = True
     features = "embeddings"
-    cells = False
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
         if data.image is not None:
@@ -243,21 +244,11 @@ class Vectors(Framework):
             raise ConfigError("image_head and text_head must not both be none, or nothing would be trained")
         super().check(model, data)
 
-    def heads(self, model: ModelConfig, *, num_features: int, tokenizer: Tokenizer, seed: int) -> Heads:
-        return models.VectorHeads(model, num_features=num_features, text_features=len(tokenizer), seed=seed)
 
-    def head_size(self, model: ModelConfig, data: DataConfig, *, width: int, words: int) -> HeadSize:
-        head = width * model.embed_dim  # of texts, whose width is not known here, as of images
-        return HeadSize(2 * head, head / 1e9, head / 1e9)
-
-
-class Dual(Framework):
+class Dual(_OnVectors):
     """A pretrained image tower and text tower, such as CLIP's, with or without heads on them."""
 
     name = "dual"
-    uses = frozenset({"framework", "backbone", "embed_dim", "vectors"})
-    stacks_heads = True
-    cells = False
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
         super().check(model, data)
@@ -279,13 +270,6 @@ class Dual(Framework):
 
     def tokenizer(self, model: ModelConfig, captions: Iterable[str], min_word_count: int) -> Tokenizer:
         return models.subwords_of(model.backbone.weights)
-
-    def heads(self, model: ModelConfig, *, num_features: int, tokenizer: Tokenizer, seed: int) -> Heads:
-        return models.VectorHeads(model, num_features=num_features, text_features=num_features, seed=seed, keeps=True)
-
-    def head_size(self, model: ModelConfig, data: DataConfig, *, width: int, words: int) -> HeadSize:
-        head = width * model.embed_dim
-        return HeadSize(2 * head, head / 1e9, head / 1e9)
 
 
 FRAMEWORKS: dict[str, Framework] = {

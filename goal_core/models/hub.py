@@ -1,8 +1,13 @@
-"""Pretrained models of the transformers library by their name on the hub or their folder: text encoders and towers."""
+"""Models of the transformers library: pairs of towers, text encoders, and BERT whole or in two halves.
+
+Pretrained ones are given by their name on the hub or their folder.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from goal_core.basics.errors import ConfigError, DataError, WeightsError, first_line
-from goal_core.data.text import Subwords
+from goal_core.data.text import Subwords, Wordpieces
 from goal_core.models.backbones import CLIP_MEAN, CLIP_STD, ImageBackbone
-from goal_core.models.config import BackboneConfig
+from goal_core.models.config import BackboneConfig, BertConfig
 from goal_core.models.sequences import length_mask
 
 
@@ -50,26 +55,8 @@ class Towers(nn.Module):
         return _vectors(self.model.get_text_features(input_ids=padded))
 
 
-class DualBackbone(ImageBackbone):
-    """An image tower with the text tower that belongs to it; both train, or neither."""
-
-    net: Towers
-
-    def texts(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
-        """Features of captions, not normalised.
-
-        Args:
-            tokens_BL: int64 ids, (B, L), padded after each caption's end.
-            lengths_B: int64 number of ids of each caption, (B,), on the CPU, each at least 1.
-
-        Returns:
-            (B, F).
-        """
-        return self.net.texts(tokens_BL, lengths_B)
-
-
-def build_dual(config: BackboneConfig, *, image_size: int) -> DualBackbone:
-    """Load both towers of a pretrained model.
+def build_dual(config: BackboneConfig, *, image_size: int) -> ImageBackbone:
+    """Load both towers of a pretrained model; both train, or neither.
 
     Args:
         config: its weights.
@@ -86,9 +73,9 @@ def build_dual(config: BackboneConfig, *, image_size: int) -> DualBackbone:
         raise WeightsError(f"{config.weights!r} is a {type(model).__name__}, which does not have two towers")
     if (own := model.config.vision_config.image_size) != image_size:
         raise ConfigError(f"{config.weights!r} sees images of {own} px, got {image_size}; set data.image.size: {own}")
-    settings = settings_of(config.weights, "preprocessor_config.json")
+    settings = _settings_of(config.weights, "preprocessor_config.json")
     mean, std = settings.get("image_mean", CLIP_MEAN), settings.get("image_std", CLIP_STD)
-    return DualBackbone(Towers(model), mean=tuple(mean), std=tuple(std))
+    return ImageBackbone(Towers(model), mean=tuple(mean), std=tuple(std))
 
 
 def build_encoder(weights: str) -> nn.Module:
@@ -131,13 +118,108 @@ def subwords_of(weights: str) -> Subwords:
     return Subwords(tokenizer.to_str())
 
 
-@cache
-def is_bert(weights: str) -> bool:
-    """Whether a text encoder is a BERT, which `goal_core.models.bert` builds.
+def build_bert(config: BertConfig, *, vocab_size: int) -> nn.Module:
+    """A `BertModel` without pooler, or another text encoder; `random` weights are drawn from torch's global generator.
+
+    Args:
+        config: sizes and weights.
+        vocab_size: number of word pieces.
 
     Raises:
-        WeightsError: its configuration cannot be found.
+        WeightsError: the weights cannot be loaded, or embed too few word pieces.
     """
+    from transformers import BertConfig as Sizes  # two seconds of import that `status` and `plan` should not pay
+    from transformers import BertModel
+
+    if config.weights == "random":
+        sizes = Sizes(
+            vocab_size=vocab_size,
+            hidden_size=config.width,
+            num_hidden_layers=config.layers,
+            num_attention_heads=config.heads,
+            intermediate_size=4 * config.width,
+        )
+        fresh: nn.Module = BertModel(sizes, add_pooling_layer=False)
+        return fresh
+    if not _is_bert(config.weights):
+        return build_encoder(config.weights)
+    model: nn.Module = _load(BertModel, config.weights, add_pooling_layer=False)
+    rows: Any = model.config.vocab_size  # type: ignore[union-attr]  # a BertModel has it
+    if rows < vocab_size:
+        raise WeightsError(f"BERT {config.weights!r} embeds {rows} word pieces, but its vocabulary has {vocab_size}")
+    return model
+
+
+def split_bert(config: BertConfig, *, vocab_size: int, fusion_layer: int, image_width: int) -> tuple[nn.Module, Any]:
+    """A BERT split in two; the cross-attention, which no file contains, is drawn from torch's global generator.
+
+    Args:
+        config: sizes and weights of the whole BERT.
+        vocab_size: number of word pieces.
+        fusion_layer: layers of the lower half.
+        image_width: width F of the image tokens.
+
+    Returns:
+        A `BertModel` of the lower layers; and one without embeddings, whose `encoder` has the upper layers, each with
+        cross-attention to an image's tokens (B, R, F).
+
+    Raises:
+        ConfigError: no layer is left for one of the halves.
+        WeightsError: see :func:`build_bert`.
+    """
+    from transformers import BertModel
+
+    text: Any = build_bert(config, vocab_size=vocab_size)
+    layers = text.config.num_hidden_layers
+    if not 0 < fusion_layer < layers:
+        raise ConfigError(
+            f"fusion_layer must leave at least one of BERT's {layers} layers to see the image, got {fusion_layer}"
+        )
+    sizes = deepcopy(text.config)
+    sizes.num_hidden_layers, sizes.vocab_size = layers - fusion_layer, 1  # its embeddings are discarded
+    sizes.is_decoder = sizes.add_cross_attention = True
+    upper: Any = BertModel(sizes, add_pooling_layer=False)
+    for own, given in zip(upper.encoder.layer, text.encoder.layer[fusion_layer:], strict=True):
+        # The library's cross-attention accepts only images as wide as captions.
+        for name in ("key", "value"):
+            fresh = nn.Linear(image_width, sizes.hidden_size)
+            nn.init.normal_(fresh.weight, std=sizes.initializer_range)
+            nn.init.zeros_(fresh.bias)
+            setattr(own.crossattention.self, name, fresh)
+        own.load_state_dict(given.state_dict(), strict=False)
+        own.attention.self.is_causal = False  # captions are read in both directions, in the upper layers too
+    text.encoder.layer = text.encoder.layer[:fusion_layer]
+    text.config.num_hidden_layers = fusion_layer
+    del upper.embeddings
+    return text, upper
+
+
+def bert_wordpieces(config: BertConfig, captions: Iterable[str], min_word_count: int) -> Wordpieces | Subwords:
+    """The word pieces of a BERT; for `random` weights, the words of the captions; of another encoder its own ids.
+
+    Args:
+        config: sizes and weights.
+        captions: the train and val captions.
+        min_word_count: for `random` weights; rarer words become `[UNK]`.
+
+    Raises:
+        WeightsError: the vocabulary cannot be found.
+        DataError: it is not a vocabulary of BERT, or its settings cannot be read.
+    """
+    if config.weights == "random":
+        return Wordpieces.of_captions(captions, min_word_count)
+    if not _is_bert(config.weights):
+        return subwords_of(config.weights)
+    vocabulary = _file_of(config.weights, "vocab.txt")
+    if vocabulary is None:
+        raise WeightsError(f"cannot find vocab.txt of BERT {config.weights!r}")
+    lowercase = _settings_of(config.weights, "tokenizer_config.json").get("do_lower_case", True)
+    return Wordpieces.from_file(vocabulary, lowercase=bool(lowercase))
+
+
+@cache
+def _is_bert(weights: str) -> bool:
+    """Whether a text encoder is a BERT; a `WeightsError` where its configuration cannot be found."""
     from transformers import AutoConfig
 
     try:
@@ -146,17 +228,17 @@ def is_bert(weights: str) -> bool:
         raise WeightsError(f"cannot find the text encoder {weights!r}: {first_line(error)}") from error
 
 
-def _load(kind: Any, weights: str) -> Any:
+def _load(kind: Any, weights: str, **options: Any) -> Any:
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # which would fill the logs of workers
     try:
-        return kind.from_pretrained(weights, use_safetensors=True, dtype=torch.float32)
+        return kind.from_pretrained(weights, use_safetensors=True, dtype=torch.float32, **options)
     except (OSError, ValueError, RuntimeError, ImportError) as error:
         raise WeightsError(f"cannot load the model {weights!r}: {first_line(error)}") from error
 
 
-def file_of(weights: str, name: str) -> Path | None:
+def _file_of(weights: str, name: str) -> Path | None:
     """A file of a model, in its folder or in the hub's cache; None where there is none."""
     from transformers.utils import cached_file
 
@@ -168,13 +250,9 @@ def file_of(weights: str, name: str) -> Path | None:
     return None if file is None else Path(file)
 
 
-def settings_of(weights: str, name: str) -> dict[str, Any]:
-    """The settings in a JSON file of a model; empty where there is none.
-
-    Raises:
-        DataError: the file cannot be read.
-    """
-    if (path := file_of(weights, name)) is None:
+def _settings_of(weights: str, name: str) -> dict[str, Any]:
+    """The settings in a JSON file of a model; empty where there is none."""
+    if (path := _file_of(weights, name)) is None:
         return {}
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from goal_core.basics.errors import WeightsError, nearest
 from goal_core.basics.registry import Registry
-from goal_core.models.config import BackboneConfig, BertConfig
+from goal_core.models.config import BackboneConfig
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -96,26 +96,18 @@ def misfits(own: Mapping[str, Tensor], given: Mapping[str, Tensor], spare: Calla
     )
 
 
-def bert_weights_id(config: BertConfig) -> str:
-    """The initial weights' identifier in the cell id: `random`, the hub's name, or a hash of the folder's content.
-
-    Raises:
-        WeightsError: a folder lacks a file.
-    """
-    if config.weights == "random":
-        return "random"
-    return hub_id(config.weights)
-
-
 def hub_id(weights: str) -> str:
-    """Identifies a model of the transformers library: by its name on the hub, or by a hash of its folder's content.
+    """The identifier of a model of the transformers library in the cell id.
+
+    Returns:
+        `random`, `hub:<name>`, or `sha256:<16 hex digits>` of the content of a folder.
 
     Raises:
         WeightsError: a folder lacks a file.
     """
     folder = Path(weights).expanduser()
     if not folder.is_dir():
-        return f"hub:{weights}"
+        return weights if weights == "random" else f"hub:{weights}"
     content = {path.name: path for path in sorted(folder.iterdir()) if path.suffix in (".safetensors", ".txt", ".json")}
     for needed in (["config.json"], ["*.safetensors"], ["vocab.txt", "tokenizer.json"]):
         if not any(fnmatch(name, pattern) for name in content for pattern in needed):

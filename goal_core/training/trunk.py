@@ -26,7 +26,7 @@ from goal_core.data.captions import HeldVectors
 from goal_core.data.images import DecodeRequest, ImageDecoder
 from goal_core.data.packs import libraries
 from goal_core.evaluation import CHUNK, prepare_split, split_inputs
-from goal_core.models import DualBackbone, ImageBackbone, autocast
+from goal_core.models import ImageBackbone, autocast
 from goal_core.training.plan import UnitPlan
 
 _OF = "of"
@@ -91,13 +91,13 @@ class Trunk:
 
     def with_text_vectors(self, dataset: Dataset) -> Dataset:
         """The data with vectors of the frozen text tower, if there is one, in place of captions, computed once."""
-        if not isinstance(self.backbone, DualBackbone):
+        if self.backbone is None or self.backbone.texts is None:
             return dataset
         splits = {name: replace(split, texts=self._text_vectors(split)) for name, split in dataset.splits.items()}
         return replace(dataset, splits=splits)
 
     def _text_vectors(self, split: Split) -> HeldVectors:
-        assert isinstance(self.backbone, DualBackbone)
+        assert self.backbone is not None
         captions = prepare_split(split, self._initial.tokenizer, lambda: iter(()), self._alive)
         vectors = np.empty((split.num_captions, self.backbone.num_features), np.float32)
         with torch.no_grad(), autocast(self.unit.precision, self.device):

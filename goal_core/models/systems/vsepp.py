@@ -1,4 +1,7 @@
-"""VSE++ (Faghri et al., BMVC 2018): a pooled image vector and a GRU's last state in one joint space."""
+"""VSE++ (Faghri et al., BMVC 2018): a pooled image vector and a GRU's last state in one joint space.
+
+With it come the same small heads on vectors that any encoders have computed, and both of several cells at once.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,15 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import normalize
+from torch.nn.functional import embedding, linear, normalize
 
+from goal_core.basics.errors import ConfigError
 from goal_core.basics.seeding import derive_seed
-from goal_core.models.config import TextConfig
+from goal_core.models.config import ModelConfig
 from goal_core.models.heads import Heads, ParameterGroup, encoder_apart
 from goal_core.models.hub import build_encoder
 from goal_core.models.sequences import length_mask, pack
-from goal_core.models.stacked.vsepp import StackedVsepp
+from goal_core.models.systems.gru import stacked_gru
 
 
 class ImageHead(nn.Module):
@@ -90,23 +94,22 @@ class VseppHeads(Heads):
     """Everything of VSE++ that trains while the backbone is frozen.
 
     Args:
+        model: settings of the text encoder and of the joint space.
         num_features: width of the backbone's features.
         vocab_size: number of words, specials included.
-        text: the text encoder's settings.
-        embed_dim: dimensions of the joint space.
         seed: the cell's seed; the initial weights depend on it and on nothing else, so the cells of one seed
             start equal whatever their objective.
     """
 
-    def __init__(self, *, num_features: int, vocab_size: int, text: TextConfig, embed_dim: int, seed: int) -> None:
+    def __init__(self, model: ModelConfig, *, num_features: int, vocab_size: int, seed: int) -> None:
         super().__init__()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive_seed(seed, "init"))
-            self.image = ImageHead(num_features, embed_dim)
+            self.image = ImageHead(num_features, model.embed_dim)
             self.text = (
-                StatesTextEncoder(build_encoder(text.encoder), embed_dim)
-                if text.encoder
-                else GruTextEncoder(vocab_size, text.word_dim, embed_dim)
+                StatesTextEncoder(build_encoder(model.text.encoder), model.embed_dim)
+                if model.text.encoder
+                else GruTextEncoder(vocab_size, model.text.word_dim, model.embed_dim)
             )
 
     def stacked(self, tensors: Mapping[str, Tensor]) -> StackedVsepp:
@@ -118,3 +121,100 @@ class VseppHeads(Heads):
         if not isinstance(self.text, StatesTextEncoder):
             return super().parameter_groups(bert_lr_scale)
         return encoder_apart(self, self.text.encoder, bert_lr_scale)
+
+
+class VectorHeads(Heads):
+    """A head, or none, on either side.
+
+    Args:
+        model: its `vectors` say which heads there are. In `dual` one that does not change the width begins as the
+            identity.
+        num_features: numbers of an image's vector, and in `dual` of a text's too.
+        vocab_size: numbers of a text's vector otherwise.
+        seed: the cell's seed, which draws the initial weights.
+
+    Raises:
+        ConfigError: images and texts would have vectors of different widths.
+    """
+
+    def __init__(self, model: ModelConfig, *, num_features: int, vocab_size: int, seed: int) -> None:
+        super().__init__()
+        text_features = num_features if model.framework == "dual" else vocab_size
+        sides = (model.vectors.image_head, num_features), (model.vectors.text_head, text_features)
+        image, text = (width if kind == "none" else model.embed_dim for kind, width in sides)
+        if image != text:
+            raise ConfigError(
+                f"images would have {image} numbers and texts {text}; set model.embed_dim to the width of the side "
+                "without a head"
+            )
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derive_seed(seed, "init"))
+            self.image, self.text = (
+                Normalized() if kind == "none" else ImageHead(width, model.embed_dim) for kind, width in sides
+            )
+        for head in (self.image, self.text):
+            if (
+                model.framework == "dual"
+                and isinstance(head, ImageHead)
+                and head.fc.in_features == head.fc.out_features
+            ):
+                nn.init.eye_(head.fc.weight)
+
+    def stacked(self, tensors: Mapping[str, Tensor]) -> StackedVectors:
+        """Both heads of several cells at once; see :meth:`goal_core.models.heads.Heads.stacked`."""
+        return StackedVectors(tensors)
+
+
+class Normalized(nn.Module):
+    """l2norm, and nothing to train."""
+
+    def forward(self, vectors_BF: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+        """Map vectors (B, F) to unit vectors (B, F)."""
+        return normalize(vectors_BF, dim=-1)
+
+
+class StackedVectors(Heads):
+    """What `VectorHeads` compute, for C cells at once.
+
+    Args:
+        parameters: theirs by name, each with the cells in front.
+    """
+
+    def __init__(self, parameters: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self._parameters_of_cells = parameters
+        self._cells = len(next(iter(parameters.values())))
+
+    def encode_images(self, features: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+        """Map vectors (B, F) to unit vectors (C, B, D)."""
+        return self._mapped("image", features)
+
+    def encode_texts(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
+        """Map vectors (B, G) to unit vectors (C, B, D)."""
+        return self._mapped("text", tokens_BL)
+
+    def _mapped(self, side: str, vectors_BF: Tensor) -> Tensor:
+        unit, weight_CDF = normalize(vectors_BF, dim=-1), self._parameters_of_cells.get(f"{side}.fc.weight")
+        if weight_CDF is None:
+            return unit.expand(self._cells, *unit.shape)
+        bias_CD = self._parameters_of_cells[f"{side}.fc.bias"]
+        # All cells have the same inputs, so that their linear layers are one.
+        mapped = linear(unit, weight_CDF.flatten(0, 1), bias_CD.flatten())
+        return normalize(mapped.view(-1, *bias_CD.shape).transpose(0, 1), dim=-1)
+
+
+class StackedVsepp(StackedVectors):
+    """What `VseppHeads` compute, for C cells at once."""
+
+    def encode_texts(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
+        """Map padded captions to unit vectors (C, B, D)."""
+        packed = pack(tokens_BL, lengths_B)
+        table_CVW = self._parameters_of_cells["text.embed.weight"]
+        cells, vocabulary, _ = table_CVW.shape
+        first_C1 = torch.arange(cells, device=table_CVW.device)[:, None] * vocabulary
+        words_CTW = embedding(packed.data + first_C1, table_CVW.flatten(0, 1))
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        gru = (self._parameters_of_cells[f"text.rnn.{name}_l0"] for name in names)
+        states_CBD = stacked_gru(words_CTW, packed.batch_sizes.tolist(), *gru)
+        assert packed.unsorted_indices is not None
+        return normalize(states_CBD.index_select(1, packed.unsorted_indices), dim=-1)

@@ -1,6 +1,13 @@
-"""X-VLM (Zeng et al., ICML 2022) for retrieval: two encoders, and a cross encoder that predicts matches."""
+"""X-VLM (Zeng et al., ICML 2022) for retrieval: two encoders, a cross encoder that predicts matches, and its losses.
+
+The contrastive loss (ITC) is what the objectives replace. Negative pairs for image-text matching (ITM) are drawn from
+the batch, similar ones more often, as in ALBEF (Li et al., NeurIPS 2021), section 3.2.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -9,17 +16,15 @@ from torch.nn.functional import cross_entropy, normalize
 from goal_core.basics.devices import send
 from goal_core.basics.seeding import derive_seed
 from goal_core.models.batch_rows import Share, in_chunks
-from goal_core.models.bert import split_bert
 from goal_core.models.config import ModelConfig
 from goal_core.models.heads import Heads, Pairs, ParameterGroup
+from goal_core.models.hub import split_bert
 from goal_core.models.sequences import attention_mask
-from goal_core.models.systems.losses import (
-    NO_NEGATIVE,
-    GradientNorms,
-    contrastive_loss,
-    draw_negatives,
-    matching_labels,
-)
+
+NO_NEGATIVE = -100
+"""Label of a pair that is ignored, by the convention of torch's cross entropy."""
+_FLOOR = 1e-5
+"""Added to every probability, so that any negative can be drawn."""
 
 
 class XvlmHeads(Heads):
@@ -47,7 +52,7 @@ class XvlmHeads(Heads):
         scale = model.xvlm.objective_scale
         self.scales_objective = scale == "itc"
         self._weight = model.xvlm.objective_weight * (1.0 if scale == "itc" else scale)
-        self._gradients = GradientNorms()
+        self._squares: dict[str, Tensor] = {}
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive_seed(seed, "init"))
             self.text, self.cross = split_bert(
@@ -96,12 +101,10 @@ class XvlmHeads(Heads):
     ) -> Pairs:
         """Embeddings, and the inputs of image-text matching; the gradients that reach both in backward are noted."""
         tokens, states = self.image_tokens(features), self.text_states(tokens_BL, lengths_B)
-        watch = self._gradients.watch
-        matched_tokens, matched_states = watch("matching_grad", tokens, _on_cells), watch("matching_grad", states)
-        image_BD = self.embed_images(watch("objective_grad", tokens, _on_cells))
-        text_BD = self.embed_texts(watch("objective_grad", states))
-        context = matched_tokens, matched_states, send(lengths_B, states.device)
-        return Pairs(image_BD=image_BD, text_BD=text_BD, context=context)
+        image_BD = self.embed_images(self._watched("objective_grad", tokens, _on_cells))
+        text_BD = self.embed_texts(self._watched("objective_grad", states))
+        matched = self._watched("matching_grad", tokens, _on_cells), self._watched("matching_grad", states)
+        return Pairs(image_BD=image_BD, text_BD=text_BD, context=(*matched, send(lengths_B, states.device)))
 
     def replaced_loss(self, image_BD: Tensor, text_BD: Tensor, ids_B: Tensor) -> Tensor:
         """The contrastive loss of X-VLM (ITC), at the temperature with which negatives are drawn."""
@@ -113,7 +116,8 @@ class XvlmHeads(Heads):
         Both are those of the losses in the sum, weights and scales included. What gets no gradient, as the cells of a
         frozen backbone, does not count.
         """
-        return {name: share.sum(square).sqrt() for name, square in sorted(self._gradients.take().items())}
+        squares, self._squares = self._squares, {}
+        return {name: share.sum(square).sqrt() for name, square in sorted(squares.items())}
 
     def total_loss(self, surrogate: Tensor, pairs: Pairs, ids_B: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """The weighted objective plus image-text matching; `itm` and `itm_accuracy` (in [0, 1]) are logged."""
@@ -131,6 +135,24 @@ class XvlmHeads(Heads):
     def backbone_groups(self, backbone: nn.Module, lr_scale: float) -> list[ParameterGroup]:
         """The image backbone with and without weight decay."""
         return _by_decay("backbone", list(backbone.named_parameters()), lr_scale)
+
+    def _watched(self, loss: str, tensor: Tensor, of: Callable[[Tensor], Tensor] = Tensor.detach) -> Tensor:
+        """A view of a tensor for one loss to read, the norm of whose gradient is noted as far as it has one.
+
+        Args:
+            loss: the name under which it is noted.
+            tensor: what the loss reads.
+            of: maps the gradient that reaches the view to the one whose norm counts.
+        """
+        view = tensor.view_as(tensor)
+        if view.requires_grad:
+            view.register_hook(partial(self._note, loss, of))  # type: ignore[no-untyped-call]  # of torch
+        return view
+
+    def _note(self, loss: str, of: Callable[[Tensor], Tensor], gradient: Tensor) -> None:
+        """Add up squares: a batch that is encoded in chunks has a backward pass for each."""
+        square = of(gradient.detach()).float().square().sum()
+        self._squares[loss] = self._squares[loss] + square if loss in self._squares else square
 
     def _matching(self, pairs: Pairs, ids_B: Tensor) -> tuple[Tensor, Tensor]:
         """Loss and accuracy over B positive pairs, B captions with a drawn image, and B images with a drawn caption.
@@ -163,8 +185,67 @@ class XvlmHeads(Heads):
 
     def _logits(self, tokens_PRF: Tensor, states_PLW: Tensor, lengths_P: Tensor) -> Tensor:
         mask = attention_mask(lengths_P, states_PLW.shape[1], states_PLW.device)
-        logits: Tensor = self.itm_head(self.cross(states_PLW, mask, tokens_PRF)[:, 0])
+        crossed = self.cross.encoder(states_PLW, attention_mask=mask, encoder_hidden_states=tokens_PRF)
+        logits: Tensor = self.itm_head(crossed.last_hidden_state[:, 0])
         return logits
+
+
+def contrastive_loss(image_BD: Tensor, text_BD: Tensor, ids_B: Tensor, temperature: Tensor) -> Tensor:
+    """Mean cross entropy of matching each image to its captions and each caption to its images, within the batch.
+
+    All pairs of the same image count as right answers, with equal shares.
+
+    Args:
+        image_BD: unit vectors, (B, D); row i belongs to row i of the texts.
+        text_BD: unit vectors, (B, D).
+        ids_B: equal for pairs of the same image, (B,) int64.
+        temperature: divides the similarities, scalar > 0.
+
+    Returns:
+        Half the sum of both directions, scalar.
+
+    Source: X-VLM (Zeng et al., ICML 2022), section 3.2, with the targets that its code uses for retrieval.
+    """
+    logits_BB = image_BD @ text_BD.T / temperature
+    same_BB = (ids_B[:, None] == ids_B[None, :]).to(logits_BB)
+    targets_BB = same_BB / same_BB.sum(dim=1, keepdim=True)
+    both = torch.stack((cross_entropy(logits_BB, targets_BB), cross_entropy(logits_BB.T, targets_BB)))
+    return both.mean()
+
+
+@torch.no_grad()
+def draw_negatives(similarity_BB: Tensor, ids_B: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
+    """Draw one negative for each row from the softmax of its similarities, pairs of the row's own image excluded.
+
+    Draws from torch's global generator of the similarities' device.
+
+    Args:
+        similarity_BB: similarity of each row's query to the candidates, (B, B), any float.
+        ids_B: equal for pairs of the same image, (B,) int64.
+        temperature: of the softmax, scalar > 0.
+
+    Returns:
+        The candidate drawn for each row, (B,) int64; and whether the row has any negative, (B,) bool. Where it has
+        none, the candidate is the row itself.
+    """
+    same_BB = ids_B[:, None] == ids_B[None, :]
+    chances_BB = (torch.softmax(similarity_BB.float() / temperature, dim=1) + _FLOOR).masked_fill(same_BB, 0)
+    any_B = ~same_BB.all(dim=1)
+    chances_BB = torch.where(any_B[:, None], chances_BB, torch.eye(len(ids_B), device=ids_B.device))
+    # What `multinomial` draws, without its check of the numbers, which waits for the device.
+    return (chances_BB / torch.empty_like(chances_BB).exponential_()).argmax(dim=1), any_B
+
+
+def matching_labels(any_image_B: Tensor, any_text_B: Tensor) -> Tensor:
+    """Labels of B positive pairs, B with another image and B with another caption, (3 B,) int64: 1 match, 0 no match.
+
+    Args:
+        any_image_B: whether each caption has a negative image, (B,) bool.
+        any_text_B: whether each image has a negative caption, (B,) bool.
+    """
+    negatives = torch.cat((any_image_B, any_text_B))
+    right = torch.ones_like(any_image_B, dtype=torch.int64)
+    return torch.cat((right, torch.where(negatives, 0, NO_NEGATIVE)))
 
 
 def _on_cells(gradient_BRF: Tensor) -> Tensor:

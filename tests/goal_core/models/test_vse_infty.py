@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from goal_core.models.backbones import grid_features
-from goal_core.models.sets import GeneralizedPooling, drop_cells, unit_vectors
-from goal_core.models.systems.vse_infty import RegionMlp
+from goal_core.models.systems.vse_infty import GeneralizedPooling, RegionMlp, drop_cells, unit_vectors
 
 
 def pooled_by_hand(pool: GeneralizedPooling, elements: list[list[float]]) -> list[float]:

@@ -9,14 +9,15 @@ import torch
 from safetensors.torch import save_file
 
 from goal_core.basics.errors import WeightsError
-from goal_core.models import BackboneConfig, TextConfig, VseppHeads, build_backbone, weights_id
+from goal_core.models import BackboneConfig, ModelConfig, TextConfig, VseppHeads, build_backbone, weights_id
 
 RANDOM = BackboneConfig(name="test_resnet", weights="random")
+MODEL = ModelConfig(backbone=RANDOM, text=TextConfig(word_dim=5), embed_dim=8)
 IMAGES = torch.randint(0, 256, (3, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 
 
 def heads(seed: int = 1) -> VseppHeads:
-    return VseppHeads(num_features=6, vocab_size=20, text=TextConfig(word_dim=5), embed_dim=8, seed=seed)
+    return VseppHeads(MODEL, num_features=6, vocab_size=20, seed=seed)
 
 
 def test_embeddings_are_unit_vectors() -> None:

@@ -13,7 +13,7 @@ from torch import nn
 
 from goal_core.evaluation import reranked_ranks, retrieval_ranks
 from goal_core.models import BackboneConfig, BertConfig, ModelConfig, XvlmConfig, XvlmHeads, build_backbone
-from goal_core.models.systems.losses import NO_NEGATIVE, draw_negatives, matching_labels
+from goal_core.models.systems.xvlm import NO_NEGATIVE, draw_negatives, matching_labels
 from goal_core.objectives import ObjectiveConfig
 from goal_core.training.cells.optim import sum_hinge
 

@@ -97,7 +97,7 @@ def test_converted_embeds_as_an_independent_forward(converted: Path) -> None:
     model, words = trained.description.model, trained.description.vocabulary
     backbone = build_backbone(model.backbone, image_size=64, seed=5)
     load_module(backbone, trained.backbone, converted)
-    heads = VseppHeads(num_features=512, vocab_size=len(words), text=model.text, embed_dim=DIM, seed=5).eval()
+    heads = VseppHeads(model, num_features=512, vocab_size=len(words), seed=5).eval()
     load_module(heads, trained.heads, converted)
     pixels = torch.randint(0, 256, (3, 3, 64, 64), dtype=torch.uint8)
     captions = [[1, 5, 9, 20, 2], [1, 24, 2]]

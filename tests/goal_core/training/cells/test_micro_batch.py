@@ -128,7 +128,7 @@ def test_whole_batch_statistics_are_refused(tmp_path: Path) -> None:
         StageConfig(name="frozen", epochs=1, lr=1.0, micro_batch=4, bn_mode="legacy_quirk")
     regions = {kind: SET_FROZEN.needs_whole_batches(kind) for kind in ("regions", "scenes")}
     assert regions == {"regions": True, "scenes": False}
-    heads = VseInftyHeads(REGIONS, num_features=3, vocab_size=5, regions=True, seed=1)
+    heads = VseInftyHeads(REGIONS, num_features=3, vocab_size=5, seed=1)
     assert any(isinstance(module, nn.BatchNorm1d) for module in heads.modules())
     with pytest.raises(ConfigError, match="micro_batch must be at least 0"):
         StageConfig(name="frozen", epochs=1, lr=1.0, micro_batch=-1)

@@ -18,7 +18,7 @@ from goal_core.checkpoints import LAST, read_checkpoint
 from goal_core.data.config import PrecompConfig
 from goal_core.models import VseppHeads
 from goal_core.models.config import TextConfig
-from goal_core.models.stacked.gru import stacked_gru
+from goal_core.models.systems.gru import stacked_gru
 from goal_core.objectives import PairWeights, Triplets, pair_weights
 from goal_core.training import UnitPlan, train_unit
 from goal_core.training.cells import stack as cell_stack_module
@@ -66,10 +66,8 @@ def log_of(folder: PlainFolder) -> str:
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_stacked_encoders_are_each_cells_own(precision: str) -> None:
-    cells = [
-        VseppHeads(num_features=7, vocab_size=11, text=TextConfig(word_dim=5), embed_dim=6, seed=seed)
-        for seed in range(3)
-    ]
+    model = replace(VECTORS, text=TextConfig(word_dim=5), embed_dim=6)
+    cells = [VseppHeads(model, num_features=7, vocab_size=11, seed=seed) for seed in range(3)]
     named = [dict(cell.named_parameters()) for cell in cells]
     parameters = {name: torch.stack([own[name].detach() for own in named]).requires_grad_() for name in named[0]}
     stacked = cells[0].stacked(parameters)
