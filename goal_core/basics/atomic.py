@@ -138,7 +138,7 @@ def _storage_error(code: int, reason: str, path: Path, doing: str) -> StorageErr
     return error
 
 
-def replace_with(path: Path, write: Callable[[Path], None], *, guard: Callable[[], None] | None = None) -> None:
+def replace_with(path: Path, write: Callable[[Path], object], *, guard: Callable[[], None] | None = None) -> None:
     """Write a file of any size and put it in place of ``path`` in one step.
 
     Args:
@@ -152,7 +152,7 @@ def replace_with(path: Path, write: Callable[[Path], None], *, guard: Callable[[
     retried(lambda: _replace_once(path, write, guard))
 
 
-def _replace_once(path: Path, write: Callable[[Path], None], guard: Callable[[], None] | None) -> None:
+def _replace_once(path: Path, write: Callable[[Path], object], guard: Callable[[], None] | None) -> None:
     with _staged(path, write) as temporary:
         if guard is not None:
             guard()
@@ -165,7 +165,7 @@ def _replace_once(path: Path, write: Callable[[Path], None], guard: Callable[[],
 
 def replace_bytes(path: Path, content: bytes) -> None:
     """`replace_with` for content in memory."""
-    replace_with(path, lambda temporary: _write_bytes(temporary, content))
+    replace_with(path, lambda temporary: temporary.write_bytes(content))
 
 
 def create_bytes(path: Path, content: bytes, *, guard: Callable[[], None] | None = None) -> bool:
@@ -182,7 +182,7 @@ def create_bytes(path: Path, content: bytes, *, guard: Callable[[], None] | None
 
 
 def _create_once(path: Path, content: bytes, guard: Callable[[], None] | None, *, is_first: bool) -> bool:
-    with _staged(path, lambda temporary: _write_bytes(temporary, content)) as temporary:
+    with _staged(path, lambda temporary: temporary.write_bytes(content)) as temporary:
         if guard is not None:
             guard()
         if not is_first and path.exists() and path.read_bytes() == content:
@@ -206,10 +206,6 @@ def _create_once(path: Path, content: bytes, guard: Callable[[], None] | None, *
     return True
 
 
-def _write_bytes(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
-
-
 def _create_without_links(temporary: Path, path: Path) -> bool:
     """Exclusive creation where the file system has no hard links; the content follows a moment later."""
     try:
@@ -221,7 +217,7 @@ def _create_without_links(temporary: Path, path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _staged(path: Path, write: Callable[[Path], None]) -> Iterator[Path]:
+def _staged(path: Path, write: Callable[[Path], object]) -> Iterator[Path]:
     """The content under a temporary name, on the disk; the name is removed afterwards, unless the process dies."""
     temporary = path.parent / f".{path.name}.{process_tag()}-{next(_serial)}.tmp"
     with storage_errors(path, "write"):

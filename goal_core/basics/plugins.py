@@ -10,7 +10,8 @@ import ast
 import hashlib
 import linecache
 import sys
-from collections.abc import Iterator, Mapping
+import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -18,7 +19,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from goal_core.basics.errors import ConfigError
-from goal_core.basics.registry import REGISTRIES, plugin_running
+from goal_core.basics.registry import REGISTRIES, Entry, running
 
 ENTRY_POINTS = "goal_sweep.plugins"
 """The group of entry points in which an installed package names its plugins."""
@@ -52,10 +53,10 @@ class Plugin:
                 default is not written out.
         """
         found = False
-        for line, kind, name, parameters in self._registered():
+        for line, kind, entry in self._registered():
             found = True
             try:
-                REGISTRIES[kind].announce(name, self.name, self.digest, parameters)
+                REGISTRIES[kind].announce(entry)
             except ValueError as error:
                 self._refuse(str(error), line)
         if not found:
@@ -70,22 +71,23 @@ class Plugin:
         if _ran.get(self.name) == self.digest:
             return
         self.announce()
-        module_name = f"goal_sweep_plugin_{self.digest}"
-        file = f"<{self.name}>"
+        file, module = f"<{self.name}>", ModuleType(f"goal_sweep_plugin_{self.digest}")
         linecache.cache[file] = (len(self.text), None, self.text.splitlines(keepends=True), file)  # for traces
-        module = ModuleType(module_name)
         module.__file__ = self.name
-        sys.modules[module_name] = module
+        sys.modules[module.__name__] = module
+        running.append(self.digest)
         try:
-            with plugin_running(self.name, self.digest):
-                exec(compile(self.text, file, "exec"), module.__dict__)
+            exec(compile(self.text, file, "exec"), module.__dict__)
         except Exception as error:
-            del sys.modules[module_name]
-            self._refuse(f"{type(error).__name__}: {error}", _line_in(file, error))
+            del sys.modules[module.__name__]
+            lines = [frame.lineno or 0 for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+            self._refuse(f"{type(error).__name__}: {error}", (lines or [0])[-1])
+        finally:
+            running.pop()
         _ran[self.name] = self.digest
 
-    def _registered(self) -> Iterator[tuple[int, str, str, Mapping[str, Any]]]:
-        """The line, kind, name and parameters of each function that it registers by a decorator."""
+    def _registered(self) -> Iterator[tuple[int, str, Entry[Any]]]:
+        """Each function that it registers by a decorator, as long as it has not run, with its line and kind."""
         try:
             tree = ast.parse(self.text)
         except (SyntaxError, ValueError) as error:
@@ -99,7 +101,9 @@ class Plugin:
                         func=ast.Attribute(value=ast.Name(id=kind) | ast.Attribute(attr=kind), attr="register"),
                         args=[ast.Constant(value=str(name))],
                     ) if kind in REGISTRIES:
-                        yield function.lineno, kind, name, self._parameters(function)
+                        parameters, code = self._parameters(function), self.digest
+                        entry = {"source": self.name, "plugin": self.name, "plugin_code": code}
+                        yield function.lineno, kind, Entry(name=name, function=_not_run, parameters=parameters, **entry)
 
     def _parameters(self, function: ast.FunctionDef | ast.ClassDef) -> dict[str, Any]:
         """The keyword-only arguments of a function and their defaults."""
@@ -155,10 +159,6 @@ def _module_file(name: str) -> Path:
     raise PluginError(f"plugin {name}: no such module; a file's name ends in .py")
 
 
-def _line_in(file: str, error: BaseException) -> int:
-    """The last line of a file that an error passed through; 0 if none."""
-    line, trace = 0, error.__traceback__
-    while trace is not None:
-        line = trace.tb_lineno if trace.tb_frame.f_code.co_filename == file else line
-        trace = trace.tb_next
-    return line
+def _not_run(*_: object, **__: object) -> Any:
+    """Stands for a function of a plugin that has not run."""
+    raise ConfigError("a plugin has not run here")

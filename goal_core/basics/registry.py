@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -53,11 +52,6 @@ class Entry(Generic[F]):
             ) from error
 
 
-def _not_run(*_: object, **__: object) -> Any:
-    """Stands for a function of a plugin that has not run."""
-    raise ConfigError("a plugin has not run here")
-
-
 @cache
 def _source_digest(function: Callable[..., Any]) -> str:
     try:
@@ -72,23 +66,8 @@ def _digest(content: bytes) -> str:
 
 REGISTRIES: dict[str, Registry[Any]] = {}
 """Every registry of the process by the name of its kind, such as `pair_weights`, which is also its name in Python."""
-_running: list[tuple[str, str]] = []
-"""The plugin that runs now: its name and the hash of its text."""
-
-
-@contextmanager
-def plugin_running(name: str, code: str) -> Iterator[None]:
-    """What is registered meanwhile belongs to a plugin.
-
-    Args:
-        name: the plugin's name.
-        code: the hash of its text.
-    """
-    _running.append((name, code))
-    try:
-        yield
-    finally:
-        _running.pop()
+running: list[str] = []
+"""The hash of the text of the plugin that runs now, to which belongs what is registered meanwhile."""
 
 
 class Registry(dict[str, Entry[F]]):
@@ -110,28 +89,19 @@ class Registry(dict[str, Entry[F]]):
         """The names that no plugin has registered."""
         return tuple(name for name, entry in self.items() if not entry.plugin)
 
-    def announce(self, name: str, plugin: str, code: str, parameters: Mapping[str, Any]) -> None:
+    def announce(self, entry: Entry[F]) -> None:
         """Take a name for a plugin that has not run. A new text of the same plugin, or the same text, takes it anew.
-
-        Args:
-            name: the name.
-            plugin: the plugin's name.
-            code: the hash of its text.
-            parameters: as in `Entry`.
 
         Raises:
             ValueError: the name is taken.
         """
-        here = self.get(name)
-        if here is not None and here.plugin != plugin and here.plugin_code != code:
+        here = self.get(entry.name)
+        if here is not None and here.plugin != entry.plugin and here.plugin_code != entry.plugin_code:
             raise ValueError(
-                f"{self.kind} {name!r} is registered twice; the other comes with {here.plugin or 'goal-sweep'}"
+                f"{self.kind} {entry.name!r} is registered twice; the other comes with {here.plugin or 'goal-sweep'}"
             )
-        if here is None or here.plugin_code != code:
-            unrun: Any = _not_run
-            self[name] = Entry(
-                name=name, function=unrun, source=plugin, parameters=parameters, plugin=plugin, plugin_code=code
-            )
+        if here is None or here.plugin_code != entry.plugin_code:
+            self[entry.name] = entry
 
     def register(self, name: str, *, source: str = "") -> Callable[[F], F]:
         """Decorator that adds a function under ``name``.
@@ -144,12 +114,15 @@ class Registry(dict[str, Entry[F]]):
             ValueError: the name is taken, or a plugin registers it in a way that its text does not show.
             TypeError: a keyword-only argument has no default.
         """
-        plugin, code = _running[-1] if _running else ("", "")
 
         def add(function: F) -> F:
-            if name in self and not (plugin and self[name].plugin_code == code):
+            here = self.get(name)
+            if here is not None and not (running and here.plugin_code == running[-1]):
                 raise ValueError(f"{self.kind} {name!r} is registered twice")
-            if plugin and name not in self:
+            if here is not None:
+                self[name] = replace(here, function=function, source=source or here.source)
+                return function
+            if running:
                 raise ValueError(f"{self.kind} {name!r} must be registered by a decorator with its name written out")
             parameters = {}
             for argument in inspect.signature(function).parameters.values():
@@ -158,14 +131,7 @@ class Registry(dict[str, Entry[F]]):
                 if argument.default is inspect.Parameter.empty:
                     raise TypeError(f"{self.kind} {name!r}: parameter {argument.name!r} needs a default")
                 parameters[argument.name] = argument.default
-            self[name] = Entry(
-                name=name,
-                function=function,
-                source=source or plugin,
-                parameters=parameters,
-                plugin=plugin,
-                plugin_code=code,
-            )
+            self[name] = Entry(name=name, function=function, source=source, parameters=parameters)
             return function
 
         return add

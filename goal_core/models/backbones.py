@@ -186,7 +186,12 @@ def build_backbone(
     Raises:
         WeightsError: timm has no such architecture, or the weights cannot be found or do not fit it.
     """
-    net = _network(config, image_size=image_size, seed=seed, drop_path=drop_path)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(seed, "backbone"))
+        own = config.name in image_backbones
+        net = _own_network(config, image_size) if own else _timm_network(config, image_size, drop_path)
+    if config.weights not in NAMED_WEIGHTS:
+        _load_weights(net, Path(config.weights), config.name)
     cfg = net.pretrained_cfg
     mean, std = (CLIP_MEAN, CLIP_STD) if clip_pixels else (tuple(cfg["mean"]), tuple(cfg["std"]))
     backbone = ImageBackbone(net, mean=mean, std=std, cells=cells, drops=drop_path > 0)
@@ -197,10 +202,8 @@ def build_backbone(
     return backbone
 
 
-def _network(config: BackboneConfig, *, image_size: int, seed: int, drop_path: float) -> Any:
-    """Timm's model without classifier, with its initial weights; arguments and errors as for :func:`build_backbone`."""
-    if config.name in image_backbones:
-        return _own_network(config, image_size=image_size, seed=seed)
+def _timm_network(config: BackboneConfig, image_size: int, drop_path: float) -> Any:
+    """Timm's model without classifier; arguments and errors as for :func:`build_backbone`."""
     timm = timm_library()
     check_architecture(config.name)
     options: dict[str, Any] = {"num_classes": 0}
@@ -208,37 +211,28 @@ def _network(config: BackboneConfig, *, image_size: int, seed: int, drop_path: f
         options["drop_path_rate"] = drop_path
     if pretrained_cfg(config.name).get("fixed_input_size"):
         options["img_size"] = image_size
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed(seed, "backbone"))
-        try:
-            net = timm.create_model(config.name, pretrained=config.weights == "timm", **options)
-        except Exception as error:
-            if config.weights == "timm":
-                raise WeightsError(
-                    f"timm could not provide the pretrained weights of {config.name!r} ({first_line(error)}); "
-                    "set `weights` to a file's path, or connect to the network once so that timm can cache them"
-                ) from error
-            raise WeightsError(f"timm cannot build {config.name!r} for {image_size} px: {first_line(error)}") from error
-    if config.weights not in NAMED_WEIGHTS:
-        _load_weights(net, Path(config.weights), config.name)
-    return net
+    try:
+        return timm.create_model(config.name, pretrained=config.weights == "timm", **options)
+    except Exception as error:
+        if config.weights == "timm":
+            raise WeightsError(
+                f"timm could not provide the pretrained weights of {config.name!r} ({first_line(error)}); "
+                "set `weights` to a file's path, or connect to the network once so that timm can cache them"
+            ) from error
+        raise WeightsError(f"timm cannot build {config.name!r} for {image_size} px: {first_line(error)}") from error
 
 
-def _own_network(config: BackboneConfig, *, image_size: int, seed: int) -> nn.Module:
-    """A network of one's own with its initial weights; errors as for :func:`build_backbone`."""
+def _own_network(config: BackboneConfig, image_size: int) -> Any:
+    """A network of one's own; errors as for :func:`build_backbone`."""
     entry = image_backbones[config.name]
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed(seed, "backbone"))
-        try:
-            net = entry.function(image_size=image_size)
-            width = int(net.num_features)  # type: ignore[arg-type]  # which its contract asks for
-            if not isinstance(net, nn.Module) or width < 1:
-                raise TypeError(f"gives {type(net).__name__} with num_features {width}")
-        except Exception as error:
-            raise WeightsError(f"plugin {entry.plugin}: {entry.name}: {first_line(error)}") from error
+    try:
+        net = entry.function(image_size=image_size)
+        width = int(net.num_features)  # type: ignore[arg-type]  # which its contract asks for
+        if not isinstance(net, nn.Module) or width < 1:
+            raise TypeError(f"gives {type(net).__name__} with num_features {width}")
+    except Exception as error:
+        raise WeightsError(f"plugin {entry.plugin}: {entry.name}: {first_line(error)}") from error
     net.pretrained_cfg = {name: getattr(net, name, value) for name, value in _IMAGENET.items()}  # type: ignore[assignment]
-    if config.weights not in NAMED_WEIGHTS:
-        _load_weights(net, Path(config.weights), config.name)
     return net
 
 

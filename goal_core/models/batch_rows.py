@@ -179,16 +179,13 @@ class WholeBatchDraws(TorchFunctionMode):
         value: Tensor,
         attn_mask: Tensor | None = None,
         dropout_p: float = 0.0,
-        is_causal: bool = False,
         scale: float | None = None,
-        enable_gqa: bool = False,
+        **options: bool,
     ) -> Tensor:
         """As `torch.nn.functional.scaled_dot_product_attention`."""
         if dropout_p == 0:
-            return functional.scaled_dot_product_attention(
-                query, key, value, attn_mask, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
-            )
-        if is_causal or enable_gqa:
+            return functional.scaled_dot_product_attention(query, key, value, attn_mask, scale=scale, **options)
+        if any(options.values()):
             raise NotImplementedError("causal or grouped attention with dropout is not known for rows of a batch")
         scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
         if attn_mask is not None:

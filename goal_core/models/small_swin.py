@@ -33,14 +33,6 @@ def swin_mini_patch8_window4(pretrained: bool = False, **kwargs: Any) -> SwinTra
         pretrained: refused by timm, because there are no weights.
         kwargs: passed to `SwinTransformer`.
     """
-    sizes: dict[str, Any] = {
-        "patch_size": 8,
-        "window_size": 4,
-        "embed_dim": 32,
-        "depths": (2, 2),
-        "num_heads": (2, 4),
-    }
-    net: SwinTransformer = build_model_with_cfg(
-        SwinTransformer, "swin_mini_patch8_window4", pretrained, **{**sizes, **kwargs}
-    )
+    sizes = {"patch_size": 8, "window_size": 4, "embed_dim": 32, "depths": (2, 2), "num_heads": (2, 4), **kwargs}
+    net: SwinTransformer = build_model_with_cfg(SwinTransformer, "swin_mini_patch8_window4", pretrained, **sizes)
     return net

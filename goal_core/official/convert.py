@@ -1,14 +1,20 @@
-"""Convert a published checkpoint into a goal-sweep checkpoint, which is evaluated like any trained cell."""
+"""Convert a published checkpoint into a goal-sweep checkpoint, which is evaluated like any trained cell.
+
+Its tensors get our names and our sizes, with every one accounted for.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 from argparse import Namespace
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,10 +25,12 @@ from goal_core.data import DataConfig
 from goal_core.data.text import Tokenizer, Wordpieces
 from goal_core.models import FrameworkName, ModelConfig, build_backbone, file_sha256
 from goal_core.models.frameworks import framework_of
+from goal_core.models.weights import misfits
 from goal_core.objectives import ObjectiveConfig
 from goal_core.official.layouts import LAYOUTS, Layout, published_name
 from goal_core.official.pickles import read_torch_file, read_vocabulary, tensors_of
-from goal_core.official.tensors import rename_tensors, resized_tables
+
+_TABLE = "relative_position_bias_table"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +51,8 @@ class PublishedCheckpoint:
     """Width of the precomputed features that it takes; 0 where it takes pictures."""
 
 
-def convert_checkpoint(
-    framework: FrameworkName, path: Path, vocabulary: Tokenizer, *, image_size: int | None = None
+def read_published(
+    framework: FrameworkName, path: Path, vocabulary: Tokenizer | Path, *, image_size: int | None = None
 ) -> PublishedCheckpoint:
     """Read a published checkpoint of a framework.
 
@@ -52,14 +60,17 @@ def convert_checkpoint(
         framework: the framework of the model.
         path: VSE++'s ``model_best.pth.tar`` with a ResNet; VSE-infinity's ``model_best.pth`` of precomputed regions, or
             of the cells of a ResNeXt; X-VLM's ``.th`` with a Swin, pre-trained or fine-tuned for retrieval.
-        vocabulary: that of its training; the order of its words is that of the word embedding's rows. For BERT the word
-            pieces of `bert-base-uncased`.
+        vocabulary: that of its training, or the file of it: VSE++'s pickle or JSON, or the `vocab.txt` of
+            `bert-base-uncased`. The order of its words is that of the word embedding's rows.
         image_size: side of the images it will see, pixels; None for that of its training. X-VLM's biases of relative
             positions are resized for its windows.
 
     Raises:
         WeightsError: the file is refused, its layout or variant is not supported, or the vocabulary is not its own.
+        DataError: the vocabulary cannot be read.
     """
+    if isinstance(vocabulary, Path):
+        vocabulary = (read_vocabulary if framework == "vsepp" else Wordpieces.from_file)(vocabulary)
     layout, stored = LAYOUTS[framework], read_torch_file(path)
     given, options = _tensors_and_options(stored, layout, path)
     model = layout.model(options, given, str(path))
@@ -88,19 +99,6 @@ def convert_checkpoint(
         digest=f"sha256:{file_sha256(path)[:16]}",
         num_features=width,
     )
-
-
-def read_published(
-    framework: FrameworkName, path: Path, vocabulary: Path, *, image_size: int | None = None
-) -> PublishedCheckpoint:
-    """Read a published checkpoint with the file of its vocabulary: VSE++'s pickle or JSON, or BERT's `vocab.txt`.
-
-    Raises:
-        WeightsError: as :func:`convert_checkpoint`.
-        DataError: the vocabulary cannot be read.
-    """
-    read = read_vocabulary if framework == "vsepp" else Wordpieces.from_file
-    return convert_checkpoint(framework, path, read(vocabulary), image_size=image_size)
 
 
 def write_published(published: PublishedCheckpoint, path: Path, *, data: DataConfig, data_fingerprint: str) -> None:
@@ -163,3 +161,85 @@ def _shapes(model: ModelConfig, tokenizer: Tokenizer, *, image_size: int, region
         width = region_width or backbone.num_features
         heads = framework_of(model).heads(model, num_features=width, tokenizer=tokenizer, seed=0)
     return shapes | with_prefix("heads", heads.state_dict())
+
+
+def rename_tensors(
+    own: Mapping[str, Tensor],
+    given: Mapping[str, Tensor],
+    published_name: Callable[[str], str],
+    *,
+    known_leftovers: Mapping[str, str],
+    source: str,
+) -> tuple[dict[str, Tensor], dict[str, list[str]]]:
+    """Find each tensor of our model in a published checkpoint.
+
+    Args:
+        own: our model's state dict; only names, shapes and dtypes are used, so it may be on the meta device.
+        given: the published checkpoint's tensors.
+        published_name: the published name of each of our names.
+        known_leftovers: regular expressions of published names that our model does not use, each with the reason.
+        source: the file, for messages.
+
+    Returns:
+        All tensors of the model, by our names; and by the reason the names of those that it does not use.
+
+    Raises:
+        WeightsError: a tensor of our model is missing in the file or has the wrong shape, or the file contains one that
+            is neither used nor a known leftover.
+    """
+    wanted = {name: published_name(name) for name in own}
+    reasons = {
+        name: next((why for rule, why in known_leftovers.items() if re.match(rule, name)), "")
+        for name in sorted(given.keys() - set(wanted.values()))
+    }
+    if problems := misfits({wanted[name]: tensor for name, tensor in own.items()}, given, spare=reasons.get):
+        raise WeightsError(f"{source} does not have the expected layout; tensors {problems}")
+    tensors = {
+        name: given[other].to(own[name].dtype) if other in given else torch.zeros((), dtype=own[name].dtype)
+        for name, other in wanted.items()
+    }
+    leftovers: dict[str, list[str]] = {}
+    for name, why in reasons.items():
+        leftovers.setdefault(why, []).append(name)
+    return tensors, leftovers
+
+
+def resized_tables(given: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors, with a Swin's tables of relative-position biases resized for windows of another size.
+
+    Args:
+        given: tensors by name; a table is ((2 w - 1)^2, heads) for windows of w x w.
+        wanted: tensors of the wanted shapes by the same names; only shapes are used.
+
+    Source: X-VLM's published code, after BEiT: cubic splines on a grid that widens geometrically from the centre.
+    """
+    return {
+        name: _resized(tensor, len(wanted[name]))
+        if name.endswith(_TABLE) and name in wanted and len(wanted[name]) != len(tensor)
+        else tensor
+        for name, tensor in given.items()
+    }
+
+
+def _resized(table: Tensor, rows: int) -> Tensor:
+    from scipy.interpolate import RectBivariateSpline  # needed for conversion only; training does without scipy
+
+    old, new = math.isqrt(len(table)), math.isqrt(rows)
+    known = _widening(old, new)
+    sought = np.arange(-(new // 2), new // 2 + 1)
+    resized = [
+        RectBivariateSpline(known, known, bias.reshape(old, old).double().numpy(), s=0)(sought, sought)
+        for bias in table.T
+    ]
+    return torch.from_numpy(np.stack(resized)).flatten(1).T.to(table.dtype).contiguous()
+
+
+def _widening(old: int, new: int) -> np.ndarray:
+    """Positions of ``old`` known values: 0, then steps of 1, q, q^2, ... up to the ends of the ``new`` grid."""
+    low, high = 1.01, 1.5
+    while high - low > 1e-6:
+        ratio = (low + high) / 2
+        reached = (1 - ratio ** (old // 2)) / (1 - ratio)
+        low, high = (low, ratio) if reached > new // 2 else (ratio, high)
+    side = np.cumsum(ratio ** np.arange(old // 2))
+    return np.concatenate([-side[::-1], [0.0], side])

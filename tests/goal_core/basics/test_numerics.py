@@ -18,7 +18,7 @@ import pytest
 
 from goal_core.basics.errors import ConfigError
 from goal_core.basics.numerics import BUILT_IN_CODE, NUMERICS_VERSION
-from goal_core.basics.registry import Entry, Registry
+from goal_core.basics.registry import REGISTRIES, Entry, Registry
 from goal_core.objectives import ObjectiveConfig, baselines, pair_weights, triplet_weights
 from tests.helpers.paths import ROOT
 
@@ -51,6 +51,7 @@ def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
         assert spec.loader is not None
         module: ModuleType = importlib.util.module_from_spec(spec)
         monkeypatch.setitem(sys.modules, name, module)
+        monkeypatch.setitem(REGISTRIES, "triplet_weights", triplet_weights)  # that of the source takes its place
         spec.loader.exec_module(module)
         own: Registry[Any] = module.own
         return own

@@ -18,8 +18,8 @@ import torch
 
 from goal_core.basics.errors import DataError, WeightsError
 from goal_core.data import Vocabulary
+from goal_core.official.convert import rename_tensors
 from goal_core.official.pickles import read_torch_file, read_vocabulary, tensors_of
-from goal_core.official.tensors import rename_tensors
 from tests.helpers.python2_pickle import save_python2_pickle, save_python2_torch
 
 WEIGHTS = OrderedDict(weight=torch.arange(6.0).view(2, 3), bias=torch.ones(2))

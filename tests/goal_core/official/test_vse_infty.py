@@ -23,7 +23,7 @@ from goal_core.data.text import SPECIAL_PIECES, Wordpieces
 from goal_core.evaluation import evaluate_checkpoint, open_checkpoint
 from goal_core.models import BackboneConfig, BertConfig, build_backbone
 from goal_core.models.frameworks import initial_weights_id
-from goal_core.official import convert_checkpoint, layouts, read_published, write_published
+from goal_core.official import layouts, read_published, write_published
 from tests.helpers.region_files import write_regions
 
 PIECES = Wordpieces((*SPECIAL_PIECES, *(f"piece{index}" for index in range(25))))
@@ -198,7 +198,7 @@ def test_regions_embed_as_an_independent_forward(tmp_path: Path) -> None:
     torch.manual_seed(0)
     image, text = image_of_regions(), text_parts()
     source = save(tmp_path / "model_best.pth", image, text, precomp_enc_type="basic", img_dim=FEATURES)
-    published = convert_checkpoint("vse_infty", source, PIECES)
+    published = read_published("vse_infty", source, PIECES)
     left = {reason.split(",")[0]: len(names) for reason, names in published.leftovers.items()}
     assert left == {
         "a normalisation that the published code builds and never runs": 5,
@@ -226,7 +226,7 @@ def test_cells_embed_as_an_independent_forward(tmp_path: Path) -> None:
     torch.manual_seed(1)
     image, text = image_of_cells(), text_parts()
     source = save(tmp_path / "a.pth", image, text, precomp_enc_type="backbone", backbone_source="wsl")
-    published = convert_checkpoint("vse_infty", source, PIECES, image_size=64)
+    published = read_published("vse_infty", source, PIECES, image_size=64)
     reasons = {reason: len(names) for reason, names in published.leftovers.items()}
     assert reasons["the backbone's classifier"] == 2
     assert reasons["the backbone's tensors, registered a second time"] == 120
@@ -250,7 +250,7 @@ def test_what_does_not_fit_is_one_clear_line(tmp_path: Path) -> None:
     def refused(message: str, image: dict[str, Tensor], text: dict[str, Tensor] = text, **opt: Any) -> None:
         opt = {"precomp_enc_type": "basic"} | opt
         with pytest.raises(WeightsError, match=message) as caught:
-            convert_checkpoint("vse_infty", save(tmp_path / "a.pth", image, text, **opt), PIECES, image_size=64)
+            read_published("vse_infty", save(tmp_path / "a.pth", image, text, **opt), PIECES, image_size=64)
         assert "\n" not in str(caught.value)
 
     refused("no_imgnorm", image, no_imgnorm=True)

@@ -20,8 +20,8 @@ from goal_core.data.text import SPECIAL_PIECES, Wordpieces
 from goal_core.evaluation import open_checkpoint
 from goal_core.models import BackboneConfig, BertConfig, XvlmHeads, build_backbone
 from goal_core.models.config import ModelConfig, XvlmConfig
-from goal_core.official import convert_checkpoint, layouts, write_published
-from goal_core.official.tensors import resized_tables
+from goal_core.official import layouts, read_published, write_published
+from goal_core.official.convert import resized_tables
 
 PIECES = Wordpieces((*SPECIAL_PIECES, *(f"piece{index}" for index in range(25))))
 DATA = ScenesConfig(num_train=8, num_val=4, num_test=4, image=ImageConfig(size=64, resize=64, augment="xvlm"))
@@ -198,7 +198,7 @@ class Plain:
 @pytest.mark.parametrize("pretrained", [True, False])
 def test_converted_embeds_and_matches_as_an_independent_forward(tmp_path: Path, pretrained: bool) -> None:
     tensors = published(pretrained=pretrained)
-    converted = convert_checkpoint("xvlm", save(tmp_path / "a.th", tensors), PIECES, image_size=64)
+    converted = read_published("xvlm", save(tmp_path / "a.th", tensors), PIECES, image_size=64)
     left = {reason.split(",")[0]: len(names) for reason, names in converted.leftovers.items()}
     heads = {"the head that predicts masked words": 2, "the head that predicts boxes": 6} if pretrained else {}
     assert left == {"computed anew for the size of the windows": 5, "0": 1, **heads}
@@ -254,7 +254,7 @@ def test_tables_of_another_window_are_resized_on_a_grid_that_widens() -> None:
 
 
 def test_pretrained_windows_are_resized_and_what_does_not_fit_is_one_line(tmp_path: Path) -> None:
-    converted = convert_checkpoint(
+    converted = read_published(
         "xvlm", save(tmp_path / "a.th", published(pretrained=True, window=3)), PIECES, image_size=64
     )
     table = "backbone.net.layers.1.blocks.0.attn.relative_position_bias_table"
@@ -262,7 +262,7 @@ def test_pretrained_windows_are_resized_and_what_does_not_fit_is_one_line(tmp_pa
 
     def refused(message: str, tensors: Tensors) -> None:
         with pytest.raises(WeightsError, match=message) as caught:
-            convert_checkpoint("xvlm", save(tmp_path / "b.th", tensors), PIECES, image_size=64)
+            read_published("xvlm", save(tmp_path / "b.th", tensors), PIECES, image_size=64)
         assert "\n" not in str(caught.value)
 
     whole = published(pretrained=False)
