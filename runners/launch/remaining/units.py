@@ -13,7 +13,7 @@ from runners.execution.unit_line import UnitJob
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.remaining.plan import LaunchPlan
 from runners.launch.remaining.sharing import Others, from_own_part
-from runners.launch.view.pace import Pace
+from runners.launch.view.progress import Pace
 from runners.planning.devices import Devices
 from runners.planning.estimate import fit
 from runners.planning.prices import Prices

@@ -15,8 +15,7 @@ from rich.console import Console, Group
 from rich.text import Text
 
 from goal_core.objectives import LOSS, baselines, pair_weights, triplet_weights
-from runners.launch.view.progress import SweepProgress
-from runners.launch.view.standing import Objective, Standing
+from runners.launch.view.progress import Objective, Standing, SweepProgress
 from sweeps import Block
 from sweeps.cells import CANDIDATES
 
@@ -75,8 +74,6 @@ def block_grid(
     signs: Signs,
     metric: str = "",
     judge: Judge | None = None,
-    *,
-    cropped: bool = False,
 ) -> tuple[Group, bool]:
     """Draw a block: mean ± std over the seeds of each objective, and a mark for each seed until all are done.
 
@@ -88,7 +85,6 @@ def block_grid(
         signs: from `signs_of`.
         metric: one of `METRICS`, or "" for the val rsum of the best epoch so far.
         judge: the rule for "within noise"; None marks nothing by it.
-        cropped: whether the title must fit into one line.
 
     Returns:
         The grid with its title, a line for each pair weight, and whether it was judged.
@@ -114,7 +110,7 @@ def block_grid(
         text.append(f"{spread:<{len(signs.spread) + 6}} {f'{signs.near} ' if near else ''}")
         squares[name] = text.append_text(_marks(states, signs, always=not metric))
     title = Text(f"{block_title(block)}: {METRICS[metric] if metric else block_counts(progress, block)}", style="bold")
-    return Group(_one_line(title) if cropped else title, *map(_one_line, _rows(squares))), judged is not None
+    return Group(title, *map(_one_line, _rows(squares))), judged is not None
 
 
 def _points(seeds: Sequence[Standing], metric: str) -> dict[int, float]:

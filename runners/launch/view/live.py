@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from rich.console import Console, Group, RenderableType
@@ -18,22 +18,19 @@ from runners.launch.view.grids import (
     RICH,
     Judge,
     Signs,
-    block_counts,
     block_grid,
-    block_title,
     legend,
     signs_of,
 )
-from runners.launch.view.pace import TimeLeft
-from runners.launch.view.progress import SweepProgress
-from runners.launch.view.standing import STATES, Standing
+from runners.launch.view.progress import STATES, Standing, SweepProgress, TimeLeft
+from runners.store import State
 from sweeps import Training
 from sweeps.cells import CANDIDATES
 
 MAX_FAILURES = 10
 """Failed trainings that the view names."""
-_HEADER, _LEGEND = 3, 4
-"""Lines of the header, and of the legend with the line above it."""
+_ORDER: Mapping[State, int] = {"running": 0, "waiting": 1, "failed": 2, "done": 3}
+"""Of the blocks of a sweep in training, by their most urgent state."""
 
 
 def format_duration(seconds: float | None) -> str:
@@ -117,31 +114,13 @@ def _listed(heading: str, lines: Sequence[str]) -> list[Text]:
     return [Text(), Text(f"{heading} ({len(lines)}):", style="red"), *shown]
 
 
-def training_view(progress: SweepProgress, name: str, height: int, signs: Signs) -> Group:
-    """Draw a sweep in training, in no more lines than the terminal has, because a taller view cannot be redrawn.
-
-    Blocks in training come first; those for which there is no room get a line each while there is room for that.
-
-    Args:
-        progress: the sweep.
-        name: its name.
-        height: lines of the terminal.
-        signs: from `signs_of`.
-    """
-    order = {"running": 0, "waiting": 1, "failed": 2, "done": 3}
-    urgency = {block: min(order[one.state] for one in progress.of_block(block)) for block in progress.blocks()}
-    room, parts, left = height - _HEADER - _LEGEND, list[RenderableType](), list[str]()
-    for block in sorted(urgency, key=lambda block: urgency[block]):
-        grid, _ = block_grid(progress, block, signs, cropped=True)
-        lines = len(grid.renderables) + 1
-        if lines <= room and not left:
-            parts, room = [*parts, Text(), grid], room - lines
-        else:
-            left.append(f"{block_title(block)}: {block_counts(progress, block)}")
-    if len(left) > room:
-        left = [*left[: max(0, room - 1)], f"and {len(left) - max(0, room - 1)} more blocks"][:room]
-    rest = [Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in left]
-    return Group(header(progress, name, live=True), *parts, *rest, *([Text(), legend(signs)] if parts else []))
+def training_view(progress: SweepProgress, name: str, signs: Signs) -> Group:
+    """Draw a sweep in training: blocks in training come first. A terminal crops what has no room."""
+    urgency = {block: min(_ORDER[one.state] for one in progress.of_block(block)) for block in progress.blocks()}
+    grids = (block_grid(progress, block, signs)[0] for block in sorted(urgency, key=lambda block: urgency[block]))
+    return Group(
+        header(progress, name, live=True), *(part for grid in grids for part in (Text(), grid)), Text(), legend(signs)
+    )
 
 
 class LiveView:
@@ -180,7 +159,7 @@ class LiveView:
             self._live.stop()
 
     def _view(self) -> RenderableType:
-        return training_view(self.progress, self.name, self.console.height, signs_of(self.console))
+        return training_view(self.progress, self.name, signs_of(self.console))
 
     def note(self, text: str) -> None:
         """Print a line above the view, or in the log."""

@@ -1,17 +1,157 @@
-"""The progress of a sweep: the state of its trainings, by block and by objective. No drawing, no writing."""
+"""The progress of a sweep: the state of its trainings, by block and by objective, and the time left.
+
+No drawing, no writing.
+"""
 
 from __future__ import annotations
 
 import math
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from runners.launch.view.pace import Pace, TimeLeft
-from runners.launch.view.standing import STATES, Objective, Standing
 from runners.store import State, TrainingStatus
-from sweeps import Block, Training, content_id
+from sweeps import Block, Training, Unit, content_id
+
+Objective = tuple[str, str]
+"""A pair weight and a triplet weight."""
+STATES: tuple[State, ...] = ("done", "running", "waiting", "failed")
+
+
+@dataclass(slots=True)
+class Standing:
+    """The state of one training."""
+
+    training: Training
+    state: State = "waiting"
+    epoch: int = 0
+    """Epochs done, those included that it continues; of one that waits, those whose state is saved."""
+    val_rsum: float = math.nan
+    """val/rsum of the last epoch; NaN before the first."""
+    best_rsum: float = math.nan
+    """Highest val/rsum of an epoch so far, which selects the weights; NaN before the first."""
+    test: Mapping[str, float] = field(default_factory=dict)
+    """Final metrics; empty until the training is done."""
+    reason: str = ""
+    """Why it failed, or what is damaged."""
+    damaged: bool = False
+    """Whether it has a result whose files are damaged, so that it must be trained again."""
+    imported: str = ""
+    """The archive that the result came from; empty if it was trained here."""
+
+    @property
+    def epochs(self) -> int:
+        """Epochs of the stage."""
+        return self.training.epochs
+
+    @property
+    def left(self) -> int:
+        """Epochs still to do: none once it is done or has failed."""
+        return self.epochs - self.epoch if self.state in ("waiting", "running") else 0
+
+    @property
+    def begun(self) -> bool:
+        """Whether it waits with epochs saved, from which it continues."""
+        return self.state == "waiting" and self.epoch > 0
+
+
+class TimeLeft(NamedTuple):
+    """What is left of a launch."""
+
+    seconds: float
+    priced: bool
+    """Whether it rests, in part at least, on the price and not on the speed of this launch."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """A unit that trains."""
+
+    unit: Unit
+    since: float
+    """When its last epoch ended, or when it began."""
+    epoch: int
+    """Epochs done."""
+    is_first: bool = True
+    """Whether it has not ended an epoch since it began. The first one also holds the start of its process."""
+
+
+@dataclass(slots=True)
+class Pace:
+    """The speed of one launch, and the time left at that speed.
+
+    What is left is divided evenly over the devices, but no cell ends before its own units have, one after the other.
+    A unit whose kind has not shown its speed takes what it was priced at, corrected by how wrong the prices of the
+    others were. Between two epochs the time left runs down by itself.
+    """
+
+    units: Sequence[Unit] = ()
+    """The units of the launch."""
+    lanes: int = 1
+    """Units that train at the same time."""
+    epoch_s: Callable[[Unit], float] = lambda unit: float(len(unit.trainings))
+    """What an epoch of a unit is expected to take: seconds if `priced`, else a measure that compares units."""
+    priced: bool = False
+    _runs: dict[Training, _Run] = field(default_factory=dict)
+    _ratios: dict[object, tuple[bool, float, int]] = field(default_factory=dict)
+    """By kind of unit, and of all together under None: what epochs took divided by what was expected, the mean of so
+    many. Those of first epochs count, as the flag says, until there are others."""
+    _answer: tuple[float, TimeLeft] | None = None
+    """When the time left was last computed, and what it was."""
+
+    def begin(self, unit: Unit, epoch: int) -> None:
+        """Note that a worker has begun a unit, whose cells have done so many epochs."""
+        self._runs |= dict.fromkeys(unit.trainings, _Run(unit, time.monotonic(), epoch))
+        self.lanes = max(self.lanes, len({id(run) for run in self._runs.values()}))
+
+    def end(self, unit: Unit) -> None:
+        """Note that a unit's worker has ended."""
+        for training in unit.trainings:
+            self._runs.pop(training, None)
+
+    def epoch_done(self, training: Training, epoch: int) -> None:
+        """Note that a cell finished an epoch. The cells of a unit report it together."""
+        run = self._runs.get(training)
+        if run is None or epoch <= run.epoch:
+            return
+        now = time.monotonic()
+        ratio = (now - run.since) / (epoch - run.epoch) / self.epoch_s(run.unit)
+        for kind in (run.unit.kind, None):
+            first, mean, count = self._ratios.get(kind, (True, 0.0, 0))
+            if first and not run.is_first:
+                first, mean, count = False, 0.0, 0
+            if first == run.is_first:
+                self._ratios[kind] = first, (mean * count + ratio) / (count + 1), count + 1
+        run.since, run.epoch, run.is_first = now, epoch, False
+
+    def left(self, standings: Mapping[Training, Standing]) -> TimeLeft | None:
+        """What is left, computed once a second, because a large sweep has thousands of units.
+
+        Args:
+            standings: the state of every training.
+
+        Returns:
+            None without a price and before the first epoch.
+        """
+        now = time.monotonic()
+        if self.units and (self.priced or self._ratios) and (self._answer is None or now >= self._answer[0] + 1.0):
+            self._answer = now, self._left(standings, now)
+        return self._answer and self._answer[1]
+
+    def _left(self, standings: Mapping[Training, Standing], now: float) -> TimeLeft:
+        of_cell, unmeasured = Counter[str](), False
+        for unit in self.units:
+            if epochs := max(standings[one].left for one in unit.trainings):
+                run = next((self._runs[one] for one in unit.trainings if one in self._runs), None)
+                known = self._ratios.get(unit.kind)
+                ratio = (known or self._ratios.get(None) or (False, 1.0, 0))[1]
+                taken, unmeasured = now - run.since if run else 0.0, unmeasured or known is None
+                each = max(taken, self.epoch_s(unit) * ratio)
+                of_cell[unit.trainings[0].cell.id] += epochs * each - taken
+        seconds = max(of_cell.total() / self.lanes, *of_cell.values(), 0.0)
+        return TimeLeft(seconds, priced=self.priced and unmeasured)
 
 
 class SweepProgress:

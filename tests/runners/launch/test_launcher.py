@@ -22,7 +22,7 @@ from runners.launch.launcher import Launcher
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.remaining.plan import LaunchOptions, LaunchPlan
 from runners.launch.view.live import LiveView
-from runners.launch.view.pace import Pace
+from runners.launch.view.progress import Pace
 from runners.store import BEST, RESULT, AttemptFolder, Store, charged_failures
 from sweeps import Training, pack
 from tests.helpers.store_cases import train

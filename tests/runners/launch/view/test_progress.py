@@ -6,8 +6,7 @@ import pytest
 from rich.console import Console
 
 from runners.launch.view.live import overview
-from runners.launch.view.pace import Pace
-from runners.launch.view.progress import SweepProgress
+from runners.launch.view.progress import Pace, SweepProgress
 from sweeps import Unit
 from tests.helpers.sweep_cases import scenes
 
