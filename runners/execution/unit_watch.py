@@ -16,12 +16,13 @@ from goal_core.training import EpochDone, TrainingDone, TrainingEvent, TrainingF
 from runners.execution.avoided import AvoidedMachines
 from runners.execution.capacity import CapacityWatch, Machine, Resources
 from runners.execution.deaths import MEMORY, Deaths, read_death
-from runners.execution.signs_of_life import SignsOfLife
 from runners.execution.unit_line import UnitJob, UnitLine
 from runners.store import Store, TrainingFolder
 
 LOOK_S = 2.0
 """Seconds between looks at the machines of the cluster."""
+START_S = 120
+"""Seconds that a worker may take for imports between its first report and its second."""
 _OF_MACHINES = ("error", "storage", "inputs")
 """Kinds of failure that a machine may cause."""
 _WHY = {
@@ -64,6 +65,13 @@ class UnitObserver(Protocol):
 class _Run:
     """One start of a unit."""
 
+    heard: float
+    """When its worker gave the last sign of life, by the driver's clock."""
+    reports: int = 0
+    where: str = ""
+    """The worker, as it calls itself; empty before its first report."""
+    told: bool = False
+    """Whether the user has been told that there is no sign."""
     machine: str = ""
     """Ray's id of the machine; empty until the worker has reported it."""
     began: bool = False
@@ -106,7 +114,7 @@ class UnitWatch:
     ) -> None:
         self.line = UnitLine(jobs, lambda job: observer.finished(job), clock)
         self._observer, self._need, self._list_machines, self._clock = observer, need, list_machines, clock
-        self._signs, self._deaths = SignsOfLife(observer.note, clock), Deaths()
+        self._deaths, self._checked = Deaths(), clock()
         self._avoided = AvoidedMachines(need, observer.note, clock)
         self._capacity = CapacityWatch(need, observer.note, wait, clock)
         self._runs: dict[int, _Run] = {}
@@ -154,15 +162,17 @@ class UnitWatch:
 
     def started(self, unit: int) -> None:
         """A worker has started for a unit."""
-        self._runs[unit] = _Run()
-        self._signs.begin(unit, self.line.jobs[unit])
+        self._runs[unit] = _Run(self._clock())
         self._observer.started(self.line.jobs[unit])
 
     def reported(self, unit: int, report: Mapping[str, Any]) -> None:
         """A worker has sent a report (`runners.execution.trial`)."""
-        run = self._runs.setdefault(unit, _Run())
+        run = self._runs[unit]
         run.machine, run.began = report.get("node", run.machine), run.began or report.get("began", False)
-        self._signs.heard(unit, report.get("where", ""))
+        run.heard, run.reports, run.where = self._clock(), run.reports + 1, report.get("where", "")
+        if run.told:
+            run.told = False
+            self._observer.note(f"{self.line.jobs[unit].unit.label}: its worker{run.where} is back")
         if "unfit" in report:
             self._avoided.unfit(run.machine, report["unfit"])
         events: Sequence[TrainingEvent] = report.get("events", ())
@@ -191,7 +201,7 @@ class UnitWatch:
             text: the error, as Ray Tune keeps it.
         """
         death, job = read_death(text), self.line.jobs[unit]
-        run = self._runs.get(unit, _Run())
+        run = self._runs.get(unit) or _Run(self._clock())
         run.machine = run.machine or next((one.id for one in self._avoided.machines if one.id in death.ids), "")
         is_alone = all(other is run or other.machine != run.machine for other in self._runs.values())
         self._end(unit)
@@ -218,8 +228,8 @@ class UnitWatch:
             NoCapacityError: no machine has had room for longer than the user wants to wait.
             DeviceError: every machine of the cluster lacks what the units need.
         """
-        self._signs.check()
         now = self._clock()
+        self._check_signs(now)
         if self._list_machines is None or now - self._looked < LOOK_S:
             return
         self._looked = now
@@ -231,10 +241,29 @@ class UnitWatch:
         waiting = [asked for unit, asked in self._asked.items() if unit not in self._runs]
         self.is_stuck = not self._runs and bool(large and waiting) and all(large <= asked for asked in waiting)
 
+    def _check_signs(self, now: float) -> None:
+        """Tell the user once of a unit whose worker has given no sign of life for too long.
+
+        Workers report at least four times within their watchdog's time (`runners.execution.trial`). One that does not
+        is suspended, its machine cannot be reached, or it is stuck where not even its watchdog runs. Nothing is done
+        about it here: a worker that wakes up goes on, and Ray restarts one that is dead.
+        """
+        deaf_s, self._checked = now - self._checked, now
+        for unit, run in self._runs.items():
+            job = self.line.jobs[unit]
+            if deaf_s > job.watchdog / 4:  # the driver was suspended, or busy, and has not heard what was said
+                run.heard = max(run.heard, now - job.watchdog / 4)
+            silent_s = now - run.heard
+            if job.watchdog and not run.told and silent_s >= max(job.watchdog, START_S if run.reports < 2 else 0):
+                run.told = True
+                self._observer.note(
+                    f"{job.unit.label}: no sign of life from its worker{run.where} for {silent_s:.0f} s; is the "
+                    "process or its machine suspended? The launch waits for it"
+                )
+
     def _end(self, unit: int) -> None:
         self._runs.pop(unit, None)
         self._asked.pop(unit, None)
-        self._signs.end(unit)
         self._observer.ended(self.line.jobs[unit])
 
     def _failed_on(self, machine: str, unit: int, reason: str) -> None:

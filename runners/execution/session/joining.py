@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 from functools import cache
-from pathlib import Path
 
 from goal_core.basics.errors import GoalError, UnfinishedError
 
@@ -26,7 +25,8 @@ sys.argv.insert(1, "health-check")
 main()
 """
 HELP = "docs/ray_clusters.md"
-_REFUSED = re.compile(r"InvalidAuthToken|Unauthenticated|AuthenticationError")
+_REFUSED = re.compile(r"InvalidAuthToken|Unauthenticated|AuthenticationError|find an authentication token")
+"""What Ray says of a wrong token, and of none here."""
 
 
 class ClusterGoneError(UnfinishedError):
@@ -59,37 +59,19 @@ def reach(address: str) -> dict[str, str]:
             f"the Ray cluster at {address} asks for no token, but {MODE} is token here, and Ray needs the same on both "
             f"sides; start the head with a token, or unset {MODE} ({HELP})"
         )
+    if _REFUSED.search(said) and wanted != "disabled":
+        mode, said = "token", _ask(address, "token")
     if _REFUSED.search(said):
-        mode, source = "token", _token_source(address)
-        said = _ask(address, "token")
-        if _REFUSED.search(said):
-            raise GoalError(f"the Ray cluster at {address} refuses the token in {source}; it must be that of its head")
+        raise GoalError(
+            f"the Ray cluster at {address} asks for a token, and refuses what it gets from here: set {TOKEN} or "
+            f"{TOKEN_PATH} to that of its head, or copy {TOKEN_FILE} from there, and unset {MODE} ({HELP})"
+        )
     if said:
         last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "no reason given")
         if "ersion" in last:
             raise GoalError(f"the Ray cluster at {address} has another version of Ray: {last}")
         raise ClusterGoneError(f"the Ray cluster at {address} does not answer: {last}")
     return {MODE: mode}
-
-
-def _token_source(address: str) -> str:
-    """Where the token for a cluster that asks for one comes from, in the order in which Ray looks.
-
-    Raises:
-        GoalError: there is none, or it must not be used.
-    """
-    asks = f"the Ray cluster at {address} asks for a token"
-    if os.environ.get(MODE, "").lower() == "disabled":
-        raise GoalError(f"{asks}, but {MODE} is disabled here; unset it ({HELP})")
-    if os.environ.get(TOKEN):
-        return TOKEN
-    path = os.environ.get(TOKEN_PATH) or TOKEN_FILE
-    if not os.access(Path(path).expanduser(), os.R_OK):
-        raise GoalError(
-            f"{asks}, and {path} cannot be read: set {TOKEN} or {TOKEN_PATH}, or copy {TOKEN_FILE} from the head "
-            f"({HELP})"
-        )
-    return path
 
 
 def _ask(address: str, mode: str) -> str:

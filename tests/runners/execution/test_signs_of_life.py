@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from runners.execution.signs_of_life import START_S, SignsOfLife
+from runners.execution.capacity import Resources
+from runners.execution.unit_watch import START_S, UnitWatch
 from sweeps import pack
 from tests.helpers.sweep_cases import opened_in
 
@@ -21,17 +24,22 @@ class Driver:
         sweep = opened_in(store, f"resources.watchdog={WATCHDOG}", "objectives={only: [con/con]}")
         (unit,) = pack(sweep.by_stage[0], sweep.config.execution)
         self.now, self.said = 0.0, list[str]()
-        self.signs = SignsOfLife(self.said.append, clock=lambda: self.now)
-        self.signs.begin(3, sweep.job(unit, "L", {}))
+        observer: Any = Mock(note=self.said.append)
+        need = Resources(cpus=1, gpus=0)
+        self.watch = UnitWatch([sweep.job(unit, "L", {})], observer, need, clock=lambda: self.now)
+        self.watch.started(0)
+
+    def hears(self) -> None:
+        self.watch.reported(0, {"where": HERE})
 
     def begins(self) -> None:
         for _ in range(2):
-            self.signs.heard(3, HERE)
+            self.hears()
 
     def waits(self, seconds: int) -> None:
         for _ in range(seconds):
             self.now += 1
-            self.signs.check()
+            self.watch.step()
 
 
 @pytest.fixture
@@ -43,7 +51,7 @@ def test_a_worker_that_reports_lives(driver: Driver) -> None:
     driver.begins()
     for _ in range(20):
         driver.waits(WATCHDOG // 4)
-        driver.signs.heard(3, HERE)
+        driver.hears()
     assert driver.said == []
 
 
@@ -54,7 +62,7 @@ def test_a_silent_worker_is_told_of_once_and_so_is_its_return(driver: Driver) ->
     driver.waits(500)
     (line,) = driver.said
     assert f"no sign of life from its worker{HERE} for 20 s" in line
-    driver.signs.heard(3, HERE)
+    driver.hears()
     assert driver.said[1:] == [f"{line.partition(':')[0]}: its worker{HERE} is back"]
     driver.waits(WATCHDOG)
     assert len(driver.said) == 3
@@ -63,7 +71,7 @@ def test_a_silent_worker_is_told_of_once_and_so_is_its_return(driver: Driver) ->
 def test_a_driver_that_was_suspended_itself_blames_nobody(driver: Driver) -> None:
     driver.begins()
     driver.now += 10 * WATCHDOG
-    driver.signs.check()
+    driver.watch.step()
     driver.waits(WATCHDOG // 4)
     assert driver.said == []
     driver.waits(WATCHDOG)
@@ -71,14 +79,13 @@ def test_a_driver_that_was_suspended_itself_blames_nobody(driver: Driver) -> Non
 
 
 def test_a_unit_that_has_ended_is_forgotten(driver: Driver) -> None:
-    driver.signs.end(3)
+    driver.watch.completed(0)
     driver.waits(10 * WATCHDOG)
-    driver.signs.heard(3, HERE)  # the last report of one that was stopped
     assert driver.said == []
 
 
 def test_a_worker_may_take_longer_to_begin(driver: Driver) -> None:
-    driver.signs.heard(3, HERE)
+    driver.hears()
     driver.waits(START_S - 1)
     assert driver.said == []
     driver.waits(1)
