@@ -90,7 +90,7 @@ def _plan(sweep: ResolvedSweep, count: int | None, card_name: str | None, *, mea
     from goal_core.models.sizes import DataSize
     from runners.execution.capacity import Resources
     from runners.launch.opened_sweep import OpenedSweep
-    from runners.launch.tuning.forecast import foresee
+    from runners.launch.tuning import foresee
     from runners.planning.cards import choose_card
     from runners.planning.devices import MIB, to_plan_for
     from runners.planning.estimate import fit, plan_rows

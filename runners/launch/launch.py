@@ -69,8 +69,9 @@ def launch_sweep(
     signals = signals or StopSignals()
     if options.failed != "keep":
         sweep = sweep.searched(retried=True)
+    view = partial(LiveView, console=console, command=command, judge=judge)
     with LaunchRay() as ray:
-        first = outcome = _launch(sweep, options, console, command, signals, judge, ray)
+        first = outcome = _launch(sweep, options, view, signals, ray)
         while outcome.status in (DONE, SOME_FAILED) and sweep.trails and not outcome.stopped:
             if options.failed == "only" or (outcome.status == SOME_FAILED and options.fail_fast):
                 break
@@ -78,22 +79,16 @@ def launch_sweep(
             if later.trails == sweep.trails:  # nothing new follows from what was trained
                 break
             sweep, options = later, replace(options, failed="keep", force=False)
-            outcome = _launch(sweep, options, console, command, signals, judge, ray)
+            outcome = _launch(sweep, options, view, signals, ray)
     return replace(outcome, found_nothing_to_do=first.found_nothing_to_do)
 
 
 def _launch(
-    sweep: OpenedSweep,
-    options: LaunchOptions,
-    console: Console,
-    command: Callable[..., str],
-    signals: StopSignals,
-    judge: Judge | None,
-    ray: LaunchRay,
+    sweep: OpenedSweep, options: LaunchOptions, show: Callable[..., LiveView], signals: StopSignals, ray: LaunchRay
 ) -> LaunchOutcome:
     """Train what a sweep lacks and can train now: the candidates of its search, or what reports."""
     plan = LaunchPlan(sweep, options)
-    view = LiveView(plan.progress, sweep.config.name, console, command, judge)
+    view = show(plan.progress, sweep.config.name)
     todo = plan.startable(sweep.trainings, ahead=True)
     if sweep.trails:
         view.note(plan.progress.phase)

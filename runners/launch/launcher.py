@@ -108,8 +108,8 @@ class Launcher:
         """The first key of each running unit."""
         self._saved_by: float | None = None
         """When the running units have had their time to save; None until a signal comes."""
-        self._others = None if options.share is None else Others(sweep.store, launch_id, plan)
-        self._queue = UnitQueue(sweep, plan, launch_id, options.share, self._others, view.note, self._refused)
+        self._others = options.share and Others(sweep.store, launch_id, plan, options.share)
+        self._queue = UnitQueue(sweep, plan, launch_id, self._others, view.note, self._refused)
 
     @property
     def stopping(self) -> bool:

@@ -43,17 +43,6 @@ def start_waiting(heartbeat: Heartbeat, keys: Collection[str], wait_s: float, no
         time.sleep(_LOOK_S)
 
 
-def from_own_part(units: Sequence[Unit], share: tuple[int, int] | None) -> list[Unit]:
-    """The units in the order in which one of several launches takes them, beginning with a part of its own.
-
-    Args:
-        units: all units that nobody holds.
-        share: the launch's number, from 1, and how many there are; None for a launch alone.
-    """
-    first = 0 if share is None else len(units) * (share[0] - 1) // share[1]
-    return [*units[first:], *units[:first]]
-
-
 class Others:
     """The other launches that share a sweep, as the store shows them.
 
@@ -61,10 +50,12 @@ class Others:
         store: the store.
         launch_id: this launch.
         plan: the plan of this launch; what others finish is noted in it.
+        share: the launch's number, from 1, and how many there are.
     """
 
-    def __init__(self, store: Store, launch_id: str, plan: LaunchPlan) -> None:
+    def __init__(self, store: Store, launch_id: str, plan: LaunchPlan, share: tuple[int, int]) -> None:
         self._store, self._launch_id, self._plan = store, launch_id, plan
+        self._number, self.count = share
         self._held: set[Training] = set()
         self._untried: Counter[Training] = Counter()
 
@@ -81,6 +72,11 @@ class Others:
                 if newest is not None and newest.launch_id != self._launch_id:
                     self._held.add(training)
                     progress.running(training, status.epochs, status.best_rsum)
+
+    def from_own_part(self, units: Sequence[Unit]) -> list[Unit]:
+        """Units that nobody holds in the order in which this launch takes them, beginning with a part of its own."""
+        first = len(units) * (self._number - 1) // self.count
+        return [*units[first:], *units[:first]]
 
     def hold(self, training: Training) -> bool:
         """Whether another launch held a training at the last look."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 from runners.execution.unit_line import UnitJob
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.remaining.plan import LaunchPlan
-from runners.launch.remaining.sharing import Others, from_own_part
+from runners.launch.remaining.sharing import Others
 from runners.launch.view.progress import Pace
 from runners.planning.devices import Devices
 from runners.planning.estimate import fit
@@ -27,8 +27,7 @@ class UnitQueue:
         sweep: the sweep.
         plan: what to train.
         launch_id: the id that claims the attempts of this launch.
-        share: which of how many launches that share the sweep this one is; None for a launch alone.
-        others: these launches; None for a launch alone.
+        others: the launches that share the sweep; None for a launch alone.
         note: shows a line to the user.
         refused: called with a training whose folder cannot be moved, and the error.
     """
@@ -38,13 +37,12 @@ class UnitQueue:
         sweep: OpenedSweep,
         plan: LaunchPlan,
         launch_id: str,
-        share: tuple[int, int] | None,
         others: Others | None,
         note: Callable[[str], None],
         refused: Callable[[Training, Exception], None],
     ) -> None:
         self._sweep, self._plan, self._launch_id = sweep, plan, launch_id
-        self._share, self._others, self._note, self._refused = share, others, note, refused
+        self._others, self._note, self._refused = others, note, refused
         self._number = {stage.name: number for number, stage in enumerate(sweep.config.stages)}
         self._of_cell: dict[str, list[Training]] = {}
         for training in sweep.trainings:
@@ -68,8 +66,8 @@ class UnitQueue:
         """
         if not (todo := self._plan.startable(self._sweep.trainings, ahead=True)):
             return
-        if self._share is not None:
-            devices = replace(devices, count=devices.count * self._share[1])  # the other launches have as many
+        if self._others is not None:  # they have as many each
+            devices = replace(devices, count=devices.count * self._others.count)
         packing = fit(todo, prices, devices)
         self._prices, self._auto = packing.prices, packing.limits
         for line in (*packing.lines, *filter(None, [devices.cpus])):
@@ -95,7 +93,8 @@ class UnitQueue:
         """Everything that can start now, for the first round and for what is left after one."""
         if not (chosen := self._ready(self._sweep.trainings)):
             return []
-        units = [unit for stage in self._stages(chosen) for unit in from_own_part(self._pack(stage), self._share)]
+        in_turn = self._others.from_own_part if self._others is not None else list[Unit]
+        units = [unit for stage in self._stages(chosen) for unit in in_turn(self._pack(stage))]
         self._announce(chosen)
         return self._jobs(units)
 
@@ -156,7 +155,7 @@ class UnitQueue:
         Launches that share a sweep keep their own orders.
         """
         stages = [self._number[unit.stage.name] for unit in units]
-        if self._prices is None or self._share is not None:
+        if self._prices is None or self._others is not None:
             return [(2 * stage, float(place)) for place, stage in enumerate(stages)]
         ranks: dict[int, tuple[int, float]] = {}
         lengths = [self._prices.seconds(unit) or self._prices.time_shape(unit) for unit in units]

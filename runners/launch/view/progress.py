@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -141,7 +141,7 @@ class Pace:
         return self._answer and self._answer[1]
 
     def _left(self, standings: Mapping[Training, Standing], now: float) -> TimeLeft:
-        of_cell, unmeasured = Counter[str](), False
+        of_cell, unmeasured = defaultdict[str, float](float), False
         for unit in self.units:
             if epochs := max(standings[one].left for one in unit.trainings):
                 run = next((self._runs[one] for one in unit.trainings if one in self._runs), None)
@@ -150,7 +150,7 @@ class Pace:
                 taken, unmeasured = now - run.since if run else 0.0, unmeasured or known is None
                 each = max(taken, self.epoch_s(unit) * ratio)
                 of_cell[unit.trainings[0].cell.id] += epochs * each - taken
-        seconds = max(of_cell.total() / self.lanes, *of_cell.values(), 0.0)
+        seconds = max(sum(of_cell.values()) / self.lanes, *of_cell.values(), 0.0)
         return TimeLeft(seconds, priced=self.priced and unmeasured)
 
 

@@ -15,7 +15,7 @@ from runners.launch.launch import launch_sweep
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.remaining import sharing
 from runners.launch.remaining.plan import LaunchOptions
-from runners.launch.remaining.sharing import from_own_part
+from runners.launch.remaining.sharing import Others
 from runners.store import LeaseHeldError
 from tests.helpers.in_process import InProcess, launch, results, sweep_in
 
@@ -26,11 +26,12 @@ def options(number: int, total: int = 2) -> LaunchOptions:
 
 @pytest.mark.parametrize(
     ("share", "order"),
-    [(None, "abcde"), ((1, 2), "abcde"), ((2, 2), "cdeab"), ((3, 4), "cdeab"), ((4, 4), "deabc"), ((9, 9), "eabcd")],
+    [((1, 2), "abcde"), ((2, 2), "cdeab"), ((3, 4), "cdeab"), ((4, 4), "deabc"), ((9, 9), "eabcd")],
 )
-def test_each_launch_begins_with_a_part_of_its_own(share: tuple[int, int] | None, order: str) -> None:
+def test_each_launch_begins_with_a_part_of_its_own(share: tuple[int, int], order: str) -> None:
+    nothing: Any = None
     units: Any = list("abcde")
-    assert "".join(map(str, from_own_part(units, share))) == order
+    assert "".join(map(str, Others(nothing, "L", nothing, share).from_own_part(units))) == order
 
 
 def attempts(sweep: OpenedSweep) -> list[int]:
