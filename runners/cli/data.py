@@ -186,6 +186,11 @@ def features(
         raise ConfigError(
             f"{config.name} already trains on features (data.format: {config.data.format}); give a sweep with images"
         )
+    if config.model.framework == "dual":
+        raise ConfigError(
+            f"{config.name} has the framework dual, whose frozen stage computes what its towers give of images and "
+            "texts by itself, and once; launch it as it is"
+        )
     chosen = _one_backbone(config, backbone)
     with _bar("computing") as progress:
         images, regions, width = extract_features(

@@ -12,7 +12,7 @@ def merge(base: Node, over: Node, path: KeyPath = ()) -> Node:
 
     Mappings merge key by key. A list replaces the other list, unless all its items are mappings with a `name` (stages,
     backbones). Those merge by name: items of the same name merge, new ones are appended, and a plain name in the base
-    list counts as a mapping with that name. A `data` mapping with another `format` replaces the whole section, because
+    list counts as a mapping with that name. Backbones that only the base has go. A `data` mapping with another `format` replaces the whole section, because
     the keys of one format mean nothing in another. A setting in `tune.space` replaces the other's values.
 
     Args:
@@ -54,6 +54,9 @@ def _merge_named(base: Node, over: Node, path: KeyPath) -> Node:
         else:
             # A name given twice stays twice, so that validation reports it.
             items.append(item)
+    if path == ("model", "backbones"):  # whose weights may lie where this sweep never looks
+        wanted = {item.item_name for item in over.value}
+        items = [item for item in items if item.item_name in wanted]
     return Node(items, over.where)
 
 

@@ -109,18 +109,15 @@ def make_absolute(config: SweepConfig, here: Path) -> SweepConfig:
     if data.root is not None and not data.root.startswith(SHIPPED):
         data = replace(data, root=_absolute(data.root))
     store, model = _absolute(config.store.removeprefix("file://").replace("{here}", str(here))), config.model
-    bert, text, backbones = os.path.expanduser(model.bert.weights), model.text.encoder, model.backbones
+    weights_place = _hub_model if model.framework == "dual" else _absolute
     model = replace(
         model,
         backbones=tuple(
-            one
-            if one.weights in NAMED_WEIGHTS or (model.framework == "dual" and not os.path.isdir(one.weights))
-            else replace(one, weights=_absolute(one.weights))
-            for one in backbones
+            one if one.weights in NAMED_WEIGHTS else replace(one, weights=weights_place(one.weights))
+            for one in model.backbones
         ),
-        # `random` and the names of hub models are no folders.
-        bert=replace(model.bert, weights=_absolute(bert)) if os.path.isdir(bert) else model.bert,
-        text=replace(model.text, encoder=_absolute(text)) if os.path.isdir(text) else model.text,
+        bert=replace(model.bert, weights=_hub_model(model.bert.weights)),
+        text=replace(model.text, encoder=_hub_model(model.text.encoder)),
         init_from=_absolute(model.init_from) if model.init_from else "",
     )
     tracking = _absolute_tracking(config.tracking, store)
@@ -129,6 +126,11 @@ def make_absolute(config: SweepConfig, here: Path) -> SweepConfig:
 
 def _absolute(path: str) -> str:
     return path if "://" in path else os.path.abspath(os.path.expanduser(path))
+
+
+def _hub_model(name: str) -> str:
+    """A folder's absolute path; any other name, as of a model on the hub or `random`, unchanged."""
+    return _absolute(name) if os.path.isdir(os.path.expanduser(name)) else name
 
 
 def _absolute_tracking(uri: str, store: str) -> str:

@@ -46,18 +46,16 @@ def test_stages_merge_by_name_and_new_ones_are_appended(write: Write, small_text
     assert (finetune.name, finetune.epochs) == ("finetune", 9)
 
 
-def test_backbones_merge_by_name_and_plain_names_replace(write: Write) -> None:
-    write("base.yaml")
+def test_backbones_merge_by_name_and_those_of_the_base_alone_go(write: Write) -> None:
+    base = load_sweep(write("base.yaml")).model.backbones
     merged = load_sweep(
-        write(
-            "a.yaml", "extends: base.yaml\nmodel: {backbones: [{name: resnet18, weights: random}, {name: resnet50}]}\n"
-        )
+        write("a.yaml", "extends: base.yaml\nmodel: {backbones: [{name: resnet10t}, {name: resnet50}]}\n")
     )
     assert merged.model.backbones == (
         BackboneConfig(name="resnet10t", weights="random"),
-        BackboneConfig(name="resnet18", weights="random"),
         BackboneConfig(name="resnet50"),
     )
+    assert {one.name for one in base} == {"resnet10t", "resnet18"}
     replaced = load_sweep(write("b.yaml", "extends: base.yaml\nmodel: {backbones: [resnet50]}\n"))
     assert replaced.model.backbones == (BackboneConfig(name="resnet50"),)
 

@@ -40,6 +40,17 @@ def test_home_directory(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     assert config.store == "/home/somebody/results"
 
 
+@pytest.mark.parametrize("given", ["~/clip", "clip", "openai/clip"])
+def test_towers_lie_in_a_folder_or_on_the_hub(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "clip").mkdir()
+    model = f"model={{framework: dual, backbones: [{{name: clip, weights: {given}}}], embed_dim: 8}}"
+    (backbone,) = load_sweep(write(), [model]).model.backbones
+    assert backbone.weights == (given if given == "openai/clip" else str(tmp_path / "clip"))
+
+
 @pytest.mark.parametrize(
     ("given", "absolute"),
     [
