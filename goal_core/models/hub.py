@@ -242,9 +242,8 @@ def _file_of(weights: str, name: str) -> Path | None:
     """A file of a model, in its folder or in the hub's cache; None where there is none."""
     from transformers.utils import cached_file
 
-    options: dict[str, Any] = {"_raise_exceptions_for_missing_entries": False}
     try:
-        file = cached_file(weights, name, **options)
+        file = cached_file(weights, name)
     except (OSError, ValueError):
         return None
     return None if file is None else Path(file)

@@ -10,14 +10,10 @@ from timm.models.swin_transformer import SwinTransformer
 default_cfgs = generate_default_cfgs(
     {
         "swin_mini_patch8_window4.untrained": {
-            "url": "",
-            "num_classes": 1000,
             "input_size": (3, 64, 64),
             "fixed_input_size": True,
-            "interpolation": "bicubic",
             "mean": (0.5, 0.5, 0.5),
             "std": (0.5, 0.5, 0.5),
-            "first_conv": "patch_embed.proj",
             "classifier": "head.fc",
         }
     }

@@ -69,6 +69,8 @@ def read_published(
         WeightsError: the file is refused, its layout or variant is not supported, or the vocabulary is not its own.
         DataError: the vocabulary cannot be read.
     """
+    if framework not in LAYOUTS:
+        raise WeightsError(f"framework {framework} has no published checkpoints; give a sweep of {', '.join(LAYOUTS)}")
     if isinstance(vocabulary, Path):
         vocabulary = (read_vocabulary if framework == "vsepp" else Wordpieces.from_file)(vocabulary)
     layout, stored = LAYOUTS[framework], read_torch_file(path)

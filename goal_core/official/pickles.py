@@ -91,8 +91,6 @@ def read_vocabulary(path: Path) -> Vocabulary:
     content = path.read_bytes()
     try:
         stored = json.loads(content) if content[:1] == b"{" else _unpickle_vocabulary(path)
-    except (ValueError, pickle.UnpicklingError) as error:
-        raise DataError(f"cannot read the vocabulary {path}: {error}") from error
     except Exception as error:  # a damaged pickle can fail in any way
         raise DataError(f"cannot read the vocabulary {path}: {type(error).__name__}: {error}") from error
     ids = stored.get("word2idx") if isinstance(stored, dict) else None

@@ -12,8 +12,9 @@ def merge(base: Node, over: Node, path: KeyPath = ()) -> Node:
 
     Mappings merge key by key. A list replaces the other list, unless all its items are mappings with a `name` (stages,
     backbones). Those merge by name: items of the same name merge, new ones are appended, and a plain name in the base
-    list counts as a mapping with that name. Backbones that only the base has go. A `data` mapping with another `format` replaces the whole section, because
-    the keys of one format mean nothing in another. A setting in `tune.space` replaces the other's values.
+    list counts as a mapping with that name. Backbones that only the base has go. A `data` mapping with another `format`
+    replaces the whole section, because the keys of one format mean nothing in another. A setting in `tune.space`
+    replaces the other's values.
 
     Args:
         base: the value in the extended file.

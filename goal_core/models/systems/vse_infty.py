@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from typing import Final
 
 import torch
@@ -76,25 +77,11 @@ class GeneralizedPooling(nn.Module):
         return (ranked_BND.masked_fill(~mask_BN1, 0) * weights_BN[:, :, None]).sum(dim=1)
 
 
-class RegionMlp(nn.Module):
-    """Linear -> batch normalisation -> ReLU -> linear, for every region, padding included.
-
-    Args:
-        num_features: width F of the regions.
-        embed_dim: dimensions D of the joint space; the hidden width is half of it.
-    """
-
-    def __init__(self, num_features: int, embed_dim: int) -> None:
-        super().__init__()
-        self.first = nn.Linear(num_features, embed_dim // 2)
-        self.norm = nn.BatchNorm1d(embed_dim // 2)
-        self.second = nn.Linear(embed_dim // 2, embed_dim)
-
-    def forward(self, regions_BRF: Tensor) -> Tensor:
-        """Map regions (B, R, F) to (B, R, D)."""
-        hidden = torch.relu(self.norm(self.first(regions_BRF.flatten(0, 1))))
-        mapped: Tensor = self.second(hidden)
-        return mapped.view(*regions_BRF.shape[:2], -1)
+def region_mlp(num_features: int, embed_dim: int) -> nn.Sequential:
+    """Maps all regions of a batch, padding included, from (N, F) to (N, D); its hidden width is D / 2."""
+    half = embed_dim // 2
+    first, norm, second = nn.Linear(num_features, half), nn.BatchNorm1d(half), nn.Linear(half, embed_dim)
+    return nn.Sequential(OrderedDict(first=first, norm=norm, relu=nn.ReLU(), second=second))
 
 
 class SetImageEncoder(nn.Module):
@@ -114,7 +101,7 @@ class SetImageEncoder(nn.Module):
         self.fc = nn.Linear(num_features, embed_dim)
         nn.init.xavier_uniform_(self.fc.weight)
         nn.init.zeros_(self.fc.bias)
-        self.mlp = RegionMlp(num_features, embed_dim) if regions else None
+        self.mlp = region_mlp(num_features, embed_dim) if regions else None
         self.pool = GeneralizedPooling()
 
     def forward(self, features_BRF: Tensor, lengths_B: Tensor | None) -> Tensor:
@@ -125,7 +112,7 @@ class SetImageEncoder(nn.Module):
             features_BRF, lengths_B = drop_cells(features_BRF, self.size_augment)
         mapped_BRD = self.fc(features_BRF)
         if self.mlp is not None:
-            mapped_BRD = mapped_BRD + self.mlp(features_BRF)
+            mapped_BRD = mapped_BRD + self.mlp(features_BRF.flatten(0, 1)).view(mapped_BRD.shape)
         return unit_vectors(self.pool(mapped_BRD, lengths_B))
 
 

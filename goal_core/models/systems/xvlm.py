@@ -165,7 +165,8 @@ class XvlmHeads(Heads):
         text_B, any_text_B = draw_negatives(similarity_BB, ids_B, self.temperature)
         everyone_B = torch.arange(len(ids_B), device=ids_B.device)
         images, texts = torch.cat((everyone_B, image_B, everyone_B)), torch.cat((everyone_B, everyone_B, text_B))
-        labels = matching_labels(any_image_B, any_text_B)
+        drawn = torch.where(torch.cat((any_image_B, any_text_B)), 0, NO_NEGATIVE)
+        labels = torch.cat((torch.ones_like(everyone_B), drawn))  # of a match 1, of none 0
 
         def logits_of(images_P: Tensor, texts_P: Tensor) -> tuple[Tensor]:
             return (self._logits(tokens_BRF[images_P], states_BLW[texts_P], lengths_B[texts_P]),)
@@ -234,18 +235,6 @@ def draw_negatives(similarity_BB: Tensor, ids_B: Tensor, temperature: Tensor) ->
     chances_BB = torch.where(any_B[:, None], chances_BB, torch.eye(len(ids_B), device=ids_B.device))
     # What `multinomial` draws, without its check of the numbers, which waits for the device.
     return (chances_BB / torch.empty_like(chances_BB).exponential_()).argmax(dim=1), any_B
-
-
-def matching_labels(any_image_B: Tensor, any_text_B: Tensor) -> Tensor:
-    """Labels of B positive pairs, B with another image and B with another caption, (3 B,) int64: 1 match, 0 no match.
-
-    Args:
-        any_image_B: whether each caption has a negative image, (B,) bool.
-        any_text_B: whether each image has a negative caption, (B,) bool.
-    """
-    negatives = torch.cat((any_image_B, any_text_B))
-    right = torch.ones_like(any_image_B, dtype=torch.int64)
-    return torch.cat((right, torch.where(negatives, 0, NO_NEGATIVE)))
 
 
 def _on_cells(gradient_BRF: Tensor) -> Tensor:

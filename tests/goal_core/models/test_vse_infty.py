@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from goal_core.models.backbones import grid_features
-from goal_core.models.systems.vse_infty import GeneralizedPooling, RegionMlp, drop_cells, unit_vectors
+from goal_core.models.systems.vse_infty import GeneralizedPooling, drop_cells, region_mlp, unit_vectors
 
 
 def pooled_by_hand(pool: GeneralizedPooling, elements: list[list[float]]) -> list[float]:
@@ -74,12 +74,14 @@ def test_cells_drop_as_in_a_plain_loop() -> None:
 
 def test_padding_rows_enter_the_statistics_of_the_region_mlp() -> None:
     torch.manual_seed(0)
-    mlp = RegionMlp(4, 6)
+    mlp = region_mlp(4, 6)
     regions = torch.randn(3, 5, 4)
     regions[1, 2:] = 0
-    hidden = mlp.first(regions).reshape(15, 3)
+    rows = regions.view(15, 4)
+    first, _, _, second = mlp
+    hidden = first(rows)
     normed = (hidden - hidden.mean(0)) / torch.sqrt(hidden.var(0, unbiased=False) + 1e-5)
-    torch.testing.assert_close(mlp(regions), mlp.second(normed.relu()).view(3, 5, 6))
+    torch.testing.assert_close(mlp(rows), second(normed.relu()))
 
 
 def test_unit_vectors_and_zero() -> None:

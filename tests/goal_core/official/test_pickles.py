@@ -18,7 +18,7 @@ import torch
 
 from goal_core.basics.errors import DataError, WeightsError
 from goal_core.data import Vocabulary
-from goal_core.official.convert import rename_tensors
+from goal_core.official.convert import read_published, rename_tensors
 from goal_core.official.pickles import read_torch_file, read_vocabulary, tensors_of
 from tests.helpers.python2_pickle import save_python2_pickle, save_python2_torch
 
@@ -182,3 +182,8 @@ def test_a_tensor_missing_misshapen_or_strange_is_refused(change: dict[str, Any]
     given = {"x.a.weight": torch.ones(2, 3), "x.b": torch.ones(4), **change}
     with pytest.raises(WeightsError, match=message):
         rename({name: value for name, value in given.items() if value is not None})
+
+
+def test_a_framework_without_published_checkpoints_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match="dual has no published checkpoints"):
+        read_published("dual", tmp_path / "a.pth", tmp_path / "vocab.txt")
