@@ -80,6 +80,8 @@ CASES = {
     "vse_infty grid finetuned": Case(GRID, GRID_DATA, STAGED, ((3,), (5,)), before=SET_FROZEN),
     "xvlm": Case(XVLM, XVLM_DATA, XVLM_STAGE, ((3,), (3, 2))),
 }
+COSTLY = ("vsepp cropped finetuned", "vsepp legacy finetuned", "vse_infty grid finetuned")
+"""Cases whose parts other cases have too."""
 KILLED = [pytest.param(name, stops, id=f"{name}-{stops}") for name, case in CASES.items() for stops in case.killed]
 
 
@@ -167,7 +169,9 @@ def trained(
     return train
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.exhaustive] * (name in COSTLY)) for name in CASES]
+)
 def test_cells_alone_equal_cells_side_by_side(name: str, trained: Callable[[str], Trained], tmp_path: Path) -> None:
     shared = trained(name)
     assert len({json.dumps(folder.numbers()) for folder in shared.folders.values()}) == len(shared.folders)

@@ -57,6 +57,8 @@ CASES: dict[str, dict[str, Any]] = {
     "xvlm": {"data": PATCHES, "model": XVLM, "stage": replace(XVLM_STAGE, epochs=1)},
     "xvlm in chunks": {"data": PATCHES, "model": XVLM, "stage": replace(XVLM_STAGE, epochs=1, micro_batch=5)},
 }
+COSTLY = ("vse_infty finetune in chunks", "xvlm")
+"""Cases whose parts other cases have too."""
 STACKED = ("vsepp frozen", "vsepp frozen, features once")
 
 
@@ -93,7 +95,9 @@ def unit_for(case: str, root: Path, *names: str, **changes: Any) -> UnitPlan:
     return unit_of(*names, **settings)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.exhaustive] * (case in COSTLY)) for case in CASES]
+)
 def test_a_step_of_a_cell_waits_once(case: str, gpu: PretendedGpu, tmp_path: Path) -> None:
     unit = unit_for(case, tmp_path / "data", *NAMES, sharing="trunk")
     waits = waits_of(unit, tmp_path, gpu)
@@ -112,8 +116,8 @@ def test_a_step_of_a_stack_waits_once(case: str, gpu: PretendedGpu, tmp_path: Pa
     [
         ("vsepp frozen", "tf32"),
         ("vsepp frozen", "bf16"),
-        ("vse_infty frozen", "fp16"),
-        ("xvlm", "bf16"),
+        pytest.param("vse_infty frozen", "fp16", marks=pytest.mark.exhaustive),
+        pytest.param("xvlm", "bf16", marks=pytest.mark.exhaustive),
         ("xvlm", "fp16"),
     ],
 )

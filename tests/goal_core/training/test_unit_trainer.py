@@ -130,13 +130,16 @@ class AskedToStop(Listener):
         return self.asked >= self._limit
 
 
+@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.exhaustive), 8])
 @pytest.mark.parametrize("stage", [FROZEN, FINETUNE], ids=lambda stage: stage.name)
-def test_a_unit_stopped_wherever_it_is_asked_continues_to_the_same_bits(tmp_path: Path, stage: StageConfig) -> None:
+def test_a_unit_stopped_wherever_it_is_asked_continues_to_the_same_bits(
+    tmp_path: Path, stage: StageConfig, every: int
+) -> None:
     unit = unit_of("con/con", "lin/nca", stage=stage)
     unbroken, never = folders_of(unit, tmp_path / "unbroken"), AskedToStop(10**9)
     train_unit(unit, unbroken, never)
     assert never.asked > 20  # after the steps, and within the passes over the splits
-    for question in range(1, never.asked + 1, 3):
+    for question in range(1, never.asked + 1, every):
         folders = folders_of(unit, tmp_path / str(question))
         ended = train_unit(unit, folders, AskedToStop(question))
         assert len(ended) < 2

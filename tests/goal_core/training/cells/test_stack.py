@@ -215,8 +215,11 @@ class DyingFolder(PlainFolder):
         super().write_metrics(records)
 
 
+@pytest.mark.parametrize("kills", [pytest.param(1000, marks=pytest.mark.exhaustive), 6])
 @pytest.mark.parametrize("until", [0, 3], ids=["to the end", "to a rung"])
-def test_a_stack_killed_at_any_operation_on_files_ends_with_the_same_bits(tmp_path: Path, until: int) -> None:
+def test_a_stack_killed_at_any_operation_on_files_ends_with_the_same_bits(
+    tmp_path: Path, until: int, kills: int
+) -> None:
     """Also where some cells have saved an epoch and the others have not: they meet at the state that all have."""
     stage = replace(FROZEN, epochs=3 + bool(until), checkpoint_every=3)
     unit = heads_unit("con/con", "lin-ms/cir", "sig/nca", stage=stage, until=until)
@@ -225,7 +228,7 @@ def test_a_stack_killed_at_any_operation_on_files_ends_with_the_same_bits(tmp_pa
     counted = {key: DyingFolder(tmp_path / "counted" / key) for key in whole}
     train_unit(unit, counted)
     operations -= DyingFolder.left
-    for kill in [*range(1, operations, max(1, operations // 15)), operations]:
+    for kill in [*range(1, operations, max(1, operations // kills)), operations]:
         folders = {key: DyingFolder(tmp_path / f"{kill}" / key) for key in whole}
         for left in (kill, max(1, kill // 2), 10_000):
             DyingFolder.left = left
