@@ -153,14 +153,11 @@ def replace_with(path: Path, write: Callable[[Path], object], *, guard: Callable
 
 
 def _replace_once(path: Path, write: Callable[[Path], object], guard: Callable[[], None] | None) -> None:
-    with _staged(path, write) as temporary:
-        if guard is not None:
-            guard()
+    with _staged(path, write, guard) as temporary:
         crash_point(f"{path.name}: before rename")
         before_operation("rename", path)
         os.replace(temporary, path)
         crash_point(f"{path.name}: after rename")
-        _sync_folder(path.parent)
 
 
 def replace_bytes(path: Path, content: bytes) -> None:
@@ -182,9 +179,7 @@ def create_bytes(path: Path, content: bytes, *, guard: Callable[[], None] | None
 
 
 def _create_once(path: Path, content: bytes, guard: Callable[[], None] | None, *, is_first: bool) -> bool:
-    with _staged(path, lambda temporary: temporary.write_bytes(content)) as temporary:
-        if guard is not None:
-            guard()
+    with _staged(path, lambda temporary: temporary.write_bytes(content), guard) as temporary:
         if not is_first and path.exists() and path.read_bytes() == content:
             return True  # the try before created it, and failed afterwards
         crash_point(f"{path.name}: before create")
@@ -201,8 +196,6 @@ def _create_once(path: Path, content: bytes, guard: Callable[[], None] | None, *
             if not _create_without_links(temporary, path):
                 return False
         crash_point(f"{path.name}: after create")
-        temporary.unlink(missing_ok=True)
-        _sync_folder(path.parent)
     return True
 
 
@@ -217,8 +210,11 @@ def _create_without_links(temporary: Path, path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _staged(path: Path, write: Callable[[Path], object]) -> Iterator[Path]:
-    """The content under a temporary name, on the disk; the name is removed afterwards, unless the process dies."""
+def _staged(path: Path, write: Callable[[Path], object], guard: Callable[[], None] | None) -> Iterator[Path]:
+    """The content under a temporary name, on the disk, to be given the final one.
+
+    The temporary name is removed afterwards, unless the process dies, and the folder is flushed.
+    """
     temporary = path.parent / f".{path.name}.{process_tag()}-{next(_serial)}.tmp"
     with storage_errors(path, "write"):
         crash_point(f"{path.name}: before write")
@@ -229,6 +225,8 @@ def _staged(path: Path, write: Callable[[Path], object]) -> Iterator[Path]:
             before_operation("sync", path)
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
+            if guard is not None:
+                guard()
             yield temporary
         except Exception as error:
             is_gone = isinstance(error, FileNotFoundError) and path.parent.is_dir() and not temporary.exists()
@@ -239,6 +237,7 @@ def _staged(path: Path, write: Callable[[Path], object]) -> Iterator[Path]:
             raise
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+        _sync_folder(path.parent)
 
 
 def _sync_folder(folder: Path) -> None:

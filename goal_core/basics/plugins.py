@@ -52,14 +52,13 @@ class Plugin:
             PluginError: it is not Python, registers nothing, takes a name that is taken, or has a parameter whose
                 default is not written out.
         """
-        found = False
-        for line, kind, entry in self._registered():
-            found = True
+        registered = list(self._registered())
+        for line, kind, entry in registered:
             try:
                 REGISTRIES[kind].announce(entry)
             except ValueError as error:
                 self._refuse(str(error), line)
-        if not found:
+        if not registered:
             self._refuse(f"registers nothing; decorate a function with @{next(iter(REGISTRIES))}.register(name)")
 
     def run(self) -> None:
