@@ -60,7 +60,7 @@ STEPS = (
          f"{TINY} --cells 2 --rows one heads usual", "--rows one trunk heads usual", RESNET152),
     Step("finetune", "a fine-tuning step, in chunks and with each option", "steps",
          f"{TINY} --rows finetune 4-chunks --apart",
-         "--rows finetune usual-finetune channels_last compiled recompute 2-chunks 4-chunks 8-chunks --apart "
+         "--rows finetune usual-finetune channels_last recompute 2-chunks 4-chunks 8-chunks --apart "
          "--sources kept --backbone resnet18 --size 112 --embed-dim 256 --batch 64 --steps 5",
          f"{RESNET152} --precisions bf16"),
     Step("ratios", "objectives and recall against one product", "ratios", "--batch 16 --dim 8 --images 50 --rounds 1"),

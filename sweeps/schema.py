@@ -180,9 +180,6 @@ class ExecutionConfig:
     memory_format: MemoryFormat = "auto"
     """Layout of images and filters in memory. `auto`: `channels_last` for convolutional backbones on a GPU with `bf16`
     or `fp16`, elsewhere `channels_first` (docs/performance.md). Numbers change by rounding alone."""
-    compile: bool = False
-    """Let torch compile the steps that train a backbone. The first unit on a machine waits for the compiler; the others
-    find its kernels on the disk. Numbers change by rounding alone."""
 
     def sharing_of(self, stage: StageConfig) -> Sharing:
         """How a stage's cells share a device: its own setting, or else this one."""
@@ -295,8 +292,6 @@ class SweepConfig:
         yield from unused(self.model, framework.uses)
         if self.execution.sharing == "heads" and (needed := self._stacks_need(self.stages)):
             yield f"execution.sharing: {needed}"
-        if self.execution.compile and (needed := self._compiling_needs()):
-            yield f"execution.compile: needs {needed}"
         if self.precision == "tf32" and not self.resources.gpus:
             yield "precision: tf32 is an arithmetic of GPUs, but resources.gpus is 0"
         for index, stage in enumerate(self.stages):
@@ -318,16 +313,6 @@ class SweepConfig:
         else:
             return ""
         return f"heads needs {needed}; with `auto` every stage takes what it can"
-
-    def _compiling_needs(self) -> str:
-        """Why training steps cannot be compiled; empty if they can."""
-        if self.model.framework == "xvlm" and self.model.xvlm.drop_path:
-            return "model.xvlm.drop_path 0, because compiled code draws other random numbers"
-        if any(stage.recompute for stage in self.stages):
-            return "stages without recompute"
-        if not any(stage.trains_backbone for stage in self.stages):
-            return "a stage finetune, which trains the backbone"
-        return ""
 
     def _stage_problems(self, key: str, stage: StageConfig) -> Iterator[str]:
         """What a stage asks for and this model or this data cannot give."""

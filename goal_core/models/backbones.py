@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +59,7 @@ class ImageBackbone(nn.Module):
     ) -> None:
         super().__init__()
         self.net, self.cells, self._drops = net, cells, drops
-        self._format, self._compiled, self._training_step = torch.contiguous_format, False, False
+        self._format = torch.contiguous_format
         self.num_features = int(net.num_features)  # type: ignore[arg-type]  # timm models all carry it
         self.register_buffer("mean", torch.tensor(mean).view(1, 3, 1, 1) * 255, persistent=False)
         self.register_buffer("std", torch.tensor(std).view(1, 3, 1, 1) * 255, persistent=False)
@@ -75,7 +73,6 @@ class ImageBackbone(nn.Module):
     def train(self, mode: bool = True) -> ImageBackbone:
         """Stay in evaluation mode, except for stochastic depth."""
         super().train(False)
-        self._training_step = mode
         if mode and self._drops:
             for module in self.net.modules():
                 if type(module).__name__ == "DropPath":  # importing timm for the class takes two seconds
@@ -104,10 +101,6 @@ class ImageBackbone(nn.Module):
         except (AttributeError, AssertionError) as error:
             raise ConfigError(f"recompute: timm cannot do it for {type(self.net).__name__}; use micro_batch") from error
 
-    def compile_training(self) -> None:
-        """Compile what runs in training mode; evaluation runs as it is, because its batches have many sizes."""
-        self._compiled = True
-
     def forward(self, images_B3SS: Tensor) -> Tensor:
         """Features of a batch of images.
 
@@ -118,23 +111,8 @@ class ImageBackbone(nn.Module):
             Features (B, F), or features of L cells (B, L, F), not normalised.
         """
         pixels = ((images_B3SS.float() - self.mean) / self.std).contiguous(memory_format=self._format)
-        run = _compiled() if self._compiled and self._training_step else _features
-        return run(self.net, pixels, self.cells)
-
-
-def _features(net: nn.Module, pixels_B3SS: Tensor, cells: bool) -> Tensor:
-    features: Tensor = grid_features(net, pixels_B3SS) if cells else net(pixels_B3SS)
-    return features
-
-
-@cache
-def _compiled() -> Callable[[nn.Module, Tensor, bool], Tensor]:
-    """The forward pass, compiled once for all backbones of a process; torch keeps the kernels on the disk as well.
-
-    Each size of a batch gets kernels of its own: with kernels for any size, a step's numbers would depend on the sizes
-    that came before it, and a training that continues would not end as the unbroken one.
-    """
-    return torch.compile(_features, dynamic=False)
+        features: Tensor = grid_features(self.net, pixels) if self.cells else self.net(pixels)
+        return features
 
 
 def grid_features(net: nn.Module, images_B3SS: Tensor) -> Tensor:

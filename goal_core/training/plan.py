@@ -83,8 +83,6 @@ class UnitPlan:
     """How its cells run side by side; see :func:`goal_core.training.sharing.choose_path`."""
     memory_format: MemoryFormat = "auto"
     """How images and filters of backbones lie in memory; see :func:`goal_core.training.trunk.wants_channels_last`."""
-    compiled: bool = False
-    """Whether torch compiles the training steps of backbones."""
     cache: Path | None = None
     """Folder for the frozen backbone's features; None keeps them in memory only."""
     plugins: tuple[Plugin, ...] = ()

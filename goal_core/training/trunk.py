@@ -232,7 +232,7 @@ def _write_features(path: Path, features: Tensor) -> None:
 
 
 def place(backbone: ImageBackbone, unit: UnitPlan) -> ImageBackbone:
-    """Put a backbone on the unit's device as the unit runs it: its layout in memory, compiled, recomputed.
+    """Put a backbone on the unit's device as the unit runs it: its layout in memory, recomputed.
 
     None of that changes a result but by rounding, so it is part of no id. On a CPU the defaults change nothing at all.
 
@@ -244,8 +244,6 @@ def place(backbone: ImageBackbone, unit: UnitPlan) -> ImageBackbone:
         backbone.use_channels_last()
     if unit.stage.recompute and unit.stage.trains_backbone:
         backbone.recompute()
-    if unit.compiled:
-        backbone.compile_training()
     return backbone
 
 

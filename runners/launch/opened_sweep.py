@@ -92,7 +92,6 @@ class OpenedSweep(ResolvedSweep):
             processes=max(1, int(resources.gpus)),
             sharing=self.config.execution.sharing_of(unit.stage),
             memory_format=self.config.execution.memory_format,
-            compiled=self.config.execution.compile,
             cache=self.store.features,
             packs=self.store.packs,
             plugins=self.config.plugins,

@@ -162,17 +162,9 @@ def test_feature_views_need_augmented_images() -> None:
         load_sweep("quickstart", ["stages.frozen.feature_views=2"])
 
 
-def test_what_cannot_be_compiled_or_computed_again_is_refused(small: SweepConfig) -> None:
+def test_what_cannot_be_computed_again_is_refused(small: SweepConfig) -> None:
     frozen, finetune = small.stages
-    compiled = ExecutionConfig(compile=True)
-    assert replace(small, execution=compiled).execution.compile
     again = replace(small, stages=(frozen, replace(finetune, recompute=True)))
     assert again.stages[1].recompute
-    with pytest.raises(ConfigError, match="compile: needs stages without recompute"):
-        replace(again, execution=compiled)
-    with pytest.raises(ConfigError, match="compile: needs a stage finetune"):
-        replace(small, stages=(frozen,), execution=compiled)
     with pytest.raises(ConfigError, match=r"stages.0.recompute: frozen keeps no activations"):
         replace(small, stages=(replace(frozen, recompute=True), finetune))
-    with pytest.raises(SweepError, match=r"compile: needs model.xvlm.drop_path 0"):
-        load_sweep("coco_xvlm", ["execution.compile=true"], environ={})

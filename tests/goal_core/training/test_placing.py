@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from goal_core.models import BackboneConfig, backbones, build_backbone
+from goal_core.models import BackboneConfig, build_backbone
 from goal_core.training import UnitPlan, train_unit
 from goal_core.training.cells.trainer import CellTrainer
 from goal_core.training.trunk import wants_channels_last
@@ -122,43 +121,9 @@ def test_half_precision_rounds_the_passes_and_nothing_else(
     assert 0 < float((ours - theirs).norm() / theirs.norm()) < 0.2  # the hardest negatives may be others
 
 
-def test_training_steps_are_compiled_and_evaluation_is_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    calls: list[int] = []
-
-    def compiler(run: Callable[..., Tensor], *, dynamic: bool) -> Callable[..., Tensor]:
-        assert not dynamic  # or numbers would depend on the sizes that came before
-
-        def compiled(net: nn.Module, pixels: Tensor, cells: bool) -> Tensor:
-            calls.append(len(pixels))
-            return run(net, pixels, cells)
-
-        return compiled
-
-    backbones._compiled.cache_clear()
-    monkeypatch.setattr(torch, "compile", compiler)
-    unit = replace(UNIT, compiled=True, stage=replace(FINETUNE, epochs=1, batch_size=32))
-    folders = folders_of(unit, tmp_path)
-    train_unit(unit, folders)
-    backbones._compiled.cache_clear()
-    assert calls == [32, 32, 16]
-    assert folders["con-con"].result()
-
-
-@pytest.mark.exhaustive
-@pytest.mark.timeout(600)
-def test_compiled_steps_have_the_same_gradient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "kernels"))
-    wanted, _, _ = first_step(monkeypatch, tmp_path / "plain", UNIT)
-    found, _, _ = first_step(monkeypatch, tmp_path / "compiled", replace(UNIT, compiled=True))
-    scale = max(float(one.abs().max()) for one in wanted)
-    for ours, theirs in zip(found, wanted, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4 * scale)
-    assert any((tmp_path / "kernels").rglob("*.so"))
-
-
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("changes", [{"memory_format": "channels_last"}, {"compiled": True}, {"recompute": True}])
+@pytest.mark.parametrize("changes", [{"memory_format": "channels_last"}, {"recompute": True}])
 def test_each_form_has_the_same_gradient_on_a_gpu(
     changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
