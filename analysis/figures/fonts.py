@@ -6,6 +6,7 @@ than everything else in a report. So a process first makes a small font of the u
 
 from __future__ import annotations
 
+import atexit
 import logging
 import textwrap
 import unicodedata
@@ -28,15 +29,9 @@ _OWN = "DejaVu Sans"
 """Matplotlib's own font."""
 _USUAL = frozenset(printable + "±²×·αβγδεηθλμπρστχω–—‘’“”…←→↔−≈≠≤≥∞")
 """The characters of the small font."""
-_FACES: Final = {
-    "Regular": FontProperties(family=_OWN),
-    "Bold": FontProperties(family=_OWN, weight="bold"),
-    "Oblique": FontProperties(family=_OWN, style="italic"),
-}
+_FACES: Final = {"Regular": _OWN, "Bold": f"{_OWN}:bold", "Oblique": f"{_OWN}:italic"}
 _UNSEEN = ("Cc", "Cf", "Zs", "Zl", "Zp")
 """Categories of characters that leave no ink: controls, joiners and spaces."""
-_FOLDERS: list[TemporaryDirectory[str]] = []
-"""Where it is; removed when the process ends."""
 # Few of these fonts have a bold face; the regular one will do.
 logging.getLogger("matplotlib.font_manager").addFilter(lambda record: "find font weight" not in record.getMessage())
 
@@ -55,7 +50,8 @@ def wrapped(text: str, width: int) -> list[str]:
 
 def text_width(text: str, size: float) -> float:
     """The width of a text in points of the given font size, in the fonts of the figure that is being drawn."""
-    return _width(text, size, tuple(rcParams["font.family"]))
+    shape = TextPath((0, 0), text, size=size, prop=FontProperties(family=rcParams["font.family"]))
+    return float(shape.get_extents().width)
 
 
 @cache
@@ -70,11 +66,11 @@ def families(text: str) -> list[str]:
 def usual_family() -> str:
     """The family of the small font, which is made on the first call."""
     folder, name = TemporaryDirectory(prefix="goal-sweep-fonts-"), "Goal Sweep Sans"
+    atexit.register(folder.cleanup)
     logging.getLogger("fontTools.subset").setLevel(logging.ERROR)  # it names tables that it leaves out
-    for face, properties in _FACES.items():
-        font = TTFont(
-            fontManager.findfont(properties), recalcTimestamp=False
-        )  # so that the same text gives the same PDF
+    for face, pattern in _FACES.items():
+        # Without a new time stamp the same text gives the same PDF.
+        font = TTFont(fontManager.findfont(FontProperties(pattern)), recalcTimestamp=False)
         options = Options(layout_features=["kern", "liga"], layout_scripts=["DFLT", "latn"], notdef_outline=True)
         options.drop_tables += ["MATH"]
         subsetter = Subsetter(options)
@@ -85,7 +81,6 @@ def usual_family() -> str:
         path = Path(folder.name, f"{face}.ttf")
         font.save(path)
         fontManager.addfont(path)
-    _FOLDERS.append(folder)
     return name
 
 
@@ -93,12 +88,6 @@ def pdf_font_type(names: Iterable[str]) -> int:
     """The type of fonts in PDF: 42 (TrueType), because journals refuse 3, or 3 where a font is not TrueType."""
     files = (entry.fname for name in names for entry in fontManager.ttflist if entry.name == name)
     return 42 if all(file.lower().endswith(".ttf") for file in files) else 3
-
-
-@cache
-def _width(text: str, size: float, fonts: tuple[str, ...]) -> float:
-    width: float = TextPath((0, 0), text, size=size, prop=FontProperties(family=fonts)).get_extents().width
-    return width
 
 
 def _lacking(text: str) -> str:

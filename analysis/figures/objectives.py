@@ -22,13 +22,11 @@ from analysis.figures.canvas import INK, PALE, colour_bar, panels
 Array = NDArray[np.float64]
 TripletWeight = Callable[[Array, Array], Array]
 """T at (s_p, s_n); all arrays have the same shape."""
-PairWeight = Callable[[Array, Array], tuple[Array, Array]]
-"""P+ and P- at (s_p, s_n)."""
-Gradient = Callable[[Array, Array], tuple[Array, Array]]
-"""dL/ds_p and dL/ds_n at (s_p, s_n)."""
+Two = Callable[[Array, Array], tuple[Array, Array]]
+"""P+ and P-, or dL/ds_p and dL/ds_n, at (s_p, s_n)."""
 
 _PULL, _PUSH = "#1a7f5a", "#b3402a"
-_AT_REST = 1e-2
+_AT_REST, _ARROWS = 1e-2, 14
 _FIELD_LOW = -0.25
 """Smallest similarity that a gradient field shows."""
 
@@ -48,7 +46,7 @@ def draw_triplet_weights(weights: Mapping[str, TripletWeight]) -> Figure:
     return figure
 
 
-def draw_pair_weights(weights: Mapping[str, PairWeight]) -> Figure:
+def draw_pair_weights(weights: Mapping[str, Two]) -> Figure:
     """P+ over s_p and P- over s_n, a panel for each weight by its name.
 
     Each panel has its own range, which includes 0 and 1, because `sig-ms` is not bounded by 1.
@@ -66,30 +64,26 @@ def draw_pair_weights(weights: Mapping[str, PairWeight]) -> Figure:
     return figure
 
 
-def draw_gradient_fields(fields: Mapping[tuple[str, str], Gradient], num_arrows: int = 14) -> Figure:
+def draw_gradient_fields(fields: Mapping[tuple[str, str], Two]) -> Figure:
     """Where each combination moves a triplet: arrows show the descent direction, colours its strength.
 
     An arrow points from (s_p, s_n) along (-dL/ds_p, -dL/ds_n). All arrows have the same length; the colour is the
     gradient's length as a share of the panel's largest. A dot marks a triplet with a gradient shorter than 0.01.
 
     Args:
-        fields: (pair, triplet) to the gradient; pairs become rows and triplets columns, in order of appearance.
-        num_arrows: arrows along each axis.
+        fields: the gradients of a whole grid by (pair, triplet); pairs become rows and triplets columns, in order.
     """
     pairs, triplets = (list(dict.fromkeys(key[part] for key in fields)) for part in (0, 1))
     figure, grid = panels((len(pairs), len(triplets)), (2.0, 2.0), right=1.0, sharex=True, sharey=True)
     for row, pair in zip(grid, pairs, strict=True):
         for axes, triplet in zip(row, triplets, strict=True):
-            if (pair, triplet) not in fields:
-                axes.set_axis_off()
-                continue
-            image = _draw_field(axes, fields[pair, triplet], num_arrows)
+            image = _draw_field(axes, fields[pair, triplet])
             _label(axes, f"{pair}/{triplet}", "$s_p$" if row is grid[-1] else "", "$s_n$" if axes is row[0] else "")
     colour_bar(figure, image, "gradient, share of the panel's largest")
     return figure
 
 
-def _draw_field(axes: Axes, gradient: Gradient, num_arrows: int) -> Any:
+def _draw_field(axes: Axes, gradient: Two) -> Any:
     low = _FIELD_LOW
     pos, neg = _plane(low)
     strength = np.hypot(*gradient(pos, neg))
@@ -98,8 +92,8 @@ def _draw_field(axes: Axes, gradient: Gradient, num_arrows: int) -> Any:
     image = axes.imshow(
         share, origin="lower", extent=(low, 1, low, 1), norm=PowerNorm(0.5, vmin=0, vmax=1), cmap="YlGnBu", alpha=0.65
     )
-    margin = (1 - low) / (2 * num_arrows)
-    line = np.linspace(low + margin, 1 - margin, num_arrows)
+    margin = (1 - low) / (2 * _ARROWS)
+    line = np.linspace(low + margin, 1 - margin, _ARROWS)
     pos, neg = np.meshgrid(line, line)
     d_pos, d_neg = gradient(pos, neg)
     length = np.hypot(d_pos, d_neg)
@@ -107,7 +101,7 @@ def _draw_field(axes: Axes, gradient: Gradient, num_arrows: int) -> Any:
     scale = np.where(moved, length, 1)
     axes.quiver(
         pos[moved], neg[moved], (-d_pos / scale)[moved], (-d_neg / scale)[moved],
-        angles="xy", pivot="mid", scale=num_arrows * 1.35, width=0.007, color=INK,
+        angles="xy", pivot="mid", scale=_ARROWS * 1.35, width=0.007, color=INK,
     )  # fmt: skip
     axes.plot(pos[~moved], neg[~moved], ".", color=PALE, markersize=1.5)
     axes.plot((low, 1), (low, 1), color=PALE, linewidth=0.6, linestyle=":")

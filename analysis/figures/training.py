@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
@@ -17,7 +18,6 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from analysis.figures.canvas import FAINT, INK, PALE, colour_bar, panels, style_panel
-from analysis.statistics.curves import Curve
 from analysis.triplets import TripletRecord
 from sweeps.results import PAIRS, TRIPLETS, in_order
 
@@ -30,7 +30,7 @@ _LEAST_SHARE = 1e-5
 
 def draw_curves(
     title: str,
-    quantities: Mapping[str, Mapping[tuple[str, str], Curve]],
+    quantities: Mapping[str, Mapping[tuple[str, str], pd.DataFrame]],
     roles: Mapping[tuple[str, str], str],
     warmup: int | None = None,
 ) -> Figure:
@@ -41,7 +41,7 @@ def draw_curves(
 
     Args:
         title: the title of the figure.
-        quantities: a quantity's label to its curves by ``(pair, triplet)``.
+        quantities: a quantity's label to its curves by ``(pair, triplet)``, as from `analysis.statistics.curves`.
         roles: the objectives that stand out, to ``best``, ``baseline``, ``worst`` or several of these, with commas.
         warmup: the last epoch of the warm-up, marked by a line; no line for None or 0.
     """
@@ -69,14 +69,16 @@ def draw_curves(
     return figure
 
 
-def _draw_line(axes: Axes, objective: tuple[str, str], curve: Curve, roles: Mapping[tuple[str, str], str]) -> None:
+def _draw_line(
+    axes: Axes, objective: tuple[str, str], curve: pd.DataFrame, roles: Mapping[tuple[str, str], str]
+) -> None:
     if objective not in roles:
-        axes.plot(curve.epochs, curve.mean, color=_OTHERS, linewidth=0.8, label="others")
+        axes.plot(curve["epoch"], curve["mean"], color=_OTHERS, linewidth=0.8, label="others")
         return
     colour, dashes = _ROLE_STYLES[roles[objective].split(", ")[0]]
     label = f"{'/'.join(objective)} ({roles[objective]})"
-    axes.plot(curve.epochs, curve.mean, color=colour, linestyle=dashes, linewidth=1.6, label=label)
-    axes.fill_between(curve.epochs, curve.low, curve.high, color=colour, alpha=0.2, linewidth=0)
+    axes.plot(curve["epoch"], curve["mean"], color=colour, linestyle=dashes, linewidth=1.6, label=label)
+    axes.fill_between(curve["epoch"], curve["min"], curve["max"], color=colour, alpha=0.2, linewidth=0)
 
 
 def draw_triplets(

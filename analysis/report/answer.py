@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from analysis.blocks import Block, CellSummary, Grid, Objective
-from analysis.figures.forest import Forest, draw_forest
+from analysis.figures.comparisons import Forest, draw_forest
 from analysis.report.parts import Picture, TextTable
 from analysis.wording import count_text, interval_text, mean_text, objectives_text, signed
 from sweeps.results import BASELINE, MEASURES, Metric, measure_slug

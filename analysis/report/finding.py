@@ -15,7 +15,7 @@ from analysis.blocks import Difference, Objective
 from analysis.report.answer import Answer, answers_of
 from analysis.report.inputs import Inputs
 from analysis.report.parts import TextTable
-from analysis.statistics.survival import Survival
+from analysis.statistics.gains import Survival
 from analysis.statistics.trails import progress_text
 from analysis.wording import count_text, list_text, objectives_text, signed
 from sweeps.results import MEASURES, TUNED

@@ -12,8 +12,7 @@ from analysis.blocks import Block, Objective
 from analysis.results import SweepResults
 from analysis.statistics.aggregation import aggregate, first_blocks
 from analysis.statistics.effects import crossed_runs, marginals
-from analysis.statistics.gains import BlockPair, Gain, block_pairs, gains
-from analysis.statistics.survival import Survival, survivals
+from analysis.statistics.gains import BlockPair, Gain, Survival, block_pairs, gains, survivals
 from sweeps.results import DEFAULT, TUNED, Metric
 
 

@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from analysis.blocks import Block, CellSummary, Difference, Objective
 from analysis.figures.colours import scale_of, text_colour
-from analysis.figures.forest import interval_note
+from analysis.figures.comparisons import interval_note
 from analysis.report.answer import missing_text
 from analysis.report.captions import own_caption, shared_caption
 from analysis.report.contents import Report

@@ -9,8 +9,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 
 from analysis.blocks import Block
+from analysis.figures.canvas import write_figure
 from analysis.figures.colours import Scale, assign_colours
-from analysis.figures.files import write_figure
 from analysis.figures.heatmap import draw_heatmap
 from analysis.published.numbers import gradient_numbers, published_blocks, published_key
 from analysis.report.latex.blocks import block_to_latex, stack_to_latex, stacks

@@ -11,8 +11,8 @@ from typing import Any
 import pandas as pd
 
 from analysis.blocks import Block
+from analysis.figures.canvas import write_figure
 from analysis.figures.colours import Scale, assign_colours
-from analysis.figures.files import write_figure
 from analysis.report.answer import answers_of, forest_pictures
 from analysis.report.contents import Report, report_to_markdown
 from analysis.report.finding import finding, tuning_answers, tuning_notes

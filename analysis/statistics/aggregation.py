@@ -29,13 +29,7 @@ def aggregate(results: SweepResults) -> tuple[Block, ...]:
         known = known[known["grid"] != TUNED]
     models = known[columns].drop_duplicates().astype(str).sort_values(columns).to_dict("records")
     keys = [key for model in models for key in _keys_of(results, {str(name): text for name, text in model.items()})]
-    slugs = [key.slug for key in keys]
-    # The data's fingerprint tells two blocks apart that would otherwise share a name.
-    unique = (
-        key.slug if slugs.count(key.slug) == 1 else f"{key.slug}-{key.data_fingerprint[:12] or 'unknown'}"
-        for key in keys
-    )
-    blocks = [_block(results, key, slug) for key, slug in zip(keys, unique, strict=True)]
+    blocks = [_block(results, key) for key in keys]
     return tuple(_with_scale_of_other(block, blocks) if block.key.grid else block for block in blocks)
 
 
@@ -121,7 +115,7 @@ def _with_scale_of_other(block: Block, blocks: Sequence[Block]) -> Block:
     return replace(block, grids={key: replace(grid, beside=beside[key]) for key, grid in block.grids.items()})
 
 
-def _block(results: SweepResults, key: BlockKey, slug: str) -> Block:
+def _block(results: SweepResults, key: BlockKey) -> Block:
     header, runs = results.header, results.of_block(results.runs, key)
     by_objective = {(str(name[0]), str(name[1])): part for name, part in runs.groupby(["pair", "triplet"])}
     empty = runs.iloc[:0]
@@ -148,7 +142,7 @@ def _block(results: SweepResults, key: BlockKey, slug: str) -> Block:
         comparison = compare(pd.DataFrame(seeds), None if images is None else images[metric.key])
         grids[metric.key] = Grid(metric=metric, cells=cells, comparison=comparison)
     protocol, brief = _protocol(results, key, runs), _brief(results, key)
-    return Block(key=key, slug=slug, protocol=protocol, grids=grids, brief=brief)
+    return Block(key=key, slug=key.slug, protocol=protocol, grids=grids, brief=brief)
 
 
 def _gaps(seeds: Iterable[int], runs: pd.DataFrame) -> tuple[Gap, ...]:

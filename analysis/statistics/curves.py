@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import pandas as pd
@@ -25,18 +24,6 @@ MAX_SEEDS = 10
 """The most seeds of a cell whose epochs are shown: more hardly change a curve."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
-    """One metric of one objective over the epochs."""
-
-    epochs: tuple[int, ...]
-    mean: tuple[float, ...]
-    low: tuple[float, ...]
-    """The smallest value among the seeds; with few seeds, a range needs no assumption about the distribution."""
-    high: tuple[float, ...]
-    """The largest value among the seeds."""
-
-
 def drawn_runs(results: SweepResults) -> pd.DataFrame:
     """The trainings whose epochs are shown: those of the lowest seeds of each cell that count."""
     runs = results.counted.sort_values("seed", kind="stable")
@@ -44,25 +31,21 @@ def drawn_runs(results: SweepResults) -> pd.DataFrame:
     return runs[runs.groupby(columns).cumcount() < MAX_SEEDS]
 
 
-def curves(runs: pd.DataFrame, epochs: pd.DataFrame, metric: str) -> dict[Objective, Curve]:
+def curves(runs: pd.DataFrame, epochs: pd.DataFrame, metric: str) -> dict[Objective, pd.DataFrame]:
     """The curves of one block by objective; objectives without the metric are omitted.
 
     Args:
         runs: the block's trainings.
         epochs: from `SweepResults.epochs`; may contain other trainings and metrics too.
         metric: the metric of the curves.
+
+    Returns:
+        A row for each epoch with ``epoch``, ``mean``, ``min`` and ``max`` over the seeds: with few seeds, a range needs
+        no assumption about the distribution.
     """
     points = epochs[["training", "epoch", metric]].dropna().merge(runs[["training", "pair", "triplet"]], on="training")
     of_epochs = points.groupby(["pair", "triplet", "epoch"])[metric].agg(["mean", "min", "max"]).reset_index("epoch")
-    by_objective = {}
-    for (pair, triplet), of_epoch in of_epochs.groupby(level=["pair", "triplet"]):
-        by_objective[str(pair), str(triplet)] = Curve(
-            epochs=tuple(int(epoch) for epoch in of_epoch["epoch"]),
-            mean=tuple(of_epoch["mean"]),
-            low=tuple(of_epoch["min"]),
-            high=tuple(of_epoch["max"]),
-        )
-    return by_objective
+    return {(str(pair), str(triplet)): own for (pair, triplet), own in of_epochs.groupby(level=["pair", "triplet"])}
 
 
 def costs(runs: pd.DataFrame, epochs: pd.DataFrame) -> pd.DataFrame:

@@ -55,13 +55,9 @@ def crossed_runs(runs: pd.DataFrame) -> pd.DataFrame:
     combined = set(zip(runs["pair"], runs["triplet"], strict=True))
     pairs, triplets = ([name for name in known if name in set(runs[factor])] for factor, known in _FACTORS.items())
     for name in sorted(set(runs["pair"]) - set(PAIRS)):
-        if triplets and {(name, triplet) for triplet in triplets} <= combined:
-            pairs.append(name)
+        pairs += [name] if {(name, triplet) for triplet in triplets} <= combined else []
     for name in sorted(set(runs["triplet"]) - set(TRIPLETS)):
-        if pairs and {(pair, name) for pair in pairs} <= combined:
-            triplets.append(name)
-    if not pairs or not triplets:
-        return runs
+        triplets += [name] if {(pair, name) for pair in pairs} <= combined else []
     return runs[runs["pair"].isin(pairs) & runs["triplet"].isin(triplets)]
 
 

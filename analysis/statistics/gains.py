@@ -1,15 +1,16 @@
-"""The default against the tuned grid of a block: the gain of each objective."""
+"""The default against the tuned grid of a block: the gain of each objective, and what becomes of their order."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
-from analysis.blocks import Block, CellSummary, Difference, Objective
+from analysis.blocks import Block, CellSummary, Comparison, Difference, Objective
 from analysis.results import SweepResults
 from analysis.statistics.aggregation import numbers_of, place_of, same_but_grid, values_of
 from analysis.statistics.comparison import difference_of
@@ -75,61 +76,52 @@ def gains(
         metric: the metric.
         untouched: objectives that do not depend on that axis, and have the same trainings in both.
     """
-    shared = {key for key in pair.in_both(metric) if key in untouched or results.chose_default(pair.tuned.key, key)}
-    default, tuned = (values_of(results, block, metric) for block in (pair.default, pair.tuned))
-    cells = [block.grids[metric.key].cells for block in (pair.default, pair.tuned)]
-    changes = _differences(results, pair, metric, default, tuned, shared)
+    default, tuned = (block.grids[metric.key].cells for block in (pair.default, pair.tuned))
+    known = [key for key, cell in default.items() if cell.mean is not None or tuned[key].mean is not None]
+    same = {key for key in known if key in untouched or results.chose_default(pair.tuned.key, key)}
+    values = [values_of(results, block, metric) for block in (pair.default, pair.tuned)]
+    changes = _differences(results, pair, metric, values, same)
     return {
         key: Gain(
-            default=cell,
-            tuned=cells[1][key],
-            same=key in untouched or results.chose_default(pair.tuned.key, key),
-            spread=_spread(default, tuned, key),
+            default=default[key],
+            tuned=tuned[key],
+            same=key in same,
+            spread=_spread(values, key),
             difference=changes.get(key),
         )
-        for key, cell in cells[0].items()
-        if cell.mean is not None or cells[1][key].mean is not None
+        for key in known
     }
 
 
-def _spread(default: pd.DataFrame, tuned: pd.DataFrame, key: Objective) -> float | None:
-    if key not in default.columns or key not in tuned.columns:
+def _spread(values: Sequence[pd.DataFrame], key: Objective) -> float | None:
+    if not all(key in frame for frame in values):
         return None
-    changes = (tuned[key] - default[key]).dropna()
+    changes = (values[1][key] - values[0][key]).dropna()
     return float(changes.std(ddof=1)) if len(changes) > 1 else None
 
 
 def _differences(
-    results: SweepResults,
-    pair: BlockPair,
-    metric: Metric,
-    default: pd.DataFrame,
-    tuned: pd.DataFrame,
-    shared: Collection[Objective],
+    results: SweepResults, pair: BlockPair, metric: Metric, values: Sequence[pd.DataFrame], same: Collection[Objective]
 ) -> dict[Objective, Difference]:
-    both, grids = pair.in_both(metric), (pair.default, pair.tuned)
-    same = [key for key in both if key in shared]
-    moved = [key for key in both if key not in shared]
-    changes = {key: Difference(estimate=0.0, low=0.0, high=0.0, p=1.0) for key in same}
+    both = pair.in_both(metric)
+    changes = {key: Difference(estimate=0.0, low=0.0, high=0.0, p=1.0) for key in both if key in same}
+    moved = [key for key in both if key not in same]
     if not moved:
         return changes
-    other = tuned.drop(columns=same)
-    values = pd.concat([default, other], axis=1, keys=[DEFAULT, TUNED])
-    columns = [*((DEFAULT, *key) for key in default.columns), *((TUNED, *key) for key in other.columns)]
+    frame = pd.concat([values[0], values[1].drop(columns=list(changes))], axis=1, keys=[DEFAULT, TUNED])
+    columns = [tuple(column) for column in frame.columns]
     contrasts = np.zeros((len(moved), len(columns)))
     for row, key in enumerate(moved):
         contrasts[row, columns.index((TUNED, *key))] = 1
         contrasts[row, columns.index((DEFAULT, *key))] = -1
-    of_grids = [
-        results.of_block(results.counted, block.key).assign(grid=name)
-        for name, block in zip((DEFAULT, TUNED), grids, strict=True)
-    ]
-    images = shared_noise(pd.concat(of_grids), ("grid", "pair", "triplet"))
+    named = ((DEFAULT, pair.default), (TUNED, pair.tuned))
+    runs = [results.of_block(results.counted, block.key).assign(grid=name) for name, block in named]
+    images = shared_noise(pd.concat(runs), ("grid", "pair", "triplet"))
     images_KK = None if images is None else images[metric.key].loc[columns, columns].to_numpy(float)
-    judged = judge(values.to_numpy(float), contrasts, columns, images_KK)
+    judged = judge(frame.to_numpy(float), contrasts, columns, images_KK)
     for row, key in enumerate(moved):
-        n = min(int(frame[key].notna().sum()) for frame in (default, tuned))
-        changes[key] = difference_of(judged, row, float(tuned[key].mean() - default[key].mean()), n)
+        n = min(int(own[key].notna().sum()) for own in values)
+        changes[key] = difference_of(judged, row, float(values[1][key].mean() - values[0][key].mean()), n)
     return changes
 
 
@@ -152,3 +144,54 @@ def gains_frame(gained: Mapping[BlockPair, Mapping[Metric, Mapping[Objective, Ga
                     row |= {"gain": change.estimate, "low": change.low, "high": change.high, "p": change.p}
                 rows.append(row | {"spread": gain.spread, "chose_default": gain.same})
     return pd.DataFrame(rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survival:
+    """The order of a block's objectives by one metric, in the default and in the tuned grid."""
+
+    pair: BlockPair
+    metric: Metric
+    tau: float | None
+    """Kendall's tau-b between the means of both grids; None where all means of a grid are equal."""
+    confirmed: int
+    """Pairs of objectives that both grids tell apart by more than noise, in the same order."""
+    reversed: int
+    """Pairs that both tell apart, in opposite orders."""
+    undecided: int
+    """Pairs that the default grid alone tells apart."""
+
+    @property
+    def apart(self) -> int:
+        """Pairs that the default grid tells apart."""
+        return self.confirmed + self.reversed + self.undecided
+
+    @property
+    def winners(self) -> tuple[tuple[Objective, ...], tuple[Objective, ...]]:
+        """The objectives with the highest mean as printed, in the default and in the tuned grid."""
+        grids = [block.grids[self.metric.key] for block in (self.pair.default, self.pair.tuned)]
+        default, tuned = (tuple(key for key in grid.means if key in grid.best()) for grid in grids)
+        return default, tuned
+
+
+def survivals(pairs: Iterable[BlockPair]) -> tuple[Survival, ...]:
+    """The orders of each block and metric with two objectives in both grids."""
+    found = []
+    for pair in pairs:
+        for key, default in pair.default.grids.items():
+            grids, both = (default, pair.tuned.grids[key]), sorted(pair.in_both(default.metric))
+            if len(both) < 2:
+                continue
+            means = [[round(grid.means[name], 9) for name in both] for grid in grids]
+            tau = float(stats.kendalltau(*means).statistic) if min(len(set(own)) for own in means) > 1 else None
+            counts = fates(*(grid.comparison for grid in grids))
+            found.append(Survival(pair=pair, metric=default.metric, tau=tau, **counts))
+    return tuple(found)
+
+
+def fates(default: Comparison, tuned: Comparison) -> dict[str, int]:
+    """How many of the pairs that the default grid tells apart are confirmed, reversed or undecided in the tuned one."""
+    apart = [pair for pair, change in default.differences.items() if change.verdict == "better"]
+    verdicts = [tuned.differences[pair].verdict for pair in apart if pair in tuned.differences]
+    confirmed, turned = verdicts.count("better"), verdicts.count("worse")
+    return {"confirmed": confirmed, "reversed": turned, "undecided": len(verdicts) - confirmed - turned}

@@ -6,16 +6,13 @@ Source: Demšar 2006, "Statistical comparisons of classifiers over multiple data
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 import pandas as pd
 from scipy import stats
-
-from analysis.blocks import Block
-from sweeps.results import Metric
 
 MIN_BLOCKS = 3
 """The fewest blocks over which objectives are ranked."""
@@ -80,20 +77,6 @@ def rank_objectives(means: pd.DataFrame) -> RankComparison | None:
         p=float(p),
         critical_difference=_critical_q(num_objectives) * _unit(num_objectives, num_blocks),
     )
-
-
-def rank_blocks(blocks: Iterable[Block], metric: Metric) -> RankComparison | None:
-    """Rank objectives, named ``pair/triplet``, over the blocks that have a mean of every objective.
-
-    Returns:
-        None with fewer than three such blocks or three objectives.
-    """
-    rows = {
-        block.slug: {"/".join(objective): mean for objective, mean in block.grids[metric.key].means.items()}
-        for block in blocks
-        if metric.key in block.grids
-    }
-    return rank_objectives(pd.DataFrame(rows).T.astype(float))
 
 
 def _unit(num_objectives: int, num_blocks: int) -> float:

@@ -94,15 +94,16 @@ def judge(
     if layout.df <= 0:
         return None
     used = USED.get(len(values_SK), _USED_LATER) if used is None else used
-    noise = Noise.of(contrasts, images_KK)
-    any_images = bool(noise.variances.max(initial=0.0) > _ROUNDING**2)
+    factors = _image_factors(contrasts, images_KK)
+    of_images = (factors**2).sum(axis=0)
+    any_images = bool(of_images.max(initial=0.0) > _ROUNDING**2)
     runs = (values_SK - values_SK[known].mean())[known][None]
     estimates, of_seeds = (row[0] for row in layout.measure(runs))
     _, pooled, _ = layout.variances(runs)
-    errors = np.sqrt(of_seeds**2 + noise.variances)
+    errors = np.sqrt(of_seeds**2 + of_images)
     exact = errors <= _ROUNDING
     ratios = np.abs(estimates) / np.where(exact, _ROUNDING, errors)
-    largest = _largest_by_chance(layout, float(pooled[0, 0]), noise) if any_images else _largest_of_seeds(layout)
+    largest = _largest_by_chance(layout, float(pooled[0, 0]), factors) if any_images else _largest_of_seeds(layout)
     p = (len(largest) - np.searchsorted(largest, ratios) + 1) / (len(largest) + 1) / used
     p = np.where(exact & (np.abs(estimates) <= _ROUNDING), 1.0, np.minimum(1.0, p))
     reach = np.quantile(largest, 1 - ALPHA * used) * errors
@@ -120,25 +121,12 @@ def groups_of(labels: Sequence[tuple[Hashable, ...]]) -> Array:
     return np.array(chosen, float).reshape(-1, len(labels))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Noise:
-    """What new test images would do to M contrasts."""
-
-    factors: Array
-    """From independent normal numbers to the contrasts, shape (K, M)."""
-
-    @classmethod
-    def of(cls, contrasts_MK: Array, images_KK: Array | None) -> Noise:
-        """That of a covariance of objectives; none at all without one."""
-        if images_KK is None:
-            return cls(factors=np.zeros((0, len(contrasts_MK))))
-        values, vectors = np.linalg.eigh(images_KK)
-        return cls(factors=(vectors * np.sqrt(np.maximum(values, 0))).T @ contrasts_MK.T)
-
-    @property
-    def variances(self) -> Array:
-        """Of the contrasts, shape (M,)."""
-        return np.asarray((self.factors**2).sum(axis=0))
+def _image_factors(contrasts_MK: Array, images_KK: Array | None) -> Array:
+    """From independent normal numbers to what new test images do to the contrasts, (K, M); (0, M) if not known."""
+    if images_KK is None:
+        return np.zeros((0, len(contrasts_MK)))
+    values, vectors = np.linalg.eigh(images_KK)
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0))).T @ contrasts_MK.T)
 
 
 def pairwise(num: int) -> Array:
@@ -234,17 +222,17 @@ def _layout(known: bytes, shape: tuple[int, int], contrasts: bytes, groups: byte
     return replace(layout, pool_factor=1 / float(pooled.mean()))
 
 
-def _largest_by_chance(layout: _Layout, variance: float, noise: Noise) -> Array:
+def _largest_by_chance(layout: _Layout, variance: float, factors: Array) -> Array:
     """The largest of the contrasts' ratios to their standard errors in grids of equal objectives, sorted.
 
     Args:
         layout: the runs.
         variance: of a run, over seeds.
-        noise: of the images.
+        factors: of the images.
     """
     estimates, of_seeds = _by_chance(layout)
-    from_images = _normal(len(noise.factors)) @ noise.factors.astype(np.float32)
-    errors_2 = np.float32(variance) * of_seeds + noise.variances.astype(np.float32)
+    from_images = _normal(len(factors)) @ factors.astype(np.float32)
+    errors_2 = np.float32(variance) * of_seeds + (factors**2).sum(axis=0).astype(np.float32)
     return _largest(layout, np.float32(variance**0.5) * estimates + from_images, errors_2)
 
 

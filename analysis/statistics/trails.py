@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,27 +14,12 @@ from typing_extensions import TypeIs
 from analysis.results import SweepResults
 from analysis.wording import count_text
 from sweeps.axes import AxisValue
-from sweeps.results import Header
 from sweeps.tuning import Dimension
 from sweeps.tuning.trail import Trail
 
 Array = NDArray[np.float64]
 EDGE = 0.05
 """The share of a range, at either end, in which a choice is said to lie on its edge."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetCurve:
-    """The best validation score of an objective by its number of candidates."""
-
-    is_trail: bool
-    """Whether it is the best so far along the trail, not an expectation."""
-    mean: tuple[float, ...]
-    """For 1, 2, ... candidates."""
-    low: tuple[float, ...]
-    """One standard deviation below, but not below the lowest score; the same as ``mean`` along a trail."""
-    high: tuple[float, ...]
-    """One standard deviation above, but not above the highest score."""
 
 
 def is_number(value: AxisValue) -> TypeIs[int | float]:
@@ -108,21 +92,17 @@ def expected_best(scores: Array, budgets: int, first: float | None = None) -> tu
     """
     ordered = np.sort(scores)
     reached = np.arange(len(ordered) + 1) / len(ordered)
-    means, spreads = np.empty(budgets), np.empty(budgets)
-    for n in range(1, budgets + 1):
-        drawn = n if first is None else n - 1
-        if drawn == 0:
-            means[n - 1], spreads[n - 1] = first or 0.0, 0.0
-            continue
-        values = ordered if first is None else np.maximum(ordered, first)
-        chances = np.diff(reached**drawn)
-        mean = float(chances @ values)
-        means[n - 1], spreads[n - 1] = mean, np.sqrt(max(0.0, float(chances @ (values - mean) ** 2)))
+    values = ordered if first is None else np.maximum(ordered, first)
+    means, spreads = np.full(budgets, first or 0.0), np.zeros(budgets)
+    for place in range(0 if first is None else 1, budgets):
+        chances = np.diff(reached ** (place + 1 if first is None else place))
+        means[place] = chances @ values
+        spreads[place] = np.sqrt(chances @ (values - means[place]) ** 2)
     return means, spreads
 
 
-def budget_curve(trail: Trail, search: str) -> BudgetCurve | None:
-    """The curve of one objective; None if no candidate has a score.
+def budget_curve(trail: Trail, search: str) -> pd.DataFrame:
+    """The best validation score of an objective by its number of candidates; empty if no candidate has a score.
 
     Candidates of TPE depend on those before them, so theirs is the best so far along the trail, without a band. A
     candidate without a score counts as the lowest one of its objective. A stopped one counts with what it reached,
@@ -131,24 +111,29 @@ def budget_curve(trail: Trail, search: str) -> BudgetCurve | None:
     Args:
         trail: everything that was tried.
         search: ``random``, ``grid`` or ``tpe``.
+
+    Returns:
+        A row for 1, 2, ... candidates: ``candidates``, ``best``, and ``low`` and ``high``, one standard deviation away
+        but not beyond the scores that were seen.
     """
     known = [candidate.score for candidate in trail.candidates if candidate.score is not None]
     if not known:
-        return None
-    lowest, highest = min(known), max(known)
+        return pd.DataFrame()
+    lowest = min(known)
     scores = np.array([lowest if candidate.score is None else candidate.score for candidate in trail.candidates])
-    if search == "tpe":
-        best = tuple(map(float, np.maximum.accumulate(scores)))
-        return BudgetCurve(is_trail=True, mean=best, low=best, high=best)
-    default = trail.default
-    drawn = scores[[not candidate.default for candidate in trail.candidates]]
-    first = None if default is None else float(scores[default.number])
-    mean, spread = expected_best(drawn if len(drawn) else scores, len(scores), first if len(drawn) else None)
-    return BudgetCurve(
-        is_trail=False,
-        mean=tuple(map(float, mean)),
-        low=tuple(map(float, np.maximum(mean - spread, np.minimum(lowest if first is None else first, mean)))),
-        high=tuple(map(float, np.minimum(mean + spread, highest))),
+    best, spread, floor = np.maximum.accumulate(scores), np.zeros(len(scores)), lowest
+    if search != "tpe":
+        drawn = scores[[not candidate.default for candidate in trail.candidates]]
+        first = None if trail.default is None else float(scores[trail.default.number])
+        best, spread = expected_best(drawn if len(drawn) else scores, len(scores), first if len(drawn) else None)
+        floor = lowest if first is None else first
+    return pd.DataFrame(
+        {
+            "candidates": np.arange(1, len(scores) + 1),
+            "best": best,
+            "low": np.maximum(best - spread, np.minimum(floor, best)),
+            "high": np.minimum(best + spread, max(known)),
+        }
     )
 
 
@@ -160,22 +145,17 @@ def candidates_frame(results: SweepResults) -> pd.DataFrame:
     ``failed``.
     """
     header, rows = results.header, list[dict[str, Any]]()
+    seeds = () if header.tune is None else header.tune.seeds
     model: dict[str, Any] = {name: str(results.runs[name].iloc[0]) for name in ("dataset", "framework")}
     for trail in header.trails:
         own = model | {"backbone": trail.backbone, "pair": trail.pair, "triplet": trail.triplet}
         for one in trail.candidates:
             row = own | {"candidate": one.number, "default": one.default, "chosen": one.number == trail.chosen}
             values = {name: one.values.get(name) for name in header.dimensions}
-            row |= {name: v if v is None or is_number(v) else str(v) for name, v in values.items()} | {
-                "score": one.score
-            }
-            row |= {f"score_{seed}": one.scores.get(str(seed)) for seed in _seeds(header)}
+            row |= {name: v if v is None or is_number(v) else str(v) for name, v in values.items()}
+            row |= {"score": one.score, **{f"score_{seed}": one.scores.get(str(seed)) for seed in seeds}}
             rows.append(row | {"epochs": one.epochs, "stopped": one.stopped, "failed": one.failed})
     return pd.DataFrame(rows)
-
-
-def _seeds(header: Header) -> tuple[int, ...]:
-    return () if header.tune is None else header.tune.seeds
 
 
 def progress_text(results: SweepResults) -> str:

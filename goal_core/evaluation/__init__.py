@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from goal_core.basics.exports import on_first_use
 
 if TYPE_CHECKING:
-    from goal_core.evaluation.embedding import CHUNK, EvalSplit, embed_split, prepare_split, split_inputs
+    from goal_core.evaluation.embedding import Embedded, EvalSplit, embed_split, prepare_split, split_inputs
     from goal_core.evaluation.evaluate import (
         OpenedCheckpoint,
         check_same_queries,
@@ -16,9 +16,8 @@ if TYPE_CHECKING:
         evaluate_ensemble,
         open_checkpoint,
     )
-    from goal_core.evaluation.extract import Kind, extract_features
-    from goal_core.evaluation.recalls import Embedded, all_recalls_of, recalls_between, recalls_of
-    from goal_core.evaluation.reranking import reranked_ranks
+    from goal_core.evaluation.extract import extract_features
+    from goal_core.evaluation.recalls import all_recalls_of, recalls_between, recalls_of, reranked_ranks
     from goal_core.evaluation.retrieval import (
         EmbeddingError,
         NonFiniteEmbeddingError,

@@ -19,6 +19,8 @@ TEXT_CHUNK = 256
 """Captions per forward pass outside training. Fixed, because a kernel may round differently at another size."""
 CHUNK = 64
 """Images per forward pass outside training; fixed for the same reason."""
+Embedded = tuple[Tensor, Tensor]
+"""Joint-space embeddings of a split's images (N, D) and captions (M, D), float32, on the device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,19 +32,10 @@ class EvalSplit:
     inputs: Callable[[], Iterator[Tensor]]
     """Gives frozen features (C, F), or pixels (C, 3, S, S), chunk by chunk in the split's order."""
     captions: Captions
-    order: NDArray[np.int64]
-    """Caption numbers in descending order of length, so that a chunk needs little padding, (M,)."""
     caption_image: Tensor
     """Index of each caption's image, (M,) int64."""
     alive: Callable[[], None] = lambda: None
     """Called regularly during a long evaluation, so that it is not mistaken for a hang."""
-
-    def caption_chunks(self) -> Iterator[tuple[NDArray[np.int64], Tensor, Tensor]]:
-        """Caption numbers, their padded tokens (C, L) and their lengths (C,), chunk by chunk, the longest first."""
-        for start in range(0, len(self.order), TEXT_CHUNK):
-            self.alive()
-            rows = self.order[start : start + TEXT_CHUNK]
-            yield rows, *self.captions.batch(rows)
 
 
 def prepare_split(
@@ -52,33 +45,45 @@ def prepare_split(
     alive: Callable[[], None] = lambda: None,
 ) -> EvalSplit:
     """Encode a split's captions and pair them with its images' inputs; see :class:`EvalSplit`."""
+    owners = torch.tensor(split.caption_image)  # a copy: the file is mapped to be read only
     captions = captions_of(split, tokenizer)
-    return EvalSplit(
-        name=split.name,
-        inputs=inputs,
-        captions=captions,
-        order=np.argsort(-captions.lengths, kind="stable"),
-        caption_image=torch.tensor(split.caption_image),  # a copy: the file is mapped to be read only
-        alive=alive,
-    )
+    return EvalSplit(name=split.name, inputs=inputs, captions=captions, caption_image=owners, alive=alive)
 
 
-def embed_split(encoder: Encoder, split: EvalSplit) -> tuple[Tensor, Tensor]:
-    """Joint-space embeddings of a split's images (N, D) and captions (M, D), float32, on the device.
+def caption_chunks(
+    captions: Captions, alive: Callable[[], None] = lambda: None
+) -> Iterator[tuple[NDArray[np.int64], Tensor, Tensor]]:
+    """Caption numbers, their padded tokens (C, L) and their lengths (C,), chunk by chunk.
 
-    Those of several cells have the cells in front.
+    The longest come first, so that a chunk needs little padding.
     """
+    order = np.argsort(-captions.lengths, kind="stable")
+    for start in range(0, len(order), TEXT_CHUNK):
+        alive()
+        rows = order[start : start + TEXT_CHUNK]
+        yield rows, *captions.batch(rows)
+
+
+def embed_split(encoder: Encoder, split: EvalSplit) -> Embedded:
+    """Embed a split. The embeddings of several cells have the cells in front."""
     encoder.train(False)
     with torch.inference_mode(), encoder.autocast():
         image_ND = torch.cat([encoder.images(chunk).float() for chunk in split.inputs()], -2)
-        chunks = [
-            encoder.texts(send(tokens, encoder.device), lengths).float()
-            for _, tokens, lengths in split.caption_chunks()
-        ]
-    sorted_MD = torch.cat(chunks, -2)
-    text_MD = torch.empty_like(sorted_MD)
-    text_MD[..., send(torch.from_numpy(split.order), encoder.device), :] = sorted_MD
-    return image_ND, text_MD
+    return image_ND, embed_captions(encoder, split.captions, split.alive)
+
+
+def embed_captions(encoder: Encoder, captions: Captions, alive: Callable[[], None] = lambda: None) -> Tensor:
+    """Embeddings of captions in their order, (M, D) float32, on the device; as by :func:`embed_split`."""
+    rows, chunks = [], []
+    encoder.train(False)
+    with torch.inference_mode(), encoder.autocast():
+        for numbers, tokens, lengths in caption_chunks(captions, alive):
+            rows.append(numbers)
+            chunks.append(encoder.texts(send(tokens, encoder.device), lengths).float())
+        sorted_MD = torch.cat(chunks, -2)
+        text_MD = torch.empty_like(sorted_MD)
+        text_MD[..., send(torch.from_numpy(np.concatenate(rows)), encoder.device), :] = sorted_MD
+    return text_MD
 
 
 def split_inputs(
@@ -100,20 +105,13 @@ def split_inputs(
         workers: decoding processes.
         alive: called for every chunk.
     """
-    if image is None:
-        return lambda: _region_chunks(split, device, alive)
-    images = DecodedImages(split, image, num_workers=workers, device=device)
+    images = None if image is None else DecodedImages(split, image, num_workers=workers, device=device)
+    parts = np.split(np.arange(split.num_images), range(CHUNK, split.num_images, CHUNK))
 
     def chunks() -> Iterator[Tensor]:
-        for chunk in images.chunks(CHUNK):
+        features = (torch.from_numpy(split.load_regions(part)) for part in parts)
+        for chunk in features if images is None else images.chunks(CHUNK):
             alive()
             yield send(chunk, device)
 
     return chunks
-
-
-def _region_chunks(split: Split, device: torch.device, alive: Callable[[], None]) -> Iterator[Tensor]:
-    everything = np.arange(split.num_images)
-    for start in range(0, len(everything), CHUNK):
-        alive()
-        yield send(torch.from_numpy(split.load_regions(everything[start : start + CHUNK])), device)

@@ -156,14 +156,12 @@ def evaluate_ensemble(
         for each checkpoint what ``evaluate_checkpoint`` returns for it.
 
     Raises:
-        ConfigError: fewer than two checkpoints, one given twice, or one that re-ranks by another score.
+        ConfigError: a checkpoint is given twice, or one re-ranks by another score.
         DataError: the cells' splits are not the same images and captions in the same order.
         WeightsError: a checkpoint is missing or damaged.
 
     Source: VSE-infinity's ensembles (Chen et al. 2021, arXiv:2011.04305), of two models.
     """
-    if len(paths) < 2:
-        raise ConfigError(f"an ensemble takes two checkpoints or more, got {len(paths)}")
     if len({path.resolve() for path in paths}) < len(paths):
         raise ConfigError("an ensemble takes each checkpoint once; the same one is given twice")
     torch.set_num_threads(_THREADS)

@@ -19,16 +19,11 @@ from goal_core.basics.sealed_json import json_bytes, key_of, read_json
 from goal_core.data import Dataset, DecodedImages, ImageConfig, Split
 from goal_core.data.formats import (
     DESCRIPTION,
-    REGION_AXES,
-    VECTOR_AXES,
-    read_region_header,
     split_files,
     write_features,
 )
 from goal_core.evaluation.embedding import CHUNK
 from goal_core.models import BackboneConfig, ImageBackbone, build_backbone, weights_id
-
-Kind = Literal["grid", "vectors"]
 
 Progress = Callable[[str, int, int], None]
 """Called with the split's name, the images done and all images of the split."""
@@ -40,7 +35,7 @@ def extract_features(
     backbone: BackboneConfig,
     out: Path,
     *,
-    kind: Kind = "grid",
+    kind: Literal["grid", "vectors"] = "grid",
     seed: int = 0,
     device: str = "cpu",
     workers: int = 0,
@@ -76,12 +71,13 @@ def extract_features(
     """
     if device == "cuda" and not torch.cuda.is_available():
         raise DeviceError("--device cuda was requested, but torch finds no CUDA device")
-    for split in dataset.splits.values():
-        if split.region_shape is not None:
-            raise DataError(f"{dataset.name} has precomputed features already; features are computed from images")
-    ids = _ids(dataset)
+    if any(split.region_shape is not None for split in dataset.splits.values()):
+        raise DataError(f"{dataset.name} has precomputed features already; features are computed from images")
     net = build_backbone(backbone, image_size=image.size, seed=seed, cells=kind == "grid").to(device)
-    shape = _shape(net, image, kind)
+    with torch.inference_mode():
+        blank = torch.zeros(1, 3, image.size, image.size, dtype=torch.uint8, device=device)
+        sizes = net(blank).shape[1:]
+    shape = (sizes[0] if kind == "grid" else 1, sizes[-1])
     description = {
         "backbone": backbone.name,
         "weights": weights_id(backbone) if backbone.weights != "random" else f"random, seed {seed}",
@@ -96,19 +92,13 @@ def extract_features(
     todo = {name: split for name, split in dataset.splits.items() if not (out / f"{words[name]}_ims.npy").exists()}
     needed = sum(split.num_images for split in todo.values()) * shape[0] * shape[1] * 4
     check_space(out, needed, ".*_ims.npy.partial")
-    for name, split in dataset.splits.items():
-        word = words[name]
+    ids = _ids(dataset)
+    for name, split in todo.items():
         captions = [" ".join(caption.split()) for caption in split.captions]
         for end, lines in (("caps", captions), ("ids", ids[name])):
-            replace_bytes(out / f"{word}_{end}.txt", "".join(f"{line}\n" for line in lines).encode())
-        path = out / f"{word}_ims.npy"
-        full = (split.num_images, shape[1]) if kind == "vectors" else (split.num_images, *shape)
-        if name in todo:
-            parts = partial(_features, split, net, image, full, workers, progress)
-            write_features(path, full, key_of(description), CHUNK, parts)
-        elif (there := read_region_header(path, VECTOR_AXES if kind == "vectors" else REGION_AXES).shape) != full:
-            raise DataError(f"{path} has shape {there}, not {full}; remove it to have it written again")
-        progress(name, split.num_images, split.num_images)
+            replace_bytes(out / f"{words[name]}_{end}.txt", "".join(f"{line}\n" for line in lines).encode())
+        parts, full = partial(_features, split, net, image, workers, progress), (split.num_images, *sizes)
+        write_features(out / f"{words[name]}_ims.npy", full, key_of(description), CHUNK, parts)
     return (sum(split.num_images for split in dataset.splits.values()), *shape)
 
 
@@ -116,7 +106,6 @@ def _features(
     split: Split,
     net: ImageBackbone,
     image: ImageConfig,
-    shape: tuple[int, ...],
     workers: int,
     progress: Progress,
     first: int,
@@ -130,16 +119,8 @@ def _features(
     ]
     with closing(DecodedImages(split, image, num_workers=workers, ram_limit=0)) as images, torch.inference_mode():
         for part, pixels in zip(parts, images.stream(parts), strict=True):
-            yield net(pixels.to(device)).float().cpu().reshape(len(part), *shape[1:]).numpy()
+            yield net(pixels.to(device)).float().cpu().numpy()
             progress(split.name, int(part[-1]) + 1, split.num_images)
-
-
-def _shape(net: ImageBackbone, image: ImageConfig, kind: Kind) -> tuple[int, int]:
-    """Number of regions of an image, and of features of a region."""
-    device = next(net.parameters()).device
-    with torch.inference_mode():
-        features = net(torch.zeros(1, 3, image.size, image.size, dtype=torch.uint8, device=device))
-    return features.shape[1] if kind == "grid" else 1, features.shape[-1]
 
 
 def _ids(dataset: Dataset) -> dict[str, list[str]]:

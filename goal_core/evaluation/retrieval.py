@@ -202,11 +202,9 @@ def _check_and_sort(
     owners_M = _check_owners(torch.as_tensor(text_to_image), image_emb.shape[0], text_emb.shape[0])
     owners_M = owners_M.to(image_emb.device, torch.int64)
     images_ND, texts_MD = image_emb.float(), text_emb.float()
-    longest = [_longest(name, emb) for name, emb in (("image_emb", images_ND), ("text_emb", texts_MD))]
-    if longest[0] * longest[1] > torch.finfo(torch.float32).max:
-        raise EmbeddingError(f"similarities overflow fp32: norms reach {longest[0]:.3g} and {longest[1]:.3g}")
-    if bool((owners_M[1:] >= owners_M[:-1]).all()):
-        return images_ND, texts_MD, owners_M, torch.arange(owners_M.numel(), device=owners_M.device)
+    largest = [_largest(name, emb) for name, emb in (("image_emb", images_ND), ("text_emb", texts_MD))]
+    if largest[0] * largest[1] * images_ND.shape[1] > torch.finfo(torch.float32).max:
+        raise EmbeddingError(f"similarities overflow fp32: values reach {largest[0]:.3g} and {largest[1]:.3g}")
     order_M = torch.argsort(owners_M, stable=True)
     return images_ND, texts_MD[order_M], owners_M[order_M], order_M
 
@@ -226,20 +224,14 @@ def _check_owners(owners_M: Tensor, num_images: int, num_texts: int) -> Tensor:
     return owners_M
 
 
-def _longest(name: str, emb: Tensor) -> float:
-    """The greatest norm of a row, after a check that all values are finite."""
-    norms = torch.linalg.vector_norm(emb, dim=1)
-    suspects = (~torch.isfinite(norms)).nonzero().flatten()
-    if not suspects.numel():
-        return float(norms.max())
-    # In fp64 no square of an fp32 overflows, so a norm that is still not finite has a value that is not finite.
-    norms = torch.linalg.vector_norm(emb[suspects], dim=1, dtype=torch.float64)
-    bad = suspects[~torch.isfinite(norms)]
+def _largest(name: str, emb: Tensor) -> float:
+    """The largest absolute value, after a check that all are finite."""
+    bad = (~torch.isfinite(emb)).any(dim=1).nonzero().flatten()
     if bad.numel():
         raise NonFiniteEmbeddingError(
             f"{name} is not finite in {len(bad)} of {len(emb)} rows, the first is {int(bad[0])}"
         )
-    return float(norms.max())
+    return float(emb.abs().max())
 
 
 def _cuts(owners_M: Tensor, num_images: int, block_images: int) -> list[tuple[int, int, int, int]]:
@@ -258,7 +250,7 @@ def _ranks(images_ND: Tensor, texts_MD: Tensor, owners_M: Tensor, block_images: 
     """Ranks of checked fp32 embeddings whose texts are ordered by image."""
     device, (num_images, dims), num_texts = images_ND.device, images_ND.shape, texts_MD.shape[0]
     blocks = _cuts(owners_M, num_images, max(1, block_images))
-    R, C = (_padded(max(b[k + 1] - b[k] for b in blocks)) for k in (0, 2))
+    R, C = (-(-max(b[k + 1] - b[k] for b in blocks) // _TILE) * _TILE for k in (0, 2))
     images_RD, texts_CD = torch.zeros(R, dims, device=device), torch.zeros(C, dims, device=device)
     sims_RC, beaten_RC = torch.empty(R, C, device=device), torch.empty(R, C, device=device)
     best_N, own_M = torch.empty(num_images, device=device), torch.empty(num_texts, device=device)
@@ -291,7 +283,3 @@ def _ranks(images_ND: Tensor, texts_MD: Tensor, owners_M: Tensor, block_images: 
             if rows is not columns:
                 count(*block(rows, columns))
     return RetrievalRanks(i2t, t2i)
-
-
-def _padded(size: int) -> int:
-    return -(-size // _TILE) * _TILE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from goal_core.basics.errors import ConfigError, DataError
 from goal_core.checkpoints import ModelDescription, TrainedModel, read_model, trained_encoder, weights_in
 from goal_core.data.images import decode_image, transform_of
 from goal_core.data.text import EncodedCaptions
-from goal_core.evaluation.embedding import CHUNK, TEXT_CHUNK
+from goal_core.evaluation.embedding import CHUNK, embed_captions
 from goal_core.models import Encoder
 
 Picture = str | os.PathLike[str] | Image.Image | NDArray[np.uint8]
@@ -49,7 +49,8 @@ class RetrievalModel:
             ConfigError: the model takes features in place of pictures; see :meth:`encode_features`.
             DataError: there is no picture, or one cannot be read.
         """
-        return self._embed_images(torch.stack(chunk) for chunk in _chunks(self._prepared(images)))
+        parts = (images[start : start + CHUNK] for start in range(0, len(images), CHUNK))
+        return self._embed_images(map(self.prepared, parts))
 
     def encode_features(self, features: ArrayLike) -> NDArray[np.float32]:
         """Embed features that another network has computed.
@@ -85,14 +86,7 @@ class RetrievalModel:
         if not texts:
             raise DataError("there is no sentence to embed")
         captions = EncodedCaptions.of(texts, self.description.vocabulary)
-        order = np.argsort(-captions.lengths, kind="stable")
-        found = np.empty((len(texts), self.description.model.embed_dim), np.float32)
-        with torch.inference_mode(), self._encoder.autocast():
-            for start in range(0, len(order), TEXT_CHUNK):
-                rows = order[start : start + TEXT_CHUNK]
-                tokens, lengths = captions.batch(rows)
-                found[rows] = self._encoder.texts(send(tokens, self._encoder.device), lengths).float().cpu().numpy()
-        return found
+        return np.asarray(embed_captions(self._encoder, captions).cpu())
 
     def search(self, text: str, images: NDArray[np.float32], top: int = 5) -> list[tuple[int, float]]:
         """The images nearest to a sentence by cosine similarity, without X-VLM's second ranking.
@@ -140,20 +134,16 @@ class RetrievalModel:
             ConfigError: the model takes features in place of pictures.
             DataError: a picture cannot be read.
         """
-        return torch.stack(list(self._prepared(images)))
-
-    def _prepared(self, images: Sequence[Picture]) -> Iterator[torch.Tensor]:
         config = self.description.data.image
         if config is None:
             raise ConfigError(f"this model takes features ({self.description.data.format}); use encode_features")
         transform = transform_of(config)
-        return (transform.for_evaluation(transform.prepared(_pixels(image))) for image in images)
+        return torch.stack([transform.for_evaluation(transform.prepared(_pixels(image))) for image in images])
 
-    def _embed_images(self, chunks: Iterator[torch.Tensor] | Sequence[torch.Tensor]) -> NDArray[np.float32]:
-        found = []
-        with torch.inference_mode(), self._encoder.autocast():
-            for chunk in chunks:
-                found.append(self._encoder.images(send(chunk, self._encoder.device)).float().cpu().numpy())
+    def _embed_images(self, chunks: Iterable[torch.Tensor]) -> NDArray[np.float32]:
+        encoder = self._encoder
+        with torch.inference_mode(), encoder.autocast():
+            found = [encoder.images(send(chunk, encoder.device)).float().cpu().numpy() for chunk in chunks]
         if not found:
             raise DataError("there is no picture to embed")
         return np.concatenate(found)
@@ -198,14 +188,3 @@ def _pixels(image: Picture) -> NDArray[np.uint8]:
             raise DataError(f"pixels must be (H, W, 3) uint8, got {image.shape} {image.dtype}")
         return image
     return decode_image(image)
-
-
-def _chunks(pixels: Iterator[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
-    chunk: list[torch.Tensor] = []
-    for one in pixels:
-        chunk.append(one)
-        if len(chunk) == CHUNK:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk

@@ -20,12 +20,12 @@ from goal_core.basics.devices import kind_of, send
 from goal_core.basics.errors import GoalError
 from goal_core.basics.sealed_json import key_of
 from goal_core.checkpoints import InitialModel, read_mapped, write_checkpoint
-from goal_core.data import Batch, Dataset, DecodedImages, ImageConfig, Split
+from goal_core.data import Batch, Dataset, DecodedImages, ImageConfig, Split, captions_of
 from goal_core.data.batches import view_seed
 from goal_core.data.captions import HeldVectors
 from goal_core.data.images import DecodeRequest, ImageDecoder
 from goal_core.data.packs import libraries
-from goal_core.evaluation import CHUNK, prepare_split, split_inputs
+from goal_core.evaluation.embedding import CHUNK, caption_chunks, split_inputs
 from goal_core.models import ImageBackbone, autocast
 from goal_core.training.plan import UnitPlan
 
@@ -98,10 +98,10 @@ class Trunk:
 
     def _text_vectors(self, split: Split) -> HeldVectors:
         assert self.backbone is not None
-        captions = prepare_split(split, self._initial.tokenizer, lambda: iter(()), self._alive)
+        captions = captions_of(split, self._initial.tokenizer)
         vectors = np.empty((split.num_captions, self.backbone.num_features), np.float32)
         with torch.no_grad(), autocast(self.unit.precision, self.device):
-            for rows, tokens, lengths in captions.caption_chunks():
+            for rows, tokens, lengths in caption_chunks(captions, self._alive):
                 vectors[rows] = self.backbone.texts(send(tokens, self.device), lengths).float().cpu().numpy()
         return HeldVectors(vectors)
 

@@ -15,8 +15,8 @@ from analysis.blocks import CellSummary, Comparison
 from analysis.published.comparison import judge
 from analysis.statistics.comparison import compare
 from analysis.statistics.effects import EFFECTS, p_values
+from analysis.statistics.gains import fates
 from analysis.statistics.images import covariance
-from analysis.statistics.survival import fates
 from sweeps.results import OBJECTIVES, PAIRS, TRIPLETS
 
 Array = NDArray[np.float64]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from analysis.figures.lines import draw_ablation
+from analysis.figures.settings import draw_ablation
 from analysis.report.answer import answer_table, answers_of
 from analysis.report.inputs import Inputs
 from analysis.report.parts import Picture, Section, TextTable

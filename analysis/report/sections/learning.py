@@ -62,7 +62,7 @@ def _curves_section(results: SweepResults, by_block: _ByBlock, epochs: pd.DataFr
     for block, runs in by_block:
         lines = {name: own for metric, name in CURVES.items() if (own := curves(runs, epochs, metric))}
         without += [str(name) for key, name in zip(runs["training"], runs["name"], strict=True) if key not in recorded]
-        if lines and all(len(curve.epochs) < 2 for own in lines.values() for curve in own.values()):
+        if lines and all(len(curve) < 2 for own in lines.values() for curve in own.values()):
             short.append(block.key.title)
         elif lines:
             pictures.append(

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import pandas as pd
 
 from analysis.blocks import BlockKey, Objective
-from analysis.figures.lines import draw_budget
-from analysis.figures.tuning import draw_scores
+from analysis.figures.settings import draw_budget, draw_scores
 from analysis.report.inputs import Inputs
 from analysis.report.parts import Picture, Section, TextTable
 from analysis.statistics.trails import (
     EDGE,
-    BudgetCurve,
     budget_curve,
     candidates_frame,
     edge,
@@ -57,13 +54,13 @@ def search_section(inputs: Inputs) -> Section | None:
     header = inputs.results.header
     if header.tune is None or not header.trails:
         return None
-    tables, pictures, rows = list[TextTable](), list[Picture](), list[dict[str, Any]]()
+    tables, pictures, budgets = list[TextTable](), list[Picture](), [pd.DataFrame()]
     for key in {block.key.backbone: block.key for block in inputs.blocks}.values():
         if trails := [trail for trail in header.trails if trail.backbone == key.backbone]:
-            curves = {trail.objective: curve for trail in trails if (curve := budget_curve(trail, header.tune.search))}
+            curves = {trail.objective: own for trail in trails if len(own := budget_curve(trail, header.tune.search))}
             tables.append(_choice_table(header, key, trails))
             pictures += _pictures(header, key, trails, curves)
-            rows += _budget_rows(key, curves)
+            budgets += _budgets(key, curves)
     searched = "; ".join(_range_text(name, dimension) for name, dimension in header.dimensions.items())
     return Section(
         anchor="search",
@@ -72,12 +69,12 @@ def search_section(inputs: Inputs) -> Section | None:
         paragraphs=(*_trail_paragraphs(header), f"Searched: {searched}.", _budget_text(header)),
         figures=tuple(pictures),
         tables=tuple(tables),
-        frames={"candidates": candidates_frame(inputs.results), "budget": pd.DataFrame(rows)},
+        frames={"candidates": candidates_frame(inputs.results), "budget": pd.concat(budgets)},
     )
 
 
 def _pictures(
-    header: Header, key: BlockKey, trails: list[Trail], curves: Mapping[Objective, BudgetCurve]
+    header: Header, key: BlockKey, trails: list[Trail], curves: Mapping[Objective, pd.DataFrame]
 ) -> Iterator[Picture]:
     """Scores by each setting, and the best score by budget, of one model."""
     assert header.tune is not None
@@ -90,16 +87,15 @@ def _pictures(
             yield Picture(stem=stem, title=f"Candidates: {title}", draw=draw_scores, arguments=shown)
     title = f"Best {metric} by budget, {key.model_title}"
     if curves:
-        yield Picture(stem=f"tuning/{model}-budget", title=title, draw=draw_budget, arguments=(title, metric, curves))
+        shown_curves = (title, metric, curves, header.tune.search)
+        yield Picture(stem=f"tuning/{model}-budget", title=title, draw=draw_budget, arguments=shown_curves)
 
 
-def _budget_rows(key: BlockKey, curves: Mapping[Objective, BudgetCurve]) -> Iterator[dict[str, Any]]:
-    """The curves of a model, a row for each number of candidates."""
+def _budgets(key: BlockKey, curves: Mapping[Objective, pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    """The curves of a model with its name, a row for each number of candidates."""
     for (pair, triplet), curve in curves.items():
         own = {"dataset": key.dataset, "framework": key.framework, "backbone": key.backbone}
-        own |= {"pair": pair, "triplet": triplet}
-        for n, (mean, low, high) in enumerate(zip(curve.mean, curve.low, curve.high, strict=True), start=1):
-            yield {**own, "candidates": n, "best": mean, "low": low, "high": high}
+        yield pd.DataFrame([own | {"pair": pair, "triplet": triplet}]).merge(curve, how="cross")
 
 
 def _range_text(name: str, dimension: Dimension) -> str:

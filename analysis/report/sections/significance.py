@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from analysis.blocks import MODEL_COLUMNS, Block
-from analysis.figures.ranks import draw_rank_diagram
+from analysis.figures.comparisons import draw_rank_diagram
 from analysis.report.inputs import Inputs
 from analysis.report.parts import Picture, Section, TextTable
 from analysis.statistics.effects import EFFECTS, Effect, crossed_runs, factor_effects, subjects_of, whole_subjects

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from analysis.blocks import Objective
-from analysis.figures.forest import Forest, draw_forest
+from analysis.figures.comparisons import Forest, draw_forest
 from analysis.report.finding import survival_table
 from analysis.report.inputs import Inputs
 from analysis.report.parts import Picture, Section, TextTable

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from analysis.blocks import Block
+from analysis.figures.canvas import write_figure
 from analysis.figures.colours import GREEN
-from analysis.figures.files import write_figure
 from analysis.figures.fonts import families, pdf_font_type, undrawable, wrapped
 from analysis.figures.heatmap import draw_heatmap
 from tests.helpers.results_cases import example

@@ -8,8 +8,8 @@ import pytest
 from matplotlib.image import imread
 
 from analysis.blocks import CellSummary, Gap
+from analysis.figures.canvas import write_figure
 from analysis.figures.colours import BLUE
-from analysis.figures.files import write_figure
 from analysis.figures.heatmap import draw_heatmap
 from analysis.published.numbers import published_blocks
 from tests.helpers.results_cases import example

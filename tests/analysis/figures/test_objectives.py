@@ -62,16 +62,13 @@ def test_gradient_fields_point_downhill(tmp_path: Path) -> None:
         return lambda pos, neg: tuple(part.numpy() for part in at(pair, triplet)(pos, neg).gradient)
 
     objectives = list_objectives()
-    figure = draw_gradient_fields(
-        {(o.pair, o.triplet): field(o.pair, o.triplet) for o in objectives},
-        num_arrows=6,
-    )
+    figure = draw_gradient_fields({(o.pair, o.triplet): field(o.pair, o.triplet) for o in objectives})
     panels = [axes for axes in figure.axes if axes.get_title()]
     assert len(panels) == len(objectives)
     assert panels[0].get_title() == "con/con"
     arrows = next(artist for artist in panels[0].collections if isinstance(artist, Quiver))
     assert np.all(np.asarray(arrows.U) > 0)  # s_p grows, s_n falls, at equal speed
     np.testing.assert_allclose(np.asarray(arrows.U), -np.asarray(arrows.V))
-    assert len(np.asarray(arrows.U)) < 36  # triplets beyond the margin have dots instead
+    assert len(np.asarray(arrows.U)) < 14**2  # triplets beyond the margin have dots instead
     figure.savefig(tmp_path / "fields.png", dpi=60)
     assert (tmp_path / "fields.png").read_bytes().startswith(PNG)

@@ -12,8 +12,7 @@ from analysis.report.notes import notes
 from analysis.report.writing import ReportResult
 from analysis.results import SweepResults
 from analysis.statistics.aggregation import aggregate, first_blocks, missing_counts
-from analysis.statistics.gains import block_pairs, gains
-from analysis.statistics.survival import survivals
+from analysis.statistics.gains import block_pairs, gains, survivals
 from sweeps.results import METRICS
 from sweeps.tuning.block import Domain, TuneConfig
 from sweeps.tuning.trail import Trail

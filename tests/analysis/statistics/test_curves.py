@@ -30,8 +30,7 @@ def test_a_curve_is_the_mean_and_the_range_over_the_seeds_that_have_the_epoch() 
     found = curves(results.counted, results.epochs(results.counted, ["val/rsum"]), "val/rsum")
     assert set(found) == {("con", "con"), ("sig", "cir")}
     curve = found["con", "con"]
-    assert (curve.epochs, curve.mean) == ((1, 2), (15.0, 30.0))
-    assert (curve.low, curve.high) == ((10.0, 30.0), (20.0, 30.0))
+    assert curve.to_dict("list") == {"epoch": [1, 2], "mean": [15, 30], "min": [10, 30], "max": [20, 30]}
     figure = draw_curves("block", {"val rsum": found}, {("con", "con"): "best, baseline"}, warmup=1)
     axes = figure.axes[0]
     assert [line.get_label() for line in axes.lines[:2]] == ["others", "con/con (best, baseline)"]

@@ -38,33 +38,28 @@ def _trail(scores: list[float | None], *, default: bool = False) -> Trail:
 
 def test_a_curve_of_random_search_has_a_band_within_the_scores_seen() -> None:
     curve = budget_curve(_trail([3.0, 1.0, 4.0, 1.0, 5.0]), "random")
-    assert curve is not None
     mean, spread = expected_best(np.array(SCORES), 5)
-    assert curve.mean == pytest.approx(mean)
-    assert curve.high == pytest.approx(np.minimum(mean + spread, 5.0))
-    assert curve.low == pytest.approx(np.maximum(mean - spread, 1.0))
-    assert not curve.is_trail
+    assert list(curve["best"]) == pytest.approx(mean)
+    assert list(curve["high"]) == pytest.approx(np.minimum(mean + spread, 5.0))
+    assert list(curve["low"]) == pytest.approx(np.maximum(mean - spread, 1.0))
 
 
 def test_the_default_is_always_tried_first() -> None:
     curve = budget_curve(_trail([2.0, *SCORES], default=True), "random")
-    assert curve is not None
-    assert (curve.mean[0], curve.low[0], curve.high[0]) == (2.0, 2.0, 2.0)
-    assert curve.mean[1] == pytest.approx(np.mean([3, 2, 4, 2, 5]))
+    assert [*curve.iloc[0]] == [1.0, 2.0, 2.0, 2.0]
+    assert curve.loc[1, "best"] == pytest.approx(np.mean([3, 2, 4, 2, 5]))
 
 
 def test_a_candidate_without_a_score_counts_as_the_lowest() -> None:
     curve = budget_curve(_trail([3.0, None, 4.0, 1.0, 5.0]), "random")
-    assert curve is not None
-    assert curve.mean == pytest.approx(expected_best(np.array(SCORES), 5)[0])
-    assert budget_curve(_trail([None, None]), "random") is None
+    assert list(curve["best"]) == pytest.approx(expected_best(np.array(SCORES), 5)[0])
+    assert budget_curve(_trail([None, None]), "random").empty
 
 
 def test_tpe_shows_the_best_so_far_and_no_band() -> None:
     curve = budget_curve(_trail(list(SCORES)), "tpe")
-    assert curve is not None
-    assert curve.is_trail
-    assert curve.mean == curve.low == curve.high == (3.0, 3.0, 4.0, 4.0, 5.0)
+    for name in ("best", "low", "high"):
+        assert curve[name].tolist() == [3.0, 3.0, 4.0, 4.0, 5.0]
 
 
 TAU = Domain(loguniform=(1.0, 100.0))

@@ -53,7 +53,7 @@ class KilledError(Exception):
     pass
 
 
-@pytest.mark.parametrize("killed_after", [1, 3, 5])
+@pytest.mark.parametrize("killed_after", [1, 3, 4])
 def test_killed_and_started_again_it_writes_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_after: int
 ) -> None:
@@ -70,7 +70,7 @@ def test_killed_and_started_again_it_writes_the_same_bytes(
     out = tmp_path / "out"
     with pytest.raises(KilledError):
         features(root, out, progress=die)
-    assert len(list(out.glob("*_ims.npy"))) == {1: 0, 3: 0, 5: 1}[killed_after]
+    assert len(list(out.glob("*_ims.npy"))) == {1: 0, 3: 0, 4: 1}[killed_after]
     with pytest.raises(DataError, match=r"_ims\.npy is missing"):
         open_dataset(RegionsConfig(name="tiny", root=str(out)))
     resumed = []

@@ -8,8 +8,8 @@ from matplotlib import rc_context
 from matplotlib.text import Text
 
 from analysis.blocks import Difference
+from analysis.figures.comparisons import Forest, draw_forest
 from analysis.figures.fonts import families
-from analysis.figures.forest import Forest, draw_forest
 from sweeps.results import METRICS
 
 FAR = Difference(estimate=-40.0, low=-41.0, high=-39.0, p=0.0)
