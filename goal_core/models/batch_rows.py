@@ -11,15 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import torch
 from torch import Tensor, distributed
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,27 +107,23 @@ def in_chunks(
     if chunks == [Rows(0, rows.total, rows.total)]:
         return encode(*tensors)
     drawn: list[Tensor] = []
+
+    def encode_some(part: Rows, tie: Tensor | None, *own: Tensor | None) -> tuple[Tensor, ...]:
+        with WholeBatchDraws(part, drawn):  # where a second pass finds its draws
+            return encode(*own)
+
     if len(chunks) == 1:
-        return _draw_for_all(encode, rows, drawn, None, *tensors)
+        return encode_some(rows, None, *tensors)
     # A chunk without a graph is one node of it, which needs an input with a gradient.
     tie = None if reads_graph else torch.empty(0, requires_grad=True)
     results = []
     for chunk in chunks:
         part = slice(chunk.start - rows.start, chunk.stop - rows.start)
         own = [None if tensor is None else tensor[part] for tensor in tensors]
-        # The second pass finds its draws in `drawn`.
-        encoded = checkpoint(
-            _draw_for_all, encode, chunk, drawn, tie, *own, use_reentrant=not reads_graph, preserve_rng_state=False
+        results.append(
+            checkpoint(encode_some, chunk, tie, *own, use_reentrant=not reads_graph, preserve_rng_state=False)
         )
-        results.append(encoded)
     return tuple(torch.cat(column) for column in zip(*results, strict=True))
-
-
-def _draw_for_all(
-    encode: Callable[..., T], rows: Rows, drawn: list[Tensor], tie: Tensor | None, *tensors: Tensor | None
-) -> T:
-    with WholeBatchDraws(rows, drawn):
-        return encode(*tensors)
 
 
 class WholeBatchDraws(TorchFunctionMode):
