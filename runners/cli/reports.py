@@ -23,7 +23,7 @@ from runners.store import Store, local_root
 from runners.tracking.models import publish_models
 from runners.tracking.page import SweepPage
 from runners.tracking.runs import require_own
-from runners.tracking.uri import TrackingError, read_only, resolve_uri
+from runners.tracking.uri import TrackingError, read_only, resolve_uri, sqlite_file
 from sweeps import SweepConfig, SweepNotFoundError, load_sweep
 
 
@@ -37,13 +37,15 @@ class ReportTarget:
     folder: Path
     config: SweepConfig | None
     """The sweep; None where only its name in MLflow is known."""
+    asked: bool = False
+    """Whether the command names the tracking URI: the server of somebody's file is asked for no results."""
 
     @classmethod
-    def of(cls, config: SweepConfig) -> ReportTarget:
+    def of(cls, config: SweepConfig, *, asked: bool = False) -> ReportTarget:
         """The target of a sweep, whose data need not be on this machine."""
         root = local_root(config.store)
         uri = resolve_uri(config.tracking, root)
-        return cls(name=config.name, uri=uri, folder=root / "reports" / config.name, config=config)
+        return cls(name=config.name, uri=uri, folder=root / "reports" / config.name, config=config, asked=asked)
 
     def results(self) -> SweepResults:
         """The sweep's results: of the store, or, where this has none, of the table that MLflow keeps.
@@ -57,6 +59,8 @@ class ReportTarget:
             if content is not None and store is not None:
                 root = store.root if store.root.is_dir() else None
                 return read_results(content, f"the store {store.location}", root, store.fetch)
+            if store is not None and not self.asked and sqlite_file(self.uri) is None:
+                raise TrackingError(f"those at a server are read with --tracking-uri {self.uri}")
             page = SweepPage(self.uri, self.name)
             return read_results(page.results_table(), f"{self.uri}: the results of {self.name}")
         except AnalysisError as error:
@@ -91,7 +95,7 @@ def report_targets(sweeps: Sequence[str], overrides: Sequence[str], tracking_uri
     targets = []
     for sweep in sweeps:
         try:
-            targets.append(ReportTarget.of(load_sweep(sweep, overrides)))
+            targets.append(ReportTarget.of(load_sweep(sweep, overrides), asked=tracking_uri is not None))
         except SweepNotFoundError:
             if tracking_uri is None:
                 raise

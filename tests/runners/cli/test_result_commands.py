@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 import shutil
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -179,6 +180,17 @@ def test_what_is_imported_while_mlflow_does_not_answer_is_in_the_store(
     assert len(err.splitlines()) == 1
     assert run(["report", str(store / "imported" / "scenes.yaml")]) == 0
     assert "report: 4 of 4 results" in capsys.readouterr().out
+
+
+def test_a_server_that_a_sweep_file_names_is_asked_for_no_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever tries somebody's sweep sends nothing to a host of theirs."""
+    sweep = tmp_path / "theirs.yaml"
+    sweep.write_text("extends: quickstart\ntracking: http://127.0.0.1:9\n")
+    monkeypatch.setattr(socket.socket, "connect", lambda *_: pytest.fail("it was asked"))
+    assert run(["report", str(sweep), "--store", str(tmp_path / "store")]) == 2
+    assert "--tracking-uri http://127.0.0.1:9" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("there", [False, True])
