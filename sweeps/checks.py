@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import cache, partial
-from typing import Any, get_args, get_type_hints
+from typing import get_args, get_type_hints
 from urllib.parse import parse_qsl, urlsplit
-
-from pydantic import AfterValidator
 
 from goal_core.basics.errors import ConfigError, UnknownNameError, nearest
 from goal_core.basics.plugins import Plugin
@@ -119,19 +116,6 @@ def failures(*checks: Callable[[], object]) -> list[str]:
         except ConfigError as error:
             messages.append(str(error))
     return messages
-
-
-def field_problems(settings: object) -> list[str]:
-    """What the checks in the types of a dataclass's fields, written for pydantic, refuse of one that is built here."""
-    kind: Any = type(settings)
-    return failures(*(partial(check, getattr(settings, name)) for name, check in _checks(kind)))
-
-
-@cache
-def _checks(kind: Any) -> list[tuple[str, Any]]:
-    hints = get_type_hints(kind, include_extras=True).items()
-    extras = [(name, extra) for name, hint in hints for extra in getattr(hint, "__metadata__", ())]
-    return [(name, extra.func) for name, extra in extras if isinstance(extra, AfterValidator)]
 
 
 def refuse(problems: Sequence[str]) -> None:

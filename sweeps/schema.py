@@ -41,7 +41,6 @@ from sweeps.checks import (
     check_tracking,
     check_triplets,
     failures,
-    field_problems,
     refuse,
     too_small,
 )
@@ -76,7 +75,7 @@ class SweepModel:
 
     def __post_init__(self) -> None:
         """Check the backbones, then each model as `ModelConfig` checks it."""
-        refuse([*field_problems(self), *failures(lambda: self.models)])
+        refuse(failures(lambda: self.models))
 
     @property
     def models(self) -> tuple[ModelConfig, ...]:
@@ -108,7 +107,6 @@ class SweepObjectives:
 
     def __post_init__(self) -> None:
         """Check the names, that `only` leaves an objective, and every parameter and its value."""
-        refuse(field_problems(self))
         if not self.names:
             raise ConfigError(
                 f"only: none of {', '.join(self.only)} is in the grid of pair {', '.join(self.pair)} "
@@ -270,7 +268,7 @@ class SweepConfig:
 
     def __post_init__(self) -> None:
         """Check each setting, and the model against the data."""
-        refuse([*field_problems(self), *self._problems()])
+        refuse(list(self._problems()))
         check_axes(self)
         check_tune(self)
 

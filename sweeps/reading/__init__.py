@@ -5,11 +5,11 @@ Only `sweeps` itself imports this room. Other packages import `load_sweep` and i
 
 from sweeps.reading.load import (
     ClusterSweep,
+    Running,
     SweepNotFoundError,
     find_sweep,
     list_shipped,
     load_for_cluster,
     load_sweep,
 )
-from sweeps.reading.plugins import Running
 from sweeps.reading.tree import Problem, SweepError

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from goal_core.basics.errors import GoalError, nearest
+from goal_core.basics.plugins import Plugin, PluginError, read_plugin
 from goal_core.objectives import pair_weights, triplet_weights
 from sweeps.clusters import ClusterConfig
 from sweeps.reading.axis_lists import take_lists, validate_points
 from sweeps.reading.merging import apply_override, as_named, merge
 from sweeps.reading.paths import expand_environment, make_absolute
-from sweeps.reading.plugins import Running, take_plugins
-from sweeps.reading.site_file import BLOCK, read_site
-from sweeps.reading.tree import Node, Problem, SweepError
+from sweeps.reading.tree import Node, Problem, SweepError, Where
+from sweeps.reading.validation import validate
 from sweeps.reading.yaml_file import read_mapping
 from sweeps.schema import SweepConfig
 
+Running = Literal["never", "own", "any"]
+"""Which plugins run: none, so that only what they register is known; those of a sweep in the current folder or below;
+or those of any sweep."""
+BLOCK = "cluster"
+"""The settings of clusters: in `--set cluster...`, and beside a sweep file in the site file."""
+_EXPANDED = re.compile(r"(?!cluster\.slurm\.setup\.).*")
+"""All but shell of the node, where `${VAR}` means a variable of the node."""
 _FOLDER = Path(__file__).parent.parent
 _MAX_CHAIN = 16
+_ELSEWHERE = "lies outside the current folder, so its plugins do not run; --trust-plugins runs them"
 _OUTSIDE = "lies outside the folder of the sweep and the current directory; copy it there, or start from a folder above"
 
 
@@ -108,7 +117,7 @@ def load_for_cluster(
     cluster = read_site(site, of_cluster, environ, problems, sources)
     plain = root.plain()
     root = expand_environment(root, _variables(cluster, kind, environ), problems)
-    root = take_plugins(root, file, running, problems)
+    root = _take_plugins(root, file, running, problems)
     root, lists = take_lists(root, problems)
     config = validate_points(root, lists, problems)
     if problems or config is None or cluster is None:
@@ -203,3 +212,84 @@ def _spell_out(root: Node) -> Node:
             every = [Node(name, node.where) for name in names]
             root = root.put(("objectives", key), Node(every, node.where))
     return root
+
+
+def _take_plugins(root: Node, file: Path, running: Running, problems: list[Problem]) -> Node:
+    """Put the text of each plugin in the place of its name, make its parts known, and run it if it may.
+
+    Args:
+        root: the sweep file, after `extends` and `--set`.
+        file: where it lies; plugins are named relative to its folder.
+        running: which plugins run.
+        problems: receives what is wrong with a plugin.
+
+    Returns:
+        The new tree.
+    """
+    listed = root.child("plugins")
+    if listed is None or not isinstance(listed.value, list):
+        return root  # the schema says what is wrong, as below
+    items = []
+    for node in listed.value:
+        try:
+            match node.plain():
+                case str(name):
+                    plugin = read_plugin(name, file.absolute().parent)
+                case {"name": str(name), "text": str(text), **rest} if not rest:  # the sweep of a batch job
+                    plugin = Plugin(name=name, text=text)
+                case _:
+                    return root
+            plugin.announce()
+            if running != "never":
+                if running == "own" and not file.resolve().is_relative_to(Path.cwd().resolve()):
+                    raise PluginError(f"{file} {_ELSEWHERE}")
+                plugin.run()
+        except PluginError as error:
+            problems.append(Problem(node.where, "plugins", str(error)))
+        else:
+            texts = {name: Node(getattr(plugin, name), node.where) for name in ("name", "text")}
+            items.append(Node(dict(texts), node.where))
+    return root.put(("plugins",), Node(items, listed.where))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Settings:
+    """The settings under the name by which `--set` calls them."""
+
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
+
+
+def read_site(
+    site: Path | None,
+    overrides: Sequence[str],
+    environ: Mapping[str, str],
+    problems: list[Problem],
+    sources: list[str],
+) -> ClusterConfig | None:
+    """Check the settings of clusters.
+
+    Args:
+        site: the site file; None where there is none.
+        overrides: as of `--set`; the key of each begins with `cluster`.
+        environ: the environment that `${VAR}` refers to, in all values but the lines of `setup`.
+        problems: receives what is wrong. The key path begins with `cluster` in `--set`, and not in a site file.
+        sources: receives the site file's name.
+
+    Returns:
+        The settings, or None when anything is wrong.
+    """
+    already = len(problems)
+    settings = Node({}, Where("")) if site is None else read_mapping(site, "a site file", problems, sources)
+    if settings is None:
+        return None
+    root = Node({BLOCK: settings}, settings.where)
+    for override in overrides:
+        root = apply_override(root, override, problems)
+    found: list[Problem] = []
+    root = expand_environment(root, environ, found, allowed=_EXPANDED, strict=False)
+    built = validate(root, _Settings, found)
+    for problem in found:
+        is_in_file = problem.where.source == settings.where.source
+        path = problem.path.removeprefix(f"{BLOCK}.") if is_in_file else problem.path
+        problems.append(replace(problem, path=path))
+    return built.cluster if built is not None and len(problems) == already else None

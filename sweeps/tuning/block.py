@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict
 
 from goal_core.basics.errors import ConfigError
 from sweeps.axes import AxisValue
-from sweeps.checks import check_seeds, field_problems, refuse, too_small
+from sweeps.checks import check_seeds, refuse, too_small
 
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 Kind = Literal["uniform", "loguniform", "choice", "grid"]
@@ -126,9 +126,7 @@ class TuneConfig:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        problems = field_problems(self)
-        if not self.space:
-            problems.append("space must have at least one setting, such as objectives.params.tau")
+        problems = [] if self.space else ["space must have at least one setting, such as objectives.params.tau"]
         problems += too_small(self, budget=1, batch=1, search_seed=0)
         if self.stop_early and self.batch >= 1 and self.budget % self.batch:
             problems.append(

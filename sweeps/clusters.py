@@ -1,0 +1,222 @@
+"""Where and how a sweep runs as a batch job: the site file, and `--set cluster...` on top of it.
+
+Nothing here can change a result, so no id depends on it, and neither the store nor MLflow keeps it with a sweep.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from pydantic import ConfigDict
+
+from sweeps.checks import check_tracking, failures, looks_secret, refuse, too_small
+
+_STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PASSWORD = re.compile(r"://[^/\s@]*:[^/\s@]*@")
+_OURS = (
+    *("--array", "--output", "--error", "--open-mode", "--signal", "--requeue", "--no-requeue", "--export", "--chdir"),
+    *("--dependency", "--parsable", "--hold", "--wait", "--clusters", "--wrap", "--test-only", "--job-name"),
+)
+"""Options of sbatch that the script needs as they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerConfig:
+    """A container image in which a Slurm job runs, by Apptainer."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    image: str
+    """A file, or what Apptainer accepts in its place."""
+    mounts: tuple[str, ...] = ()
+    """Folders of the node that the container sees: `/path` or `/path:/path/inside`. The store must be among them."""
+    options: tuple[str, ...] = ()
+    """Further options of `apptainer exec`."""
+
+    def __post_init__(self) -> None:
+        """Check that there is an image and that mounts are absolute."""
+        problems = [] if self.image else ["image must not be empty"]
+        problems += [f"mounts must be absolute, got {one!r}" for one in self.mounts if not one.startswith("/")]
+        refuse(problems)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmConfig:
+    """A job of a Slurm cluster whose nodes share the folder of the store with the machine that submits."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    nodes: int = 1
+    """Nodes of the job. More than one are joined by Ray."""
+    gpus_per_node: int = 0
+    """GPUs of each node; 0 trains on the CPU."""
+    gpu_type: str = ""
+    """As the site names it, such as `a100`; empty takes any."""
+    cpus_per_node: int = 1
+    """CPU cores of each node."""
+    memory_per_node: str = ""
+    """Such as `64G`; empty takes the partition's default."""
+    time: str = ""
+    """Time limit of one run, `hours:minutes:seconds` or `days-hours:minutes`; empty takes the partition's default."""
+    save_before: int = 120
+    """Seconds before the time limit at which every training saves and the job goes back to the queue."""
+    partition: str = ""
+    """Empty takes the site's default, as for `account` and `qos`."""
+    account: str = ""
+    qos: str = ""
+    options: tuple[str, ...] = ()
+    """Further options of `sbatch`, such as `--constraint=a100`."""
+    array: int = 0
+    """Number of independent jobs that share the store, each on one node and without Ray between them; 0 is one job."""
+    modules: tuple[str, ...] = ()
+    """Environment modules to load."""
+    setup: tuple[str, ...] = ()
+    """Lines of shell that prepare each node, such as the activation of an environment."""
+    python: str = ""
+    """Python that has goal-sweep; empty takes the one that submits, or `python3` in a container."""
+    container: ContainerConfig | None = None
+    """An image to run in; none runs on the node itself."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables of the job, written into its script. No secrets."""
+    pass_environment: tuple[str, ...] = ()
+    """Names of variables that the job takes from the submitting shell. Slurm keeps their values, no file does."""
+
+    def __post_init__(self) -> None:
+        """Check each setting, and those that depend on each other."""
+        problems = too_small(self, nodes=1, cpus_per_node=1, gpus_per_node=0, array=0, save_before=30)
+        if self.gpu_type and not self.gpus_per_node:
+            problems.append("gpu_type needs gpus_per_node")
+        if self.array and self.nodes > 1:
+            problems.append(f"array needs nodes: 1, because its jobs are independent; got nodes: {self.nodes}")
+        for name in ("gpu_type", "memory_per_node", "time", "partition", "account", "qos", "python"):
+            if not str(getattr(self, name)).isprintable():
+                problems.append(f"{name} must be one line of text, got {getattr(self, name)!r}")
+        for option in self.options:
+            if not option.startswith("--") or not option.isprintable():
+                problems.append(f"options must hold one option each, which begins with --, got {option!r}")
+            elif (name := re.split("[= ]", option)[0]) in _OURS:
+                problems.append(f"options may not hold {name}, because the job needs its own")
+        problems += _environment_problems(self.environment) + _variable_problems(
+            "pass_environment", self.pass_environment
+        )
+        refuse(problems)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RayConfig:
+    """A job of a running Ray cluster, through Ray's Jobs API."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    address: str = ""
+    """Address of the head's dashboard, such as `http://head:8265`."""
+    store: str = ""
+    """The results folder as the cluster's nodes see it; empty is that of the sweep."""
+    tracking: str = ""
+    """MLflow tracking URI as the head sees it; empty is that of the sweep."""
+    code: Literal["ship", "installed"] = "ship"
+    """`ship` sends this goal-sweep with its registered objectives; `installed` uses the cluster's and compares it."""
+    files: tuple[str, ...] = ()
+    """Further files and folders to send; they lie beside the sweep file, and Python modules can be imported."""
+    runtime_env: Mapping[str, Any] = field(default_factory=dict)
+    """Further parts of Ray's runtime environment, such as `pip: [timm]` or `conda: NAME`."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables of the driver and the workers. Ray's dashboard shows them: no secrets."""
+
+    def __post_init__(self) -> None:
+        """Check the address, and that nothing holds a secret."""
+        problems = []
+        if self.address and not re.fullmatch(r"https?://[^/\s@]+/?", self.address):
+            problems.append(f"address must be the dashboard's, such as http://head:8265, got {self.address!r}")
+        if taken := self.runtime_env.keys() & {"working_dir", "env_vars", "py_modules"}:
+            problems.append(f"runtime_env: {', '.join(sorted(taken))} has a setting of its own: files, environment")
+        if _PASSWORD.search(str(dict(self.runtime_env))):
+            problems.append("runtime_env must not hold passwords, because Ray's dashboard shows it")
+        problems += failures(lambda: check_tracking(self.tracking or "none"))
+        refuse([*problems, *_environment_problems(self.environment)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubernetesConfig:
+    """A RayJob of a Kubernetes cluster with the KubeRay operator, version 1.5.1 or later.
+
+    What has no setting here goes through `pod`, `head_pod` and `worker_pod`, in Kubernetes' own words: volumes,
+    variables from secrets, tolerations, node selectors, security contexts, pull secrets, the size of the head.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    image: str = ""
+    """Image with this version of goal-sweep and Ray, for the head and the workers."""
+    namespace: str = "default"
+    context: str = ""
+    """Context of kubectl; empty takes the current one."""
+    workers: int = 1
+    """Worker pods at the start."""
+    max_workers: int = 0
+    """Largest number of workers; above `workers`, Ray's autoscaler starts them as needed. 0 is `workers`."""
+    gpus_per_worker: int = 1
+    gpu_resource: str = "nvidia.com/gpu"
+    """Name of a GPU among the node's resources."""
+    cpus_per_worker: int = 8
+    memory_per_worker: str = "32Gi"
+    """With 8Gi of /dev/shm, which counts as memory of the pod."""
+    store: str = ""
+    """The results folder as the pods see it."""
+    tracking: str = ""
+    """MLflow tracking URI as the head sees it; empty is that of the sweep."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables of all pods. They stand in the manifest: no secrets."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels of the RayJob, such as Kueue's `kueue.x-k8s.io/queue-name`."""
+    pod: Mapping[str, Any] = field(default_factory=dict)
+    """A pod template that is merged into those of head and workers: mappings key by key, lists by the `name` of their
+    entries. A container without a name is Ray's."""
+    head_pod: Mapping[str, Any] = field(default_factory=dict)
+    worker_pod: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check numbers, and that the pod templates are such."""
+        problems = too_small(self, cpus_per_worker=1, workers=0, max_workers=0, gpus_per_worker=0)
+        if self.max_workers and self.max_workers < self.workers:
+            problems.append(f"max_workers must be at least workers ({self.workers}), got {self.max_workers}")
+        if not self.max_workers and not self.workers:
+            problems.append("workers must be at least 1 where max_workers is 0")
+        for name in ("pod", "head_pod", "worker_pod"):
+            if unknown := getattr(self, name).keys() - {"metadata", "spec"}:
+                problems.append(f"{name} is a pod template with metadata and spec, got {', '.join(sorted(unknown))}")
+        problems += failures(lambda: check_tracking(self.tracking or "none"))
+        refuse(problems + _environment_problems(self.environment))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterConfig:
+    """The settings of each kind of cluster."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    slurm: SlurmConfig = field(default_factory=SlurmConfig)
+    ray: RayConfig = field(default_factory=RayConfig)
+    kubernetes: KubernetesConfig = field(default_factory=KubernetesConfig)
+
+
+def _variable_problems(name: str, variables: Iterable[str]) -> list[str]:
+    """Names that no environment variable can have."""
+    return [f"{name}: {one!r} is no variable's name" for one in variables if not _VARIABLE.fullmatch(one)]
+
+
+def _environment_problems(environment: Mapping[str, str]) -> list[str]:
+    """Variables whose values are written to files: their names, secrets among them, and values of several lines."""
+    problems = _variable_problems("environment", environment)
+    for name, value in environment.items():
+        if looks_secret(name):
+            problems.append(
+                f"environment must not hold secrets such as {name}, because its values are written to files"
+            )
+        elif "\n" in value or "\0" in value:
+            problems.append(f"environment: the value of {name} must be one line")
+    return problems
