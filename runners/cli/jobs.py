@@ -68,7 +68,6 @@ def _submit(
 ) -> None:
     """Check a job, and print or send it."""
     from runners.cluster import submission as jobs
-    from runners.cluster.standing import send
     from runners.execution.inputs import code_digest
     from runners.store import local_root
     from runners.store.submissions import Submissions
@@ -89,7 +88,7 @@ def _submit(
     kept = [one for one in arguments.set_ or () if not one.startswith("cluster.")]
     cancel = SweepArguments(arguments.sweep, kept, arguments.store).command("cancel")
     own = records.begin(name, to, code, backend.place(draft))
-    sent = send(make, own, backend, records, cancel, _note)
+    sent = jobs.send(make, own, backend, records, cancel, _note)
     console.print(f"{sent.id}: submitted to {to} as job {sent.job}", soft_wrap=True)
     # The same sweep and store, named so that a command works in any folder.
     path, place = Path(arguments.sweep).expanduser(), store if "://" in store else str(local_root(store))
@@ -130,33 +129,31 @@ def cancel(
 
     Example: goal-sweep cancel quickstart.yaml
     """
-    from runners.cluster.standing import standing
-    from runners.cluster.submission import backend_of
+    from runners.cluster.submission import backend_of, standing
 
     records, known = submissions_of(sweep, set_, store, site)
     asked = [one for one in chosen(records, known, job) if job is not None or not one.ended]
     command, done = SweepArguments(sweep, set_, store).command("cancel"), False
-    for now in [standing(one, records) for one in asked]:
-        one, over = now.submission, now.state.is_over and not now.error
-        if now.state.phase == "ended" and not one.ended:
-            records.ended(one, now.state.said, now.state.status)  # so that its cluster is not asked again
+    for one, state in [(one, standing(one, records)) for one in asked]:
+        if state.phase == "ended" and not one.ended:
+            records.ended(one, state.said, state.status)  # so that its cluster is not asked again
         if forget:
-            if not over and not now.error:
-                raise GoalError(f"{one.id}: {now.state.said}; without --forget, cancel ends it")
-            if now.state.phase == "unknown":
+            if state.phase in ("pending", "running"):
+                raise GoalError(f"{one.id}: {state.said}; without --forget, cancel ends it")
+            if state.phase != "ended":
                 records.ended(one, "forgotten")
-                console.print(f"{one.id}: forgotten; {now.state.said}", soft_wrap=True)
+                console.print(f"{one.id}: forgotten; {state.said}", soft_wrap=True)
                 done = True
-        elif now.error and now.may_live:
-            raise GoalError(f"{one.id}: {now.error}; if it is gone: {command} {one.id} --forget")
-        elif not over and not now.error:
+        elif state.phase == "silent" and not one.cancelled:
+            raise GoalError(f"{one.id}: {state.said}; if it is gone: {command} {one.id} --forget")
+        elif state.phase in ("pending", "running"):
             backend_of(one.to).cancel(one, records.files(one.id))
             records.cancelled(one)
-            how = "is being cancelled; its running cells save" if now.state.phase == "running" else "leaves the queue"
+            how = "is being cancelled; its running cells save" if state.phase == "running" else "leaves the queue"
             console.print(f"{one.id}: {one.to} job {one.job}".rstrip() + f" {how}", soft_wrap=True)
             done = True
         elif job is not None and len(asked) == 1:
-            raise GoalError(f"{one.id} is over: {now.state.said}")
+            raise GoalError(f"{one.id} is over: {state.said}")
     if not done:
         raise GoalError(f"no job of {sweep} is in a queue or running")
 
@@ -192,28 +189,25 @@ def chosen(records: Submissions, known: list[Submission], job: str | None) -> li
 
 def job_lines(records: Submissions, known: list[Submission]) -> Iterator[str]:
     """A line on the newest job, and on each older one that lives; none where nothing was submitted."""
-    from runners.cluster.standing import standing
+    from runners.cluster.submission import standing
 
     for one in known:
         if one is known[-1] or not one.ended:
-            now = standing(one, records)
-            if one is known[-1] or not now.state.is_over:
+            state = standing(one, records)
+            if one is known[-1] or not state.is_over:
                 since = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.submitted))
-                cancelled = "cancelled; " if one.cancelled and now.error else ""
-                status = f", exit status {now.state.status}" if now.state.status is not None else ""
+                cancelled = "cancelled; " if one.cancelled and state.phase == "silent" else ""
+                status = f", exit status {state.status}" if state.status is not None else ""
                 name = f"{one.id}: {one.to} job {one.job}".rstrip()
-                yield f"{name}, submitted {since} on {one.host}: {cancelled}{now.state.said}{status}"
+                yield f"{name}, submitted {since} on {one.host}: {cancelled}{state.said}{status}"
 
 
 def jobs_as_json(records: Submissions, known: list[Submission]) -> str:
     """Every job of a sweep with its state."""
-    from runners.cluster.standing import standing
+    from runners.cluster.submission import standing
 
-    states = [standing(one, records).state for one in known]
-    rows = [
-        {**asdict(one), "phase": state.phase, "state": state.said, "status": state.status}
-        for one, state in zip(known, states, strict=True)
-    ]
+    states = [(one, standing(one, records)) for one in known]
+    rows = [{**asdict(one), "phase": state.phase, "state": state.said, "status": state.status} for one, state in states]
     return json.dumps(rows, indent=2)
 
 

@@ -22,8 +22,8 @@ _ANSWER_S = 60.0
 _WITHOUT_DEFAULT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 WAIT = ("--wait-for-launch", "180")
 """A launch waits so long for its predecessor, which counts as alive for a minute if it was killed."""
-Phase = Literal["pending", "running", "ended", "unknown"]
-"""Where a job is in its life; `unknown`: the cluster does not know it (any more)."""
+Phase = Literal["pending", "running", "ended", "unknown", "silent"]
+"""Where a job is in its life; `unknown`: the cluster does not know it (any more); `silent`: it cannot be asked."""
 
 
 class ClusterError(GoalError):

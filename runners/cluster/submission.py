@@ -1,23 +1,23 @@
-"""From a command line to a job: the kinds of clusters, and what of a sweep a job will launch."""
+"""From a command line to a job: the kinds of clusters, what of a sweep a job launches, and whether one may begin."""
 
 from __future__ import annotations
 
 import io
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 
 from goal_core.basics.errors import ConfigError, GoalError
-from runners.cluster.backend import Backend, Job
+from runners.cluster.backend import Backend, Job, JobState, NoAnswerError
 from runners.cluster.kubernetes import Kubernetes
 from runners.cluster.ray_jobs import RayJobs
 from runners.cluster.slurm import Slurm
 from runners.store import local_root
-from runners.store.submissions import Submissions
+from runners.store.submissions import Submission, Submissions
 from sweeps import ClusterSweep, to_mapping
 from sweeps.checks import looks_secret
 
@@ -93,3 +93,65 @@ def sweep_text(plain: Mapping[str, Any]) -> str:
     yaml.dump(dict(plain), stream)
     text = stream.getvalue().removeprefix("%YAML 1.2\n---\n")
     return f"# The sweep as it was submitted, with what it extends and --set.\n{text}"
+
+
+def standing(submission: Submission, records: Submissions) -> JobState:
+    """Where a job stands: by its record if that says how it ended, else by its cluster. Changes nothing."""
+    if submission.ended:
+        return JobState(phase="ended", said=submission.ended, status=submission.exit_status)
+    try:
+        return backend_of(submission.to).state(submission, records.files(submission.id))
+    except GoalError as failure:
+        return JobState(phase="silent", said=str(failure))
+
+
+def send(
+    make: Callable[[str], Job],
+    own: Submission,
+    backend: Backend,
+    records: Submissions,
+    cancel: str,
+    say: Callable[[str], None],
+) -> Submission:
+    """Send the job of a submission, if no other job of the sweep lives; else take the submission back.
+
+    Args:
+        make: makes the job with an id.
+        own: the submission, begun.
+        backend: the cluster.
+        records: the submissions of the store.
+        cancel: the command that cancels jobs of the sweep, for messages.
+        say: shows a line to the user.
+
+    Raises:
+        SubmissionError: another job of the sweep lives or may live; names it.
+        NoAnswerError: the cluster may have taken the job. The record stays.
+        ClusterError: the cluster refused it, or cannot be reached.
+    """
+    try:
+        others = [(one, standing(one, records)) for one in records.before(own) if not one.ended]
+        for other, state in others:
+            if why := _may_live(other, state, own, records, cancel):
+                raise SubmissionError(f"{other.id} {why}")
+        for other, state in others:
+            if state.phase == "silent":
+                say(f"{other.id} was cancelled and counts as ended, because its cluster is gone: {state.said}")
+            records.ended(other, "cancelled" if state.phase == "silent" else state.said, state.status)
+        return records.sent(own, backend.submit(make(own.id)))
+    except NoAnswerError:
+        raise
+    except BaseException:
+        records.withdraw(own)
+        raise
+
+
+def _may_live(other: Submission, state: JobState, own: Submission, records: Submissions, cancel: str) -> str:
+    """Why another job of the sweep may wait or run; empty if it is over. A cluster that agreed to end it has."""
+    forget = f"{cancel} {other.id} --forget"
+    if state.phase == "silent":
+        return "" if other.cancelled else f"may still run, but {state.said}; if it is gone: {forget}"
+    if not state.is_over:
+        return f"of this sweep is still in the queue or running; {cancel} ends it"
+    if state.phase == "unknown" and records.is_being_sent(other, own):
+        return f"is being submitted by {other.user} on {other.host}; if that command was killed: {forget}"
+    return ""

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from runners.cluster import standing
+from runners.cluster import submission as submitting
 from runners.cluster.backend import ClusterError, Job, JobState, NoAnswerError
-from runners.cluster.standing import send
-from runners.cluster.submission import SubmissionError
+from runners.cluster.submission import SubmissionError, send
 from runners.store.submissions import Submission, Submissions
 from tests.helpers.cluster_cases import job
 
@@ -54,7 +53,7 @@ def sending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Cluste
 
     def act(cluster: Cluster) -> Submission:
         backend: Any = cluster
-        monkeypatch.setattr(standing, "backend_of", lambda kind: backend)
+        monkeypatch.setattr(submitting, "backend_of", lambda kind: backend)
         own = records.begin("tiny", "slurm", "", {})
         return send(make, own, backend, records, "goal-sweep cancel tiny", print)
 
