@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from typing import Any, Final, Literal, NamedTuple
@@ -51,7 +51,7 @@ class Cell:
     data_fingerprint: str
     """Hash of the dataset's images and captions."""
     weights_id: str
-    """Content id of the initial weights."""
+    """Content id of the initial weights (`goal_core.models.frameworks.initial_weights_id`)."""
     tested: bool = True
     """Whether its trainings end with numbers of the test split; those of a candidate do not."""
 
@@ -63,15 +63,7 @@ class Cell:
     @property
     def settings(self) -> dict[str, Any]:
         """What its id hashes."""
-        return cell_settings(
-            data=self.data,
-            data_fingerprint=self.data_fingerprint,
-            model=self.model,
-            weights_id=self.weights_id,
-            objective=self.objective,
-            seed=self.seed,
-            tested=self.tested,
-        )
+        return cell_settings(self)
 
     def describe(self) -> dict[str, Any]:
         """The content of ``cell.json``."""
@@ -258,9 +250,12 @@ class ResolvedSweep:
                 yield _Place(of_objective[objective], point)
 
     def _cell(self, model: ModelConfig, objective: ObjectiveConfig, seed: int, *, tested: bool) -> Cell:
-        what: dict[str, Any] = {"data": self.config.data, "data_fingerprint": self.data_fingerprint, "model": model}
-        what |= {"weights_id": self.weights[model.backbone.name], "objective": objective, "seed": seed}
-        return Cell(id=content_id(cell_settings(**what, tested=tested)), **what, tested=tested)
+        weights, fingerprint = self.weights[model.backbone.name], self.data_fingerprint
+        cell = Cell(
+            id="", data=self.config.data, model=model, objective=objective, seed=seed, data_fingerprint=fingerprint,
+            weights_id=weights, tested=tested,
+        )  # fmt: skip
+        return replace(cell, id=content_id(cell.settings))
 
     @cached_property
     def trainings(self) -> list[Training]:

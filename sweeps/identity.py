@@ -18,10 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from goal_core.basics.errors import ConfigError
 from goal_core.basics.numerics import NUMERICS_VERSION
-from goal_core.data.config import DataConfig
-from goal_core.models.config import ModelConfig
 from goal_core.models.frameworks import framework_of
-from goal_core.objectives import ObjectiveConfig
 from goal_core.training.config import Precision, StageConfig
 
 T = TypeVar("T")
@@ -53,41 +50,26 @@ additions, like the number of threads and the device, which do not count either;
 memory runs out, which must not make another model of a cell."""
 
 
-def cell_settings(
-    *,
-    data: DataConfig,
-    data_fingerprint: str,
-    model: ModelConfig,
-    weights_id: str,
-    objective: ObjectiveConfig,
-    seed: int,
-    tested: bool = True,
-) -> dict[str, Any]:
-    """Everything that determines a cell's model, except how its stages train it.
+def cell_settings(cell: Any) -> dict[str, Any]:
+    """Everything that determines the model of a `sweeps.cells.Cell`, except how its stages train it.
 
-    Args:
-        data: the dataset.
-        data_fingerprint: hash of the images and captions.
-        model: framework, backbone, text encoder, embedding; parts that the framework does not use are left out.
-        weights_id: content id of the initial weights (`goal_core.models.frameworks.initial_weights_id`).
-        objective: stands here with all its parameters, so writing out a default changes nothing.
-        seed: the cell's seed.
-        tested: whether its results have numbers of the test split; those of a candidate have not.
+    Parts of the model that the framework does not use are left out. The objective has all its parameters, so writing
+    out a default changes nothing.
     """
-    used = framework_of(model).uses - _NOT_OF_THE_MODEL
-    of_model: dict[str, Any] = {key: value for key, value in to_mapping(model).items() if key in used}
-    if "bert" in of_model:
-        del of_model["bert"]["weights"]
-    if "text" in of_model:
-        del of_model["text"]["encoder"]  # by its content in `weights_id`
+    used = framework_of(cell.model).uses - _NOT_OF_THE_MODEL
+    model: dict[str, Any] = {key: value for key, value in to_mapping(cell.model).items() if key in used}
+    if "bert" in model:
+        del model["bert"]["weights"]
+    if "text" in model:
+        del model["text"]["encoder"]  # by its content in `weights_id`
     return {
         "numerics": NUMERICS_VERSION,
-        "data_fingerprint": data_fingerprint,
-        "data": {key: value for key, value in to_mapping(data).items() if key not in _NOT_OF_THE_DATA},
-        "model": {**of_model, "backbone": model.backbone.name, "backbone_weights": weights_id},
-        "objective": objective.resolved(),
-        "seed": seed,
-        "tested": tested,
+        "data_fingerprint": cell.data_fingerprint,
+        "data": {key: value for key, value in to_mapping(cell.data).items() if key not in _NOT_OF_THE_DATA},
+        "model": {**model, "backbone": cell.model.backbone.name, "backbone_weights": cell.weights_id},
+        "objective": cell.objective.resolved(),
+        "seed": cell.seed,
+        "tested": cell.tested,
     }
 
 

@@ -13,7 +13,7 @@ from sweeps.axes import AxisValue
 from sweeps.checks import check_seeds, refuse, too_small
 
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
-Kind = Literal["uniform", "loguniform", "choice", "grid"]
+Kind = Literal["uniform", "loguniform", "choice"]
 Score = Literal["val/rsum", "val/i2t_r1", "val/i2t_r5", "val/i2t_r10", "val/t2i_r1", "val/t2i_r5", "val/t2i_r10"]
 """What candidates are compared by. Never a number of the test split."""
 
@@ -29,9 +29,7 @@ class Domain:
     loguniform: tuple[float, ...] = ()
     """Two bounds, above 0, of a number whose logarithm is drawn."""
     choice: tuple[AxisValue, ...] = ()
-    """Values of which one is drawn."""
-    grid: tuple[AxisValue, ...] = ()
-    """Values that search `grid` tries in turn. Other searches draw from them."""
+    """Values of which one is drawn; search `grid` tries them in turn."""
 
     def __post_init__(self) -> None:
         """Check that one word is given, and its values."""
@@ -39,10 +37,10 @@ class Domain:
         if len(given) != 1:
             words = ", ".join(item.name for item in fields(self))
             raise ConfigError(f"needs one of {words} with its values, got {' and '.join(given) or 'none'}")
-        if self.kind in ("choice", "grid"):
-            values = [(isinstance(value, bool), value) for value in self.values]  # 1 equals 1.0, but is not true
+        if self.choice:
+            values = [(isinstance(value, bool), value) for value in self.choice]  # 1 equals 1.0, but is not true
             if twice := dict.fromkeys(value for value in values if values.count(value) > 1):
-                raise ConfigError(f"{self.kind} has {', '.join(repr(value) for _, value in twice)} more than once")
+                raise ConfigError(f"choice has {', '.join(repr(value) for _, value in twice)} more than once")
             return
         bounds = self.uniform or self.loguniform
         if len(bounds) != 2 or not bounds[0] < bounds[1]:
@@ -53,13 +51,12 @@ class Domain:
     @property
     def kind(self) -> Kind:
         """The word that is given."""
-        names: tuple[Kind, ...] = ("uniform", "loguniform", "choice", "grid")
-        return next(name for name in names if getattr(self, name))
+        return "uniform" if self.uniform else "loguniform" if self.loguniform else "choice"
 
     @property
     def values(self) -> tuple[AxisValue, ...]:
-        """The values of `choice` or `grid`; none of a range."""
-        return self.choice or self.grid
+        """The values of `choice`; none of a range."""
+        return self.choice
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -69,7 +66,7 @@ class Domain:
 
     @property
     def ends(self) -> tuple[AxisValue, ...]:
-        """The values of `choice` or `grid`, or the bounds of a range: what is checked."""
+        """The values of `choice`, or the bounds of a range: what is checked."""
         return self.values or self.bounds
 
 

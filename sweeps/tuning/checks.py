@@ -80,7 +80,7 @@ def _dimension(config: Any, searched: Dimension) -> list[str]:
         return [problem]
     domain = searched.domain
     if config.tune.search == "grid" and not domain.values:
-        return [f"search grid needs choice or grid, got {domain.kind}"]
+        return [f"search grid needs choice, got {domain.kind}"]
     kind = Variant if searched.key == VARIANT else _STAGE_TYPES[searched.setting] if searched.stage else None
     if not domain.values and not _has_ranges(config, searched, kind):
         return [f"takes no numbers between others; write choice, got {domain.kind}"]

@@ -17,6 +17,7 @@ from goal_core.models.config import BackboneConfig, BertConfig, ModelConfig, Tex
 from goal_core.objectives import ObjectiveConfig, triplet_weights
 from goal_core.training.config import StageConfig
 from sweeps import ResolvedSweep, SweepConfig, load_sweep
+from sweeps.cells import Cell
 from sweeps.identity import canonical_json, cell_settings, content_id, stage_key
 
 KARPATHY = KarpathyConfig(name="coco", root="/data/coco")
@@ -37,7 +38,7 @@ def make_id(**changes: Any) -> str:
         "objective": OBJECTIVE,
         "seed": 1,
     }
-    return content_id(cell_settings(**(given_ | changes)))
+    return content_id(cell_settings(Cell(id="", **(given_ | changes))))
 
 
 def another(value: Any) -> Any:

@@ -100,9 +100,9 @@ def test_stages_in_the_wrong_order(small: SweepConfig) -> None:
 
 
 def test_the_names_of_objectives_are_checked() -> None:
-    for wrong in ({"pair": ["com"]}, {"triplet": []}, {"triplet": ["nca", "nca"]}, {"only": ["con/con", "con/con"]}):
-        with pytest.raises(ConfigError, match=next(iter(wrong))):
-            from_mapping(SweepObjectives, wrong)
+    for key, value in (("pair", ["com"]), ("triplet", []), ("triplet", ["nca"] * 2), ("only", ["con/con"] * 2)):
+        with pytest.raises(ConfigError, match=key):
+            from_mapping(SweepObjectives, {key: value})
     with pytest.raises(ConfigError, match="none of lin/con is in the grid"):
         SweepObjectives(pair=("con",), only=("lin/con",))
 

@@ -64,7 +64,7 @@ def test_tpe_shows_the_best_so_far_and_no_band() -> None:
 
 TAU = Domain(loguniform=(1.0, 100.0))
 MARGIN = Domain(uniform=(0.0, 1.0))
-LR = Domain(grid=(0.002, 0.004, 0.008))
+LR = Domain(choice=(0.002, 0.004, 0.008))
 WIDE = Domain(choice=(0.001, 0.01, 0.1))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runners.cluster.sbatch import python_command, render_close, render_sbatch
+from runners.cluster.slurm import python_command, render_close, render_sbatch
 from sweeps import SlurmConfig
 from sweeps.clusters import ContainerConfig
 from tests.helpers.cluster_cases import job

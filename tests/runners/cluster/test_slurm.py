@@ -11,8 +11,7 @@ import pytest
 from goal_core.basics.errors import ConfigError
 from runners.cluster import slurm
 from runners.cluster.backend import ClusterError, NoAnswerError
-from runners.cluster.sbatch import render_sbatch
-from runners.cluster.slurm import Slurm
+from runners.cluster.slurm import Slurm, render_sbatch
 from tests.helpers.cluster_cases import Commands, job, refusal, submission
 
 

@@ -70,7 +70,7 @@ LR = "mine.yaml:6 | tune.space.stages.frozen"
         (
             "{loguniform: [1, 20]}",
             "{loguniform: [1, 2], choice: [1]}",
-            f"{SPACE}.tau | uniform, loguniform, choice, grid | loguniform and choice",
+            f"{SPACE}.tau | uniform, loguniform, choice | loguniform and choice",
         ),
         ("{loguniform: [1, 20]}", "{choice: [-1, 2]}", f"{SPACE}.tau | above 0 | -1"),
         ("{loguniform: [1, 20]}", "{choice: [2, 2]}", f"{SPACE}.tau.choice | 2 more than once"),
@@ -157,7 +157,7 @@ def test_values_of_two_settings_that_do_not_go_together_are_named(tmp_path: Path
 
 
 def test_a_grid_of_more_points_than_the_budget_is_refused(tmp_path: Path) -> None:
-    path = _write(tmp_path, TEXT.replace("{loguniform: [1, 20]}", "{grid: [1, 5, 20]}"))
+    path = _write(tmp_path, TEXT.replace("{loguniform: [1, 20]}", "{choice: [1, 5, 20]}"))
     check_mistakes(_problems(path, "tune.search=grid"), "mine.yaml:7 | tune.budget | 4 | 7 | con/nca")
     lines = _problems(path, "tune.search=grid", "tune.budget=0")
     check_mistakes(lines, "--set tune.budget | tune.budget | at least 1 | 0")  # nothing of what stands in for it

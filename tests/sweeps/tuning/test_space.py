@@ -65,7 +65,7 @@ def test_the_seed_decides_and_a_larger_budget_continues(space: str) -> None:
 
 
 def test_a_grid_is_every_combination_once_after_the_default() -> None:
-    space = "objectives.params.tau: {grid: [1, 10]}, stages.frozen.lr: {grid: [4e-3, 8e-3]}"
+    space = "objectives.params.tau: {choice: [1, 10]}, stages.frozen.lr: {choice: [4e-3, 8e-3]}"
     sweep = tuned("tune.search=grid", space=space, budget=4)
     shown = [
         tuple(space_of(sweep, "sig/nca").shown(one).values()) for one in space_of(sweep, "sig/nca").without_scores(4)
