@@ -12,27 +12,22 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 
 from goal_core.basics.errors import WeightsError
-from goal_core.data.text import EncodedCaptions
-from goal_core.evaluation import OpenedCheckpoint, open_checkpoint
-from goal_core.evaluation.embedding import TEXT_CHUNK
+from goal_core.evaluation import RetrievalModel, load_model
 from runners.store.storage.place import Place
 
 
-class RetrievalModel:
-    """A trained cell with its data.
+class CaptionEncoder:
+    """What MLflow's ``predict`` asks: a model as one of captions. ``get_raw_model`` gives it whole.
 
     Args:
-        path: its checkpoint.
+        model: the trained model.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.opened: OpenedCheckpoint = open_checkpoint(path)
-        """The encoder, the description of the training and the dataset."""
+    def __init__(self, model: RetrievalModel) -> None:
+        self._model = model
 
     def predict(self, captions: pd.DataFrame | Sequence[str], params: dict[str, Any] | None = None) -> NDArray[Any]:
         """Embed captions in the joint space, where the scalar product with an image's embedding is the similarity.
@@ -44,26 +39,15 @@ class RetrievalModel:
         Returns:
             (M, D) float32, rows of length 1.
         """
-        texts = list(captions.iloc[:, 0] if isinstance(captions, pd.DataFrame) else captions)
-        encoder = self.opened.encoder
-        encoded = EncodedCaptions.of([str(text) for text in texts], self.opened.description.vocabulary)
-        order = np.argsort(-encoded.lengths, kind="stable")  # as in evaluation: the longest first
-        encoder.train(False)
-        embedded: list[tuple[int, NDArray[Any]]] = []
-        with torch.inference_mode(), encoder.autocast():
-            for start in range(0, len(order), TEXT_CHUNK):
-                rows = order[start : start + TEXT_CHUNK]
-                tokens, lengths = encoded.batch(rows)
-                chunk = encoder.texts(tokens.to(encoder.device), lengths).float().cpu().numpy()
-                embedded += zip(rows.tolist(), chunk, strict=True)
-        return np.stack([row for _, row in sorted(embedded, key=lambda item: item[0])])
+        texts = captions.iloc[:, 0] if isinstance(captions, pd.DataFrame) else captions
+        return self._model.encode_texts([str(text) for text in texts])
 
-    def get_raw_model(self) -> OpenedCheckpoint:
-        """The trained cell itself, for ``model.get_raw_model()`` of MLflow."""
-        return self.opened
+    def get_raw_model(self) -> RetrievalModel:
+        """The model, which also encodes pictures and searches them."""
+        return self._model
 
 
-def _load_pyfunc(reference: str) -> RetrievalModel:
+def _load_pyfunc(reference: str) -> CaptionEncoder:
     """Load the model that a reference names.
 
     Args:
@@ -74,10 +58,11 @@ def _load_pyfunc(reference: str) -> RetrievalModel:
     """
     content = json.loads(Path(reference).read_text())
     # The reference lies inside the results folder, also after the folder has moved, unless a server sent it here.
-    for folder in Path(reference).absolute().parents:
-        if (path := folder / content["checkpoint"]).is_file():
-            return RetrievalModel(path)
-    place = Place.open(content["store"])
-    if (path := place.storage.fetch(place.base / content["checkpoint"])).is_file():
-        return RetrievalModel(path)
-    raise WeightsError(f"no checkpoint {content['checkpoint']} in the results folder {content['store']}")
+    folders = [*Path(reference).absolute().parents]
+    found = [path for folder in folders if (path := folder / content["checkpoint"]).is_file()]
+    if not found:
+        place = Place.open(content["store"])
+        found = [path for path in [place.storage.fetch(place.base / content["checkpoint"])] if path.is_file()]
+    if not found:
+        raise WeightsError(f"no checkpoint {content['checkpoint']} in the results folder {content['store']}")
+    return CaptionEncoder(load_model(found[0]))
