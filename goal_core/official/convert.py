@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from goal_core.basics.atomic import replace_with
+from goal_core.basics.atomic import make_folder, replace_with
 from goal_core.basics.errors import WeightsError
 from goal_core.checkpoints import ModelDescription, with_prefix, write_model
 from goal_core.data import DataConfig
@@ -37,22 +37,30 @@ _TABLE = "relative_position_bias_table"
 class PublishedCheckpoint:
     """The model in a published checkpoint, its tensors renamed to ours."""
 
-    model: ModelConfig
-    vocabulary: Tokenizer
+    description: ModelDescription
+    """With the data that it is to be evaluated on."""
     tensors: dict[str, Tensor]
     """`heads.*` and `backbone.net.*`."""
     leftovers: dict[str, list[str]]
     """The names of the tensors in the file that the model does not use, by the reason."""
     epoch: int
     """The epoch of its training after which the file was written."""
-    digest: str
-    """`sha256:` and 16 hex digits of the file."""
-    num_features: int
-    """Width of the precomputed features that it takes; 0 where it takes pictures."""
+
+    def write(self, path: Path) -> None:
+        """Write it as a goal-sweep checkpoint.
+
+        Args:
+            path: the ``.safetensors`` file; it appears whole or not at all.
+
+        Raises:
+            StorageError: the file cannot be written.
+        """
+        make_folder(path.parent)
+        replace_with(path, lambda temporary: write_model(temporary, self.tensors, self.description, epoch=self.epoch))
 
 
 def read_published(
-    framework: FrameworkName, path: Path, vocabulary: Tokenizer | Path, *, image_size: int | None = None
+    framework: FrameworkName, path: Path, vocabulary: Tokenizer | Path, *, data: DataConfig, data_fingerprint: str
 ) -> PublishedCheckpoint:
     """Read a published checkpoint of a framework.
 
@@ -62,10 +70,12 @@ def read_published(
             of the cells of a ResNeXt; X-VLM's ``.th`` with a Swin, pre-trained or fine-tuned for retrieval.
         vocabulary: that of its training, or the file of it: VSE++'s pickle or JSON, or the `vocab.txt` of
             `bert-base-uncased`. The order of its words is that of the word embedding's rows.
-        image_size: side of the images it will see, pixels; None for that of its training. X-VLM's biases of relative
-            positions are resized for its windows.
+        data: the data it is to be evaluated on. X-VLM's biases of relative positions are resized for windows of their
+            images.
+        data_fingerprint: of that data.
 
     Raises:
+        ConfigError: the model does not go with the data.
         WeightsError: the file is refused, its layout or variant is not supported, or the vocabulary is not its own.
         DataError: the vocabulary cannot be read.
     """
@@ -76,6 +86,7 @@ def read_published(
     layout, stored = LAYOUTS[framework], read_torch_file(path)
     given, options = _tensors_and_options(stored, layout, path)
     model = layout.model(options, given, str(path))
+    framework_of(model).check(model, data)
     rows, words = len(given[layout.words]), "word pieces" if isinstance(vocabulary, Wordpieces) else "words"
     if len(vocabulary) != rows:
         raise WeightsError(
@@ -85,36 +96,13 @@ def read_published(
     if framework == "xvlm" and isinstance(vocabulary, Wordpieces):
         vocabulary = replace(vocabulary, cleans=True)
     width = given["image.fc.weight"].shape[1] if model.backbone.weights == "precomputed" else 0
-    shapes = _shapes(model, vocabulary, image_size=image_size or layout.image_size, region_width=width)
+    shapes = _shapes(model, vocabulary, image_size=data.image.size if data.image else 0, region_width=width)
     name_of = partial(published_name, layout, model)
     given = resized_tables(given, {name_of(name): tensor for name, tensor in shapes.items()})
     tensors, leftovers = rename_tensors(shapes, given, name_of, known_leftovers=layout.leftovers, source=str(path))
     epoch = stored.get("epoch", 0)
     if not isinstance(epoch, int):
         raise WeightsError(f"{path}: `epoch` must be a whole number, got {epoch!r}")
-    return PublishedCheckpoint(
-        model=model,
-        vocabulary=vocabulary,
-        tensors=tensors,
-        leftovers=leftovers,
-        epoch=epoch,
-        digest=f"sha256:{file_sha256(path)[:16]}",
-        num_features=width,
-    )
-
-
-def write_published(published: PublishedCheckpoint, path: Path, *, data: DataConfig, data_fingerprint: str) -> None:
-    """Write the model of a published checkpoint as a goal-sweep checkpoint.
-
-    Args:
-        published: the checkpoint.
-        path: the ``.safetensors`` file; it appears whole or not at all.
-        data: the data it is to be evaluated on.
-        data_fingerprint: of that data.
-
-    Raises:
-        StorageError: the file cannot be written.
-    """
     description = ModelDescription(
         cell="published",
         stage="published",
@@ -123,13 +111,12 @@ def write_published(published: PublishedCheckpoint, path: Path, *, data: DataCon
         precision="fp32",
         data=data,
         data_fingerprint=data_fingerprint,
-        model=published.model,
-        weights=published.digest,
-        vocabulary=published.vocabulary,
-        num_features=published.num_features,
+        model=model,
+        weights=f"sha256:{file_sha256(path)[:16]}",
+        vocabulary=vocabulary,
+        num_features=width,
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    replace_with(path, lambda temporary: write_model(temporary, published.tensors, description, epoch=published.epoch))
+    return PublishedCheckpoint(description=description, tensors=tensors, leftovers=leftovers, epoch=epoch)
 
 
 def _tensors_and_options(stored: dict[str, Any], layout: Layout, path: Path) -> tuple[dict[str, Tensor], Namespace]:

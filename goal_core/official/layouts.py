@@ -49,8 +49,6 @@ class Layout:
     system: str
     model: Callable[[Namespace, Mapping[str, Tensor], str], ModelConfig]
     """The model in a file, from the options of its training, its tensors and its name for messages."""
-    image_size: int
-    """Side of the images that the published models see, pixels."""
     words: str
     """The word embedding, which shows the size of the vocabulary."""
     names: Rules
@@ -161,7 +159,6 @@ def _upper_layer(model: ModelConfig, match: re.Match[str]) -> str:
 VSEPP = Layout(
     system="VSE++",
     model=_vsepp,
-    image_size=224,
     words="embed.weight",
     encoders=("", ""),
     names={r"^backbone\.net\.": "cnn.module.", r"^heads\.(image|text)\.": ""},
@@ -169,7 +166,6 @@ VSEPP = Layout(
 VSE_INFTY = Layout(
     system="VSE-infinity",
     model=_vse_infty,
-    image_size=512,
     words="text.bert.embeddings.word_embeddings.weight",
     encoders=("image.", "text."),
     prefix="module.",
@@ -195,7 +191,6 @@ VSE_INFTY = Layout(
 XVLM = Layout(
     system="X-VLM",
     model=_xvlm,
-    image_size=384,
     words="text_encoder.embeddings.word_embeddings.weight",
     wrapper=(r"^text_encoder\.bert\.", "text_encoder."),
     names={

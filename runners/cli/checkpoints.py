@@ -256,20 +256,19 @@ def convert(
     Example: goal-sweep convert model_best.pth.tar --vocabulary coco_vocab.pkl --sweep coco_vsepp --out coco.safetensors
     """
     from goal_core.data import open_dataset, own_indexes
-    from goal_core.models.frameworks import framework_of
-    from goal_core.official import read_published, write_published
+    from goal_core.official import read_published
     from sweeps import load_sweep
 
     config = load_sweep(sweep, set_ or ())
-    data = config.data
-    size = None if data.image is None else data.image.size
-    official = read_published(config.model.framework, checkpoint, vocabulary, image_size=size)
-    framework_of(official.model).check(official.model, data)
-    write_published(official, out, data=data, data_fingerprint=open_dataset(data, own_indexes()).fingerprint)
-    model = official.model
+    fingerprint = open_dataset(config.data, own_indexes()).fingerprint
+    official = read_published(
+        config.model.framework, checkpoint, vocabulary, data=config.data, data_fingerprint=fingerprint
+    )
+    official.write(out)
+    model, words = official.description.model, official.description.vocabulary
     console.print(
         f"{out}: {model.framework} {model.backbone.name}, {len(official.tensors)} tensors, all used; "
-        f"{len(official.vocabulary)} words, epoch {official.epoch}",
+        f"{len(words)} words, epoch {official.epoch}",
         soft_wrap=True,
     )
     if not official.leftovers:

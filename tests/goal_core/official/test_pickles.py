@@ -18,6 +18,7 @@ import torch
 
 from goal_core.basics.errors import DataError, WeightsError
 from goal_core.data import Vocabulary
+from goal_core.data.config import ScenesConfig
 from goal_core.official.convert import read_published, rename_tensors
 from goal_core.official.pickles import read_torch_file, read_vocabulary, tensors_of
 from tests.helpers.python2_pickle import save_python2_pickle, save_python2_torch
@@ -186,4 +187,4 @@ def test_a_tensor_missing_misshapen_or_strange_is_refused(change: dict[str, Any]
 
 def test_a_framework_without_published_checkpoints_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match="dual has no published checkpoints"):
-        read_published("dual", tmp_path / "a.pth", tmp_path / "vocab.txt")
+        read_published("dual", tmp_path / "a.pth", tmp_path / "vocab.txt", data=ScenesConfig(), data_fingerprint="")

@@ -17,13 +17,13 @@ from torchvision.models import resnet18, resnext101_32x8d
 
 from goal_core.basics.errors import WeightsError
 from goal_core.checkpoints import check_initial_weights
-from goal_core.data import Dataset, open_dataset
+from goal_core.data import open_dataset
 from goal_core.data.config import ImageConfig, RegionsConfig, ScenesConfig
 from goal_core.data.text import SPECIAL_PIECES, Wordpieces
 from goal_core.evaluation import evaluate_checkpoint, open_checkpoint
 from goal_core.models import BackboneConfig, BertConfig, build_backbone
 from goal_core.models.frameworks import initial_weights_id
-from goal_core.official import layouts, read_published, write_published
+from goal_core.official import layouts, read_published
 from tests.helpers.region_files import write_regions
 
 PIECES = Wordpieces((*SPECIAL_PIECES, *(f"piece{index}" for index in range(25))))
@@ -198,17 +198,20 @@ def test_regions_embed_as_an_independent_forward(tmp_path: Path) -> None:
     torch.manual_seed(0)
     image, text = image_of_regions(), text_parts()
     source = save(tmp_path / "model_best.pth", image, text, precomp_enc_type="basic", img_dim=FEATURES)
-    published = read_published("vse_infty", source, PIECES)
+    data = RegionsConfig(name="tiny", root=str(write_regions(tmp_path / "data")))
+    fingerprint = open_dataset(data).fingerprint
+    published = read_published("vse_infty", source, PIECES, data=data, data_fingerprint=fingerprint)
     left = {reason.split(",")[0]: len(names) for reason, names in published.leftovers.items()}
     assert left == {
         "a normalisation that the published code builds and never runs": 5,
         "BERT's pooler": 2,
         "0": 1,
     }
-    data = RegionsConfig(name="tiny", root=str(write_regions(tmp_path / "data")))
     out = tmp_path / "x.safetensors"
-    write_published(published, out, data=data, data_fingerprint=open_dataset(data).fingerprint)
-    begun = replace(published.model, bert=BertConfig(), init_from=str(out))  # a BERT to download, were it not given
+    published.write(out)
+    begun = replace(
+        published.description.model, bert=BertConfig(), init_from=str(out)
+    )  # a BERT to download, were it not given
     check_initial_weights(begun, data, open_dataset(data))
     assert initial_weights_id(begun).startswith("precomputed bert hub:bert-base-uncased init ")
     opened = open_checkpoint(out)
@@ -226,13 +229,13 @@ def test_cells_embed_as_an_independent_forward(tmp_path: Path) -> None:
     torch.manual_seed(1)
     image, text = image_of_cells(), text_parts()
     source = save(tmp_path / "a.pth", image, text, precomp_enc_type="backbone", backbone_source="wsl")
-    published = read_published("vse_infty", source, PIECES, image_size=64)
+    fingerprint = open_dataset(GRID).fingerprint
+    published = read_published("vse_infty", source, PIECES, data=GRID, data_fingerprint=fingerprint)
     reasons = {reason: len(names) for reason, names in published.leftovers.items()}
     assert reasons["the backbone's classifier"] == 2
     assert reasons["the backbone's tensors, registered a second time"] == 120
     out = tmp_path / "x.safetensors"
-    dataset: Dataset = open_dataset(GRID)
-    write_published(published, out, data=GRID, data_fingerprint=dataset.fingerprint)
+    published.write(out)
     opened = open_checkpoint(out)
     opened.encoder.heads.eval()
     pixels = torch.randint(0, 256, (2, 3, 64, 64), dtype=torch.uint8)
@@ -249,8 +252,10 @@ def test_what_does_not_fit_is_one_clear_line(tmp_path: Path) -> None:
 
     def refused(message: str, image: dict[str, Tensor], text: dict[str, Tensor] = text, **opt: Any) -> None:
         opt = {"precomp_enc_type": "basic"} | opt
+        data = GRID if opt["precomp_enc_type"] == "backbone" else RegionsConfig(name="tiny", root="nowhere")
+        source = save(tmp_path / "a.pth", image, text, **opt)
         with pytest.raises(WeightsError, match=message) as caught:
-            read_published("vse_infty", save(tmp_path / "a.pth", image, text, **opt), PIECES, image_size=64)
+            read_published("vse_infty", source, PIECES, data=data, data_fingerprint="")
         assert "\n" not in str(caught.value)
 
     refused("no_imgnorm", image, no_imgnorm=True)
@@ -281,7 +286,10 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     monkeypatch.chdir(tmp_path)
     save(tmp_path / "model_best.pth", image_of_regions(), text_parts(), precomp_enc_type="basic")
     (tmp_path / "vocab.txt").write_text("\n".join(PIECES.pieces) + "\n")
-    published = read_published("vse_infty", tmp_path / "model_best.pth", tmp_path / "vocab.txt")
+    data = RegionsConfig(name="tiny", root="data")
+    published = read_published(
+        "vse_infty", tmp_path / "model_best.pth", tmp_path / "vocab.txt", data=data, data_fingerprint=""
+    ).description
     assert (published.model.framework, published.vocabulary) == ("vse_infty", PIECES)
     write_regions(tmp_path / "data")
     sweep = {

@@ -18,7 +18,7 @@ from goal_core.data import Vocabulary, open_dataset
 from goal_core.data.config import ImageConfig, ScenesConfig
 from goal_core.evaluation import evaluate_checkpoint
 from goal_core.models import BackboneConfig, VseppHeads, build_backbone
-from goal_core.official import read_published, read_vocabulary, write_published
+from goal_core.official import read_published, read_vocabulary
 from tests.helpers.python2_pickle import save_python2_torch
 
 WORDS = tuple(f"word{index}" for index in range(21))
@@ -55,11 +55,12 @@ def save_published(path: Path, image: dict[str, Tensor], text: dict[str, Tensor]
 @pytest.fixture
 def converted(tmp_path: Path) -> Path:
     source = save_published(tmp_path / "model_best.pth.tar", *published_parts())
-    published = read_published("vsepp", source, Vocabulary(WORDS), image_size=64)
+    fingerprint = open_dataset(DATA).fingerprint
+    published = read_published("vsepp", source, Vocabulary(WORDS), data=DATA, data_fingerprint=fingerprint)
     assert published.leftovers == {}
     assert published.epoch == 28
     out = tmp_path / "out" / "best.safetensors"
-    write_published(published, out, data=DATA, data_fingerprint=open_dataset(DATA).fingerprint)
+    published.write(out)
     return out
 
 
@@ -129,23 +130,35 @@ def test_converted_is_evaluated_like_any_cell(converted: Path) -> None:
 def test_another_variant_is_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     source = save_published(tmp_path / "a.pth.tar", *published_parts(), **options)
     with pytest.raises(WeightsError, match=message):
-        read_published("vsepp", source, Vocabulary(WORDS), image_size=64)
+        read_published("vsepp", source, Vocabulary(WORDS), data=DATA, data_fingerprint="")
 
 
 def test_what_does_not_fit_is_one_clear_line(tmp_path: Path) -> None:
     image, text = published_parts()
     source = save_published(tmp_path / "a.pth.tar", image, text)
     with pytest.raises(WeightsError, match="has 25 rows, but the vocabulary has 24 words"):
-        read_published("vsepp", source, Vocabulary(WORDS[1:]), image_size=64)
+        read_published("vsepp", source, Vocabulary(WORDS[1:]), data=DATA, data_fingerprint="")
     bare = {name: value for name, value in image.items() if not name.startswith("cnn.")}
     with pytest.raises(WeightsError, match="precomputed features"):
-        read_published("vsepp", save_published(tmp_path / "b.pth.tar", bare, text), Vocabulary(WORDS), image_size=64)
+        read_published(
+            "vsepp",
+            save_published(tmp_path / "b.pth.tar", bare, text),
+            Vocabulary(WORDS),
+            data=DATA,
+            data_fingerprint="",
+        )
     moved = {name.replace("cnn.module.", "cnn."): value for name, value in image.items()}
     with pytest.raises(WeightsError, match=r"100 missing .*100 unexpected"):
-        read_published("vsepp", save_published(tmp_path / "c.pth.tar", moved, text), Vocabulary(WORDS), image_size=64)
+        read_published(
+            "vsepp",
+            save_published(tmp_path / "c.pth.tar", moved, text),
+            Vocabulary(WORDS),
+            data=DATA,
+            data_fingerprint="",
+        )
     torch.save({"state_dict": text}, tmp_path / "d.pth.tar")
     with pytest.raises(WeightsError, match="not a checkpoint of VSE\\+\\+"):
-        read_published("vsepp", tmp_path / "d.pth.tar", Vocabulary(WORDS), image_size=64)
+        read_published("vsepp", tmp_path / "d.pth.tar", Vocabulary(WORDS), data=DATA, data_fingerprint="")
 
 
 def test_full_size_backbone_has_the_published_tensors() -> None:
@@ -165,7 +178,9 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     ids = {word: index for index, word in enumerate(("<pad>", "<start>", "<end>", "<unk>", *WORDS))}
     (tmp_path / "vocab.json").write_text(json.dumps({"word2idx": ids}))
     assert read_vocabulary(tmp_path / "vocab.json") == Vocabulary(WORDS)
-    published = read_published("vsepp", tmp_path / "model_best.pth.tar", tmp_path / "vocab.json", image_size=64)
+    published = read_published(
+        "vsepp", tmp_path / "model_best.pth.tar", tmp_path / "vocab.json", data=DATA, data_fingerprint=""
+    ).description
     assert (published.model.framework, published.vocabulary) == ("vsepp", Vocabulary(WORDS))
     call = [
         "convert",

@@ -20,7 +20,7 @@ from goal_core.data.text import SPECIAL_PIECES, Wordpieces
 from goal_core.evaluation import open_checkpoint
 from goal_core.models import BackboneConfig, BertConfig, XvlmHeads, build_backbone
 from goal_core.models.config import ModelConfig, XvlmConfig
-from goal_core.official import layouts, read_published, write_published
+from goal_core.official import layouts, read_published
 from goal_core.official.convert import resized_tables
 
 PIECES = Wordpieces((*SPECIAL_PIECES, *(f"piece{index}" for index in range(25))))
@@ -198,13 +198,16 @@ class Plain:
 @pytest.mark.parametrize("pretrained", [True, False])
 def test_converted_embeds_and_matches_as_an_independent_forward(tmp_path: Path, pretrained: bool) -> None:
     tensors = published(pretrained=pretrained)
-    converted = read_published("xvlm", save(tmp_path / "a.th", tensors), PIECES, image_size=64)
+    fingerprint, source = open_dataset(DATA).fingerprint, save(tmp_path / "a.th", tensors)
+    converted = read_published("xvlm", source, PIECES, data=DATA, data_fingerprint=fingerprint)
     left = {reason.split(",")[0]: len(names) for reason, names in converted.leftovers.items()}
     heads = {"the head that predicts masked words": 2, "the head that predicts boxes": 6} if pretrained else {}
     assert left == {"computed anew for the size of the windows": 5, "0": 1, **heads}
     out = tmp_path / "x.safetensors"
-    write_published(converted, out, data=DATA, data_fingerprint=open_dataset(DATA).fingerprint)
-    begun = replace(converted.model, backbone=BackboneConfig(name="swin_mini_patch8_window4"), bert=BertConfig())
+    converted.write(out)
+    begun = replace(
+        converted.description.model, backbone=BackboneConfig(name="swin_mini_patch8_window4"), bert=BertConfig()
+    )
     check_initial_weights(replace(begun, init_from=str(out)), DATA, open_dataset(DATA))  # nothing is downloaded
     with pytest.raises(WeightsError, match=r"its xvlm\.fusion_layer is 2, not 6"):
         check_initial_weights(replace(begun, xvlm=XvlmConfig(), init_from=str(out)), DATA, open_dataset(DATA))
@@ -254,15 +257,14 @@ def test_tables_of_another_window_are_resized_on_a_grid_that_widens() -> None:
 
 
 def test_pretrained_windows_are_resized_and_what_does_not_fit_is_one_line(tmp_path: Path) -> None:
-    converted = read_published(
-        "xvlm", save(tmp_path / "a.th", published(pretrained=True, window=3)), PIECES, image_size=64
-    )
+    source = save(tmp_path / "a.th", published(pretrained=True, window=3))
+    converted = read_published("xvlm", source, PIECES, data=DATA, data_fingerprint="")
     table = "backbone.net.layers.1.blocks.0.attn.relative_position_bias_table"
     assert converted.tensors[table].shape == (49, 4)
 
     def refused(message: str, tensors: Tensors) -> None:
         with pytest.raises(WeightsError, match=message) as caught:
-            read_published("xvlm", save(tmp_path / "b.th", tensors), PIECES, image_size=64)
+            read_published("xvlm", save(tmp_path / "b.th", tensors), PIECES, data=DATA, data_fingerprint="")
         assert "\n" not in str(caught.value)
 
     whole = published(pretrained=False)
