@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,6 @@ from typing import Any
 from goal_core.basics.atomic import DamagedError, read_bytes
 
 _CHECKSUM = "checksum"
-_SEAL = re.compile(rb',?\s*"checksum": "([0-9a-f]{16})"\s*\}\s*$')
-"""The end of a sealed object. Group 1 is the digest of the bytes before it."""
 
 
 def json_bytes(content: Any, *, indent: int | None = 2, seal: bool = True) -> bytes:
@@ -26,19 +23,10 @@ def json_bytes(content: Any, *, indent: int | None = 2, seal: bool = True) -> by
         seal: give an object a key ``"checksum"``, which :func:`parse_json` verifies and removes.
     """
     finite = _finite(content)
-    sealed = seal and isinstance(finite, dict)
-    if sealed:
+    if seal and isinstance(finite, dict):
         finite.pop(_CHECKSUM, None)
-    text = json.dumps(finite, indent=indent, ensure_ascii=False, allow_nan=False).encode()
-    if sealed:
-        gap, end = (f"\n{' ' * indent}".encode(), b"\n}") if indent else (b" ", b"}")
-        head = text[:-1].rstrip()
-        text = head + b"," * (head != b"{") + gap + b'"checksum": "' + _digest(head) + b'"' + end
-    return text + b"\n"
-
-
-def _digest(content: bytes) -> bytes:
-    return hashlib.sha256(content).hexdigest()[:16].encode()
+        finite[_CHECKSUM] = key_of(finite)
+    return json.dumps(finite, indent=indent, ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
 
 def key_of(content: Any) -> str:
@@ -88,11 +76,8 @@ def parse_json(content: bytes, source: str, *, sealed: bool = True) -> dict[str,
         raise DamagedError(f"{source} is damaged: it is not valid JSON ({error})") from error
     if not isinstance(parsed, dict):
         raise DamagedError(f"{source} is damaged: it is not a JSON object")
-    if sealed or _CHECKSUM in parsed:
-        parsed.pop(_CHECKSUM, None)
-        seal = _SEAL.search(content, max(0, len(content) - 200))
-        if seal is None or seal[1] != _digest(content[: seal.start()]):
-            raise DamagedError(f"{source} is damaged: its content does not match its checksum")
+    if (sealed or _CHECKSUM in parsed) and parsed.pop(_CHECKSUM, None) != key_of(parsed):
+        raise DamagedError(f"{source} is damaged: its content does not match its checksum")
     return parsed
 
 

@@ -40,7 +40,7 @@ from runners.store.trainings.status import StatusReader, TrainingStatus
 from sweeps import Cell, Training
 from sweeps.results import RESULTS_FILE
 
-_VERSION = 3
+_VERSION = 4
 _READ_AT_ONCE = 256
 
 
