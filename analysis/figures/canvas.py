@@ -114,11 +114,14 @@ def letters(inches: float, size: float) -> int:
     return int(inches * 72 / (0.56 * size))
 
 
-def style_panel(axes: Axes, title: str) -> None:
-    """Give a panel of lines its title, small ticks and a faint grid."""
+def style_panel(axes: Axes, title: str, x: str = "", y: str = "", *, grid: bool = True) -> None:
+    """Give a panel its title, the names of its axes, small ticks and, if it is of lines, a faint grid."""
     axes.set_title(title, fontsize=9, color=INK)
+    axes.set_xlabel(x, fontsize=8.5)
+    axes.set_ylabel(y, fontsize=8.5)
     axes.tick_params(labelsize=7)
-    axes.grid(color="#e6e9ed", linewidth=0.5)
+    if grid:
+        axes.grid(color="#e6e9ed", linewidth=0.5)
 
 
 def outside_legend(figure: Figure, entries: Mapping[str, Any], size: float = 8) -> None:

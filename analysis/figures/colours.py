@@ -56,9 +56,8 @@ class ColourScale:
         """Where ``value`` lies between white (0) and full colour (1); 0 when all values are equal."""
         if self.high <= self.low:
             return 0.0
-        if self.middle is None or not self.low < self.middle < self.high:
-            return float(np.interp(value, [self.low, self.high], [0, 1]))
-        return float(np.interp(value, [self.low, self.middle, self.high], [0, 0.5, 1]))
+        middle = [self.middle] if self.middle is not None and self.low < self.middle < self.high else []
+        return float(np.interp(value, [self.low, *middle, self.high], np.linspace(0, 1, 2 + len(middle))))
 
     def colour(self, value: float) -> str:
         """The colour of ``value``, RRGGBB."""

@@ -17,7 +17,7 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from analysis.figures.canvas import INK, PALE, colour_bar, panels
+from analysis.figures.canvas import INK, PALE, colour_bar, panels, style_panel
 
 Array = NDArray[np.float64]
 TripletWeight = Callable[[Array, Array], Array]
@@ -41,7 +41,7 @@ def draw_triplet_weights(weights: Mapping[str, TripletWeight]) -> Figure:
         if 0 < values.min() or np.unique(values).size > 2:
             lines = axes.contour(pos, neg, values, levels=(0.1, 0.5, 0.9), colors="white", linewidths=0.8)
             axes.clabel(lines, fontsize=6)
-        _label(axes, f"T  {name}", "$s_p$", "$s_n$" if axes is row[0] else "")
+        style_panel(axes, f"T  {name}", "$s_p$", "$s_n$" if axes is row[0] else "", grid=False)
     colour_bar(figure, image, "T")
     return figure
 
@@ -59,7 +59,7 @@ def draw_pair_weights(weights: Mapping[str, Two]) -> Figure:
         axes.axhline(1, color=PALE, linewidth=0.6, linestyle=":")
         axes.plot(line, pull, color=_PULL, label="$P_+$ over $s_p$")
         axes.plot(line, push, color=_PUSH, linestyle="--", label="$P_-$ over $s_n$")
-        _label(axes, f"P  {name}", "similarity", "weight" if axes is row[0] else "")
+        style_panel(axes, f"P  {name}", "similarity", "weight" if axes is row[0] else "", grid=False)
     row[0].legend(fontsize=7, loc="lower left", frameon=False)
     return figure
 
@@ -78,7 +78,8 @@ def draw_gradient_fields(fields: Mapping[tuple[str, str], Two]) -> Figure:
     for row, pair in zip(grid, pairs, strict=True):
         for axes, triplet in zip(row, triplets, strict=True):
             image = _draw_field(axes, fields[pair, triplet])
-            _label(axes, f"{pair}/{triplet}", "$s_p$" if row is grid[-1] else "", "$s_n$" if axes is row[0] else "")
+            x, y = "$s_p$" if row is grid[-1] else "", "$s_n$" if axes is row[0] else ""
+            style_panel(axes, f"{pair}/{triplet}", x, y, grid=False)
     colour_bar(figure, image, "gradient, share of the panel's largest")
     return figure
 
@@ -113,10 +114,3 @@ def _plane(low: float) -> tuple[Array, Array]:
     line = np.linspace(low, 1, 201)
     pos, neg = np.meshgrid(line, line)
     return pos, neg
-
-
-def _label(axes: Axes, title: str, x: str, y: str) -> None:
-    axes.set_title(title, fontsize=9, color=INK)
-    axes.set_xlabel(x, fontsize=8)
-    axes.set_ylabel(y, fontsize=8)
-    axes.tick_params(labelsize=7)

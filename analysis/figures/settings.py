@@ -68,9 +68,8 @@ def draw_ablation(
                 axes.fill_between(x, mean - std, mean + std, color=colour, alpha=0.05 if flat else 0.12, linewidth=0)
                 if not flat or f"P {pair}" not in handles:
                     handles[f"P {pair}"] = line
-            style_panel(axes, f"{metric.label}, T {triplet}")
+            style_panel(axes, f"{metric.label}, T {triplet}", name if row is grid[-1] else "")
     for axes in grid[-1]:
-        axes.set_xlabel(name, fontsize=8.5)
         if x[0] > 0 and x[-1] / x[0] >= _LOG_SPAN:
             axes.set_xscale("log")
             axes.minorticks_off()
@@ -98,10 +97,8 @@ def draw_budget(title: str, metric: str, curves: Mapping[Objective, pd.DataFrame
             style: dict[str, Any] = {"color": colour, "linestyle": dashes, "linewidth": 1.4, "drawstyle": shape}
             (handles[f"P {pair}"],) = axes.plot(curve["candidates"], curve["best"], **style)
             axes.fill_between(curve["candidates"], curve["low"], curve["high"], color=colour, alpha=0.1, linewidth=0)
-        style_panel(axes, f"T {triplet}")
+        style_panel(axes, f"T {triplet}", "candidates", f"best {metric}" if axes is row[0] else "")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_xlabel("candidates", fontsize=8.5)
-    row[0].set_ylabel(f"best {metric}", fontsize=8.5)
     outside_legend(figure, handles)
     return figure
 
@@ -127,9 +124,8 @@ def draw_scores(title: str, metric: str, name: str, dimension: Dimension, trails
         low |= bool((scores < floor).any())
         for trail in here:
             _draw_trail(axes, name, dimension, trail, floor, 0.13 * (pairs.index(trail.pair) - (len(pairs) - 1) / 2))
-        style_panel(axes, f"T {triplet}")
-        _draw_values(axes, name, dimension)
-    row[0].set_ylabel(metric, fontsize=8.5)
+        style_panel(axes, f"T {triplet}", name, metric if axes is row[0] else "")
+        _draw_values(axes, dimension)
     candidates = [one for trail in trails for one in trail.candidates]
     entries = {f"P {pair}": _key("o", pair_style(pair)[0]) for pair in pairs}
     entries |= {"chosen": _key("*"), "the default": _key("D")}
@@ -139,9 +135,8 @@ def draw_scores(title: str, metric: str, name: str, dimension: Dimension, trails
     return figure
 
 
-def _draw_values(axes: Axes, name: str, dimension: Dimension) -> None:
+def _draw_values(axes: Axes, dimension: Dimension) -> None:
     """The axis of a setting: its range, or its list of values."""
-    axes.set_xlabel(name, fontsize=8.5)
     if dimension.domain.values:
         names = [value_text(value) for value in dimension.domain.values]
         axes.set_xticks(range(len(names)), names)

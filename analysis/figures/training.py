@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from analysis.figures.canvas import FAINT, INK, PALE, colour_bar, panels, style_panel
+from analysis.figures.canvas import FAINT, PALE, colour_bar, panels, style_panel
 from analysis.triplets import TripletRecord
 from sweeps.results import PAIRS, TRIPLETS, in_order
 
@@ -52,8 +52,7 @@ def draw_curves(
             _draw_line(axes, objective, found[objective], roles)
         if warmup:
             axes.axvline(warmup + 0.5, color=PALE, linewidth=0.7, linestyle=":")
-        style_panel(axes, quantity)
-        axes.set_xlabel("epoch", fontsize=8.5)
+        style_panel(axes, quantity, "epoch")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
         axes.spines[["top", "right"]].set_visible(False)
     handles, labels = row[0].get_legend_handles_labels()
@@ -111,9 +110,8 @@ def draw_triplets(
                 axes.axis("off")
                 continue
             image = _draw_diagram(axes, records[pair, triplet], low, top, warmup)
-            axes.set_title(f"{pair}/{triplet}  {notes.get((pair, triplet), '')}", fontsize=8.5, color=INK)
-            axes.set_ylabel("$s_n$" if column == 0 else "", fontsize=8.5)
-            axes.set_xlabel("$s_p$" if line == len(pairs) - 1 else "", fontsize=8.5)
+            x, y = "$s_p$" if line == len(pairs) - 1 else "", "$s_n$" if column == 0 else ""
+            style_panel(axes, f"{pair}/{triplet}  {notes.get((pair, triplet), '')}", x, y, grid=False)
     colour_bar(figure, image, "share of the triplets, per bin")
     return figure
 
@@ -136,7 +134,6 @@ def _draw_diagram(axes: Axes, record: TripletRecord, low: float, top: float, war
     axes.plot(pos[:1], neg[:1], "o", color="white", markeredgecolor=_PATH, markersize=4.5, zorder=3)
     axes.plot(pos[-1:], neg[-1:], "s", color=_PATH, markersize=4, zorder=3)
     axes.set(xlim=(low, 1), ylim=(low, 1), aspect="equal")
-    axes.tick_params(labelsize=7)
     return image
 
 

@@ -102,12 +102,6 @@ def numbers_of(cell: CellSummary) -> dict[str, Any]:
     return {name: value for name, value in asdict(cell).items() if name in ("mean", "std", "n")}
 
 
-def values_of(results: SweepResults, block: Block, metric: Metric) -> pd.DataFrame:
-    """The counted trainings of a block by one test metric: a row for each seed, a column for each objective."""
-    runs = results.of_block(results.counted, block.key)
-    return runs.pivot(index="seed", columns=["pair", "triplet"], values=metric.test).astype(float)
-
-
 def _with_scale_of_other(block: Block, blocks: Sequence[Block]) -> Block:
     """A block of a tuned sweep, with the means of its other grid, which share its colour scale."""
     others = [other for other in blocks if other is not block and same_but_grid(other.key, block.key)]

@@ -80,16 +80,13 @@ def marginals(runs: pd.DataFrame, factor: str) -> pd.DataFrame:
     for block, frame in runs.groupby(list(MARGINAL_COLUMNS), sort=True):
         num_other = frame[other].nunique()
         tests = [metric.test for metric in METRICS.values()]
-        levels = in_order(frame[factor], known)
         of_seeds = frame.groupby([factor, "seed"])[tests].agg(["mean", "count"])
-        by_seed = {level: of_seeds.loc[level] for level in levels}
         for metric in METRICS.values():
-            for level in levels:
-                here = by_seed[level][metric.test]
+            for level in in_order(frame[factor], known):
+                here = of_seeds.loc[level][metric.test]
                 values = here.loc[here["count"] == num_other, "mean"]
-                row = dict(zip(MARGINAL_COLUMNS, block, strict=True)) | {"factor": factor, "level": level}
-                row |= {"direction": metric.direction, "metric": metric.name}
-                rows.append(row | {"mean": values.mean(), "std": values.std(ddof=1), "n": len(values)})
+                numbers = (values.mean(), values.std(ddof=1), len(values))
+                rows.append((*block, metric.direction, metric.name, factor, level, *numbers))
     columns = [*MARGINAL_COLUMNS, "direction", "metric", "factor", "level", "mean", "std", "n"]
     return pd.DataFrame(rows, columns=columns)
 
@@ -106,7 +103,7 @@ def factor_effects(values: pd.DataFrame, images: pd.DataFrame | None = None) -> 
         The effects in the order of :data:`EFFECTS`; empty with fewer than two complete subjects or fewer than two
         levels of a factor.
     """
-    wide = _whole(values)
+    wide = whole_subjects(values)
     pairs, triplets = (wide.columns.unique(level) for level in ("pair", "triplet"))
     if len(wide) < 2 or min(len(pairs), len(triplets)) < 2:
         return ()
@@ -158,19 +155,11 @@ def _smallest_p(
     return float(judged.p.min())
 
 
-def whole_subjects(values: pd.DataFrame) -> tuple[int, int]:
-    """The number of subjects that :func:`factor_effects` can use, and of their combinations.
+def whole_subjects(values: pd.DataFrame) -> pd.DataFrame:
+    """What :func:`factor_effects` uses: a row for each complete subject, a column for each combination.
 
-    If the combinations are not a full grid, it cannot use any subject.
-
-    Args:
-        values: as for :func:`factor_effects`.
+    There are no rows if the combinations are not a full grid.
     """
-    return _whole(values).shape
-
-
-def _whole(values: pd.DataFrame) -> pd.DataFrame:
-    """A row for each complete subject and a column for each combination; no rows if these are not a full grid."""
     wide = values.pivot(index="subject", columns=["pair", "triplet"], values="value").dropna()
     is_grid = wide.shape[1] == values["pair"].nunique() * values["triplet"].nunique()
     return wide if is_grid else wide.iloc[:0]
@@ -186,8 +175,7 @@ def subjects_of(runs: pd.DataFrame, metric: Metric, within: Iterable[str]) -> pd
     """
     columns = list(within)
     means = runs.groupby([*columns, "pair", "triplet"], sort=False)[metric.test].mean().rename("value").reset_index()
-    named = means[columns].astype(str)
-    means["subject"] = named[columns[0]].str.cat(named[columns[1:]], sep="\x1f") if columns[1:] else named[columns[0]]
+    means["subject"] = means.groupby(columns).ngroup()
     return means[["subject", "pair", "triplet", "value"]]
 
 

@@ -12,7 +12,7 @@ from scipy import stats
 
 from analysis.blocks import Block, CellSummary, Comparison, Difference, Objective
 from analysis.results import SweepResults
-from analysis.statistics.aggregation import numbers_of, place_of, same_but_grid, values_of
+from analysis.statistics.aggregation import numbers_of, place_of, same_but_grid
 from analysis.statistics.comparison import difference_of
 from analysis.statistics.images import shared_noise
 from analysis.statistics.spread import judge
@@ -79,8 +79,9 @@ def gains(
     default, tuned = (block.grids[metric.key].cells for block in (pair.default, pair.tuned))
     known = [key for key, cell in default.items() if cell.mean is not None or tuned[key].mean is not None]
     same = {key for key in known if key in untouched or results.chose_default(pair.tuned.key, key)}
-    values = [values_of(results, block, metric) for block in (pair.default, pair.tuned)]
-    changes = _differences(results, pair, metric, values, same)
+    runs = [results.of_block(results.counted, block.key) for block in (pair.default, pair.tuned)]
+    values = [own.pivot(index="seed", columns=["pair", "triplet"], values=metric.test).astype(float) for own in runs]
+    changes = _differences(pair, metric, runs, values, same)
     return {
         key: Gain(
             default=default[key],
@@ -101,7 +102,11 @@ def _spread(values: Sequence[pd.DataFrame], key: Objective) -> float | None:
 
 
 def _differences(
-    results: SweepResults, pair: BlockPair, metric: Metric, values: Sequence[pd.DataFrame], same: Collection[Objective]
+    pair: BlockPair,
+    metric: Metric,
+    runs: Sequence[pd.DataFrame],
+    values: Sequence[pd.DataFrame],
+    same: Collection[Objective],
 ) -> dict[Objective, Difference]:
     both = pair.in_both(metric)
     changes = {key: Difference(estimate=0.0, low=0.0, high=0.0, p=1.0) for key in both if key in same}
@@ -114,9 +119,8 @@ def _differences(
     for row, key in enumerate(moved):
         contrasts[row, columns.index((TUNED, *key))] = 1
         contrasts[row, columns.index((DEFAULT, *key))] = -1
-    named = ((DEFAULT, pair.default), (TUNED, pair.tuned))
-    runs = [results.of_block(results.counted, block.key).assign(grid=name) for name, block in named]
-    images = shared_noise(pd.concat(runs), ("grid", "pair", "triplet"))
+    of_both = pd.concat([runs[0].assign(grid=DEFAULT), runs[1].assign(grid=TUNED)])
+    images = shared_noise(of_both, ("grid", "pair", "triplet"))
     images_KK = None if images is None else images[metric.key].loc[columns, columns].to_numpy(float)
     judged = judge(frame.to_numpy(float), contrasts, columns, images_KK)
     for row, key in enumerate(moved):

@@ -89,7 +89,7 @@ def _incomplete_seeds(inputs: Inputs, blocks: Sequence[Block], runs: pd.DataFram
         if block.is_empty or not incomplete:
             continue
         part = subjects_of(inputs.results.of_block(runs, block.key), MAIN_METRICS[0], ["seed"])
-        whole, shared = whole_subjects(part)
+        whole, shared = whole_subjects(part).shape
         used = f"use {whole} seeds and the {shared} objectives they share" if whole > 1 else "are omitted"
         lacking = f"{count_text(len(incomplete), 'seed')} without all objectives"
         sentences.append(f"{block.key.title}: {lacking}, so the effects of the weights {used}.")
