@@ -13,9 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.torch import save_file
 
 from goal_core.data.formats.image_files import FileReader
-from goal_core.training import EpochDone, TrainingEvent
+from goal_core.models.weights import timm_library
+from goal_core.training import EpochDone, TrainingEvent, train_unit
+from runners.execution import worker
 from runners.execution.unit_line import UnitJob
 from runners.execution.worker import run_unit
 from runners.launch import launcher
@@ -48,13 +51,14 @@ FRAMEWORKS = {
 """The model for each format of features."""
 
 
-def sweep_in(folder: Path, augment: str = "none") -> OpenedSweep:
+def sweep_in(folder: Path, augment: str = "none", *settings: str) -> OpenedSweep:
     folder.mkdir(exist_ok=True)
     if not (folder / "data").exists():
         write_dataset(folder / "data")
     text = SWEEP.replace("DATA", str(folder / "data")).replace("AUGMENT", augment)
     (folder / "tiny.yaml").write_text(text)
-    return open_sweep(str(folder / "tiny.yaml"), [f"store={folder / 'store'}", f"tracking=sqlite:///{folder}/m.db"])
+    places = [f"store={folder / 'store'}", f"tracking=sqlite:///{folder}/m.db"]
+    return open_sweep(str(folder / "tiny.yaml"), [*places, *settings])
 
 
 def swap(folder: Path) -> None:
@@ -295,3 +299,48 @@ def test_a_file_that_is_another_for_the_time_of_one_read_is_noticed(
     monkeypatch.setattr(FileReader, "content", swapped_for_one_read)
     runs = disturbed(lambda: armed.append("once"), f"{stage} begins")
     check_stopped_and_continued(tmp_path, "captions", "0001.png", runs, monkeypatch, lambda: None)
+
+
+def vanish(path: Path) -> None:
+    """Move a file away, or back."""
+    aside = path.with_suffix(".aside")
+    aside.rename(path) if aside.exists() else path.rename(aside)
+
+
+def empty(path: Path) -> None:
+    """Leave an empty file in the place of a file, or put it back."""
+    vanish(path)
+    path.touch()
+
+
+@pytest.mark.parametrize("act", [vanish, empty])
+@pytest.mark.parametrize("moment", ["frozen begins", "frozen is built", "finetune begins"])
+def test_a_weights_file_that_is_missing_for_a_moment_is_not_charged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, act: Callable[[Path], None]
+) -> None:
+    weights = tmp_path / "w.safetensors"
+    save_file(timm_library().create_model("test_resnet", num_classes=0).state_dict(), weights)
+
+    def opened(folder: Path) -> OpenedSweep:
+        return sweep_in(folder, "none", f"model.backbones=[{{name: test_resnet, weights: {weights}}}]")
+
+    calm = opened(tmp_path / "calm")
+    assert launch(calm, monkeypatch).status == 0
+    sweep = opened(tmp_path / "run")
+    with monkeypatch.context() as patch:
+        if moment == "frozen is built":  # after its inputs have been compared
+
+            def built(*arguments: Any, **named: Any) -> None:
+                act(weights)
+                train_unit(*arguments, **named)
+
+            patch.setattr(worker, "train_unit", built)
+            outcome = launch(sweep, patch)
+        else:
+            outcome = launched(sweep, disturbed(lambda: act(weights), moment), patch)
+    assert outcome.status == 1
+    assert any("w.safetensors" in one.reason or "the first weights" in one.reason for one in outcome.progress.standings)
+    assert not any(charged_failures(sweep.store.folder(one).attempts.all()) for one in sweep.trainings)
+    act(weights)
+    assert launch(opened(tmp_path / "run"), monkeypatch).status == 0
+    assert results(sweep) == results(calm)
