@@ -86,9 +86,7 @@ class UnitListener(Listener):
         """Note a sign of life."""
         self._seen = time.monotonic()
 
-    def alive(self) -> None:
-        """Note a sign of life."""
-        self._seen = time.monotonic()
+    alive = step
 
     def lost(self, reason: str, kind: str) -> None:
         """End the process. The unit starts again as after any death; out of memory, with smaller chunks."""

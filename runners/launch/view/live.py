@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from rich.console import Console, Group, RenderableType
@@ -29,7 +29,7 @@ from sweeps.cells import CANDIDATES
 
 MAX_FAILURES = 10
 """Failed trainings that the view names."""
-_ORDER: Mapping[State, int] = {"running": 0, "waiting": 1, "failed": 2, "done": 3}
+_ORDER: tuple[State, ...] = ("running", "waiting", "failed", "done")
 """Of the blocks of a sweep in training, by their most urgent state."""
 
 
@@ -73,7 +73,9 @@ def _clock(left: float) -> str:
     return "%H:%M" if left < 12 * 3600 else "%a %d %b %H:%M"
 
 
-def overview(progress: SweepProgress, name: str, signs: Signs = RICH, judge: Judge | None = None) -> Group:
+def overview(
+    progress: SweepProgress, name: str, signs: Signs = RICH, judge: Judge | None = None, *, live: bool = False
+) -> Group:
     """Draw the state of a sweep in full: what trains with its scores, what is done with its test results.
 
     Args:
@@ -81,14 +83,16 @@ def overview(progress: SweepProgress, name: str, signs: Signs = RICH, judge: Jud
         name: its name.
         signs: from `signs_of`.
         judge: the rule for "within noise"; None marks nothing by it.
+        live: a launch runs; then blocks in training come first, because a terminal crops what it has no room for.
     """
-    parts: list[RenderableType] = [header(progress, name, live=False)]
+    parts: list[RenderableType] = [header(progress, name, live=live)]
     judged = False
-    for block in progress.blocks():
-        states = {standing.state for standing in progress.of_block(block)}
-        searched = block.point == CANDIDATES  # candidates have no test results
-        metrics = [""] if "running" in states or searched else []
-        metrics += METRICS if not searched and ("done" in states or not metrics) else []
+    of_block = {block: {one.state for one in progress.of_block(block)} for block in progress.blocks()}
+    in_turn = sorted(of_block, key=lambda block: min(map(_ORDER.index, of_block[block]))) if live else of_block
+    for block in in_turn:
+        has_results = "done" in of_block[block] and block.point != CANDIDATES  # which are not tested
+        metrics = [""] if "running" in of_block[block] or not has_results else []
+        metrics += METRICS if has_results else []
         for metric in metrics:
             grid, was_judged = block_grid(progress, block, signs, metric, judge if metric else None)
             judged |= was_judged
@@ -112,15 +116,6 @@ def _listed(heading: str, lines: Sequence[str]) -> list[Text]:
     more = [f"and {len(lines) - MAX_FAILURES} more"] if len(lines) > MAX_FAILURES else []
     shown = (Text(f"  {line}") for line in [*lines[:MAX_FAILURES], *more])
     return [Text(), Text(f"{heading} ({len(lines)}):", style="red"), *shown]
-
-
-def training_view(progress: SweepProgress, name: str, signs: Signs) -> Group:
-    """Draw a sweep in training: blocks in training come first. A terminal crops what has no room."""
-    urgency = {block: min(_ORDER[one.state] for one in progress.of_block(block)) for block in progress.blocks()}
-    grids = (block_grid(progress, block, signs)[0] for block in sorted(urgency, key=lambda block: urgency[block]))
-    return Group(
-        header(progress, name, live=True), *(part for grid in grids for part in (Text(), grid)), Text(), legend(signs)
-    )
 
 
 class LiveView:
@@ -159,7 +154,7 @@ class LiveView:
             self._live.stop()
 
     def _view(self) -> RenderableType:
-        return training_view(self.progress, self.name, signs_of(self.console))
+        return overview(self.progress, self.name, signs_of(self.console), live=True)
 
     def note(self, text: str) -> None:
         """Print a line above the view, or in the log."""

@@ -79,7 +79,7 @@ def test_status_has_a_grid_for_each_point_and_counts_a_training_once(tmp_path: P
     assert [len(progress.of_block(block)) for block in progress.blocks()] == [2] * 12
     console = Console(width=100, record=True, file=io.StringIO())
     console.print(overview(progress, "s"))
-    assert "frozen, tau 1 lr 0.001: image -> text R@1" in console.export_text()
+    assert "frozen, tau 1 lr 0.001: 0 of 2 done" in console.export_text()
 
 
 def test_the_results_table_has_the_axes_and_each_trainings_place(tmp_path: Path) -> None:

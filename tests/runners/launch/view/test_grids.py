@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from runners.launch.view.grids import ASCII, RICH, Signs, block_grid, legend
-from runners.launch.view.live import training_view
+from runners.launch.view.live import overview
 from runners.launch.view.progress import SweepProgress
 from sweeps import ResolvedSweep
 from tests.helpers.sweep_cases import resolved, scenes
@@ -82,7 +82,7 @@ def test_the_block_in_training_is_drawn_first_and_all_others_below(width: int) -
     busy = next(one for one in progress.standings if one.training.blocks[0].backbone == "resnet34")
     progress.running(busy.training, 1)
 
-    lines = text_of(training_view(progress, "quickstart", RICH), width, 60)
+    lines = text_of(overview(progress, "quickstart", live=True), width, 60)
 
     titles = [number for number, line in enumerate(lines) if "scenes vsepp" in line]
     assert len(titles) == 4
