@@ -35,12 +35,7 @@ class Chunks:
     """How many processes share a batch."""
 
     @classmethod
-    def of(cls, plan: UnitPlan) -> Chunks:
-        """As the sweep asks for."""
-        return cls.of_stage(plan.stage, plan.data.format, plan.processes)
-
-    @classmethod
-    def of_stage(cls, stage: StageConfig, data_format: str, processes: int) -> Chunks:
+    def of(cls, stage: StageConfig, data_format: str, processes: int) -> Chunks:
         """As a stage asks for. Models that normalise by the statistics of the whole batch must have it whole."""
         rows, can_split = -(-stage.batch_size // processes), not stage.needs_whole_batches(data_format)
         return cls(rows, stage.micro_batch if stage.micro_batch < rows else 0, can_split, processes)

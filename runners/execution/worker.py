@@ -119,7 +119,8 @@ class _Worker:
         """
         if self._asked_to_stop():
             return
-        job, asked = self._job, Chunks.of(self._job.plan)
+        job, plan = self._job, self._job.plan
+        asked = Chunks.of(plan.stage, plan.data.format, plan.processes)
         attempts = self._open(trainings)
         tried = (asked.after(each, job.launch_id) for each in attempts.values())
         chunks = min([asked, *tried], key=lambda one: one.size or one.batch)  # of the training with the least memory
@@ -129,7 +130,7 @@ class _Worker:
         self._send(())  # it has begun
         if until_saved:
             log_to_all(folders, "tried apart from the rest of its unit, because a worker died without progress")
-        chosen = tuple(one for one in job.plan.trainings if one.key in folders)
+        chosen = tuple(one for one in plan.trainings if one.key in folders)
         with UnitListener(
             folders,
             self._send,
@@ -137,13 +138,13 @@ class _Worker:
             self._asked_to_stop,
             until_saved=until_saved,
             chunks=chunks,
-            units_per_gpu=job.plan.units_per_gpu,
+            units_per_gpu=plan.units_per_gpu,
         ) as listener:
             try:
                 forget_peak()
                 if isinstance(self._dataset, Exception):
                     raise self._dataset
-                plan = on_this_machine(replace(job.plan, trainings=chosen), job.unit, self.store)
+                plan = on_this_machine(replace(plan, trainings=chosen), job.unit, self.store)
                 train_unit(chunks.of_plan(plan), folders, listener, self._dataset)
             except SavedError:
                 for key in folders.keys() - listener.ended:

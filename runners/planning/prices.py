@@ -141,7 +141,7 @@ class Prices:
     def fitting_chunk(self, unit: Unit, usable_mb: float) -> int | None:
         """The `micro_batch` to which a launch halves batches until a unit fits; None if none does."""
         processes = max(1, int(self.config.resources.gpus))
-        chunks = Chunks.of_stage(unit.stage, self.config.data.format, processes).smaller
+        chunks = Chunks.of(unit.stage, self.config.data.format, processes).smaller
         while chunks is not None:
             memory_mb = self.memory_mb(changed(unit, micro_batch=chunks.size))
             if memory_mb is not None and memory_mb <= usable_mb:

@@ -11,6 +11,7 @@ import torch
 
 from goal_core.checkpoints import InitialModel
 from goal_core.data.config import RegionsConfig
+from goal_core.training import UnitPlan
 from goal_core.training.cells import validation
 from goal_core.training.cells.stack import CellStack
 from goal_core.training.cells.trainer import CellTrainer
@@ -24,24 +25,28 @@ from tests.helpers.training_cases import FROZEN, unit_of
 UNIT = unit_of("con/con", stage=replace(FROZEN, batch_size=100))
 
 
+def chunks_of(plan: UnitPlan) -> Chunks:
+    return Chunks.of(plan.stage, plan.data.format, plan.processes)
+
+
 def attempt(n: int, micro_batch: int, launch_id: str = "L", *, out_of_memory: bool = True) -> Attempt:
     how: dict[str, Any] = {"outcome": "failed", "micro_batch": micro_batch, "out_of_memory": out_of_memory}
     return Attempt(n=n, launch_id=launch_id, host="h", pid=1, started=0.0, versions={}, **how)
 
 
 def test_chunks_are_halved_down_to_the_smallest() -> None:
-    chunks, sizes = Chunks.of(UNIT), []
+    chunks, sizes = chunks_of(UNIT), []
     while smaller := chunks.smaller:
         chunks = smaller
         sizes.append(chunks.size)
     assert sizes == [50, 25, 13, 7, SMALLEST]
-    assert str(Chunks.of(UNIT)) == "batches of 100 pairs at once"
-    assert Chunks.of(UNIT).of_plan(UNIT) == UNIT
+    assert str(chunks_of(UNIT)) == "batches of 100 pairs at once"
+    assert chunks_of(UNIT).of_plan(UNIT) == UNIT
     assert chunks.of_plan(UNIT).stage.micro_batch == SMALLEST
 
 
 def test_of_several_devices_each_halves_its_own_pairs() -> None:
-    chunks = Chunks.of(replace(UNIT, processes=4, stage=replace(UNIT.stage, micro_batch=40)))
+    chunks = chunks_of(replace(UNIT, processes=4, stage=replace(UNIT.stage, micro_batch=40)))
     assert str(chunks) == "25 pairs on each of 4 devices at once"
     assert str(chunks.smaller) == "micro_batch 13 (25 pairs on each of 4 devices in 2 chunks, same gradient)"
 
@@ -49,16 +54,16 @@ def test_of_several_devices_each_halves_its_own_pairs() -> None:
 def test_batches_that_must_be_whole_are_not_split() -> None:
     legacy = replace(UNIT, stage=replace(UNIT.stage, bn_mode="legacy_quirk"))
     regions = replace(UNIT, data=RegionsConfig(name="tiny", root="nowhere"))
-    assert [Chunks.of(unit).smaller for unit in (legacy, regions)] == [None, None]
+    assert [chunks_of(unit).smaller for unit in (legacy, regions)] == [None, None]
 
 
 def test_the_attempts_of_this_launch_decide() -> None:
-    asked = Chunks.of(replace(UNIT, stage=replace(UNIT.stage, micro_batch=60)))
+    asked = chunks_of(replace(UNIT, stage=replace(UNIT.stage, micro_batch=60)))
     assert asked.after([], "L") == asked
     assert asked.after([attempt(1, 60, "before"), attempt(2, 60, out_of_memory=False)], "L") == asked
     assert asked.after([attempt(1, 60), attempt(2, 30)], "L").size == 15
     assert asked.after([attempt(1, 0)], "L").size == 50
-    assert Chunks.of(replace(UNIT, stage=replace(UNIT.stage, micro_batch=100))).size == 0
+    assert chunks_of(replace(UNIT, stage=replace(UNIT.stage, micro_batch=100))).size == 0
 
 
 @pytest.mark.parametrize("error", [torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), None])
