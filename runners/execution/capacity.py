@@ -1,4 +1,4 @@
-"""Whether a cluster has room for a unit, and what the user hears while it has none."""
+"""What a unit needs, what machines have, and whether the one can ever fit the other."""
 
 from __future__ import annotations
 
@@ -6,20 +6,12 @@ import contextlib
 import json
 import os
 import socket
-import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from goal_core.basics.errors import DeviceError, UnfinishedError
+from goal_core.basics.errors import DeviceError
 from sweeps import ResourceConfig
-
-BUSY_S = 90.0
-"""Seconds without a running unit after which machines that could hold one count as taken by others."""
-
-
-class NoCapacityError(UnfinishedError):
-    """No machine had room for a unit for as long as the user wanted to wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,71 +149,10 @@ def check_possible(machines: Sequence[Machine], need: Resources, *, grows: bool,
         return
     raise DeviceError(
         f"a unit needs {need} (resources.*), but no machine of the cluster is that large, and it has no autoscaler to "
-        f"add one; its machines have {_kinds(workers)}. --wait MINUTES waits for one that joins later"
+        f"add one; its machines have {kinds_of(workers)}. --wait MINUTES waits for one that joins later"
     )
 
 
-def _kinds(machines: Sequence[Machine]) -> str:
+def kinds_of(machines: Sequence[Machine]) -> str:
+    """Write what machines have, each kind once."""
     return "; ".join(sorted({machine.describe() for machine in machines})) or "no CPU or GPU"
-
-
-class CapacityWatch:
-    """Says when there is no room for a unit, and when there is again.
-
-    Args:
-        need: the resources of a unit.
-        say: shows a line to the user.
-        wait: seconds without room after which `check` gives up; None never does.
-        clock: seconds; for tests.
-    """
-
-    def __init__(
-        self,
-        need: Resources,
-        say: Callable[[str], None],
-        wait: float | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._need, self._say, self._wait, self._clock = need, say, wait, clock
-        self._without: float | None = None
-        """Since when there has been no room."""
-        self._idle_since = clock()
-        """Since when no unit has run although there is a machine for one."""
-
-    def check(self, machines: Sequence[Machine], *, running: int, avoided: Collection[str] = ()) -> None:
-        """Look at the cluster; call this every few seconds while units are left.
-
-        Args:
-            machines: the machines alive.
-            running: how many units run.
-            avoided: ids of the machines that are left alone.
-
-        Raises:
-            NoCapacityError: there has been no room for as long as the user wanted to wait.
-        """
-        now = self._clock()
-        if running or not any(machine.fits(self._need) for machine in machines):
-            self._idle_since = now
-        problem = self._problem(machines, avoided, idle=now - self._idle_since)
-        if not problem:
-            if self._without is not None:
-                self._say("there is room for a unit again")
-            self._without = None
-            return
-        if self._without is None:
-            self._without = now
-            self._say(f"waiting for capacity: {problem}")
-        if self._wait is not None and now - self._without >= self._wait:
-            raise NoCapacityError(
-                f"no room for a unit for {self._wait / 60:g} min (--wait): {problem}; the same command continues"
-            )
-
-    def _problem(self, machines: Sequence[Machine], avoided: Collection[str], *, idle: float) -> str:
-        """Why no unit can start; empty if one can, or may soon."""
-        large = [machine for machine in machines if machine.fits(self._need)]
-        if not large:
-            return f"a unit needs {self._need}, and the cluster has {_kinds(machines)} now"
-        free = [machine for machine in large if machine.id not in avoided]
-        if idle >= BUSY_S:
-            return f"a unit needs {self._need}, and {len(free)} machines of that size are taken by others, or starting"
-        return ""

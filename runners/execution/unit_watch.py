@@ -11,11 +11,11 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from goal_core.basics.atomic import DamagedError
-from goal_core.basics.errors import DeviceError, GoalError
+from goal_core.basics.errors import GoalError
 from goal_core.training import EpochDone, TrainingDone, TrainingEvent, TrainingFailed
-from runners.execution.avoided import AvoidedMachines
-from runners.execution.capacity import CapacityWatch, Machine, Resources
+from runners.execution.capacity import Machine, Resources
 from runners.execution.deaths import MEMORY, Deaths, read_death
+from runners.execution.machines import ClusterMachines
 from runners.execution.unit_line import UnitJob, UnitLine
 from runners.store import Store, TrainingFolder
 
@@ -115,8 +115,7 @@ class UnitWatch:
         self.line = UnitLine(jobs, lambda job: observer.finished(job), clock)
         self._observer, self._need, self._list_machines, self._clock = observer, need, list_machines, clock
         self._deaths, self._checked = Deaths(), clock()
-        self._avoided = AvoidedMachines(need, observer.note, clock)
-        self._capacity = CapacityWatch(need, observer.note, wait, clock)
+        self._machines = ClusterMachines(need, observer.note, wait, clock)
         self._runs: dict[int, _Run] = {}
         self._died_on: dict[int, str] = defaultdict(str)
         """The machine on which a unit's worker died last without an epoch."""
@@ -153,9 +152,9 @@ class UnitWatch:
         unit = self.line.take() if pending < most else None
         if unit is None:
             return None
-        avoid = set(self._avoided.now())
+        avoid = set(self._machines.avoided())
         elsewhere = avoid | {self._died_on[unit]} - {""}
-        if any(machine.fits(self._need) and machine.id not in elsewhere for machine in self._avoided.machines):
+        if any(machine.fits(self._need) and machine.id not in elsewhere for machine in self._machines.machines):
             avoid = elsewhere
         job, self._asked[unit] = self.line.jobs[unit], avoid
         return Start(unit, job, self._need.shared_by(job.plan.units_per_gpu), tuple(sorted(avoid)))
@@ -174,12 +173,12 @@ class UnitWatch:
             run.told = False
             self._observer.note(f"{self.line.jobs[unit].unit.label}: its worker{run.where} is back")
         if "unfit" in report:
-            self._avoided.unfit(run.machine, report["unfit"])
+            self._machines.unfit(run.machine, report["unfit"])
         events: Sequence[TrainingEvent] = report.get("events", ())
         for event in events:
             if isinstance(event, EpochDone | TrainingDone):
                 run.epochs += 1
-                self._avoided.succeeded(run.machine)
+                self._machines.succeeded(run.machine)
             elif isinstance(event, TrainingFailed) and event.kind in _OF_MACHINES:
                 run.failures.append(event.reason)
         if events:
@@ -202,7 +201,7 @@ class UnitWatch:
         """
         death, job = read_death(text), self.line.jobs[unit]
         run = self._runs.get(unit) or _Run(self._clock())
-        run.machine = run.machine or next((one.id for one in self._avoided.machines if one.id in death.ids), "")
+        run.machine = run.machine or next((one.id for one in self._machines.machines if one.id in death.ids), "")
         is_alone = all(other is run or other.machine != run.machine for other in self._runs.values())
         self._end(unit)
         if death.kind == "memory":
@@ -233,11 +232,7 @@ class UnitWatch:
         if self._list_machines is None or now - self._looked < LOOK_S:
             return
         self._looked = now
-        machines = self._avoided.machines = self._list_machines()
-        if reasons := self._avoided.all_unfit():
-            raise DeviceError(f"no machine of the cluster can train this sweep: {reasons}")
-        self._capacity.check(machines, running=len(self._runs), avoided=self._avoided.now())
-        large = {machine.id for machine in machines if machine.fits(self._need)}
+        large = {one.id for one in self._machines.check(self._list_machines(), running=len(self._runs))}
         waiting = [asked for unit, asked in self._asked.items() if unit not in self._runs]
         self.is_stuck = not self._runs and bool(large and waiting) and all(large <= asked for asked in waiting)
 
@@ -268,7 +263,7 @@ class UnitWatch:
 
     def _failed_on(self, machine: str, unit: int, reason: str) -> None:
         """Note a failure without an epoch. Of a machine on which all fail, none is charged."""
-        for number in self._avoided.failed(machine, unit, reason) if machine and self._list_machines else ():
+        for number in self._machines.failed(machine, unit, reason) if machine and self._list_machines else ():
             job = self.line.jobs[number]
             _change(job, partial(TrainingFolder.forgive, launch_id=job.launch_id, node=machine))
 

@@ -9,10 +9,7 @@ import pytest
 
 from goal_core.basics.errors import DeviceError
 from runners.execution.capacity import (
-    BUSY_S,
-    CapacityWatch,
     Machine,
-    NoCapacityError,
     Resources,
     check_possible,
     has_autoscaler,
@@ -67,49 +64,3 @@ def test_an_autoscaler_shows_in_the_kinds_of_its_machines() -> None:
     assert has_autoscaler(None, is_version_2=True)
     for broken in (None, b"", b"not json", b"[]", b'{"autoscaler_report": null}'):
         assert not has_autoscaler(broken, is_version_2=False)
-
-
-class Cluster:
-    """A watch with a clock of its own."""
-
-    def __init__(self, wait: float | None = None) -> None:
-        self.now, self.said = 0.0, list[str]()
-        self.watch = CapacityWatch(NEED, self.said.append, wait, clock=lambda: self.now)
-
-    def waits(self, seconds: float, machines: Sequence[Machine], running: int = 0) -> None:
-        for _ in range(round(seconds)):
-            self.now += 1
-            self.watch.check(machines, running=running)
-
-
-def test_no_room_is_said_at_once_and_its_end_is_said_too() -> None:
-    cluster = Cluster()
-    cluster.waits(1, [HEAD])
-    assert cluster.said == [
-        "waiting for capacity: a unit needs 2 CPU and 0.5 GPU of type A100, and the cluster has 0 CPU and 0 GPU now"
-    ]
-    cluster.waits(1000, [HEAD])
-    assert len(cluster.said) == 1
-    cluster.waits(5, [HEAD, RIGHT])
-    assert cluster.said[1:] == ["there is room for a unit again"]
-    cluster.waits(5, [HEAD, RIGHT], running=1)
-    cluster.waits(1, [HEAD])  # the machine is lost
-    assert cluster.said[2].startswith("waiting for capacity")
-
-
-def test_machines_that_others_use_are_waited_for_too() -> None:
-    cluster = Cluster()
-    cluster.waits(BUSY_S - 1, [RIGHT])
-    assert cluster.said == []
-    cluster.waits(2, [RIGHT])
-    assert "1 machines of that size are taken by others, or starting" in cluster.said[0]
-
-
-def test_a_wait_ends_when_the_user_wanted_it_to_end() -> None:
-    cluster = Cluster(wait=120)
-    cluster.waits(119, [HEAD])
-    cluster.waits(100, [RIGHT], running=1)
-    cluster.waits(120, [HEAD])
-    with pytest.raises(NoCapacityError, match=r"no room for a unit for 2 min \(--wait\): a unit needs"):
-        cluster.waits(2, [HEAD])
-    assert NoCapacityError.status == 75
