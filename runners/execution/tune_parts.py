@@ -54,15 +54,7 @@ class UnitQueue(_NotKept, Searcher):  # type: ignore[misc]  # ray is not typed
         if (self._watch.is_idle and self._check()) or self._watch.line.is_over:
             return Searcher.FINISHED
         start = self._watch.take(self._most)
-        if start is None:
-            return None
-        return {
-            "unit": start.unit,
-            "job": ray.put(start.job),
-            "bundle": start.need.bundle,
-            "avoid": list(start.avoid),
-            "elsewhere": self._elsewhere,
-        }
+        return start and {**start, "job": ray.put(start["job"]), "elsewhere": self._elsewhere}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         pass

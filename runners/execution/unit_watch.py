@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from goal_core.basics.atomic import DamagedError
 from goal_core.basics.errors import GoalError
@@ -80,16 +80,6 @@ class _Run:
     failures: list[str] = field(default_factory=list)
 
 
-class Start(NamedTuple):
-    """A unit that asks for room."""
-
-    unit: int
-    job: UnitJob
-    need: Resources
-    avoid: tuple[str, ...]
-    """The ids of the machines that it must not start on."""
-
-
 class UnitWatch:
     """Follows the units of one round.
 
@@ -141,12 +131,16 @@ class UnitWatch:
         """Whether whoever runs the units should stop all of them."""
         return self._observer.stopping or self.is_stuck
 
-    def take(self, most: int) -> Start | None:
+    def take(self, most: int) -> dict[str, Any] | None:
         """The next unit that asks for room; None if none waits.
 
         Args:
             most: units that may ask for room at the same time. The others stay in line, where a unit of a lower rank
                 can still overtake them.
+
+        Returns:
+            Its number as `unit`, its `job`, the `bundle` of resources that it needs, and in `avoid` the ids of the
+            machines that it must not start on.
         """
         pending = len(self._asked.keys() - self._runs.keys())
         unit = self.line.take() if pending < most else None
@@ -157,7 +151,8 @@ class UnitWatch:
         if any(machine.fits(self._need) and machine.id not in elsewhere for machine in self._machines.machines):
             avoid = elsewhere
         job, self._asked[unit] = self.line.jobs[unit], avoid
-        return Start(unit, job, self._need.shared_by(job.plan.units_per_gpu), tuple(sorted(avoid)))
+        need = self._need.shared_by(job.plan.units_per_gpu)
+        return {"unit": unit, "job": job, "bundle": need.bundle, "avoid": sorted(avoid)}
 
     def started(self, unit: int) -> None:
         """A worker has started for a unit."""

@@ -19,7 +19,6 @@ from runners.execution.capacity import Resources
 from runners.execution.deaths import read_death
 from runners.execution.tune_parts import UnitCallback, UnitOrder, UnitQueue, memory_kills_end_one_worker, request
 from runners.execution.unit_line import UnitLine
-from runners.execution.unit_watch import Start
 
 NEED = Resources(cpus=2, gpus=0.25, accelerator="A100")
 
@@ -73,9 +72,10 @@ class Watch:
         self.line = UnitLine(jobs, lambda job: follow.get(str(job), ()), lambda: self.now)  # type: ignore[arg-type, return-value]
         self.is_idle, self.pending = False, 0
 
-    def take(self, most: int) -> Start | None:
+    def take(self, most: int) -> dict[str, Any] | None:
         unit = self.line.take() if self.pending < most else None
-        return None if unit is None else Start(unit, self.line.jobs[unit], NEED, ("abc",))
+        of_unit = {"bundle": NEED.bundle, "avoid": ["abc"]}
+        return None if unit is None else {"unit": unit, "job": self.line.jobs[unit], **of_unit}
 
 
 def queue_of(watch: Watch, monkeypatch: pytest.MonkeyPatch, *, ends: Sequence[bool] = ()) -> UnitQueue:

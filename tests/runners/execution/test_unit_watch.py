@@ -69,11 +69,11 @@ class Cluster:
         """The machines that a unit which asks for room now must not start on."""
         self.watch.line.put_back(unit, 0.0)
         start = self.watch.take(most=99)
-        while start is not None and start.unit != unit:
-            self.watch.line.put_back(start.unit, 1e9)
+        while start is not None and start["unit"] != unit:
+            self.watch.line.put_back(start["unit"], 1e9)
             start = self.watch.take(most=99)
         assert start is not None
-        return start.avoid
+        return tuple(start["avoid"])
 
     def begins(self, unit: int, machine: str) -> None:
         """A worker starts a unit and claims its training."""
