@@ -161,7 +161,7 @@ class UnitWatch:
 
     def reported(self, unit: int, report: Mapping[str, Any]) -> None:
         """A worker has sent a report (`runners.execution.trial`)."""
-        run = self._runs[unit]
+        run = self._runs.setdefault(unit, _Run(self._clock()))
         run.machine, run.began = report.get("node", run.machine), run.began or report.get("began", False)
         run.heard, run.reports, run.where = self._clock(), run.reports + 1, report.get("where", "")
         if run.told:
