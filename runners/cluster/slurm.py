@@ -19,6 +19,7 @@ from runners.cluster.backend import (
     Job,
     JobState,
     NoAnswerError,
+    NotInstalledError,
     Phase,
     RunCommand,
     run_command,
@@ -37,6 +38,8 @@ _BUCKET_VARIABLES = (
     "GOAL_SWEEP_CACHE",
 )
 """What leads a launch to a bucket and to the folder that belongs to it: credentials, the server and the cache."""
+_IMPOSSIBLE = re.compile(r"configuration is not available|time limit is invalid|more processors|memory required", re.I)
+"""Why a job can never begin, in Slurm's words."""
 _FORMAT = "--format=%T|%r|%N|%j"
 _IDLE_RUNS = 3
 """Runs in a row in which no training has saved anything, after which a job gives up."""
@@ -94,6 +97,7 @@ class Slurm:
         replace_bytes(job.folder / "sweep.yaml", job.sweep_text.encode())
         script = job.folder / "job.sbatch"
         replace_bytes(script, render_sbatch(job).encode())
+        self._check_possible(script)
         if not job.cluster.slurm.array:
             return self._queue(script)
         # Held, so that nothing of the array begins before the job that follows it is in the queue too.
@@ -108,6 +112,19 @@ class Slurm:
                 raise NoAnswerError(f"{error}; job {first} is held in the queue") from error
             raise
         return ",".join(taken)
+
+    def _check_possible(self, script: Path) -> None:
+        """Refuse a job that asks for more than its partition gives: many sites would let it wait for ever.
+
+        Raises:
+            ClusterError: Slurm's reason.
+        """
+        try:
+            done = self._run(["sbatch", "--test-only", str(script)], "")
+        except NoAnswerError:
+            return  # nothing was asked for yet
+        if _IMPOSSIBLE.search(done.stderr):
+            succeed(done, "submit to Slurm")
 
     def _queue(self, path: Path, *options: str) -> str:
         """Queue a script. Returns the job's number."""
@@ -163,8 +180,11 @@ class Slurm:
 
     @cached_property
     def _cluster(self) -> str:
-        """The name of the cluster that this machine's Slurm leads to; empty if it does not say."""
-        out = self._run(["scontrol", "show", "config"], "").stdout
+        """The name of the cluster that this machine's Slurm leads to; empty if it does not say, or is not here."""
+        try:
+            out = self._run(["scontrol", "show", "config"], "").stdout
+        except NotInstalledError:  # what was asked for names the command that it lacks
+            return ""
         return found[1] if (found := re.search(r"^ClusterName\s*=\s*(\S+)", out, re.MULTILINE)) else ""
 
     def _check_cluster(self, submission: Submission) -> None:

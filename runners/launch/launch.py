@@ -117,6 +117,8 @@ def _launch(
                 prices = partial(sweep_prices, sweep)
                 status = Launcher(sweep, options, plan, view, tracking, heartbeat.id, signals, prices, ray).run()
         else:
+            for line in edits_since(sweep.store, sweep, todo):
+                view.note(line)
             # Nothing was trained, so there is little to catch up with, and a dead server is not waited for.
             finish(view, tracking, patient=False)
             status = plan.exit_status

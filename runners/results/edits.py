@@ -30,8 +30,8 @@ def edits_since(store: Store, sweep: ResolvedSweep, todo: Collection[Training]) 
     before = read_results(store, sweep.config.name)
     if before is None:
         return []
-    code = describe_code(before, gather().git_diff_sha256[:DIFF_DIGITS])
-    return [*describe_edits(before, sweep.trainings, todo), *code]
+    code = describe_code(before, gather().git_diff_sha256[:DIFF_DIGITS]) if todo else []
+    return [*describe_edits(before, sweep.trainings, todo), *describe_left_out(before, sweep.trainings), *code]
 
 
 def describe_edits(before: ResultsTable, asked: Collection[Training], todo: Collection[Training]) -> list[str]:
@@ -60,6 +60,23 @@ def describe_edits(before: ResultsTable, asked: Collection[Training], todo: Coll
         for text, count in edits.items()
         if text
     ]
+
+
+def describe_left_out(before: ResultsTable, asked: Collection[Training]) -> list[str]:
+    """Describe how many results of a sweep of the same name the report will lack: those of what is not asked now.
+
+    Args:
+        before: the table as an earlier launch left it.
+        asked: the sweep's trainings.
+    """
+    keys = {training.key for training in asked}
+    done = (row for row in before.rows((*_ASKED, "status")) if row["status"] == "done" and _has_own_settings(row))
+    left = [tuple(row[name] for name in _PLACE) for row in done if row["training"] not in keys]
+    now = [asked_row(training) for training in asked] if left else []
+    count = len(set(left) - {tuple(row[name] for name in _PLACE) for row in now})
+    name = before.header.sweep
+    line = f"{count} results of an earlier launch named {name} are not of this sweep, and its report leaves them out"
+    return [f"{line}; under another name, both keep their reports and MLflow pages"] if count else []
 
 
 def describe_code(table: ResultsTable, git_diff: str) -> list[str]:

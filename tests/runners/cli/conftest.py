@@ -8,7 +8,12 @@ import pytest
 
 from tests.helpers.launches import SWEEP
 
-SBATCH = '#!/bin/sh\necho "sbatch $@" >> "$LOG"\ncat answer >&2 2>/dev/null && exit 1\necho 12\n'
+SBATCH = """#!/bin/sh
+[ "$1" = --test-only ] && exit
+echo "sbatch $@" >> "$LOG"
+cat answer >&2 2>/dev/null && exit 1
+echo 12
+"""
 SQUEUE = """#!/bin/sh
 echo "squeue $@" >> "$LOG"
 cat queue 2>/dev/null && exit

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +21,8 @@ def test_a_job_is_queued_with_its_files_beside_it(tmp_path: Path) -> None:
     made = job(tmp_path, store=tmp_path / "store")
     made.folder.mkdir(parents=True)
     assert Slurm(commands).submit(made) == "12"
-    assert [line for line, _ in commands.given] == [f"sbatch --parsable {made.folder}/job.sbatch"]
+    script = made.folder / "job.sbatch"
+    assert [line for line, _ in commands.given] == [f"sbatch --test-only {script}", f"sbatch --parsable {script}"]
     assert (made.folder / "job.sbatch").read_text() == render_sbatch(made)
     assert (made.folder / "sweep.yaml").read_text() == made.sweep_text
 
@@ -49,6 +51,37 @@ def test_a_refusal_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ClusterError) as refused:
         Slurm(Commands(sbatch=refusal(f"sbatch: warning: x\n{said}"))).submit(made)
     assert str(refused.value) == f"cannot submit to Slurm: {said}"
+
+
+@pytest.mark.parametrize(
+    ("said", "is_refused"),
+    [
+        ("allocation failure: Requested time limit is invalid (missing or exceeds some limit)", True),
+        ("allocation failure: Requested node configuration is not available", True),
+        ("allocation failure: Required node not available (down, drained or reserved)", False),
+    ],
+)
+def test_more_than_a_partition_gives_is_refused_before_it_is_queued(
+    said: str, is_refused: bool, tmp_path: Path
+) -> None:
+    commands = Commands({"sbatch --test-only": refusal(said), "sbatch --parsable": "12\n"})
+    made = job(tmp_path, store=tmp_path / "store")
+    made.folder.mkdir(parents=True)
+    if not is_refused:
+        assert Slurm(commands).submit(made) == "12"
+        return
+    with pytest.raises(ClusterError, match=re.escape(said)):
+        Slurm(commands).submit(made)
+    assert len(commands.given) == 1
+
+
+def test_a_machine_without_slurm_lacks_what_it_was_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    made = job(tmp_path, store=tmp_path / "store")
+    made.folder.mkdir(parents=True)
+    assert Slurm().place(made) == {"cluster": ""}
+    with pytest.raises(ClusterError, match=r"^sbatch is not installed"):
+        Slurm().submit(made)
 
 
 @pytest.mark.parametrize(

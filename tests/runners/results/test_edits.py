@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from goal_core.training.config import StageConfig
 from runners.results import ResultsTable
-from runners.results.edits import describe_code, describe_edits
+from runners.results.edits import describe_code, describe_edits, describe_left_out
 from runners.results.rows import asked_row
 from sweeps import Axis, ResolvedSweep, Training
 from sweeps.results import Header, Requested
@@ -104,3 +104,15 @@ def test_uncommitted_changes_that_results_lack_are_told() -> None:
     assert describe_code(table, "") == []
     (line,) = describe_code(table, "bbbb")
     assert "uncommitted changes that 4 finished trainings" in line
+
+
+def test_results_that_another_sweep_of_the_same_name_left_are_counted() -> None:
+    before, other = launched(*SWEEP.trainings), resolved("lin/con", seeds=(1,))
+    (line,) = describe_left_out(before, other.trainings)
+    assert line.startswith("4 results ")
+    assert "named s " in line
+    fewer = [training for training in SWEEP.trainings if training.cell.seed == 1]
+    assert describe_left_out(before, fewer)[0].startswith("2 results ")
+    for all_there in (SWEEP.trainings, with_lr(0.2).trainings):  # what was edited, `describe_edits` says
+        assert describe_left_out(before, all_there) == []
+    assert describe_left_out(launched(*SWEEP.trainings, status="failed"), other.trainings) == []
