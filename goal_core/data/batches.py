@@ -18,12 +18,7 @@ from goal_core.basics.seeding import derive_seed
 from goal_core.data.captions import captions_of
 from goal_core.data.config import ImageConfig
 from goal_core.data.dataset import Split, num_batches
-from goal_core.data.images import (
-    RAM_LIMIT,
-    DecodedImages,
-    DecodeRequest,
-    ImageDecoder,
-)
+from goal_core.data.images import RAM_LIMIT, DecodedImages
 from goal_core.data.text import EncodedCaptions, PairAugment, Tokenizer
 
 
@@ -110,7 +105,7 @@ class BatchSource:
         augment: drops regions and words; None keeps them.
         rows: which rows of a batch of a given size need their images, where other processes decode the others; None:
             all.
-        device: where batches will go; see :class:`ImageDecoder`.
+        device: where batches will go; see :class:`DecodedImages`.
         views: augmented views of each image to draw from; 0 draws none.
 
     Raises:
@@ -143,11 +138,11 @@ class BatchSource:
         self._split, self._captions = split, captions_of(split, tokenizer)
         self._batch_size, self._seed, self._drop_last = batch_size, seed, drop_last
         self._augment, self._with_regions, self._rows, self._num_views = augment, image is None, rows, views
-        self._images: DecodedImages | ImageDecoder | None = None
-        if with_images and image is not None and image.augments:
-            self._images = ImageDecoder(split, image, num_workers=num_workers, device=device)
-        elif with_images and image is not None:
-            self._images = DecodedImages(split, image, num_workers=num_workers, ram_limit=ram_limit, device=device)
+        self._images: DecodedImages | None = None
+        if with_images and image is not None:
+            kept = 0 if image.augments else ram_limit
+            self._images = DecodedImages(split, image, num_workers=num_workers, ram_limit=kept, device=device)
+        self._augments = image is not None and image.augments
 
     @property
     def steps_per_epoch(self) -> int:
@@ -210,18 +205,11 @@ class BatchSource:
         return self._augment.regions(epoch, captions, regions)
 
     def _pixels(self, parts: list[NDArray[np.int64]], epoch: int) -> Iterator[Tensor | None]:
-        image_of = self._split.caption_image
+        if self._images is None:
+            yield from (None for _ in parts)
+            return
         if self._rows is not None:
             parts = [captions[self._rows(len(captions))] for captions in parts]
-        if isinstance(self._images, DecodedImages):
-            yield from self._images.stream([image_of[captions] for captions in parts])
-        elif self._images is not None:
-            yield from self._images.stream(
-                DecodeRequest(
-                    images=image_of[captions],
-                    seeds=tuple(sample_seed(self._seed, epoch, caption) for caption in captions.tolist()),
-                )
-                for captions in parts
-            )
-        else:
-            yield from (None for _ in parts)
+        seeds = ([sample_seed(self._seed, epoch, caption) for caption in captions.tolist()] for captions in parts)
+        images = [self._split.caption_image[captions] for captions in parts]
+        yield from self._images.stream(images, seeds if self._augments else None)

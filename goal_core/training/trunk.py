@@ -23,7 +23,6 @@ from goal_core.checkpoints import InitialModel, read_mapped, write_checkpoint
 from goal_core.data import Batch, Dataset, DecodedImages, ImageConfig, Split, captions_of
 from goal_core.data.batches import view_seed
 from goal_core.data.captions import HeldVectors
-from goal_core.data.images import DecodeRequest, ImageDecoder
 from goal_core.data.packs import libraries
 from goal_core.evaluation.embedding import CHUNK, caption_chunks, split_inputs
 from goal_core.models import ImageBackbone, autocast
@@ -163,23 +162,16 @@ class Trunk:
 
     def _pixels(self, split: Split, image: ImageConfig, views: int) -> Generator[Tensor, None, None]:
         """A whole split chunk by chunk, as evaluation sees it; or each of its views, one after the other."""
-        if not views:
-            workers = self.unit.loader_workers
-            stored = DecodedImages(split, image, num_workers=workers, ram_limit=0, device=self.device)
-            with closing(stored) as images:
-                yield from images.chunks(CHUNK)
-            return
-        seen = np.arange(split.num_images)
-        requests = [
-            DecodeRequest(
-                images=part, seeds=tuple(view_seed(self.unit.seed, image_index, view) for image_index in part.tolist())
-            )
-            for view in range(views)
-            for part in np.split(seen, range(CHUNK, len(seen), CHUNK))
-        ]
-        decoder = ImageDecoder(split, image, num_workers=self.unit.loader_workers, device=self.device)
-        with closing(decoder) as images_of_views:
-            yield from images_of_views.stream(requests)
+        workers = self.unit.loader_workers
+        stored = DecodedImages(split, image, num_workers=workers, ram_limit=0, device=self.device)
+        parts = np.split(np.arange(split.num_images), range(CHUNK, split.num_images, CHUNK))
+        with closing(stored) as images:
+            if not views:
+                yield from images.stream(parts)
+            for view in range(views):
+                yield from images.stream(
+                    parts, ([view_seed(self.unit.seed, index, view) for index in part.tolist()] for part in parts)
+                )
 
     def _forward(self, backbone: ImageBackbone, pixels: Tensor) -> Tensor:
         self._alive()

@@ -1,7 +1,7 @@
 """Image files to the pixels that a backbone sees: decoding, transforms and augmentation.
 
-Batches, evaluation and the extraction of features read images through :class:`DecodedImages` and
-:class:`ImageDecoder`; nothing outside this room opens an image file.
+Batches, evaluation and the extraction of features read images through :class:`DecodedImages`; nothing outside this room
+opens an image file.
 """
 
 from typing import TYPE_CHECKING
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from goal_core.basics.exports import on_first_use
 
 if TYPE_CHECKING:
-    from goal_core.data.images.decoding import RAM_LIMIT, DecodedImages, DecodeRequest, ImageDecoder
+    from goal_core.data.images.decoding import RAM_LIMIT, DecodedImages
     from goal_core.data.images.transforms import ImageTransform, decode_bytes, decode_image, encode_jpeg, transform_of
 else:
     __getattr__ = on_first_use(__name__, __file__)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -22,15 +21,8 @@ from goal_core.data.images.transforms import transform_of
 RAM_LIMIT = 4 * 2**30
 """Splits whose decoded images take at most this many bytes in all are decoded once and kept (4 GiB)."""
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DecodeRequest:
-    """One batch of images."""
-
-    images: NDArray[np.int64]
-    """Indices of images of the split, (B,) int64."""
-    seeds: tuple[int, ...] = ()
-    """One augmentation seed per image; without seeds, the images are transformed as in evaluation."""
+_Request = tuple[NDArray[np.int64], Sequence[int]]
+"""Indices of a batch's images, (B,), and a seed of each one's augmentation; without seeds they are as in evaluation."""
 
 
 class _Decoding(Dataset[Any]):
@@ -41,20 +33,20 @@ class _Decoding(Dataset[Any]):
         self._packed = split.reader if isinstance(split.reader, PackedReader) else None
         self._squares = self._packed if self._packed is not None and self._packed.holds_squares else None
 
-    def __getitem__(self, request: DecodeRequest) -> Tensor | GoalError:
+    def __getitem__(self, request: _Request) -> Tensor | GoalError:
         # Errors travel back as values: raised in a worker they would arrive wrapped in its traceback.
         try:
             return self.decode(request)
         except GoalError as error:
             return error
 
-    def decode(self, request: DecodeRequest) -> Tensor:
-        size = self._transform.size
-        batch = torch.empty((len(request.images), 3, size, size), dtype=torch.uint8)
+    def decode(self, request: _Request) -> Tensor:
+        (images, seeds), size = request, self._transform.size
+        batch = torch.empty((len(images), 3, size, size), dtype=torch.uint8)
         rows = batch.numpy()
-        for row, index in enumerate(request.images.tolist()):
-            if request.seeds:
-                batch[row] = self._transform.for_training(self._prepared(index), request.seeds[row])
+        for row, index in enumerate(images.tolist()):
+            if seeds:
+                batch[row] = self._transform.for_training(self._prepared(index), seeds[row])
             elif self._squares is not None:
                 self._squares.square(index, rows[row])
             else:
@@ -68,30 +60,41 @@ class _Decoding(Dataset[Any]):
         return self._transform.prepared(self._split.load_image(index))
 
 
-class _Requests(Sampler[DecodeRequest]):
+class _Requests(Sampler[_Request]):
     """Hands the requests of the current stream to the workers, one whenever a worker becomes free."""
 
     def __init__(self) -> None:
-        self.current: Iterable[DecodeRequest] = ()
+        self.current: Iterable[_Request] = ()
 
-    def __iter__(self) -> Iterator[DecodeRequest]:
+    def __iter__(self) -> Iterator[_Request]:
         return iter(self.current)
 
 
-class ImageDecoder:
-    """Decodes batches of a split's images.
+class DecodedImages:
+    """A split's images, decoded batch by batch.
+
+    Those that evaluation sees are kept as uint8 once they are decoded, if all of them take no more than ``ram_limit``
+    bytes (``num_images * 3 * size * size``). The worker processes stop once everything is kept. Squares of a pack are
+    not kept: they are in the system's cache of its files, once for all processes.
 
     Args:
         split: the images.
         config: their sizes and augmentation.
         num_workers: worker processes, which stay between streams and each work two batches ahead; 0 decodes in this
             process. The pixels do not depend on it.
+        ram_limit: bytes of images to keep.
         device: where the batches will go. Those for a GPU come in pinned memory, which a thread beside the training
             copies them to.
     """
 
     def __init__(
-        self, split: Split, config: ImageConfig, *, num_workers: int = 0, device: torch.device | None = None
+        self,
+        split: Split,
+        config: ImageConfig,
+        *,
+        num_workers: int = 0,
+        ram_limit: int = RAM_LIMIT,
+        device: torch.device | None = None,
     ) -> None:
         if num_workers < 0:
             raise ConfigError(f"num_workers must be 0 (decode in this process) or more, got {num_workers}")
@@ -101,11 +104,20 @@ class ImageDecoder:
         self._loader: DataLoader[Any] | None = None
         self._streams = count(1)
         self._latest = 0
+        shape = (split.num_images, 3, config.size, config.size)
+        packed = isinstance(split.reader, PackedReader) and split.reader.holds_squares
+        fits = math.prod(shape) <= ram_limit and not packed
+        self._kept = torch.empty(shape, dtype=torch.uint8) if fits else None
+        self._done = np.zeros(split.num_images, dtype=bool)
 
-    def stream(self, requests: Iterable[DecodeRequest]) -> Iterator[Tensor]:
-        """Decode requests one after the other.
+    def stream(
+        self, requests: Sequence[NDArray[np.int64]], seeds: Iterable[Sequence[int]] | None = None
+    ) -> Iterator[Tensor]:
+        """Images in any order, batch by batch. The workers serve one stream: a new one ends the one before it.
 
-        The workers serve one stream at a time: starting a new one ends the one before it.
+        Args:
+            requests: image indices of each batch, (B,) int64.
+            seeds: seeds of the augmentation of each batch's images; None: they are as in evaluation.
 
         Yields:
             (B, 3, size, size) uint8 for each request, in order.
@@ -114,6 +126,41 @@ class ImageDecoder:
             DataError: an image cannot be read.
             RuntimeError: a newer stream has been started.
         """
+        if self._kept is None or seeds is not None:
+            yield from self._decoded(zip(requests, seeds or [()] * len(requests), strict=True))
+            return
+        fresh = self._first_uses(requests)
+        decoded = self._decoded((images, ()) for images in fresh if len(images))
+        for images, new in zip(requests, fresh, strict=True):
+            if len(new):
+                self._kept[torch.from_numpy(new)] = next(decoded)
+                self._done[new] = True
+                if self._done.all():
+                    self.close()
+            yield self._kept[torch.from_numpy(images)]
+
+    def chunks(self, chunk_size: int) -> Iterator[Tensor]:
+        """All images in order, ``chunk_size`` at a time (the last may be smaller), (B, 3, size, size) uint8."""
+        everything = np.arange(len(self._done), dtype=np.int64)
+        return self.stream([everything[start : start + chunk_size] for start in range(0, len(everything), chunk_size)])
+
+    def close(self) -> None:
+        """Stop the worker processes, if any; kept images stay, and a later stream starts new workers."""
+        self._loader = None
+        self._latest = next(self._streams)
+
+    def _first_uses(self, requests: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
+        """The images of each request that neither an earlier request nor an earlier stream has decoded."""
+        planned = self._done.copy()
+        fresh = []
+        for images in requests:
+            new = np.unique(images[~planned[images]])
+            planned[new] = True
+            fresh.append(new)
+        return fresh
+
+    def _decoded(self, requests: Iterable[_Request]) -> Iterator[Tensor]:
+        """Decode requests one after the other."""
         if not self._num_workers:
             yield from map(self._work.decode, requests)
             return
@@ -125,11 +172,6 @@ class ImageDecoder:
             yield batch
             if turn != self._latest:
                 raise RuntimeError("this stream of images has ended, because a newer one was started")
-
-    def close(self) -> None:
-        """Stop the worker processes; a later stream starts new ones."""
-        self._loader = None
-        self._latest = next(self._streams)
 
     def _started_loader(self) -> DataLoader[Any]:
         if self._loader is None:
@@ -144,72 +186,3 @@ class ImageDecoder:
                 generator=torch.Generator(),
             )
         return self._loader
-
-
-class DecodedImages:
-    """A split's images as evaluation sees them, decoded once where memory allows.
-
-    If all of them take no more than ``ram_limit`` bytes (``num_images * 3 * size * size``), each is decoded on
-    first use and then kept as uint8; otherwise each is decoded on every use. The worker processes stop once everything
-    is kept. Squares of a pack are not kept: they are in the system's cache of its files, once for all processes.
-    """
-
-    def __init__(
-        self,
-        split: Split,
-        config: ImageConfig,
-        *,
-        num_workers: int = 0,
-        ram_limit: int = RAM_LIMIT,
-        device: torch.device | None = None,
-    ) -> None:
-        self._decoder = ImageDecoder(split, config, num_workers=num_workers, device=device)
-        shape = (split.num_images, 3, config.size, config.size)
-        packed = isinstance(split.reader, PackedReader) and split.reader.holds_squares
-        fits = math.prod(shape) <= ram_limit and not packed
-        self._kept = torch.empty(shape, dtype=torch.uint8) if fits else None
-        self._done = np.zeros(split.num_images, dtype=bool)
-
-    def stream(self, requests: Sequence[NDArray[np.int64]]) -> Iterator[Tensor]:
-        """Images in any order, batch by batch; a new stream ends the one before it.
-
-        Args:
-            requests: image indices of each batch, (B,) int64.
-
-        Yields:
-            (B, 3, size, size) uint8 for each request.
-
-        Raises:
-            DataError: an image cannot be read.
-        """
-        if self._kept is None:
-            yield from self._decoder.stream(map(DecodeRequest, requests))
-            return
-        fresh = self._first_uses(requests)
-        decoded = self._decoder.stream(DecodeRequest(images) for images in fresh if len(images))
-        for images, new in zip(requests, fresh, strict=True):
-            if len(new):
-                self._kept[torch.from_numpy(new)] = next(decoded)
-                self._done[new] = True
-                if self._done.all():
-                    self._decoder.close()
-            yield self._kept[torch.from_numpy(images)]
-
-    def chunks(self, chunk_size: int) -> Iterator[Tensor]:
-        """All images in order, ``chunk_size`` at a time (the last may be smaller), (B, 3, size, size) uint8."""
-        everything = np.arange(len(self._done), dtype=np.int64)
-        return self.stream([everything[start : start + chunk_size] for start in range(0, len(everything), chunk_size)])
-
-    def close(self) -> None:
-        """Stop the decoding processes, if any; kept images stay."""
-        self._decoder.close()
-
-    def _first_uses(self, requests: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
-        """The images of each request that neither an earlier request nor an earlier stream has decoded."""
-        planned = self._done.copy()
-        fresh = []
-        for images in requests:
-            new = np.unique(images[~planned[images]])
-            planned[new] = True
-            fresh.append(new)
-        return fresh

@@ -21,7 +21,6 @@ from torch import Tensor
 
 from goal_core.basics.errors import DataError, first_line
 from goal_core.data.config import ImageConfig
-from goal_core.data.images.rand_augment import rand_augment
 
 CROP_SCALE = (0.08, 1.0)
 """Range of a random crop's share of the image's area."""
@@ -32,6 +31,20 @@ CROP_RATIO = (3 / 4, 4 / 3)
 SIDE_SCALE = (0.6, 1.0)
 """Range of the share of both sides that a crop of VSE-infinity takes."""
 _CROP_TRIES = 10
+_OPERATIONS_DRAWN = 2
+_CHANCE = 0.5
+_STRENGTH = 0.7
+"""Of an operation of RandAugment, level 7 of 10."""
+_ENHANCE = 0.1 + 1.8 * _STRENGTH
+_SHEAR_DEGREES = float(np.degrees(np.arctan(0.3 * _STRENGTH)))
+_SHIFT_PIXELS = round(10 * _STRENGTH)
+_TURN_DEGREES = 30 * _STRENGTH
+_GREY = (128.0, 128.0, 128.0)
+OPERATIONS = (
+    *("Identity", "AutoContrast", "Equalize", "Brightness", "Sharpness"),
+    *("ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate"),
+)
+"""In X-VLM's order."""
 CropBox = tuple[int, int, int, int]
 """Top, left, height and width, pixels."""
 _LONGEST_RATIO = 32
@@ -213,6 +226,47 @@ def scaled_crop_box(height: int, width: int, generator: np.random.Generator) -> 
     return top, left, crop_height, crop_width
 
 
+def rand_augment(image: Image.Image, generator: np.random.Generator) -> Image.Image:
+    """Distort an RGB image as X-VLM does: two of ten operations, each with probability one half, at a fixed strength.
+
+    The image's own random generator chooses them and their direction; six uniform doubles advance it in any case.
+
+    Source: X-VLM's training transform, RandAugment(2, 7) of Cubuk et al. 2020 (arXiv:1909.13719) with a chance of one
+        half for each drawn operation.
+    Deviates: X-VLM rotates and shears with OpenCV, here torchvision does, bilinear as well.
+    """
+    draws = generator.random(3 * _OPERATIONS_DRAWN).reshape(_OPERATIONS_DRAWN, 3)
+    for which, whether, sign in draws.tolist():
+        if whether < _CHANCE:
+            image = distorted(image, OPERATIONS[int(which * len(OPERATIONS))], 1 if sign < 0.5 else -1)
+    return image
+
+
+def distorted(image: Image.Image, operation: str, sign: int) -> Image.Image:
+    """Apply one operation, in a direction, 1 or -1, where it has one."""
+    from torchvision.transforms import InterpolationMode, functional
+
+    angle, shift, shear = 0.0, [0, 0], [0.0, 0.0]
+    match operation:
+        case "Identity":
+            return image
+        case "AutoContrast" | "Equalize":
+            plain: Image.Image = getattr(functional, operation.lower())(image)
+            return plain
+        case "Brightness" | "Sharpness":
+            enhanced: Image.Image = getattr(functional, f"adjust_{operation.lower()}")(image, _ENHANCE)
+            return enhanced
+        case "ShearX" | "ShearY":
+            shear[operation == "ShearY"] = sign * _SHEAR_DEGREES
+        case "TranslateX" | "TranslateY":
+            shift[operation == "TranslateY"] = sign * _SHIFT_PIXELS
+        case _:
+            angle = sign * _TURN_DEGREES
+    bilinear = InterpolationMode.BILINEAR
+    moved: Image.Image = functional.affine(image, angle, shift, 1.0, shear, interpolation=bilinear, fill=list(_GREY))
+    return moved
+
+
 def _to_tensor(image: Image.Image) -> Tensor:
     return torch.from_numpy(np.array(image).transpose(2, 0, 1).copy())
 
@@ -236,7 +290,7 @@ def transform_of(config: ImageConfig) -> ImageTransform:
 
     Source: VSE++'s training transform is RandomResizedCrop and RandomHorizontalFlip of torchvision, with the same
         parameters; VSE-infinity's takes one share of both sides, stretches it to the square and flips it; X-VLM's is
-        RandomResizedCrop, a flip and :func:`~goal_core.data.images.rand_augment.rand_augment`.
+        RandomResizedCrop, a flip and :func:`rand_augment`.
     Deviates: VSE-infinity resizes with OpenCV, which does not smooth when it shrinks.
     """
     return _TRANSFORMS[config.augment](size=config.size, resize=config.resize, shrink=config.shrink, jpeg=config.jpeg)

@@ -17,7 +17,7 @@ from goal_core.basics.errors import DataError, first_line
 from goal_core.basics.sealed_json import json_bytes
 from goal_core.data.dataset import Dataset, Split
 from goal_core.data.images import encode_jpeg, transform_of
-from goal_core.data.packs.layout import DESCRIPTION, FEW_SHARDS, PER_SHARD, PackPlan
+from goal_core.data.packs.pack import DESCRIPTION, FEW_SHARDS, PER_SHARD, PackPlan
 
 Progress = Callable[[str, int, int], None]
 """Called with the name of a split, how many of its images are done, and how many there are."""

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from goal_core.basics.errors import DataError
-from goal_core.data.text.subwords import Subwords
 from goal_core.data.text.vocabulary import PAD, Vocabulary
-from goal_core.data.text.wordpieces import Wordpieces
+from goal_core.data.text.wordpieces import Subwords, Wordpieces
 
 _PART = 1 << 16
 """Captions that are encoded at a time."""

@@ -1,4 +1,4 @@
-"""Captions to BERT's word pieces, either unchanged or cleaned first as in X-VLM."""
+"""Captions to BERT's word pieces, unchanged or cleaned first as in X-VLM, or to the ids of any other tokenizer."""
 
 from __future__ import annotations
 
@@ -43,8 +43,6 @@ class Wordpieces:
     cleans: bool = False
     """Whether captions are first cleaned as in X-VLM (:func:`clean_caption`), and cut to :data:`MAX_TOKENS` ids."""
     _tokenizer: tokenizers.Tokenizer = field(init=False, repr=False, compare=False)
-    _special_ids: Mapping[str, int] = field(init=False, repr=False, compare=False)
-    _continuing: frozenset[int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         ids = {piece: index for index, piece in enumerate(self.pieces)}
@@ -59,10 +57,10 @@ class Wordpieces:
         tokenizer = tokenizers.Tokenizer(model)
         tokenizer.normalizer = normalizers.BertNormalizer(lowercase=self.lowercase)
         tokenizer.pre_tokenizer = _SPLIT
+        if self.cleans:
+            tokenizer.enable_truncation(MAX_TOKENS)
         tokenizer.post_processor = processors.BertProcessing(("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"]))
         object.__setattr__(self, "_tokenizer", tokenizer)
-        object.__setattr__(self, "_special_ids", {piece: ids[piece] for piece in SPECIAL_PIECES})
-        object.__setattr__(self, "_continuing", frozenset(ids[piece] for piece in ids if piece.startswith("##")))
 
     @classmethod
     def of_captions(cls, captions: Iterable[str], min_count: int) -> Wordpieces:
@@ -117,7 +115,7 @@ class Wordpieces:
         """The ids of an encoded caption by its words, without special pieces; a piece `##s` continues a word."""
         words: list[list[int]] = []
         for piece in ids[1:-1]:
-            if piece in self._continuing and words:
+            if words and self.pieces[piece].startswith("##"):
                 words[-1].append(piece)
             else:
                 words.append([piece])
@@ -125,7 +123,7 @@ class Wordpieces:
 
     def wrap(self, ids: Sequence[int]) -> list[int]:
         """Piece ids between `[CLS]` and `[SEP]`."""
-        return [self._special_ids["[CLS]"], *ids, self._special_ids["[SEP]"]]
+        return [self._id("[CLS]"), *ids, self._id("[SEP]")]
 
     def encode(self, caption: str) -> list[int]:
         """Ids of a caption, `[CLS]` and `[SEP]` included, without an upper limit unless captions are cleaned.
@@ -134,15 +132,64 @@ class Wordpieces:
             DataError: the caption is empty after cleaning.
         """
         ids: list[int] = self._tokenizer.encode(clean_caption(caption) if self.cleans else caption).ids
-        return self.wrap(ids[1:-1][: MAX_TOKENS - 2]) if self.cleans else ids
+        return ids
 
     @property
     def mask_id(self) -> int:
         """Id of `[MASK]`."""
-        return self._special_ids["[MASK]"]
+        return self._id("[MASK]")
+
+    def _id(self, piece: str) -> int:
+        return self.pieces.index(piece)  # near the beginning
 
     def __len__(self) -> int:
         return len(self.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class Subwords:
+    """A tokenizer of the `tokenizers` library; a :class:`~goal_core.data.text.Tokenizer`.
+
+    Raises:
+        DataError: the content is not that of such a tokenizer.
+    """
+
+    stored_format: ClassVar[str] = "tokenizers"
+
+    content: str
+    """What the library writes into a `tokenizer.json`; truncation and special ids are part of it, padding is not."""
+    _tokenizer: tokenizers.Tokenizer = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        try:
+            tokenizer = tokenizers.Tokenizer.from_str(self.content)
+        except Exception as error:  # the library raises nothing more special
+            raise DataError(f"this is not a tokenizer: {error}") from error
+        tokenizer.no_padding()
+        object.__setattr__(self, "_tokenizer", tokenizer)
+
+    @classmethod
+    def from_stored(cls, stored: Mapping[str, object]) -> Subwords:
+        """Read the parsed text of :meth:`to_json`."""
+        return cls(str(stored.get("content")))
+
+    def to_json(self) -> str:
+        """The content as text."""
+        return json.dumps({"format": self.stored_format, "content": self.content}, ensure_ascii=False)
+
+    def encode(self, caption: str) -> list[int]:
+        """Ids of a caption with the model's special ids.
+
+        Raises:
+            DataError: there are none.
+        """
+        ids: list[int] = self._tokenizer.encode(caption).ids
+        if not ids:
+            raise DataError(f"caption {caption!r} has no ids")
+        return ids
+
+    def __len__(self) -> int:
+        return int(self._tokenizer.get_vocab_size())
 
 
 def clean_caption(caption: str) -> str:

@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from goal_core.data import DecodedImages, ImageConfig, transform_of
-from goal_core.data.images import DecodeRequest, ImageDecoder, decoding
+from goal_core.data.images import decoding
 from tests.helpers.counting_reader import counted
 
 # Python 3.12 warns when a process with threads forks, which torch's worker processes do.
@@ -71,10 +71,13 @@ def test_workers_stop_once_everything_is_kept() -> None:
 
 def test_the_decoder_keeps_the_order_of_the_requests() -> None:
     split, _ = counted()
-    decoder = ImageDecoder(split, PLAIN, num_workers=2)
-    requests = [DecodeRequest(images=np.array([index])) for index in (5, 2, 8, 0, 5, 1, 1, 9)]
-    for request, images in zip(requests, decoder.stream(iter(requests)), strict=True):
-        assert torch.equal(images[0], transform_of(PLAIN).for_evaluation(split.load_image(int(request.images[0]))))
+    decoder = DecodedImages(split, CROPS, num_workers=2, ram_limit=0)
+    order = (5, 2, 8, 0, 5, 1, 1, 9)
+    seeds = [[number] for number in range(8)]
+    for index, (seed,), images in zip(
+        order, seeds, decoder.stream([np.array([one]) for one in order], iter(seeds)), strict=True
+    ):
+        assert torch.equal(images[0], transform_of(CROPS).for_training(split.load_image(index), seed))
     decoder.close()
 
 
@@ -89,7 +92,7 @@ def test_the_workers_batches_for_a_gpu_come_in_pinned_memory(
         return DataLoader(*args, **kwargs)
 
     monkeypatch.setattr(decoding, "DataLoader", loader)
-    decoder = ImageDecoder(counted()[0], PLAIN, num_workers=1, device=torch.device(device))
-    assert len(list(decoder.stream(iter([DecodeRequest(images=np.array([0]))])))) == 1
+    decoder = DecodedImages(counted()[0], PLAIN, num_workers=1, device=torch.device(device))
+    assert len(list(decoder.stream([np.array([0])]))) == 1
     decoder.close()
     assert asked == [pinned]

@@ -15,9 +15,8 @@ import pytest
 from goal_core.data import DecodedImages, ImageConfig, open_dataset
 from goal_core.data.packs import (
     PackedImages,
-    layout,
+    pack,
     plan_pack,
-    reading,
     write_pack,
 )
 from goal_core.training import train_unit
@@ -58,7 +57,7 @@ def test_threads_that_open_a_shard_together_close_it_for_nobody(
         together.wait(5)  # both threads have found that it is not open
         return ZipFile(path)
 
-    monkeypatch.setattr(reading, "ZipFile", slowly)
+    monkeypatch.setattr(pack, "ZipFile", slowly)
     reader = dataset.splits["train"].reader
     assert isinstance(reader, PackedImages)
     with ThreadPoolExecutor(2) as pool:
@@ -96,7 +95,7 @@ def test_other_data_settings_or_libraries_have_another_pack(tmp_path: Path, monk
     name = plan_pack(dataset, CROPS, tmp_path).folder.name
     assert plan_pack(dataset, replace(CROPS, resize=21), tmp_path).folder.name != name
     assert plan_pack(replace(dataset, fingerprint="other"), CROPS, tmp_path).folder.name != name
-    monkeypatch.setattr(layout, "libraries", lambda: {"pillow": "0"})
+    monkeypatch.setattr(pack, "libraries", lambda: {"pillow": "0"})
     assert plan_pack(dataset, CROPS, tmp_path).folder.name != name
 
 
