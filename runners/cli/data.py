@@ -38,15 +38,16 @@ def check(
 ) -> None:
     """Check which of a sweep's data are present, missing or wrong. Downloads nothing.
 
-    With --store, read every file of the sweep's results and compare it with its checksum. A launch sees by itself where
-    a file's size or time has changed; with --set-aside it also repeats what only this check finds.
+    With --store, read every file of the sweep's results and compare it with its checksum, and say which trainings
+    finished with other data than is there now. A launch sees by itself where a file's size or time has changed; with
+    --set-aside it also repeats what only this check finds.
 
     Exit status: 0 if the data are complete and no result is damaged, else 2.
 
     Example: goal-sweep data check emoji_vsepp.yaml --set data.root=/data/emoji
     """
     from goal_core.data import check_data, check_origin
-    from runners.store.verification import damaged_files
+    from runners.store.verification import damaged_files, of_other_data
     from sweeps import load_sweep
 
     if set_aside and not store:
@@ -62,17 +63,22 @@ def check(
         report.attempt("features.json", lambda: check_origin(config.data, names))
     # A cell's id contains the fingerprint of the data, so its results can only be found if the data is complete.
     opened = SweepArguments(sweep, set_ or []).open(renew=True) if store and report.complete else None
-    damaged = None if opened is None else damaged_files(opened.store, opened.trainings, set_aside=set_aside)
+    damaged, other = None, []
+    if opened is not None:
+        damaged = damaged_files(opened.store, opened.trainings, set_aside=set_aside)
+        other = of_other_data(opened.store, opened.trainings, report.fingerprint or opened.data_fingerprint)
     if as_json:
         content = {"name": report.name, "complete": report.complete}
-        content |= {"damaged": damaged} if store else {}
+        content |= {"damaged": damaged, "other_data": other} if store else {}
         print(json.dumps(content | {"findings": [asdict(finding) for finding in report.findings]}, indent=2))
     else:
         _print_report(report)
-        for line in damaged or ():
-            console.print(f"damaged  {line}", soft_wrap=True, markup=False)
+        for line in [*(f"damaged  {one}" for one in damaged or ()), *(f"other    {one}" for one in other)]:
+            console.print(line, soft_wrap=True, markup=False)
         if damaged is not None:
             console.print(f"results: {f'{len(damaged)} damaged' if damaged else 'no file is damaged'}")
+            if other:
+                console.print(f"results: {len(other)} with other data than is there now, {report.fingerprint}")
             if damaged and not set_aside:
                 console.print("with --set-aside, the next launch trains the damaged results again")
         elif store:

@@ -24,7 +24,7 @@ from goal_core.data.dataset import SPLIT_NAMES, Dataset, Split, fingerprint_of
 from goal_core.data.formats.features import FeatureRows, RegionFile
 from goal_core.data.formats.image_files import FileReader
 
-VERSION = 3
+VERSION = 4
 """Raise it whenever the same files would give another index."""
 _NOT_READ = ("name", "image", "min_word_count", "vocabulary")
 """Settings on which no file of a dataset is read in another way. `legacy` is among those that are."""
@@ -45,7 +45,8 @@ class Index:
     ``corpus``."""
     about: Mapping[str, Any]
     """The folder below which image files lie, the stamps of the files that were parsed, and by split the
-    files of the features and of the captions' vectors."""
+    files of the features and of the captions' vectors; ``notes``, and ``words``: how many words of train and val occur
+    how often, (times, words)."""
 
     def texts(self, name: str) -> Texts:
         """A column of texts; empty where there is none."""
@@ -93,8 +94,18 @@ class Index:
             splits={name: self._split(name, caches and caches / f"{digest}-{name}") for name in SPLIT_NAMES},
             fingerprint=fingerprint_of(config.image, config.min_word_count, digest),
             corpus=self.texts("corpus"),
-            notes=self.about["notes"],
+            notes=[*self.about["notes"], *self._rare_words(config.min_word_count)],
         )
+
+    def _rare_words(self, min_word_count: int) -> list[str]:
+        """A line that says how many words a vocabulary leaves out, if it does."""
+        rare = [(times, words) for times, words in self.about["words"] if times < min_word_count]
+        if not rare:
+            return []
+        few, every = (sum(words for _, words in counts) for counts in (rare, self.about["words"]))
+        uses = sum(times * words for times, words in rare)
+        what = f"occur fewer than {min_word_count} times (min_word_count), {uses:,} times in all"
+        return [f"{few:,} of {every:,} different words of train and val {what}"]
 
     def readers(self, name: str) -> dict[str, FileReader | FeatureRows]:
         """By the column of their digests, the readers of a split's images and of its captions' vectors."""

@@ -57,6 +57,8 @@ class Listing:
     """Where each image begins in its shard, and its bytes; empty where each has a file of its own."""
     left_out: int = 0
     """Captions beyond `max_captions`, which are not used."""
+    words_left_out: int = 0
+    """Words beyond `max_words` of the captions that are used."""
 
     def first(self, num_images: int) -> Listing:
         """The same for the first images only; 0 keeps all."""

@@ -26,7 +26,7 @@ from goal_core.data.formats.report import DataReport, Progress, SplitCounts, pub
 from goal_core.data.formats.sources import source
 from goal_core.data.formats.text_files import features, id_mapped
 from goal_core.data.scenes import open_scenes
-from goal_core.data.text import tokenize
+from goal_core.data.text.vocabulary import word_counts
 
 LAYOUTS: Mapping[str, Callable[[Any], Layout]] = {
     "karpathy": karpathy,
@@ -38,6 +38,8 @@ LAYOUTS: Mapping[str, Callable[[Any], Layout]] = {
     "embeddings": embeddings,
 }
 """By `data.format` in sweep files; `scenes` are drawn."""
+_COUNTED = ("train", "val")
+"""Splits whose words are counted."""
 _LONGEST = 10_000
 """Letters of a caption; a longer one is a file that was taken for a caption."""
 
@@ -89,14 +91,20 @@ def check_data(config: DataConfig, *, quick: bool = False, progress: Progress = 
     """
     report = DataReport(name=config.name)
     if isinstance(config, ScenesConfig):
-        for drawn in open_scenes(config).splits.values():
+        scenes = open_scenes(config)
+        report.fingerprint = scenes.fingerprint
+        for drawn in scenes.splits.values():
             report.counts(drawn.name, SplitCounts(images=drawn.num_images, captions=drawn.num_captions), None)
     else:
         index = _indexed(config, report, None, progress, read=not quick)
-        if index is not None and quick:
-            report.note("content", "ok", "not read (--quick)")
-        elif index is not None and (rare := _rare_words(index, config.min_word_count)):
-            report.note("used", "ok", rare)
+        if index is not None:
+            dataset = index.dataset(config, None)
+            for line in dataset.notes:
+                report.note("used", "ok", line)
+            if quick:
+                report.note("content", "ok", "not read (--quick)")
+            else:
+                report.fingerprint = dataset.fingerprint
     return report
 
 
@@ -133,14 +141,11 @@ def _indexed(
     digests = report.attempt("content", partial(_digests, index, known, report, progress)) if read else {}
     if not report.complete or digests is None:
         return None
-    notes = [
-        f"{listing.left_out:,} captions of {split} beyond max_captions are not used"
-        for split, listing in listings.items()
-        if listing.left_out
-    ] + _duplicates(digests)
-    for line in notes:
-        report.note("used", "ok", line)
-    index = Index(columns | digests, {**about, "notes": notes})
+    captions = _left_out("captions beyond max_captions", {split: one.left_out for split, one in listings.items()})
+    words = _left_out("words beyond max_words", {split: one.words_left_out for split, one in listings.items()})
+    counts = {} if about["texts"] else word_counts(chain.from_iterable(index.texts(f"{s}.captions") for s in _COUNTED))
+    about |= {"notes": [*captions, *words, *_duplicates(digests)], "words": list(Counter(counts.values()).items())}
+    index = Index(columns | digests, about)
     if read and about["features"]:
         report.attempt("features", partial(_check_features, index))
     return index if report.complete else None
@@ -241,13 +246,10 @@ def _earlier(known: Index, index: Index, split: str) -> dict[int, NDArray[np.uin
     return {number: before[image] for number, image in enumerate(seen(index)) if image in before}
 
 
-def _rare_words(index: Index, min_word_count: int) -> str:
-    """How many words a vocabulary leaves out; empty for none."""
-    captions = chain.from_iterable(index.texts(f"{split}.captions") for split in ("train", "val"))
-    counts = Counter(word for caption in captions for word in tokenize(caption))
-    rare = [count for count in counts.values() if count < min_word_count]
-    what = f"occur fewer than {min_word_count} times (min_word_count), {sum(rare):,} times in all"
-    return f"{len(rare):,} of {len(counts):,} different words of train and val {what}" if rare else ""
+def _left_out(what: str, counts: Mapping[str, int]) -> list[str]:
+    """A line that says how much of each split a limit leaves out, if it does."""
+    found = [f"{split} {count:,}" for split, count in counts.items() if count]
+    return [f"{what}, which are not used: {', '.join(found)}"] if found else []
 
 
 def _duplicates(digests: Mapping[str, NDArray[np.uint8]]) -> list[str]:

@@ -57,6 +57,8 @@ class DataReport:
     raises: bool = False
     """Whether the first fault is raised as a `DataError`; data may then have other sizes than were published."""
     findings: list[Finding] = field(default_factory=list)
+    fingerprint: str = ""
+    """Of the data as they were read now; empty where they were not read, or are not complete."""
 
     @property
     def complete(self) -> bool:

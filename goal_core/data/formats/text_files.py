@@ -89,13 +89,20 @@ def _feature_split(config: RegionsConfig | PrecompConfig, folder: Path, word: st
     else:
         counts = _counts_without_ids(file, caps, len(lines), ids)
         names = tuple(map(str, range(len(counts))))
-    captions, most, longest = _grouped(lines, counts), 0, 0
+    captions, words = _grouped(lines, counts), 0
     if isinstance(config, PrecompConfig):
-        most, longest = config.max_captions, config.max_words
-    used = [[" ".join(text.split()[:longest]) if longest else text for text in own[: most or None]] for own in captions]
-    left_out = len(lines) - sum(map(len, used))
-    rows = _first_rows(file, counts, caps)
-    return Listing(names=names, captions=used, features=file, rows=rows, left_out=left_out)
+        captions = [own[: config.max_captions or None] for own in captions]
+        if longest := config.max_words:
+            words = sum(max(0, len(text.split()) - longest) for own in captions for text in own)
+            captions = [[" ".join(text.split()[:longest]) for text in own] for own in captions]
+    return Listing(
+        names=names,
+        captions=captions,
+        features=file,
+        rows=_first_rows(file, counts, caps),
+        left_out=len(lines) - sum(map(len, captions)),
+        words_left_out=words,
+    )
 
 
 def _stored(path: Path) -> Path:

@@ -55,6 +55,10 @@ FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 """The formats of images that are read. Pillow knows others, of which some start programs, whatever a file is called."""
 
 
+MAX_PIXELS = 89_000_000
+"""Of an image: a small file may unpack to more than the memory holds. Pillow warns from a few more on."""
+
+
 def decode_image(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
     """Decode an image file to RGB.
 
@@ -66,7 +70,7 @@ def decode_image(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
         (H, W, 3) uint8.
 
     Raises:
-        DataError: the file is missing, is not an image, or is damaged.
+        DataError: the file is missing, is not an image, has more than `MAX_PIXELS`, or is damaged.
     """
     return _decode(path, os.fspath(path))
 
@@ -84,6 +88,8 @@ def decode_bytes(content: bytes, label: str) -> NDArray[np.uint8]:
 def _decode(source: str | os.PathLike[str] | io.BytesIO, label: str) -> NDArray[np.uint8]:
     try:
         with Image.open(source, formats=FORMATS) as image:
+            if image.width * image.height > MAX_PIXELS:
+                raise DataError(f"it has {image.width} x {image.height} pixels, more than {MAX_PIXELS:,}")
             image.load()
             return np.asarray(_to_rgb(image))
     except MemoryError:

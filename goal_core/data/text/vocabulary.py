@@ -46,6 +46,11 @@ def tokenize(caption: str) -> list[str]:
     return [word for part in unicodedata.normalize("NFC", caption).lower().split() for word in _split(part)]
 
 
+def word_counts(captions: Iterable[str]) -> Counter[str]:
+    """How often each word occurs in captions."""
+    return Counter(word for caption in captions for word in tokenize(caption))
+
+
 # Captions repeat their words, and no word reaches across a space, so most calls are answered from the cache.
 @lru_cache(maxsize=1 << 16)
 def _split(part: str) -> tuple[str, ...]:
@@ -88,7 +93,7 @@ class Vocabulary:
 
         Source: VSE++ (vsepp/vocab.py), threshold 4.
         """
-        counts = Counter(word for caption in captions for word in tokenize(caption))
+        counts = word_counts(captions)
         kept = sorted((-count, word) for word, count in counts.items() if count >= min_count)
         if not kept:
             raise DataError(

@@ -18,6 +18,7 @@ from safetensors.torch import save_file
 from goal_core.data.formats.image_files import FileReader
 from goal_core.models.weights import timm_library
 from goal_core.training import EpochDone, TrainingEvent, train_unit
+from runners.cli.app import run
 from runners.execution import worker
 from runners.execution.unit_line import UnitJob
 from runners.execution.worker import run_unit
@@ -126,10 +127,25 @@ def test_nothing_is_trained_on_images_that_were_exchanged(
     assert results(again) == results(calm)
 
 
-def test_data_that_were_edited_for_good_are_other_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_that_were_edited_for_good_are_other_cells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     sweep = sweep_in(tmp_path / "run")
     assert launch(sweep, monkeypatch).status == 0
+
+    def of_other_data() -> list[str]:
+        capsys.readouterr()
+        given = ["--set", f"store={tmp_path}/run/store", "--set", f"tracking=sqlite:///{tmp_path}/run/m.db"]
+        assert run(["data", "check", str(tmp_path / "run/tiny.yaml"), *given, "--store", "--json"]) == 0
+        found: list[str] = json.loads(capsys.readouterr().out)["other_data"]
+        return found
+
+    assert not of_other_data()
     swap(tmp_path / "run")
+    found = of_other_data()
+    assert len(found) == len(sweep.trainings)
+    assert all(sweep.data_fingerprint in line for line in found)
+    assert any("sig-ms/cir test_resnet seed 1 (finetune)" in line for line in found)
     edited = sweep_in(tmp_path / "run")
     assert not {one.key for one in edited.trainings} & {one.key for one in sweep.trainings}
     assert launch(edited, monkeypatch).status == 0

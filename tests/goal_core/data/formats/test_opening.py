@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,6 @@ from goal_core.data import (
 from goal_core.data.formats.layout import precomp_folder
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.region_files import regions, write_id_mapped, write_regions
-
-COUNTED = {"train": 24, "val": 9, "test": 9}
-"""Captions beyond the second of each image."""
 
 
 def karpathy(root: Path, *, name: str = "tiny", quick: bool = False, **settings: Any) -> DataReport:
@@ -91,16 +89,18 @@ def test_what_is_not_used_and_what_is_there_twice_is_counted(tmp_path: Path) -> 
     shutil.copy(root / "pictures/0001.png", root / "pictures/0009.png")
     config = KarpathyConfig(name="tiny", root=str(root), max_captions=2)
     notes = [
-        *(f"{count} captions of {split} beyond max_captions are not used" for split, count in COUNTED.items()),
+        "captions beyond max_captions, which are not used: train 24, val 9, test 9",
         "2 images have the same bytes as another one; 1 are in two splits",
+        "9 of 24 different words of train and val occur fewer than 4 times (min_word_count), 18 times in all",
     ]
     report = check_data(config)
     assert report.complete
-    assert [one.found for one in report.findings if one.item == "used"][:-1] == notes
-    assert "different words of train and val occur fewer than 4 times" in report.findings[-1].found
+    assert [one.found for one in report.findings if one.item == "used"] == notes
     for _ in range(2):  # made, and kept
         assert list(open_dataset(config, tmp_path / "indexes").notes) == notes
-    assert not open_dataset(KarpathyConfig(name="tiny", root=str(write_dataset(tmp_path / "plain")))).notes
+    assert len(open_dataset(replace(config, min_word_count=1), tmp_path / "indexes").notes) == len(notes) - 1
+    plain = KarpathyConfig(name="tiny", root=str(write_dataset(tmp_path / "plain")), min_word_count=1)
+    assert not open_dataset(plain).notes
 
 
 def test_an_empty_file_and_an_image_listed_twice(tmp_path: Path) -> None:

@@ -129,7 +129,12 @@ def test_every_number_and_every_caption_counts_in_the_fingerprint(tmp_path: Path
 
 
 def test_captions_can_be_fewer_and_shorter(tmp_path: Path) -> None:
-    train = opened(write_vectors(tmp_path), max_captions=2, max_words=5).splits["train"]
+    dataset = opened(write_vectors(tmp_path), max_captions=2, max_words=5)
+    train = dataset.splits["train"]
+    assert any("max_captions" in line and "train 18," in line for line in dataset.notes)
+    whole = opened(tmp_path, max_captions=2).splits["train"].captions
+    words = sum(len(caption.split()[5:]) for caption in whole)
+    assert any("max_words" in line and f"train {words}," in line for line in dataset.notes)
     assert train.captions[1:3] == ["A picture of train 0", "A picture of train 1"]
     assert train.caption_image.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
     with pytest.raises(ConfigError, match="max_words must be at least 0"):

@@ -121,6 +121,13 @@ def test_a_damaged_file_is_named_in_one_line(tmp_path: Path, name: str) -> None:
         decode_bytes(damaged()[name], "it")
 
 
+def test_an_image_of_too_many_pixels_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = saved(tmp_path, Image.fromarray(noise(5, 7)))
+    monkeypatch.setattr("goal_core.data.images.transforms.MAX_PIXELS", 34)
+    with pytest.raises(DataError, match=r"image\.png: .* 7 x 5 pixels"):
+        decode_image(path)
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"cannot read image .*gone\.png: .*No such file"):
         decode_image(tmp_path / "gone.png")
