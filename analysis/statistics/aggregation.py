@@ -19,6 +19,8 @@ from sweeps.results import DEFAULT, METRICS, PAIRS, TRIPLETS, TUNED, Metric, in_
 
 TEST_SELECTION_WARNING = "Such numbers are optimistic; compare them only with work that selects in the same way."
 """Accompanies the numbers of models that were selected on the test split."""
+_NOT_CHOSEN = "nothing is chosen for its objective"
+_NO_NUMBERS = "done, but without a finite number for each test metric"
 
 
 def aggregate(results: SweepResults) -> tuple[Block, ...]:
@@ -140,19 +142,14 @@ def _block(results: SweepResults, key: BlockKey) -> Block:
 
 
 def _gaps(seeds: Iterable[int], runs: pd.DataFrame) -> tuple[Gap, ...]:
-    by_seed = {int(row["seed"]): row for row in runs[["seed", "state", "reason"]].to_dict("records")}
-    gaps = []
-    for seed in seeds:
-        row = by_seed.get(seed)
-        if row is None:
-            gaps.append(Gap(seed=seed, status="absent", reason="nothing is chosen for its objective"))
-        elif row["state"] == UNUSABLE:
-            gaps.append(
-                Gap(seed=seed, status=UNUSABLE, reason="done, but without a finite number for each test metric")
-            )
-        elif row["state"] != "done":
-            gaps.append(Gap(seed=seed, status=str(row["state"]), reason=str(row["reason"])))
-    return tuple(gaps)
+    by_seed = runs.set_index("seed")
+    states, reasons = by_seed["state"].to_dict(), by_seed["reason"].to_dict()
+    reasons |= {seed: _NO_NUMBERS for seed, state in states.items() if state == UNUSABLE}
+    return tuple(
+        Gap(seed=seed, status=states.get(seed, "absent"), reason=reasons.get(seed, _NOT_CHOSEN))
+        for seed in seeds
+        if states.get(seed) != "done"
+    )
 
 
 def _protocol(results: SweepResults, key: BlockKey, runs: pd.DataFrame) -> str:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
+from analysis.blocks import Block, BlockKey, CellSummary, Objective
 from analysis.figures.settings import draw_ablation
 from analysis.report.answer import answer_table, answers_of
 from analysis.report.inputs import Inputs
 from analysis.report.parts import Picture, Section, TextTable
 from analysis.results import SweepResults
-from analysis.statistics.ablation import Ablation, ablations
 from analysis.statistics.gains import BlockPair, gains
-from analysis.wording import file_stem, objectives_text, signed
+from analysis.wording import file_stem, objectives_text, point_values, signed
+from sweeps.axes import ANY, value_text
 from sweeps.results import MAIN_METRICS, METRICS, Metric
 
 _DRAWN = (METRICS["i2t_r1"], METRICS["t2i_r1"])
@@ -21,6 +22,45 @@ _PARAGRAPH = (
     "standard deviation (ddof = 1) over seeds. A value chosen by these numbers is chosen on the test split: choose "
     "by val (val/rsum in runs.csv), and report its test numbers."
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ablation:
+    """The values of one axis in one model and stage."""
+
+    axis: str
+    """The setting, as labels have it."""
+    values: tuple[str, ...]
+    blocks: tuple[Block, ...]
+    """One for each value, in their order."""
+    others: str
+    """The values of the other axes, such as ``lr 0.0002``; empty without others."""
+    untouched: frozenset[Objective]
+    """The objectives that do not depend on the axis: each has the same trainings at every value."""
+
+    @property
+    def key(self) -> BlockKey:
+        """The block of the first value."""
+        return self.blocks[0].key
+
+    @property
+    def numbers(self) -> tuple[float, ...] | None:
+        """The values as numbers, or None where one is none."""
+        try:
+            return tuple(map(float, self.values))
+        except ValueError:
+            return None
+
+    @property
+    def title(self) -> str:
+        """The axis, and the model and stage, for a reader."""
+        variant = "paper" if self.axis == "variant" else self.key.variant
+        return f"{self.axis}, {replace(self.key, point='', variant=variant).title}"
+
+    def cells(self, metric: Metric) -> dict[Objective, list[CellSummary]]:
+        """The cell of each objective of the sweep at each value."""
+        grids = [block.grids[metric.key].cells for block in self.blocks]
+        return {name: [grid[name] for grid in grids] for name, cell in grids[0].items() if cell.requested}
 
 
 def ablation_section(inputs: Inputs) -> Section | None:
@@ -37,6 +77,49 @@ def ablation_section(inputs: Inputs) -> Section | None:
         figures=tuple(_picture(ablation) for ablation in made if ablation.numbers is not None),
         tables=(replace(best, title="The best at each point: R@1"), *measured),
     )
+
+
+def ablations(results: SweepResults, blocks: Iterable[Block]) -> tuple[Ablation, ...]:
+    """The ablations of a sweep: for each model, stage and axis that touches it one; those without a number are omitted.
+
+    Args:
+        results: the sweep's results.
+        blocks: all its blocks.
+    """
+    header, by_key = results.header, {block.key: block for block in blocks}
+    made = []
+    for key in by_key:
+        if not header.axes or key.point != header.points[key.stage][0]:
+            continue
+        for name, axis in header.axes_of(key.stage).items():
+            values = tuple(map(value_text, axis.values))
+            along = tuple(by_key[_at(key, name, value)] for value in values)
+            others = {other: value for other, value in point_values(key.point).items() if other != name}
+            if not all(block.is_empty for block in along):
+                made.append(
+                    Ablation(
+                        axis=name,
+                        values=values,
+                        blocks=along,
+                        others=" ".join(f"{other} {value}" for other, value in others.items()),
+                        untouched=_untouched(results, name, key.stage),
+                    )
+                )
+    return tuple(made)
+
+
+def _at(key: BlockKey, name: str, value: str) -> BlockKey:
+    """The key of the block with another value of one axis."""
+    values = point_values(key.point) | {name: value}
+    point = " ".join(f"{axis} {at}" for axis, at in values.items())
+    return replace(key, point=point, variant=values.get("variant", key.variant))
+
+
+def _untouched(results: SweepResults, axis: str, stage: str) -> frozenset[Objective]:
+    """The objectives that train the same at every value of the axis, as the places of their trainings say."""
+    runs = results.runs[results.runs["stage"] == stage]
+    places = zip(runs["pair"], runs["triplet"], runs["point"], strict=True)
+    return frozenset((pair, triplet) for pair, triplet, place in places if point_values(place).get(axis) == ANY)
 
 
 def _verdicts(results: SweepResults, ablation: Ablation) -> Iterator[str]:

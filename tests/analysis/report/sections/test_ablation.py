@@ -8,9 +8,9 @@ from itertools import product
 import pandas as pd
 import pytest
 
+from analysis.report.sections.ablation import ablations
 from analysis.report.writing import ReportResult
 from analysis.results import SweepResults
-from analysis.statistics.ablation import ablations
 from analysis.statistics.aggregation import aggregate, missing_counts
 from sweeps.axes import Axis
 from sweeps.results import METRICS
