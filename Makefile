@@ -45,13 +45,14 @@ lint: $(STAMP)
 HAS_TORCH := from importlib.util import find_spec; exit(find_spec("torch") is None)
 WITH_TORCH = $$($(PYTHON) -c '$(HAS_TORCH)' && echo $(PYTHON) || echo $(BIN)/python)
 
-# All benchmarks on this machine, an hour or more. BENCH="--device cuda" or BENCH="--quick ratios sharing" changes that.
+# Benchmarks on this machine, an hour or more. BENCH=ratios runs that one alone.
 # Installs only where no Python has torch.
+BENCH ?= ratios steps data_path orchestration report
 bench:
 	@$(WITH_TORCH) -c '$(HAS_TORCH)' || $(MAKE) $(STAMP)
-	$(WITH_TORCH) -m benchmarks $(BENCH)
+	@set -e; for name in $(BENCH); do $(WITH_TORCH) -m benchmarks.$$name; done
 
-# Proves a GPU within ten minutes, and leaves gpu.json and gpu.md in OUT. Needs goal_core's dependencies alone.
+# Proves a GPU within ten minutes, and leaves gpu.json in OUT. Needs goal_core's dependencies alone.
 OUT ?= gpu-proof
 gpu:
 	$(WITH_TORCH) -m benchmarks.gpu --out $(OUT) $(GPU)

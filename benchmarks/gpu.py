@@ -4,16 +4,53 @@
 
 Needs goal_core's dependencies alone, and pytest for the tests. Each step is a process with a time limit of its own. One
 that fails or is late hides no other, and leaves the rows that it has. The deadline shortens the last steps, or leaves
-them out. After every step DIR/gpu.json (everything) and DIR/gpu.md (a page for benchmarks/RESULTS.md) are written anew;
-the JSON's block `prices` is a card of `goal-sweep plan`. `--quick` only shows that everything runs.
+them out. After every step DIR/gpu.json is written anew; its block `prices` is a card of `goal-sweep plan`. `--quick`
+only shows that everything runs: its figures mean nothing.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import os
+import signal
+import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from math import inf
+from pathlib import Path
+from typing import Any
 
-from benchmarks.__main__ import RESNET152, TINY, Step, main
+import torch
 
+from benchmarks.program import ROOT, machine
+
+LEAST_S, CPU_PATIENCE = 10.0, 4
+"""A step is left out where less time is left. Limits are a GPU's; a CPU gets so many times as much."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A program with its arguments."""
+
+    name: str
+    what: str
+    module: str
+    quick: str = ""
+    """Arguments with which it takes seconds."""
+    full: str = ""
+    limit: float = inf
+    """Seconds."""
+
+
+# The workers have 16 batches in advance, which must be used up before waiting for data is what it stays.
+RESNET152 = "--backbone resnet152 --size 224 --batch 128 --embed-dim 1024 --threads 8 --workers 8 --warm 18 --steps 20"
+TINY = "--images 60 --size 32 --batch 8 --embed-dim 16 --word-dim 8 --steps 2"
 SHARED = "--data {data}"
 """A folder of photographs that several steps read."""
 LARGE, SMALL = f"{SHARED} --images 2000 {RESNET152}", f"{SHARED} {TINY}"
@@ -28,12 +65,88 @@ STEPS = (
     Step("ratios", "objectives and recall against one product", "ratios", "--batch 16 --dim 8 --images 50 --rounds 1",
          "--batch 1024 4096", limit=60),
     Step("packs", "JPEG files and packs against torchvision", "data_path", TINY,
-         "--images 400 --backbone resnet152 --workers 8", limit=75),
+         "--images 400 --size 224 --workers 8", limit=75),
     Step("profile", "what ten steps consist of", "steps", f"{SMALL} --rows heads finetune --cells 3 --profiled 2",
          f"{LARGE} --rows heads finetune --profiled 10", limit=75),
 )  # fmt: skip
 """The most important first."""
 
 
+def main(arguments: Sequence[str] | None = None, *, steps: Sequence[Step] = STEPS) -> int:
+    """Run the steps; 1 if one failed or was late.
+
+    Args:
+        arguments: the command line.
+        steps: all that there are, in their order.
+    """
+    listed = "\n".join(f"{step.name:14} {step.what}" for step in steps)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter, epilog=listed)
+    parser.add_argument("--only", nargs="+", metavar="STEP", choices=[step.name for step in steps], help="default: all")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--quick", action="store_true", help="only show that they run")
+    parser.add_argument("--out", type=Path, required=True, help="folder for gpu.json")
+    parser.add_argument("--deadline", type=float, default=570.0, help="seconds of the whole run")
+    given = parser.parse_args(arguments)
+    if given.device == "cuda" and not torch.cuda.is_available():
+        parser.error("torch finds no CUDA device; --device cpu --quick shows that everything else works")
+    return _drive([step for step in steps if not given.only or step.name in given.only], given)
+
+
+def _drive(steps: Sequence[Step], given: argparse.Namespace) -> int:
+    """Run steps, and write `gpu.json` anew after each of them."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the step that runs is ended, too
+    end, outcomes = time.monotonic() + given.deadline, {step.name: _left_out("not reached") for step in steps}
+    results: dict[str, Any] = {"date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", "machine": machine(given.device)}
+    results |= {"quick": given.quick, "steps": outcomes}
+    given.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="goal-sweep-bench-") as scratch:
+        for step in steps:
+            print(f"\n== {step.name}: {step.what}", flush=True)
+            outcome = _run(step, given, Path(scratch), end - time.monotonic())
+            print(f"{step.name}: {outcome['status']} {outcome['reason']}", flush=True)
+            results |= {"prices": outcome.pop("prices")} if "prices" in outcome else {}
+            outcomes[step.name] = outcome
+            (given.out / "gpu.json").write_text(json.dumps(results, indent=1))
+    signal.signal(signal.SIGTERM, before)
+    return int(any(outcome["status"] in ("failed", "late") for outcome in outcomes.values()))
+
+
+def _left_out(reason: str) -> dict[str, Any]:
+    return {"status": "left out", "reason": reason, "seconds": 0.0}
+
+
+def _run(step: Step, given: argparse.Namespace, scratch: Path, left: float) -> dict[str, Any]:
+    """Run a step in a process of its own, for at most its limit and the seconds that are left."""
+    if left < LEAST_S:
+        return _left_out(f"{max(0.0, left):.0f} s were left of the deadline")
+    saved, began = scratch / f"{step.name}.json", time.monotonic()
+    limit = min(left, step.limit * (1 if given.device == "cuda" else CPU_PATIENCE))
+    arguments = (step.quick if given.quick else step.full).format(data=scratch / "photographs")
+    command = f"python -m benchmarks.{step.module} --device {given.device} {arguments}"
+    status, reason = "done", ""
+    python = [sys.executable, "-X", "faulthandler", *command.split()[1:], "--json", str(saved)]
+    with (scratch / "errors").open("w+") as errors:
+        process = subprocess.Popen(python, cwd=ROOT, stderr=errors, start_new_session=True)
+        try:
+            if process.wait(limit):
+                status, reason = "failed", f"exit status {process.returncode}"
+        except subprocess.TimeoutExpired:
+            status, reason = "late", f"ended after {limit:.0f} s, {'the deadline' if limit == left else 'its limit'}"
+            process.send_signal(signal.SIGABRT)  # faulthandler then says where it was
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(5)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # with all that it has started
+            process.wait()
+        errors.seek(0)
+        said = [line for line in errors.read().splitlines() if line.strip()][-50:]
+    content = json.loads(saved.read_text()) if saved.exists() else {}
+    reasons = [reason] * (status == "late") + [f"{row}: {why}" for row, why in content.get("failed", {}).items()]
+    if status != "done":
+        content |= {"errors": said, "reason": "; ".join(reasons or [reason, *said[-1:]])}
+    return {"status": status, "reason": "", "seconds": time.monotonic() - began, "command": command, **content}
+
+
 if __name__ == "__main__":
-    sys.exit(main(steps=STEPS, doc=__doc__, device="cuda", deadline=570.0))
+    sys.exit(main())

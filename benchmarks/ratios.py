@@ -1,11 +1,10 @@
-"""What costs about one matrix product: objectives, alone and stacked, and recall, as multiples of that product's time.
+"""What costs about one matrix product: objectives and recall, as multiples of that product's time.
 
     python -m benchmarks.ratios --batch 128 1024 4096 --threads 2
 
 Objectives, forward and backward: every round times the product X Yᵀ, each objective and two usual losses that autograd
 differentiates, one after the other, so that a slow moment of the machine slows all alike. Of the objectives with one
-pair weight the slowest is shown. Where best and median ratio differ, other work was running. Stacked: all objectives
-with their statistics, each on embeddings of its own, in one call against one after the other; on a CPU with one thread.
+pair weight the slowest is shown. Where best and median ratio differ, other work was running.
 Recall: over all images and their five captions, and over five folds, against the product of all embeddings.
 """
 
@@ -15,7 +14,6 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import product
 from statistics import median
 
 import torch
@@ -25,11 +23,9 @@ from torch.nn.functional import cross_entropy, normalize
 from benchmarks.program import MIB, Report, Row, peak_memory, run, seconds
 from benchmarks.usual import hinge
 from goal_core.evaluation import retrieval_metrics
-from goal_core.objectives import GradientObjective, StackedObjectives, pair_weights, triplet_weights
+from goal_core.objectives import GradientObjective, pair_weights, triplet_weights
 
 OPTIONS = {"batch": (128, 1024, 4096), "dim": 1024, "images": 5000, "rounds": 9, "threads": 2}
-LARGEST_STACKED = 1024
-"""Batch above which a CPU computes the objectives of a stack one by one anyway."""
 
 
 def measure(given: argparse.Namespace, report: Report) -> None:
@@ -38,18 +34,12 @@ def measure(given: argparse.Namespace, report: Report) -> None:
     table = f"recall of {given.images:,} images and {5 * given.images:,} captions, D {given.dim}, fp32"
     report.row(table, "all and five folds", partial(_recall, given))
     for batch in given.batch:
-        torch.set_num_threads(given.threads)
         _objectives(given, report, batch)
-        if given.device != "cpu" or batch <= LARGEST_STACKED:
-            torch.set_num_threads(1)
-            report.row(
-                f"15 objectives with statistics, D {given.dim}", f"batch {batch}", partial(_stacked, given, batch)
-            )
 
 
-def _pairs(given: argparse.Namespace, *shape: int) -> tuple[Tensor, Tensor]:
-    """Unit vectors of loosely matching pairs, (*shape, D) each, as in the middle of a training."""
-    images, noise = torch.randn(2, *shape, given.dim, generator=torch.Generator().manual_seed(0))
+def _pairs(given: argparse.Namespace, count: int) -> tuple[Tensor, Tensor]:
+    """Unit vectors of loosely matching pairs, (count, D) each, as in the middle of a training."""
+    images, noise = torch.randn(2, count, given.dim, generator=torch.Generator().manual_seed(0))
     images, texts = normalize(images, dim=-1), normalize(images + 1.5 * noise, dim=-1)
     return images.to(given.device).requires_grad_(), texts.to(given.device).requires_grad_()
 
@@ -81,30 +71,6 @@ def _objectives(given: argparse.Namespace, report: Report, batch: int) -> None:
         best, middle = (max(of(taken[1:]) for key, taken in times.items() if key[0] == name) for of in (min, median))
         row = {"best ms": best, f"/ {own}": best / min(times[own, 0][1:]), "median": middle / median(times[own, 0][1:])}
         report.add(f"forward and backward, batch {batch}, D {given.dim}", name, row)
-
-
-def _stacked(given: argparse.Namespace, batch: int) -> Row:
-    objectives = [GradientObjective(pair=pair, triplet=triplet, check_finite=False)
-                  for pair, triplet in product(pair_weights, triplet_weights)]  # fmt: skip
-    together, (images, texts) = StackedObjectives(objectives), _pairs(given, len(objectives), batch)
-    apart = [[rows.detach().clone().requires_grad_() for rows in both] for both in zip(images, texts, strict=True)]
-
-    def stacked() -> None:
-        images.grad = texts.grad = None
-        losses, stats = together.forward_with_stats(images, texts)
-        torch.autograd.backward(losses.sum())
-        stats.numbers()[1].tolist()
-
-    def one_by_one() -> None:
-        for objective, (image, text) in zip(objectives, apart, strict=True):
-            image.grad = text.grad = None
-            loss, stats = objective.forward_with_stats(image, text)
-            torch.autograd.backward(loss)
-            stats.as_dict()
-
-    times = [[1000 * seconds(call, given.device) for call in (one_by_one, stacked)] for _ in range(given.rounds + 1)]
-    theirs, ours = (min(column) for column in zip(*times[1:], strict=True))
-    return {"one by one, ms": theirs, "stacked, ms": ours, "stacked / one by one": ours / theirs}
 
 
 def _recall(given: argparse.Namespace) -> Row:

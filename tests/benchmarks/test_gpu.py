@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
 import subprocess
@@ -12,12 +13,11 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import __main__ as index
 from benchmarks import gpu
-from benchmarks.__main__ import Step, main
+from benchmarks.gpu import Step, main
+from benchmarks.program import ROOT, parse
 from tests.helpers.bare import bare_environ
 
-ROOT = Path(index.__file__).parents[1]
 pytestmark = pytest.mark.timeout(1200)  # each step imports torch anew, which takes long on busy cores
 SLEEPER = """
 import argparse, json, signal, subprocess, sys
@@ -53,7 +53,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run_steps(out: Path, *steps: Step, deadline: float = 1000.0) -> tuple[int, dict[str, Any]]:
-    status = main(["--out", str(out), "--device", "cpu"], steps=steps, deadline=deadline)
+    status = main(["--out", str(out), "--device", "cpu", "--deadline", str(deadline)], steps=steps)
     return status, json.loads((out / "gpu.json").read_text())
 
 
@@ -67,9 +67,6 @@ def test_a_failing_step_hides_no_other(programs: Path, tmp_path: Path) -> None:
     assert bad["errors"][-1] == "ZeroDivisionError: division by zero"
     assert bad["not_measured"] == {"tf32": "no such precision"}
     assert found["steps"]["good"]["status"] == "done"
-    page = (tmp_path / "out/gpu.md").read_text()
-    assert "ZeroDivisionError: division by zero; tf32: no such precision |" in page
-    assert "| good | 2.5 |" in page
 
 
 def test_a_crash_is_told_by_its_last_line(programs: Path, tmp_path: Path) -> None:
@@ -82,7 +79,7 @@ def test_a_crash_is_told_by_its_last_line(programs: Path, tmp_path: Path) -> Non
 def test_a_late_step_ends_with_all_that_it_started(
     programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index, "CPU_PATIENCE", 1)
+    monkeypatch.setattr(gpu, "CPU_PATIENCE", 1)
     children = tmp_path / "children"
     sleeper = Step("late", "a late one", "sleeper", full=f"--children {children}", limit=15)
     status, found = run_steps(tmp_path / "out", sleeper, Step("bad", "a bad one", "failing"))
@@ -99,7 +96,7 @@ def test_a_late_step_ends_with_all_that_it_started(
 def test_the_deadline_shortens_a_step_and_leaves_out_the_next(
     programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index, "LEAST_S", 1.0)
+    monkeypatch.setattr(gpu, "LEAST_S", 1.0)
     sleeper = Step("late", "a late one", "sleeper", full=f"--children {tmp_path / 'children'}")
     _, found = run_steps(tmp_path / "out", sleeper, Step("bad", "a bad one", "failing"), deadline=1.5)
     assert found["steps"]["late"]["reason"].endswith("the deadline")
@@ -110,7 +107,7 @@ def test_without_a_gpu_it_says_what_can_be_done(capsys: pytest.CaptureFixture[st
     if torch.cuda.is_available():
         pytest.skip("needs a machine without a CUDA device")
     with pytest.raises(SystemExit) as ended:
-        main(["--out", "x", "--only", "tests"], steps=gpu.STEPS, device="cuda", deadline=570.0)
+        main(["--out", "x", "--only", "tests"])
     assert ended.value.code == 2
     assert "torch finds no CUDA device; --device cpu --quick" in capsys.readouterr().err
 
@@ -160,12 +157,53 @@ def test_a_bare_checkout_proves_itself(tmp_path: Path) -> None:
     } <= prices.keys()
     assert prices["kind"] == prices["measured_in"].replace("fp32", "cpu")
     assert set(prices["forward_ms"]["test_resnet"]) == {"image_size", "fp32"}
-    page = (out / "gpu.md").read_text()
-    assert page.startswith(f"## {prices['card']}, ")
-    assert all(f"| {step.name} | done |" in page for step in gpu.STEPS)
 
 
 def test_gpu_tests_that_cannot_begin_are_a_failure(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.gpu_tests", "--tests", "tests/nowhere", "--json", str(tmp_path / "j")]
     assert subprocess.run(command, cwd=ROOT, check=False).returncode == 1
     assert json.loads((tmp_path / "j").read_text())["failed"] == {"pytest": "ended with exit status 4"}
+
+
+@pytest.mark.slow
+def test_the_benchmarks_of_goal_core_need_its_dependencies_alone(tmp_path: Path) -> None:
+    modules = [path.stem for path in (ROOT / "benchmarks").glob("*.py") if path.stem not in ("orchestration", "report")]
+    assert {step.module for step in gpu.STEPS} < set(modules)
+    code = f"import {', '.join(f'benchmarks.{name}' for name in modules)}; import pydantic"
+    environ, command = bare_environ(tmp_path, ROOT), [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ, cwd=ROOT)
+    assert done.stderr.splitlines()[-1] == "ModuleNotFoundError: No module named 'pydantic'"
+
+
+def test_an_unknown_step_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--out", "x", "--only", "nothing"])
+    error = capsys.readouterr().err
+    assert all(step.name in error for step in gpu.STEPS)
+
+
+@pytest.mark.parametrize("step", gpu.STEPS, ids=lambda step: step.name)
+def test_arguments_are_those_of_the_programs(step: Step) -> None:
+    options = importlib.import_module(f"benchmarks.{step.module}").OPTIONS if step.quick else {}
+    for arguments in (step.quick, step.full):
+        given = parse(None, options, arguments.split())
+        assert set(vars(given)) == {*options, "device", "json"}
+
+
+QUICK = {
+    "steps": "--images 60 --size 32 --batch 8 --embed-dim 16 --word-dim 8 --steps 2 --rows finetune 4-chunks --apart",
+    "orchestration": "--trainings 15",
+    "report": "--runs 30 --blocks 1 --epochs 1",
+}
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", [*QUICK])
+def test_those_that_prove_no_gpu_run_and_find_figures(name: str, tmp_path: Path) -> None:
+    saved = tmp_path / "found.json"
+    command = [sys.executable, "-m", f"benchmarks.{name}", *QUICK[name].split(), "--json", str(saved)]
+    subprocess.run(command, cwd=ROOT, check=True)
+    tables = json.loads(saved.read_text())["tables"]
+    figures = [value for rows in tables.values() for row in rows.values() for value in row.values()]
+    assert len(figures) >= 4
+    assert all(value >= 0 for value in figures)
