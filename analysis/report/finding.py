@@ -181,24 +181,25 @@ def _best_text(tuned: Sequence[Answer]) -> str:
     said = []
     for answer in tuned:
         where = "" if answer.metric.direction == "both" else f"{answer.metric.title}: "
-        said.append(f"{where}{answer.best_text}, {answer.mean}; not told apart from it: {answer.level_text}.")
+        said.append(f"{where}{answer.best_text}, {answer.mean}; {'not told apart from it: ' * answer.is_judged}{answer.level_text}.")
     return " ".join(said)
 
 
 def gain_text(inputs: Inputs, measure: str) -> str:
     """How many objectives tuning raises and lowers by more than noise, over all tables of a measure."""
     gains = [gain for own in inputs.gained.values() for m, g in own.items() if m.name == measure for gain in g.values()]
-    changes = [gain.difference for gain in gains if gain.difference is not None]
-    judged = [change for change in changes if change.p is not None]
+    changes = [gain.difference for gain in gains if gain.difference is not None and not gain.same]
     same = sum(gain.same for gain in gains if gain.difference is not None)
     kept = f" For {same} the choice was the default." if same else ""
+    if not changes:
+        return f"Nothing.{kept}" if same else "No objective has results in both grids."
+    estimates = [change.estimate for change in changes]
+    size = f"the changes are {signed(min(estimates))} to {signed(max(estimates))} points"
+    judged = [change.verdict for change in changes if change.p is not None]
     if not judged:
-        return f"No gain can be judged, because no objective has two seeds in both grids.{kept}"
-    verdicts, estimates = [change.verdict for change in judged], [change.estimate for change in judged]
-    return (
-        f"It raised {verdicts.count('better')} of {len(judged)} means by more than noise and lowered "
-        f"{verdicts.count('worse')}; the changes are {signed(min(estimates))} to {signed(max(estimates))} points.{kept}"
-    )
+        return f"No gain can be judged, because no objective has two seeds in both grids; {size}.{kept}"
+    raised, lowered = judged.count("better"), judged.count("worse")
+    return f"It raised {raised} of {len(judged)} means by more than noise and lowered {lowered}; {size}.{kept}"
 
 
 def _survival_text(here: Sequence[Survival]) -> str:

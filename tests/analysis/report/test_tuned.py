@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pandas as pd
 import pytest
 from scipy import stats
 
+from analysis.report.finding import tuning_answers
 from analysis.report.notes import notes
 from analysis.report.writing import ReportResult
 from analysis.results import SweepResults
@@ -110,6 +112,18 @@ def test_the_first_screen_speaks_of_both_grids_and_names_both_winners(report: Re
     assert "stage frozen, tuned grid | Image → Text R@1 | sig-ms/cir |" in first
     assert "TUNED: each objective had a budget of 6 candidates (random search, search seed 1)" in first
     assert len(report.tuning_notes) == 6
+
+
+def test_a_choice_of_the_default_is_no_gain_that_was_judged(results: SweepResults) -> None:
+    """Its change is 0 by definition, which says nothing about the others."""
+    single = replace(results, runs=results.runs[results.runs["seed"] == 1])
+    answers = dict(tuning_answers(inputs_of(single), "R@1"))
+    gain = answers["What did tuning gain?"]
+    changes = [float(number) for number in re.findall(r"[+-]\d+\.\d", gain)]
+    assert gain.startswith("No gain can be judged")
+    assert len(changes) == 2
+    assert max(changes) > 0
+    assert "not told apart from it: not judged" not in answers["Which objective is best when tuned?"]
 
 
 def test_the_sections_of_a_tuned_sweep(report: ReportResult) -> None:
