@@ -8,17 +8,16 @@ from sweeps.cells import Block, Cell, ResolvedSweep, Training
 from sweeps.checks import STAGE_ORDER
 from sweeps.clusters import ClusterConfig, KubernetesConfig, RayConfig, SlurmConfig
 from sweeps.identity import content_id, from_mapping, to_mapping
-from sweeps.reading import (
+from sweeps.reading.load import (
     ClusterSweep,
-    Problem,
     Running,
-    SweepError,
     SweepNotFoundError,
     find_sweep,
     list_shipped,
     load_for_cluster,
     load_sweep,
 )
+from sweeps.reading.tree import Problem, SweepError
 from sweeps.schema import ExecutionConfig, ResourceConfig, SweepConfig, SweepModel, SweepObjectives
 from sweeps.tuning import Candidate, Space, StopEarly, Trail, TuneConfig
 from sweeps.units import Unit, pack, pack_chain

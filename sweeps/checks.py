@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import get_args, get_type_hints
 from urllib.parse import parse_qsl, urlsplit
 
@@ -65,14 +65,11 @@ def check_backbones(backbones: tuple[BackboneConfig, ...]) -> tuple[BackboneConf
     return backbones
 
 
-def check_pairs(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Check the pair weights: at least one, all registered, each once."""
-    return _check_weights("pair", names, [*pair_weights, "all"])
-
-
-def check_triplets(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Check the triplet weights: at least one, all registered, each once."""
-    return _check_weights("triplet", names, [*triplet_weights, "all"])
+def check_names(key: str, known: Collection[str], names: tuple[str, ...]) -> tuple[str, ...]:
+    """Check the weights of objectives: at least one, all registered, each once."""
+    refuse([str(UnknownNameError(f"{key} weight", name, (*known, "all"))) for name in names if name not in known])
+    _check_list(key, names, (*known, "all"))
+    return names
 
 
 def check_baselines(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -137,12 +134,6 @@ def _check_list(key: str, values: Sequence[object], known: Sequence[str] = ()) -
         raise ConfigError(f"{key} must contain at least one{' of ' * bool(known)}{', '.join(known)}")
     if twice := [str(value) for value in dict.fromkeys(values) if values.count(value) > 1]:
         raise ConfigError(f"{key} must be distinct, got {', '.join(twice)} more than once")
-
-
-def _check_weights(key: str, names: tuple[str, ...], known: Sequence[str]) -> tuple[str, ...]:
-    refuse([str(UnknownNameError(f"{key} weight", name, known)) for name in names if name not in known[:-1]])
-    _check_list(key, names, known)
-    return names
 
 
 def _check_place(key: str, place: str) -> str:

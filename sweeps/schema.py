@@ -33,13 +33,12 @@ from sweeps.checks import (
     check_backbones,
     check_baselines,
     check_name,
+    check_names,
     check_only,
-    check_pairs,
     check_seeds,
     check_stages,
     check_store,
     check_tracking,
-    check_triplets,
     failures,
     refuse,
     too_small,
@@ -90,9 +89,11 @@ class SweepObjectives:
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
-    pair: Annotated[tuple[str, ...], AfterValidator(check_pairs)] = field(default_factory=lambda: pair_weights.shipped)
+    pair: Annotated[tuple[str, ...], AfterValidator(partial(check_names, "pair", pair_weights))] = field(
+        default_factory=lambda: pair_weights.shipped
+    )
     """Pair weights (rows). In YAML, `all` stands for those that come with goal-sweep."""
-    triplet: Annotated[tuple[str, ...], AfterValidator(check_triplets)] = field(
+    triplet: Annotated[tuple[str, ...], AfterValidator(partial(check_names, "triplet", triplet_weights))] = field(
         default_factory=lambda: triplet_weights.shipped
     )
     """Triplet weights (columns). In YAML, `all` stands for those that come with goal-sweep."""

@@ -161,6 +161,14 @@ def test_a_module_that_cannot_be_loaded_ends_the_job(tmp_path: Path) -> None:
     assert not (tmp_path / "pwned").exists()
 
 
+def test_a_module_that_the_job_after_an_array_cannot_load_is_the_status_of_the_array(tmp_path: Path) -> None:
+    made = job(tmp_path, "slurm.array=2", "slurm.modules=[nowhere]", store=tmp_path / "store")
+    made.folder.mkdir(parents=True)
+    run = subprocess.run(["bash", "-c", render_close(made)], stdout=subprocess.PIPE, text=True, check=False)
+    assert (run.stdout, run.returncode) == ("goal-sweep: this failed: module load nowhere\n", 2)
+    assert (made.folder / "status").read_text() == "2\n"
+
+
 def test_a_python_without_this_goal_sweep_is_no_failed_sweep(tmp_path: Path) -> None:
     run = started(tmp_path, 0, has_goal_sweep=False)
     assert f"n1 cannot run the sweep with {sys.executable}, as the lines above say" in run.communicate()[0]
