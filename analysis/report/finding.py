@@ -181,7 +181,8 @@ def _best_text(tuned: Sequence[Answer]) -> str:
     said = []
     for answer in tuned:
         where = "" if answer.metric.direction == "both" else f"{answer.metric.title}: "
-        said.append(f"{where}{answer.best_text}, {answer.mean}; {'not told apart from it: ' * answer.is_judged}{answer.level_text}.")
+        level = "not told apart from it: " * answer.is_judged + answer.level_text
+        said.append(f"{where}{answer.best_text}, {answer.mean}; {level}.")
     return " ".join(said)
 
 
