@@ -91,7 +91,8 @@ def draw_forest(forests: Sequence[Forest], what: str) -> Figure:
     left = 0.3 + max(text_width(name, _NAME) for name in names) / 72
     titles = [_title(forest) for forest in forests]
     marks = " Diamond: best. Open circle: not told apart from the best." if any(own.best for own in forests) else ""
-    same = " The panels of a block have the same axis." if len(forests) > 1 else ""
+    several = len(forests) > 1 and any(forest.beside for forest in forests)
+    same = " The panels of a block have the same axis." if several else ""
     thin = any(forest.counts_images for forest in forests)
     note = f"{forests[0].metric.name}: {what} in points. {interval_note(counts_images=thin)}{marks}{same}"
     head = 0.2 + 0.13 * max(map(len, titles))

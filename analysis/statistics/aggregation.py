@@ -115,11 +115,8 @@ def _block(results: SweepResults, key: BlockKey) -> Block:
     header, runs = results.header, results.of_block(results.runs, key)
     by_objective = {(str(name[0]), str(name[1])): part for name, part in runs.groupby(["pair", "triplet"])}
     empty = runs.iloc[:0]
-    names = [
-        (pair, triplet)
-        for pair in in_order((pair for pair, _ in header.objectives), PAIRS)
-        for triplet in in_order((triplet for _, triplet in header.objectives), TRIPLETS)
-    ]
+    pairs, triplets = zip(*header.objectives, strict=True)
+    names = list(product(in_order(pairs, PAIRS), in_order(triplets, TRIPLETS)))
     gaps = {name: _gaps(header.seeds, by_objective.get(name, empty)) for name in names if name in header.objectives}
     done = {name: part[part["state"] == "done"].set_index("seed").sort_index() for name, part in by_objective.items()}
     grids, images = {}, shared_noise(runs[runs["state"] == "done"])

@@ -54,6 +54,8 @@ def test_the_panels_of_a_block_have_the_same_axis() -> None:
     one, two = forest(beside=both), forest(beside=both, differences=other)
     assert one.limits == two.limits
     assert one.limits != forest().limits
+    drawn = [draw_forest(panels, "difference") for panels in ([one, two], [forest(), forest(differences=other)])]
+    assert ["same axis" in figure.texts[-1].get_text() for figure in drawn] == [True, False]
 
 
 @pytest.mark.parametrize("objective", [("con", "nca"), ("my_own_pair_weight<b>", "softened & 猫")])
