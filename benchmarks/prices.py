@@ -16,11 +16,11 @@ from typing import Any
 import torch
 
 from benchmarks.program import Report, Row, machine, run, seconds
-from benchmarks.units import UNIT, WORDS, data_of, photographs, precisions, timed, unit_of
+from benchmarks.units import UNIT, WORDS, data_of, photographs, timed, unit_of
 from goal_core.data import open_dataset
 from goal_core.data.config import ImageConfig, KarpathyConfig
 from goal_core.models import autocast, build_backbone
-from goal_core.training import UnitPlan
+from goal_core.training import Precision, UnitPlan
 from goal_core.training.train import begin_process
 from goal_core.training.trunk import place
 
@@ -37,7 +37,7 @@ OPTIONS = {
 def measure(given: argparse.Namespace, report: Report) -> None:
     """Measure, and keep what is known so far as the block `prices`."""
     about, forward = machine(given.device), dict[str, dict[str, Any]]()
-    names = precisions(report, *(("bf16", "tf32", "fp32", "fp16") if given.device == "cuda" else ("fp32",)))
+    names: tuple[Precision, ...] = ("bf16", "tf32", "fp32", "fp16") if given.device == "cuda" else ("fp32",)
     if given.device == "cpu":
         report.leave_out("capability, memory and other precisions", "there is no GPU")
     source = f"python -m benchmarks.gpu, torch {torch.__version__}, {datetime.now(UTC):%Y-%m-%d}"
@@ -84,7 +84,7 @@ def _image_ms(given: argparse.Namespace, unit: UnitPlan, *, train: bool = False)
     return 1000 * min([seconds(step, given.device, given.threads) for _ in range(given.rounds + 2)][2:]) / len(pixels)
 
 
-def _forward(given: argparse.Namespace, unit: UnitPlan, names: list[Any]) -> Row:
+def _forward(given: argparse.Namespace, unit: UnitPlan, names: tuple[Precision, ...]) -> Row:
     return {name: _image_ms(given, replace(unit, precision=name)) for name in names}
 
 

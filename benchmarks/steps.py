@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.program import Report, Row, own_process, run
-from benchmarks.units import UNIT, data_of, photographs, precisions, timed, unit_of
+from benchmarks.units import UNIT, data_of, photographs, timed, unit_of
 from benchmarks.usual import usual_steps
 from goal_core.data import open_dataset
 from goal_core.data.packs import plan_pack, write_pack
@@ -48,7 +48,7 @@ def measure(given: argparse.Namespace, report: Report) -> None:
     if given.device == "cpu":
         report.leave_out("how busy the GPU is, its memory, its kernels", "there is no GPU; operators stand for kernels")
     with photographs(given, given.batch * (given.warm + given.steps + given.profiled + 4)) as root:
-        for precision in precisions(report, *given.precisions):
+        for precision in given.precisions:
             for source in given.sources:
                 table = f"{given.backbone} at {given.size} px, batch {given.batch}, {precision}, images from {source}"
                 firsts: dict[str, Row] = {}

@@ -14,7 +14,7 @@ from dataclasses import fields, replace
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 from unittest import mock
 
 import numpy as np
@@ -22,7 +22,7 @@ import torch
 from PIL import Image
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.program import MIB, Report, Row, clock_of, peak_memory, wait_for
+from benchmarks.program import MIB, Row, clock_of, peak_memory, wait_for
 from goal_core import training
 from goal_core.data import Dataset
 from goal_core.data.config import ImageConfig, KarpathyConfig
@@ -73,14 +73,6 @@ def data_of(root: Path, size: int, augment: Literal["crop_flip", "none"] = "crop
     """The settings of the photographs. Without augmentation a frozen backbone sees each image once."""
     image = ImageConfig(size=size, resize=size * 8 // 7, augment=augment)
     return KarpathyConfig(name="made", root=str(root), image=image, min_word_count=1)
-
-
-def precisions(report: Report, *wanted: str) -> list[Any]:
-    """Those of the wanted precisions that goal_core has."""
-    known = get_args(training.Precision)
-    for name in set(wanted) - set(known):
-        report.leave_out(f"precision {name}", "goal_core has no such precision")
-    return [name for name in wanted if name in known]
 
 
 def unit_of(

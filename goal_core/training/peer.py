@@ -143,10 +143,10 @@ def join(unit: UnitPlan, rank: int, meeting: Path) -> None:
             os.environ.setdefault(name, "lo")  # they are on one machine, and nobody else should reach them
     cuda = unit.device == "cuda"
     if cuda:
-        torch.cuda.set_device(0 if unit.on_one_gpu else rank)
+        torch.cuda.set_device(rank)
     store = distributed.FileStore(str(meeting), unit.processes)  # type: ignore[attr-defined]  # it is public
     store.set_timeout(_MEETING)
-    backend = "cpu:gloo,cuda:nccl" if cuda and not unit.on_one_gpu else "gloo"
+    backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
     distributed.init_process_group(backend, store=store, rank=rank, world_size=unit.processes, timeout=_PATIENCE)
 
 

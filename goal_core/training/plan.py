@@ -75,8 +75,6 @@ class UnitPlan:
     """Processes that decode images; 0 decodes in the training process. The numbers do not depend on it."""
     processes: int = 1
     """Processes that train the unit together, each with rows of every batch; on CUDA each has a GPU of its own."""
-    on_one_gpu: bool = False
-    """Whether all processes use the first GPU, over gloo, which is slow: to try several processes on such a machine."""
     units_per_gpu: int = 1
     """How many units share the GPU, for whoever runs the unit."""
     sharing: Sharing = "auto"

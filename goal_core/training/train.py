@@ -91,7 +91,7 @@ def begin_process(unit: UnitPlan) -> None:
     set_arithmetic(unit.precision)
     if unit.device == "cuda" and not torch.cuda.is_available():
         raise DeviceError("a GPU was requested (resources.gpus), but torch finds no CUDA device")
-    if unit.device == "cuda" and torch.cuda.device_count() < unit.processes and not unit.on_one_gpu:
+    if unit.device == "cuda" and torch.cuda.device_count() < unit.processes:
         raise DeviceError(
             f"{unit.processes} GPUs were requested (resources.gpus), but torch finds {torch.cuda.device_count()}"
         )

@@ -17,7 +17,7 @@ from goal_core.data.packs import open_packed
 from goal_core.models import num_features
 from goal_core.training.cells.roster import EpochBatches, Roster
 from goal_core.training.cells.scale import BATCHES
-from goal_core.training.cells.stacks import Stacks
+from goal_core.training.cells.stack import Stacks
 from goal_core.training.cells.trainer import CellTrainer
 from goal_core.training.cells.validation import Validation
 from goal_core.training.plan import (

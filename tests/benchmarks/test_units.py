@@ -10,7 +10,7 @@ import torch
 
 from benchmarks import steps
 from benchmarks.program import Report, parse
-from benchmarks.units import data_of, photographs, precisions, timed, unit_of
+from benchmarks.units import data_of, photographs, timed, unit_of
 from goal_core.data import open_dataset
 from goal_core.training.cells.stack import CellStack
 from goal_core.training.cells.trainer import CellTrainer
@@ -68,12 +68,6 @@ def test_a_stack_that_fails_is_an_error(root: Path, monkeypatch: pytest.MonkeyPa
     unit = unit_of(given, data_of(root, 32), cells=2, sharing="heads")
     with pytest.raises(RuntimeError, match=r"failed .*no kernel"):
         timed(given, unit, open_dataset(unit.data))
-
-
-def test_precisions_that_goal_core_lacks_are_said() -> None:
-    report = Report()
-    assert precisions(report, "bf16", "fp32", "fp4") == ["bf16", "fp32"]
-    assert list(report.not_measured) == ["precision fp4"]
 
 
 def test_a_row_that_fails_hides_no_other(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:

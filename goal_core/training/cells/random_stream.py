@@ -17,40 +17,31 @@ class RandomStream:
     """
 
     def __init__(self, seed: int, device: torch.device) -> None:
-        self._device = device
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        self._cuda = [device] if device.type == "cuda" else []
+        with torch.random.fork_rng(self._cuda):
             torch.manual_seed(seed)
             self._state = self._read()
 
     def _read(self) -> dict[str, Tensor]:
         state = {"cpu": torch.get_rng_state()}
-        if self._device.type == "cuda":
-            state["cuda"] = torch.cuda.get_rng_state(self._device)
-        return state
-
-    def _write(self, state: dict[str, Tensor]) -> None:
-        torch.set_rng_state(state["cpu"])
-        if self._device.type == "cuda":
-            # A checkpoint written on a CPU has no CUDA state to restore; the initial one is kept.
-            torch.cuda.set_rng_state(
-                state.get("cuda", self._state.get("cuda", torch.cuda.get_rng_state())), self._device
-            )
+        return state | {device.type: torch.cuda.get_rng_state(device) for device in self._cuda}
 
     @contextmanager
     def active(self) -> Iterator[None]:
         """Within the block torch draws from this stream; afterwards the outer state is restored."""
-        outer = self._read()
-        self._write(self._state)
-        try:
-            yield
-        finally:
-            self._state = self._read()
-            self._write(outer)
+        with torch.random.fork_rng(self._cuda):
+            torch.set_rng_state(self._state["cpu"])
+            for device in self._cuda:
+                torch.cuda.set_rng_state(self._state["cuda"], device)
+            try:
+                yield
+            finally:
+                self._state = self._read()
 
     def state(self) -> dict[str, Tensor]:
         """The stream's state, uint8 tensors by device type."""
         return dict(self._state)
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Continue from a state that :meth:`state` returned."""
+        """Continue from a state that :meth:`state` returned; one of a CPU leaves that of CUDA as it is."""
         self._state = {**self._state, **state}

@@ -13,7 +13,7 @@ from goal_core.data import Dataset, Split
 from goal_core.data.text import Tokenizer
 from goal_core.evaluation import EvalSplit, all_recalls_of, prepare_split, recalls_of
 from goal_core.training.cells.roster import Roster
-from goal_core.training.cells.stacks import SplitShare, Stacks
+from goal_core.training.cells.stack import SplitShare, Stacks
 from goal_core.training.cells.trainer import CellTrainer
 from goal_core.training.doubts import below_warmup, weak_objective
 from goal_core.training.plan import EpochDone, TrainingDone, UnitPlan, fits_or_says
@@ -76,11 +76,11 @@ class Validation:
         def recalls_on(name: str) -> dict[str, float]:
             share = shares[name]
             with fits_or_says(f"the evaluation on {name}"):
-                return recalls_of(cell.encoder, self._splits[name], share and share.embedded)
+                return recalls_of(cell.encoder, self._splits[name], share and share[0])
 
         began, val = time.perf_counter(), shares["val"]
         recalls = recalls_on("val")
-        took = time.perf_counter() - began + (val.seconds if val else 0.0)
+        took = time.perf_counter() - began + (val[1] if val else 0.0)
         test_rsum = recalls_on("test")["test/rsum"] if self._unit.stage.select_on == "test" else None
         record = cell.close_epoch(recalls, val_s=took, data_wait=waited, test_rsum=test_rsum)
         shown = record["metrics"]
@@ -107,7 +107,7 @@ class Validation:
         val = cell.history[cell.best_epoch - 1]["metrics"]
         if self._unit.tested:
             with fits_or_says("the evaluation on test"):
-                recalls, ranks = all_recalls_of(cell.encoder, self._splits["test"], share and share.embedded)
+                recalls, ranks = all_recalls_of(cell.encoder, self._splits["test"], share and share[0])
             cell.files.save_with(RANKS, partial(ranks.save, text_to_image=self._splits["test"].caption_image))
             metrics = {**recalls, "val/rsum": val["val/rsum"]}
             shown = f"test R@1 {recalls['test/i2t_r1']:.1f} / {recalls['test/t2i_r1']:.1f}"
