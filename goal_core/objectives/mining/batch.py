@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from goal_core.objectives.mining.relative_sets import BatchSets
-from goal_core.objectives.mining.similarity import HardestNegatives, Place, SimilarityBlocks, hardest_negatives
+from goal_core.objectives.mining.similarity import Place, SimilarityBlocks, hardest_negatives
 from goal_core.objectives.mining.sparse_gradient import SparseGradient
 from goal_core.objectives.triplets import Triplets
 
@@ -18,7 +18,8 @@ class MinedBatch:
     """The triplets of a batch; of the batches of C cells, with C in front of every shape."""
 
     blocks: SimilarityBlocks
-    hardest: HardestNegatives
+    hardest: Tensor
+    """Which text or image is each anchor's hardest negative, shape (A,), int64."""
     pos: Tensor
     """s_p of the 2N anchors (images, then texts), shape (A,)."""
     neg: Tensor
@@ -43,10 +44,10 @@ class MinedBatch:
             torch.where(self.valid, triplet * pair, 0).view(*self.pos.shape[:-1], 2, -1)
             for pair in (pair_pos, pair_neg)
         )
-        text_of_image, image_of_text = self.hardest.text_of_image, self.hardest.image_of_text
+        hardest = self.hardest
         if self.pos.ndim == 2:
-            first_C1 = torch.arange(len(self.pos), device=self.pos.device)[:, None] * self.blocks.num_pairs
-            text_of_image, image_of_text = text_of_image + first_C1, image_of_text + first_C1
+            hardest = hardest + torch.arange(len(self.pos), device=self.pos.device)[:, None] * self.blocks.num_pairs
+        text_of_image, image_of_text = hardest.chunk(2, -1)
         return SparseGradient(
             pull=-pull.sum(-2).flatten(),
             push_i2t=push[..., 0, :].flatten(),
@@ -65,9 +66,9 @@ def mine(images_ND: Tensor, texts_ND: Tensor, ids_N: Tensor | None) -> MinedBatc
         ids_N: two pairs of the same id are not negative pairs, shape (N,); None: all ids differ.
     """
     blocks = SimilarityBlocks(images_ND, texts_ND, ids_N)
-    hardest = hardest_negatives(blocks)
-    pos_A, best_A = torch.cat((blocks.pos_N, blocks.pos_N), -1), torch.cat((hardest.i2t, hardest.t2i), -1)
+    best_A, hardest_A = hardest_negatives(blocks)
+    pos_A = torch.cat((blocks.pos_N, blocks.pos_N), -1)
     valid_A = best_A != -torch.inf
     neg_A = torch.where(valid_A, best_A, 0)
     finite = (pos_A + neg_A).isfinite().all(-1)
-    return MinedBatch(blocks=blocks, hardest=hardest, pos=pos_A, neg=neg_A, valid=valid_A, finite=finite)
+    return MinedBatch(blocks=blocks, hardest=hardest_A, pos=pos_A, neg=neg_A, valid=valid_A, finite=finite)

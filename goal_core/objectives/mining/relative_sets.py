@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from goal_core.objectives.mining.similarity import HardestNegatives, Place, SimilarityBlocks
+from goal_core.objectives.mining.similarity import Place, SimilarityBlocks
 from goal_core.objectives.triplets import RelativeSet, mean_or
 
 
@@ -21,21 +21,21 @@ class BatchSets:
 
     Args:
         blocks: the similarity matrix, already searched.
-        hardest: its hardest negatives.
+        hardest_A: which text or image is each anchor's hardest negative, shape (2N,).
         pos_A: s_p of all anchors, shape (2N,).
         neg_A: s_n of all anchors, shape (2N,), finite.
-        cells: which of the C cells of `blocks` and `hardest` these anchors are of; None: all, or there is one.
+        cells: which of the C cells of `blocks` and `hardest_A` these anchors are of; None: all, or there is one.
     """
 
     def __init__(
         self,
         blocks: SimilarityBlocks,
-        hardest: HardestNegatives,
+        hardest_A: Tensor,
         pos_A: Tensor,
         neg_A: Tensor,
         cells: Place | None = None,
     ) -> None:
-        self._blocks, self._hardest, self._pos_A, self._neg_A, self._cells = blocks, hardest, pos_A, neg_A, cells
+        self._blocks, self._hardest_A, self._pos_A, self._neg_A, self._cells = blocks, hardest_A, pos_A, neg_A, cells
         self._made: dict[tuple[str, float, bool], RelativeSet] = {}
 
     def positives(self, *, eps: float, strict: bool) -> RelativeSet:
@@ -53,11 +53,11 @@ class BatchSets:
         """The set N of every anchor."""
         key = ("neg_set", eps, strict)
         if key not in self._made:
-            blocks, hardest = self._blocks, self._hardest
+            blocks, hardest_A = self._blocks, self._hardest_A
             if self._cells is not None:
-                blocks, hardest = blocks.of(self._cells), hardest.of(self._cells)
+                blocks, hardest_A = blocks.of(self._cells), hardest_A[self._cells]
             limit = blocks.pos_N.amin(-1) - eps
-            self._made[key] = NegativeSet(blocks, hardest, self._neg_A, limit, strict)
+            self._made[key] = NegativeSet(blocks, hardest_A, self._neg_A, limit, strict)
         return self._made[key]
 
     def sizes(self) -> dict[str, Tensor]:
@@ -154,10 +154,8 @@ class MaskedPositiveSet:
 class NegativeSet:
     """N: the entries of S above one threshold for the whole batch, less each anchor's selected negative."""
 
-    def __init__(
-        self, blocks: SimilarityBlocks, hardest: HardestNegatives, neg_A: Tensor, limit: Tensor, strict: bool
-    ) -> None:
-        self._blocks, self._hardest, self._neg_A, self._limit, self._strict = blocks, hardest, neg_A, limit, strict
+    def __init__(self, blocks: SimilarityBlocks, hardest_A: Tensor, neg_A: Tensor, limit: Tensor, strict: bool) -> None:
+        self._blocks, self._hardest_A, self._neg_A, self._limit, self._strict = blocks, hardest_A, neg_A, limit, strict
         self._size_A: Tensor | None = None
 
     @property
@@ -212,8 +210,8 @@ class NegativeSet:
         The last is None where all are.
         """
         rows = slice(start, start + num_rows)
-        yield -1, rows, self._hardest.text_of_image[..., rows, None], None
-        row_1N = self._hardest.image_of_text[..., None, :]
+        yield -1, rows, self._hardest_A[..., rows, None], None
+        row_1N = self._hardest_A[..., None, self._blocks.num_pairs :]
         if num_rows == self._blocks.num_pairs:
             yield -2, slice(num_rows, None), row_1N, None
             return

@@ -9,7 +9,6 @@ Everything here and in `relative_sets` also takes the batches of C cells at once
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import torch
@@ -94,49 +93,28 @@ class _KeptBlocks(SimilarityBlocks):
             yield start, block_CRN[self._cells]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HardestNegatives:
-    """The most similar negative of each image and of each text."""
-
-    i2t: Tensor
-    """Largest S[i, j] over the negatives j of image i, shape (N,); -inf if there is none."""
-    t2i: Tensor
-    """Largest S[k, i] over the negatives k of text i, shape (N,); -inf if there is none."""
-    text_of_image: Tensor
-    """Its text j, shape (N,), int64; the first of several equals; any index if there is none."""
-    image_of_text: Tensor
-    """Its image k, likewise."""
-
-    def of(self, cells: Place) -> HardestNegatives:
-        """Those of some of C cells."""
-        return HardestNegatives(
-            i2t=self.i2t[cells],
-            t2i=self.t2i[cells],
-            text_of_image=self.text_of_image[cells],
-            image_of_text=self.image_of_text[cells],
-        )
-
-
-def hardest_negatives(blocks: SimilarityBlocks) -> HardestNegatives:
-    """Search S once for both directions.
+def hardest_negatives(blocks: SimilarityBlocks) -> tuple[Tensor, Tensor]:
+    """Search S once for the most similar negative of each image and of each text.
 
     Args:
         blocks: the similarity matrix; its `pos_N` is filled when this returns.
 
     Returns:
-        Values and indices, the first index where values are equal.
+        Of 2N anchors (images, then texts), shape (2N,): the largest similarity, -inf if there is no negative; and which
+        text or image has it, int64, the first of several equals, any index if there is none.
     """
+    num_pairs, shape = blocks.num_pairs, (*blocks.pos_N.shape[:-1], 2 * blocks.num_pairs)
     # Written in place: small results that outlive their block would keep its freed memory from being used again.
-    i2t_N = torch.empty_like(blocks.pos_N)
-    t2i_N = torch.full_like(i2t_N, -torch.inf)
-    text_of_image_N, image_of_text_N = torch.zeros(2, *i2t_N.shape, dtype=torch.long, device=i2t_N.device)
+    best_A = blocks.pos_N.new_full(shape, -torch.inf)
+    chosen_A = torch.zeros(shape, dtype=torch.long, device=best_A.device)
+    t2i_N, image_of_text_N = best_A[..., num_pairs:], chosen_A[..., num_pairs:]
     for start, block_RN in blocks:
         rows = slice(start, start + block_RN.shape[-2])
-        i2t_N[..., rows], text_of_image_N[..., rows] = first_maximum(block_RN, dim=-1)
+        best_A[..., rows], chosen_A[..., rows] = first_maximum(block_RN, dim=-1)
         values_N, rows_N = first_maximum(block_RN, dim=-2)
         torch.where(values_N > t2i_N, rows_N + start, image_of_text_N, out=image_of_text_N)
         torch.maximum(t2i_N, values_N, out=t2i_N)
-    return HardestNegatives(i2t=i2t_N, t2i=t2i_N, text_of_image=text_of_image_N, image_of_text=image_of_text_N)
+    return best_A, chosen_A
 
 
 def first_maximum(block: Tensor, *, dim: int) -> tuple[Tensor, Tensor]:
