@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import isnan
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -24,7 +25,7 @@ from goal_core.objectives.triplet_weights import triplet_weights
 from goal_core.objectives.triplets import Triplets
 
 SETS: Final = ("pos_set", "neg_set")
-"""Names of the relative sets' sizes among the statistics."""
+"""Names of the relative sets' sizes among the statistics; NaN of a cell whose pair weight used none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -33,8 +34,6 @@ class StackedStats(TripletStats):
 
     norms: Tensor
     """Frobenius norm of each cell's gradient with respect to both embeddings together, shape (C,)."""
-    set_names: Sequence[set[str]]
-    """For each cell, which of the relative sets its pair weight used."""
     errors: Mapping[int, Exception] = field(default_factory=dict)
     """What the weights of a cell raised, or why they do not fit, by its number; the gradient of such a cell is 0."""
 
@@ -45,8 +44,8 @@ class StackedStats(TripletStats):
     def dicts(self, names: Sequence[str], values_KC: Sequence[Sequence[float]]) -> list[dict[str, float]]:
         """The statistics of each cell, from the names and values of :meth:`numbers`."""
         return [
-            {name: value for name, value in named(names, values).items() if name not in SETS or name in used}
-            for used, values in zip(self.set_names, zip(*values_KC, strict=True), strict=True)
+            {name: value for name, value in named(names, values).items() if name not in SETS or not isnan(value)}
+            for values in zip(*values_KC, strict=True)
         ]
 
 
@@ -123,7 +122,6 @@ class StackedObjectives:
             pair_neg=weights.pair_neg,
             set_sizes=weights.set_sizes,
             norms=torch.hypot(*(torch.linalg.vector_norm(rows.flatten(1), dim=1) for rows in (d_images, d_texts))),
-            set_names=weights.set_names,
             errors=weights.errors,
         )
         return stats, (d_images, d_texts)
@@ -166,7 +164,6 @@ class _Weights:
         self._mined = mined
         self.triplet, self.pair_pos, self.pair_neg = (torch.zeros_like(mined.pos) for _ in range(3))
         self.set_sizes: dict[str, Tensor] = {}
-        self.set_names: list[set[str]] = [set() for _ in mined.pos]
         self.errors: dict[int, Exception] = {}
 
     def evaluate(self, groups: Sequence[_Group], *targets: Tensor) -> None:
@@ -190,5 +187,3 @@ class _Weights:
                 if name not in self.set_sizes:
                     self.set_sizes[name] = torch.full_like(self._mined.pos, torch.nan)
                 self.set_sizes[name][place] = size
-                for cell in group.cells:
-                    self.set_names[cell].add(name)
