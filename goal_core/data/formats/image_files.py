@@ -26,7 +26,8 @@ WITHOUT_FOLDER = ("images", "flickr30k-images", "flickr30k_images", "")
 """Where an image name without a folder is looked for, relative to the root, the root itself last."""
 LINKED_DATA = "GOAL_LINKED_DATA"
 """Environment variable: folders outside the dataset's into which its links may lead, with ``:`` between them."""
-_CHUNK = 256
+_CHUNK = 64
+"""Images that a thread reads at a time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,26 +83,27 @@ class FileReader:
             DataError: one cannot be read.
         """
 
-        def digest(index: int) -> tuple[bytes, str]:
-            content, problem = self.content(index), ""
-            try:
-                if problems is not None:
-                    images.decode_bytes(content, self.label(index))
-            except DataError as error:
-                problem = str(error)
-            return hashlib.sha256(content).digest(), problem
+        def digests(part: Sequence[int]) -> tuple[bytes, list[str]]:
+            found, broken = [], []
+            for index in part:
+                content = self.content(index)
+                found.append(hashlib.sha256(content).digest())
+                try:
+                    if problems is not None:
+                        images.decode_bytes(content, self.label(index))
+                except DataError as error:
+                    broken.append(str(error))
+            return b"".join(found), broken
 
-        found = np.empty((len(indices), 32), np.uint8)
+        made, parts = [], [indices[start : start + _CHUNK] for start in range(0, len(indices), _CHUNK)]
         # Reading, hashing and Pillow's decoding release Python's global lock, so threads use all cores.
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            for start in range(0, len(indices), _CHUNK):
-                here = indices[start : start + _CHUNK]
-                for row, (one, problem) in enumerate(pool.map(digest, here), start):
-                    found[row] = np.frombuffer(one, np.uint8)
-                    if problem and problems is not None:
-                        problems.append(problem)
-                count(len(here))
-        return found
+            for part, (found, broken) in zip(parts, pool.map(digests, parts), strict=True):
+                made.append(found)
+                if problems is not None:
+                    problems += broken
+                count(len(part))
+        return np.frombuffer(b"".join(made), np.uint8).reshape(len(indices), 32)
 
     def label(self, index: int) -> str:
         """The file's path."""

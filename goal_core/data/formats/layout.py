@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from goal_core.basics.errors import DataError, MissingDataError, nearest
@@ -161,10 +161,11 @@ def image_path(value: object, where: str) -> str:
     Raises:
         DataError: it is no text, or leaves the folder.
     """
-    path = PurePosixPath(value.replace("\\", "/")) if isinstance(value, str) else PurePosixPath()
-    if path.is_absolute() or ".." in path.parts or not path.parts or str(value).endswith("/"):
+    path = value.replace("\\", "/") if isinstance(value, str) else ""
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if path.startswith("/") or path.endswith("/") or ".." in parts or not parts:
         raise DataError(f"{where} must be the path of a file below the images' folder, got {value!r:.200}")
-    return str(path)
+    return "/".join(parts)
 
 
 def split_named(value: object, where: str) -> str:

@@ -43,12 +43,20 @@ def tokenize(caption: str) -> list[str]:
     full stop is always split off (NLTK keeps those inside a text), a typographic apostrophe counts as a plain one, and
     text is NFC-normalised first.
     """
-    return [word for part in unicodedata.normalize("NFC", caption).lower().split() for word in _split(part)]
+    return [word for part in _parts(caption) for word in _split(part)]
 
 
 def word_counts(captions: Iterable[str]) -> Counter[str]:
-    """How often each word occurs in captions."""
-    return Counter(word for caption in captions for word in tokenize(caption))
+    """How often each word of :func:`tokenize` occurs in captions."""
+    counts: Counter[str] = Counter()
+    for part, times in Counter(part for caption in captions for part in _parts(caption)).items():
+        for word in _split(part):
+            counts[word] += times
+    return counts
+
+
+def _parts(caption: str) -> list[str]:
+    return unicodedata.normalize("NFC", caption).lower().split()
 
 
 # Captions repeat their words, and no word reaches across a space, so most calls are answered from the cache.

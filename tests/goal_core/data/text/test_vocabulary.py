@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 
 import pytest
 
 from goal_core.basics.errors import DataError
 from goal_core.data import Vocabulary, tokenize
 from goal_core.data.text import tokenizer_from_json
+from goal_core.data.text.vocabulary import word_counts
 from tests.helpers.properties import given, st
 
 CORPUS = ["a cat on a mat", "A cat, a dog!", "two cats"]
@@ -113,3 +115,8 @@ def test_json_round_trip_keeps_ids() -> None:
 def test_json_of_anything_else_is_refused(text: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
         tokenizer_from_json(text)
+
+
+def test_words_are_counted_as_they_are_cut() -> None:
+    captions = ["Don't stop, don't!", "A man's café, a man’s hat", "ΟΔΟΣ\nυ.σ.", ""]
+    assert word_counts(captions) == Counter(word for caption in captions for word in tokenize(caption))
