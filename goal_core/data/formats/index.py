@@ -98,14 +98,14 @@ class Index:
         )
 
     def _rare_words(self, min_word_count: int) -> list[str]:
-        """A line that says how many words a vocabulary leaves out, if it does."""
+        """A line that says how many words a vocabulary of words leaves out, if it does."""
         rare = [(times, words) for times, words in self.about["words"] if times < min_word_count]
         if not rare:
             return []
         few, every = (sum(words for _, words in counts) for counts in (rare, self.about["words"]))
         uses = sum(times * words for times, words in rare)
         what = f"occur fewer than {min_word_count} times (min_word_count), {uses:,} times in all"
-        return [f"{few:,} of {every:,} different words of train and val {what}"]
+        return [f"{few:,} of {every:,} different words of train and val {what}: no vocabulary of words has them"]
 
     def readers(self, name: str) -> dict[str, FileReader | FeatureRows]:
         """By the column of their digests, the readers of a split's images and of its captions' vectors."""

@@ -5,6 +5,7 @@ No drawing, no writing.
 
 from __future__ import annotations
 
+import heapq
 import math
 import time
 from collections import Counter, defaultdict
@@ -82,9 +83,9 @@ class _Run:
 class Pace:
     """The speed of one launch, and the time left at that speed.
 
-    What is left is divided evenly over the devices, but no cell ends before its own units have, one after the other.
-    A unit whose kind has not shown its speed takes what it was priced at, corrected by how wrong the prices of the
-    others were. Between two epochs the time left runs down by itself.
+    The units that wait are given in their order to the device that is free first, none before the units of its cells
+    that come before it. A unit whose kind has not shown its speed takes what it was priced at, corrected by how wrong
+    the prices of the others were. Between two epochs the time left runs down by itself.
     """
 
     units: Sequence[Unit] = ()
@@ -141,17 +142,21 @@ class Pace:
         return self._answer and self._answer[1]
 
     def _left(self, standings: Mapping[Training, Standing], now: float) -> TimeLeft:
-        of_cell, unmeasured = defaultdict[str, float](float), False
-        for unit in self.units:
+        free, ends, unmeasured = [0.0] * self.lanes, defaultdict[str, float](float), False
+        runs = [
+            (next((self._runs[one] for one in unit.trainings if one in self._runs), None), unit) for unit in self.units
+        ]
+        for run, unit in sorted(runs, key=lambda pair: pair[0] is None):  # those that train have their device
             if epochs := max(standings[one].left for one in unit.trainings):
-                run = next((self._runs[one] for one in unit.trainings if one in self._runs), None)
                 known = self._ratios.get(unit.kind)
                 ratio = (known or self._ratios.get(None) or (False, 1.0, 0))[1]
                 taken, unmeasured = now - run.since if run else 0.0, unmeasured or known is None
-                each = max(taken, self.epoch_s(unit) * ratio)
-                of_cell[unit.trainings[0].cell.id] += epochs * each - taken
-        seconds = max(sum(of_cell.values()) / self.lanes, *of_cell.values(), 0.0)
-        return TimeLeft(seconds, priced=self.priced and unmeasured)
+                cells = [training.cell.id for training in unit.trainings]
+                start = max(heapq.heappop(free), *(ends[cell] for cell in cells))
+                end = start + epochs * max(taken, self.epoch_s(unit) * ratio) - taken
+                heapq.heappush(free, end)
+                ends |= dict.fromkeys(cells, end)
+        return TimeLeft(max(free), priced=self.priced and unmeasured)
 
 
 class SweepProgress:
