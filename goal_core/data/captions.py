@@ -40,7 +40,7 @@ def captions_of(split: Split, tokenizer: Tokenizer) -> Captions:
     Ids are made once a tokenizer, and kept beside the index; all processes map the same file.
     """
     if split.texts is not None:
-        return CaptionVectors(split.texts)
+        return CaptionVectors(split.texts, split.num_captions)
     if split.cache is None:
         return EncodedCaptions.of(split.captions, tokenizer)
     path = split.cache.with_name(f"{split.cache.name}-{key_of(tokenizer.to_json())}.tokens")
@@ -64,13 +64,13 @@ def _keep(path: Path, captions: Sequence[str], tokenizer: Tokenizer) -> None:
 
 
 class CaptionVectors:
-    """All captions of a split as vectors, which are read when they are needed."""
+    """The first captions of a split as vectors, which are read when they are needed."""
 
-    def __init__(self, reader: RegionReader) -> None:
-        self._reader = reader
+    def __init__(self, reader: RegionReader, num_captions: int) -> None:
+        self._reader, self._num_captions = reader, num_captions
 
     def __len__(self) -> int:
-        return len(self._reader)
+        return self._num_captions
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -89,16 +89,9 @@ class HeldVectors:
     vectors: NDArray[np.float32]
     """(N, G)."""
 
-    def __len__(self) -> int:
-        return len(self.vectors)
-
     def label(self, index: int) -> str:
         """The caption's name in messages."""
         return f"caption {index}"
-
-    def first(self, num_images: int) -> HeldVectors:
-        """The first vectors only."""
-        return HeldVectors(self.vectors[:num_images])
 
     @property
     def shape(self) -> tuple[int, ...]:

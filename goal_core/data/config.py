@@ -31,10 +31,7 @@ class ImageConfig:
     shrink: Annotated[int, Range(at_least=0)] = 0
     """The shorter side, pixels, to which larger images are shrunk before anything else, so that a pack of them is small
     (docs/performance.md); 0 keeps them. Training then crops the shrunk image, which is another augmentation. With
-    `shrink` equal to `resize`, no `jpeg`, and `none` or `crop_flip`, evaluation sees the same pixels as without."""
-    jpeg: Annotated[int, Range(at_least=0, at_most=100)] = 0
-    """Quality, 1 to 100, at which images are compressed as JPEG after `shrink`, for a still smaller pack; 0: they are
-    not. This changes pixels."""
+    `shrink` equal to `resize`, and `none` or `crop_flip`, evaluation sees the same pixels as without."""
 
     @property
     def augments(self) -> bool:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Protocol, Self, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,43 +22,32 @@ DECODE_VERSION = 1
 """Raise it whenever a model would see different pixels or words in the same files."""
 
 
-class _Reader(Protocol):
-    """Reads a split's images or features. Readers are pickled to reach other processes."""
-
-    def __len__(self) -> int: ...
+class ImageReader(Protocol):
+    """Reads a split's images. Readers are pickled to reach other processes."""
 
     def label(self, index: int) -> str:
         """The image's name in messages."""
-
-    def first(self, num_images: int) -> Self:
-        """A reader of the first images only."""
-
-
-@runtime_checkable
-class ImageReader(_Reader, Protocol):
-    """Reads a split's images."""
 
     def read(self, index: int) -> NDArray[np.uint8]:
         """One image, (H, W, 3) uint8 RGB in its original size."""
 
 
-@runtime_checkable
-class PackedReader(Protocol):
-    """An :class:`ImageReader` that also has each image as ``goal-sweep data pack`` prepared it."""
+class Pack(Protocol):
+    """A cache of a split's images, as ``goal-sweep data pack`` prepared them."""
 
     holds_squares: bool
-    """Whether it has what evaluation sees, :meth:`square`; otherwise :meth:`prepared`."""
+    """Whether it has the squares of pixels that evaluation sees; otherwise whole images after ``shrink``."""
 
-    def square(self, index: int, into: NDArray[np.uint8]) -> None:
-        """Read the square of pixels that evaluation sees of an image into ``into``, (3, S, S) uint8."""
-
-    def prepared(self, index: int) -> NDArray[np.uint8]:
-        """One image after ``shrink`` and ``jpeg``, (H, W, 3) uint8 RGB."""
+    def image(self, index: int) -> NDArray[np.uint8] | None:
+        """One image, (3, S, S) or (H, W, 3) uint8; None where the pack is of no use any more."""
 
 
 @runtime_checkable
-class RegionReader(_Reader, Protocol):
+class RegionReader(Protocol):
     """Reads a split's precomputed features."""
+
+    def label(self, index: int) -> str:
+        """The image's name in messages."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -89,9 +78,11 @@ class Split:
     """The vectors of the captions, (G,) each; None where these are words."""
     cache: Path | None = None
     """Where the ids of the captions may be kept: the beginning of files' names, which changes with the captions."""
+    pack: Pack | None = None
+    """Has the images, too, so that they need not be decoded."""
 
     def __post_init__(self) -> None:
-        if not len(self.reader):
+        if not len(self.caption_image):
             raise DataError(f"split {self.name!r} has no images")
         if len(self.captions) != len(self.caption_image):
             raise ValueError(f"{len(self.captions)} captions, but {len(self.caption_image)} image indices")
@@ -99,12 +90,17 @@ class Split:
     @property
     def num_images(self) -> int:
         """Number of images."""
-        return len(self.reader)
+        return int(self.caption_image[-1]) + 1
 
     @property
     def num_captions(self) -> int:
         """Number of captions, and so of image-caption pairs."""
         return len(self.captions)
+
+    @property
+    def holds_squares(self) -> bool:
+        """Whether a pack has the squares of pixels that evaluation sees."""
+        return self.pack is not None and self.pack.holds_squares
 
     def load_image(self, index: int) -> NDArray[np.uint8]:
         """One image, (H, W, 3) uint8 RGB in its original size; see :func:`goal_core.data.images.decode_image`.
@@ -136,13 +132,7 @@ class Split:
         if num_images >= self.num_images:
             return self
         kept = int(np.searchsorted(self.caption_image, num_images))
-        return Split(
-            name=self.name,
-            captions=self.captions[:kept],
-            caption_image=self.caption_image[:kept],
-            reader=self.reader.first(num_images),
-            texts=None if self.texts is None else self.texts.first(kept),
-        )
+        return replace(self, captions=self.captions[:kept], caption_image=self.caption_image[:kept], cache=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -138,7 +138,7 @@ class RetrievalModel:
         if config is None:
             raise ConfigError(f"this model takes features ({self.description.data.format}); use encode_features")
         transform = transform_of(config)
-        return torch.stack([transform.for_evaluation(transform.prepared(_pixels(image))) for image in images])
+        return torch.stack([transform.for_evaluation(_pixels(image)) for image in images])
 
     def _embed_images(self, chunks: Iterable[torch.Tensor]) -> NDArray[np.float32]:
         encoder = self._encoder

@@ -17,7 +17,7 @@ from runners.cli.options import AsJson, Device, Set, StoreDir, Sweep, SweepArgum
 
 if TYPE_CHECKING:
     from goal_core.data import DataReport
-    from goal_core.data.packs.writing import Progress as Counter
+    from goal_core.data.packs import Progress as Counter
     from goal_core.models import BackboneConfig
     from sweeps import SweepConfig
 
@@ -109,7 +109,7 @@ def pack(
 
     Trainings find the pack by themselves, and their logs say so. It lies in the folder `packs` of the store, or in
     GOAL_SWEEP_PACKS. No number and no id depends on it: it holds evaluation's squares of pixels, and images that are
-    cropped at random whole. For a smaller pack set data.image.shrink or data.image.jpeg, which are part of every id.
+    cropped at random whole. For a smaller pack set data.image.shrink, which is part of every id.
 
     Called again, it continues where it was interrupted, and compares all that is packed with its checksums: what is
     damaged is written again. Exit status: 2 if an image cannot be read.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 import numpy as np
 
 from goal_core.data import Split
@@ -14,12 +12,8 @@ class CountingReader:
 
     stamp = ""
 
-    def __init__(self, num_images: int) -> None:
+    def __init__(self) -> None:
         self.reads: list[int] = []
-        self._num_images = num_images
-
-    def __len__(self) -> int:
-        return self._num_images
 
     def read(self, index: int) -> np.ndarray:
         self.reads.append(index)
@@ -28,12 +22,9 @@ class CountingReader:
     def label(self, index: int) -> str:
         return f"picture {index}"
 
-    def first(self, num_images: int) -> Self:
-        return type(self)(num_images)
-
 
 def counted(num_images: int = 11, captions: int = 3) -> tuple[Split, CountingReader]:
-    reader = CountingReader(num_images)
+    reader = CountingReader()
     texts = [f"picture {'very ' * (i % 4)}{i} {way}" for i in range(num_images) for way in range(captions)]
     owners = np.arange(num_images).repeat(captions)
     return Split(name="train", captions=texts, caption_image=owners, reader=reader), reader

@@ -24,7 +24,7 @@ IMAGES = {
     "vse_infty": ImageConfig(size=16, resize=16, augment="vse_infty"),
     "xvlm": ImageConfig(size=16, resize=16, augment="xvlm"),
     "shrunk": ImageConfig(size=16, resize=20, augment="crop_flip", shrink=20),
-    "jpeg": ImageConfig(size=16, resize=20, augment="crop_flip", shrink=24, jpeg=80),
+    "less shrunk": ImageConfig(size=16, resize=20, augment="crop_flip", shrink=24),
 }
 CROPS = IMAGES["crop_flip"]
 

@@ -97,7 +97,6 @@ def test_every_default_is_written_out(small: SweepConfig) -> None:
         "resize": 64,
         "augment": "none",
         "shrink": 0,
-        "jpeg": 0,
     }
 
 

@@ -9,10 +9,10 @@ import hashlib
 import os
 import tokenize
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -183,11 +183,6 @@ class FeatureRows:
     def label(self, index: int) -> str:
         """The image's id and its row in the file."""
         return f"image {self.ids[index]} (row {self.file_rows[index]} of {self.file.path})"
-
-    def first(self, num_images: int) -> Self:
-        """A reader of the first rows only."""
-        kept = slice(0, num_images)
-        return replace(self, ids=self.ids[kept], file_rows=self.file_rows[kept], digests=self.digests[kept])
 
 
 def read_region_header(path: Path, axes: tuple[str, ...]) -> RegionFile:

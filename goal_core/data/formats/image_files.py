@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,11 +107,6 @@ class FileReader:
     def label(self, index: int) -> str:
         """The file's path."""
         return os.path.join(self.root, self.paths[index])
-
-    def first(self, num_images: int) -> Self:
-        """A reader of the first files only."""
-        kept, spans = slice(0, num_images), self.spans
-        return type(self)(self.root, self.paths[kept], self.digests[kept], None if spans is None else spans[kept])
 
 
 def find_images(root: Path, names: Iterable[str], report: DataReport) -> dict[str, tuple[str, list[int]]]:

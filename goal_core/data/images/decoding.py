@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from goal_core.basics.errors import ConfigError, GoalError
 from goal_core.data.config import ImageConfig
-from goal_core.data.dataset import PackedReader, Split
+from goal_core.data.dataset import Split
 from goal_core.data.images.transforms import transform_of
 
 RAM_LIMIT = 4 * 2**30
@@ -30,8 +30,6 @@ class _Decoding(Dataset[Any]):
 
     def __init__(self, split: Split, config: ImageConfig) -> None:
         self._split, self._transform = split, transform_of(config)
-        self._packed = split.reader if isinstance(split.reader, PackedReader) else None
-        self._squares = self._packed if self._packed is not None and self._packed.holds_squares else None
 
     def __getitem__(self, request: _Request) -> Tensor | GoalError:
         # Errors travel back as values: raised in a worker they would arrive wrapped in its traceback.
@@ -45,19 +43,16 @@ class _Decoding(Dataset[Any]):
         batch = torch.empty((len(images), 3, size, size), dtype=torch.uint8)
         rows = batch.numpy()
         for row, index in enumerate(images.tolist()):
+            packed = None if self._split.pack is None else self._split.pack.image(index)
+            if packed is not None and self._split.holds_squares:
+                rows[row] = packed
+                continue
+            pixels = self._split.load_image(index) if packed is None else packed
             if seeds:
-                batch[row] = self._transform.for_training(self._prepared(index), seeds[row])
-            elif self._squares is not None:
-                self._squares.square(index, rows[row])
+                batch[row] = self._transform.for_training(pixels, seeds[row])
             else:
-                batch[row] = self._transform.for_evaluation(self._prepared(index))
+                batch[row] = self._transform.for_evaluation(pixels)
         return batch
-
-    def _prepared(self, index: int) -> NDArray[np.uint8]:
-        packed = self._packed
-        if packed is not None and not packed.holds_squares:
-            return packed.prepared(index)
-        return self._transform.prepared(self._split.load_image(index))
 
 
 class _Requests(Sampler[_Request]):
@@ -105,8 +100,7 @@ class DecodedImages:
         self._streams = count(1)
         self._latest = 0
         shape = (split.num_images, 3, config.size, config.size)
-        packed = isinstance(split.reader, PackedReader) and split.reader.holds_squares
-        fits = math.prod(shape) <= ram_limit and not packed
+        fits = math.prod(shape) <= ram_limit and not split.holds_squares
         self._kept = torch.empty(shape, dtype=torch.uint8) if fits else None
         self._done = np.zeros(split.num_images, dtype=bool)
 

@@ -103,13 +103,6 @@ def _decode(source: str | os.PathLike[str] | io.BytesIO, label: str) -> NDArray[
         raise DataError(f"cannot read image {label}: {first_line(error)}") from error
 
 
-def encode_jpeg(pixels_HW3: NDArray[np.uint8], quality: int) -> bytes:
-    """Compress an image, (H, W, 3) uint8 RGB, as JPEG with a quality of 1 to 100 and Pillow's other defaults."""
-    buffer = io.BytesIO()
-    Image.fromarray(pixels_HW3).save(buffer, format="JPEG", quality=quality)
-    return buffer.getvalue()
-
-
 def _to_rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I"):
         # Pillow clips the wide integer modes when it converts them; 16-bit files should be scaled instead.
@@ -139,22 +132,19 @@ class ImageTransform:
     """Changes a training image after the crop and the flip."""
     shrink: int = 0
     """As in `ImageConfig`."""
-    jpeg: int = 0
-    """As in `ImageConfig`."""
 
     def shrunk(self, pixels_HW3: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """A larger image shrunk until its shorter side is ``shrink``; others, and all where that is 0, stay."""
+        """A larger image shrunk until its shorter side is ``shrink``; others, and all where that is 0, stay.
+
+        The other methods begin with it, and take images to which it has been done already.
+        """
         if not 0 < self.shrink < min(pixels_HW3.shape[:2]):
             return pixels_HW3
         return np.asarray(_with_shorter_side(pixels_HW3, self.shrink, self.resampling))
 
-    def prepared(self, pixels_HW3: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """What the other methods take: an image as it was decoded, (H, W, 3), after ``shrink`` and ``jpeg``."""
-        pixels_HW3 = self.shrunk(pixels_HW3)
-        return decode_bytes(encode_jpeg(pixels_HW3, self.jpeg), "JPEG") if self.jpeg else pixels_HW3
-
     def for_evaluation(self, pixels_HW3: NDArray[np.uint8]) -> Tensor:
         """The central crop of the resized image, or the whole image stretched: (3, size, size) uint8 of (H, W, 3)."""
+        pixels_HW3 = self.shrunk(pixels_HW3)
         return _to_tensor(self._stretched(pixels_HW3) if self.stretches else self._centre(pixels_HW3))
 
     def for_training(self, pixels_HW3: NDArray[np.uint8], seed: int) -> Tensor:
@@ -164,6 +154,7 @@ class ImageTransform:
         """
         if self.crop is None:
             return self.for_evaluation(pixels_HW3)
+        pixels_HW3 = self.shrunk(pixels_HW3)
         generator = np.random.Generator(np.random.PCG64(seed))
         top, left, height, width = self.crop(pixels_HW3.shape[0], pixels_HW3.shape[1], generator)
         image = self._stretched(pixels_HW3[top : top + height, left : left + width])
@@ -299,4 +290,4 @@ def transform_of(config: ImageConfig) -> ImageTransform:
         RandomResizedCrop, a flip and :func:`rand_augment`.
     Deviates: VSE-infinity resizes with OpenCV, which does not smooth when it shrinks.
     """
-    return _TRANSFORMS[config.augment](size=config.size, resize=config.resize, shrink=config.shrink, jpeg=config.jpeg)
+    return _TRANSFORMS[config.augment](size=config.size, resize=config.resize, shrink=config.shrink)

@@ -6,9 +6,8 @@ Captions are incomplete, so no model reaches a recall of 100.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,9 +35,6 @@ class SceneReader:
     """Of the square images, pixels."""
     data_seed: int
 
-    def __len__(self) -> int:
-        return len(self.scenes)
-
     def read(self, index: int) -> NDArray[np.uint8]:
         """Render one scene, (side, side, 3) uint8, the same in every process."""
         return render_scene(self.scenes[index], self.side, Draws(self.data_seed, self.split, "drawing", index))
@@ -46,10 +42,6 @@ class SceneReader:
     def label(self, index: int) -> str:
         """Split and number."""
         return f"{self.split} scene {index}"
-
-    def first(self, num_images: int) -> Self:
-        """A reader of the first scenes only."""
-        return replace(self, scenes=self.scenes[:num_images])
 
 
 def open_scenes(config: ScenesConfig) -> Dataset:

@@ -13,12 +13,8 @@ from zipfile import ZipFile
 import pytest
 
 from goal_core.data import DecodedImages, ImageConfig, open_dataset
-from goal_core.data.packs import (
-    PackedImages,
-    pack,
-    plan_pack,
-    write_pack,
-)
+from goal_core.data import packs as packing
+from goal_core.data.packs import plan_pack, write_pack
 from goal_core.training import train_unit
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.packs import CROPS, IMAGES, opened, packed, same, seen
@@ -57,11 +53,13 @@ def test_threads_that_open_a_shard_together_close_it_for_nobody(
         together.wait(5)  # both threads have found that it is not open
         return ZipFile(path)
 
-    monkeypatch.setattr(pack, "ZipFile", slowly)
-    reader = dataset.splits["train"].reader
-    assert isinstance(reader, PackedImages)
+    monkeypatch.setattr(packing, "ZipFile", slowly)
+    pack = dataset.splits["train"].pack
+    assert pack is not None
     with ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(reader.prepared, [0, 0])
+        first, second = pool.map(pack.image, [0, 0])
+    assert first is not None
+    assert second is not None
     assert (first == second).all()
 
 
@@ -95,7 +93,7 @@ def test_other_data_settings_or_libraries_have_another_pack(tmp_path: Path, monk
     name = plan_pack(dataset, CROPS, tmp_path).folder.name
     assert plan_pack(dataset, replace(CROPS, resize=21), tmp_path).folder.name != name
     assert plan_pack(replace(dataset, fingerprint="other"), CROPS, tmp_path).folder.name != name
-    monkeypatch.setattr(pack, "libraries", lambda: {"pillow": "0"})
+    monkeypatch.setattr(packing, "libraries", lambda: {"pillow": "0"})
     assert plan_pack(dataset, CROPS, tmp_path).folder.name != name
 
 

@@ -11,14 +11,8 @@ import pytest
 
 from goal_core.basics import atomic
 from goal_core.basics.errors import DataError
-from goal_core.data.packs import (
-    BrokenImagesError,
-    estimate_bytes,
-    open_packed,
-    plan_pack,
-    write_pack,
-    writing,
-)
+from goal_core.data import packs
+from goal_core.data.packs import BrokenImagesError, estimate_bytes, open_packed, plan_pack, write_pack
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.packs import CROPS, SMALL, KilledError, opened, packed, same, seen
 
@@ -76,7 +70,7 @@ def test_of_two_processes_that_pack_at_once_both_give_the_whole_pack(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset = opened(write_dataset(tmp_path / "data"), CROPS)
-    plan, write = plan_pack(dataset, CROPS, tmp_path / "packs"), writing._write_shard
+    plan, write = plan_pack(dataset, CROPS, tmp_path / "packs"), packs._write_shard
     others: list[int] = []
 
     def writing_too(*arguments: Any) -> list[str]:
@@ -85,7 +79,7 @@ def test_of_two_processes_that_pack_at_once_both_give_the_whole_pack(
             write_pack(dataset, plan, per_shard=SMALL)  # the other process starts and ends here
         return write(*arguments)
 
-    monkeypatch.setattr(writing, "_write_shard", writing_too)
+    monkeypatch.setattr(packs, "_write_shard", writing_too)
     write_pack(dataset, plan, per_shard=SMALL)
     assert others
     assert same(seen(dataset, CROPS), seen(open_packed(dataset, CROPS, tmp_path / "packs")[0], CROPS))
@@ -96,15 +90,15 @@ def test_finished_shards_are_not_decoded_again(tmp_path: Path, monkeypatch: pyte
     plan = plan_pack(dataset, CROPS, tmp_path / "packs")
     write_pack(dataset, plan, per_shard=SMALL)
     made: list[int] = []
-    make = writing._image
+    make = packs._image
     plan.shard("train", 1).unlink()
 
     def noted(split: Any, plan: Any, index: int) -> Any:
         made.append(index)
         return make(split, plan, index)
 
-    monkeypatch.setattr(writing, "_image", noted)
-    monkeypatch.setattr(writing, "estimate_bytes", lambda dataset, plan: {})
+    monkeypatch.setattr(packs, "_image", noted)
+    monkeypatch.setattr(packs, "estimate_bytes", lambda dataset, plan: {})
     write_pack(dataset, plan, per_shard=SMALL)
     assert made == [2, 3]
 

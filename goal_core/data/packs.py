@@ -1,0 +1,318 @@
+"""Packs: a dataset's images decoded and resized once, in a few large files that every process reads.
+
+::
+
+    PACKS/<key>/pack.json                   what the pack is of; written when it is complete
+    PACKS/<key>/<split>-00000.zip ...       shards: a member for each image, `<number>-<its shape>`, not compressed
+
+A pack is named by a hash of all that its pixels depend on, so one of other data, settings or libraries is never found.
+It is a cache: where it is damaged or gone, it is set aside, and the images come from their files. The archive compares
+each image with its checksum whenever it is read. Images come from the system's cache of files, which all processes
+share. A mapped shard would kill the process with a bus error where its disk fails or its file is cut.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Literal
+from zipfile import ZipFile, ZipInfo
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goal_core.basics.atomic import (
+    DamagedError,
+    StorageError,
+    check_space,
+    make_folder,
+    remove_leftovers,
+    replace_bytes,
+    replace_with,
+)
+from goal_core.basics.errors import DataError, first_line
+from goal_core.basics.sealed_json import json_bytes, key_of, read_json
+from goal_core.data.config import ImageConfig
+from goal_core.data.dataset import Dataset, Split
+from goal_core.data.images import transform_of
+
+LAYOUT_VERSION = 7
+DESCRIPTION = "pack.json"
+FEW_SHARDS = 128
+"""A split has at most so many shards: each process keeps those open that it has read."""
+PER_SHARD = 512
+"""Images of a shard, which a killed writer loses at most; more where there would be more than :data:`FEW_SHARDS`."""
+_SAMPLE = 64
+"""Images from which the size of the others is estimated."""
+_AHEAD = 64
+"""Images that are decoded while the ones before them are written."""
+
+Progress = Callable[[str, int, int], None]
+"""Called with the name of a split, how many of its images are done, and how many there are."""
+
+
+class BrokenImagesError(DataError):
+    """Images of a dataset cannot be read; the pack lacks the shards that would hold them."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__(f"{len(problems)} images cannot be read, the first: {problems[0]}")
+        self.problems = problems
+        """One line for each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackPlan:
+    """The pack of a dataset, whether it exists or not."""
+
+    folder: Path
+    """Its own folder, named after the data and settings."""
+    image: ImageConfig
+    description: dict[str, Any]
+    """All that its pixels depend on."""
+
+    def form(self, split: str) -> Literal["squares", "images"]:
+        """What it holds of a split, as few bytes as give training and evaluation their exact pixels.
+
+        `squares`: (3, S, S) uint8 as evaluation sees an image; `images`: (H, W, 3) uint8 after `shrink`.
+        """
+        return "images" if split == "train" and self.image.augments else "squares"
+
+    def shard(self, split: str, number: int) -> Path:
+        """The path of a shard."""
+        return self.folder / f"{split}-{number:05d}.zip"
+
+
+def plan_pack(dataset: Dataset, image: ImageConfig, packs: Path) -> PackPlan:
+    """The pack of a dataset in the folder of all packs.
+
+    Its name hashes the data's fingerprint (which covers the bytes and the order of the images, their settings, and the
+    version of the code that decodes and resizes them) and the versions of the libraries that do it.
+
+    Raises:
+        DataError: the dataset has features instead of images.
+    """
+    if any(split.region_shape is not None for split in dataset.splits.values()):
+        raise DataError("the data are precomputed features; a pack is made of images")
+    description = {
+        "layout": LAYOUT_VERSION,
+        "data_fingerprint": dataset.fingerprint,
+        "image": asdict(image),
+        "libraries": libraries(),
+    }
+    return PackPlan(folder=packs / key_of(description), image=image, description=description)
+
+
+@cache
+def libraries() -> dict[str, str]:
+    """The versions of what decodes and resizes images; another version may give other pixels."""
+    import PIL
+    from PIL import features
+
+    names = ("jpg", "libjpeg_turbo", "zlib", "webp", "jpg_2000", "libtiff")
+    versions = {name: features.version(name) for name in names}
+    return {"pillow": PIL.__version__} | {name: str(version) for name, version in versions.items() if version}
+
+
+class PackedSplit:
+    """The images of a split in a pack; a :class:`~goal_core.data.dataset.Pack`. Pickled, it opens the pack again.
+
+    Args:
+        plan: the pack.
+        split: the split's name.
+        per_shard: images of each shard but the last.
+    """
+
+    def __init__(self, plan: PackPlan, split: str, per_shard: int) -> None:
+        self._plan, self._split, self._per_shard = plan, split, per_shard
+        self.holds_squares = plan.form(split) == "squares"
+        self._shards: dict[tuple[int, int], ZipFile] = {}
+        self._is_aside = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PackedSplit, (self._plan, self._split, self._per_shard)
+
+    def image(self, index: int) -> NDArray[np.uint8] | None:
+        """One image in the pack's form; None where the pack is set aside."""
+        if self._is_aside:
+            return None
+        number, row = divmod(index, self._per_shard)
+        path = self._plan.shard(self._split, number)
+        try:
+            # A process that was forked opens it anew. Another thread may open it meanwhile, and read from it.
+            key = os.getpid(), number
+            if key not in self._shards:
+                self._shards.setdefault(key, ZipFile(path))
+            shard = self._shards[key]
+            member = shard.infolist()[row]
+            shape = [int(side) for side in member.filename.partition("-")[2].split("x")]
+            return np.frombuffer(shard.read(member), np.uint8).reshape(shape)
+        except Exception as error:  # which kind, depends on the damage
+            self._is_aside = True
+            set_aside(self._plan, f"{path} is damaged or gone: {first_line(error)}")
+            return None
+
+
+def set_aside(plan: PackPlan, why: str) -> None:
+    """Let nobody else use a damaged pack, and say so in this process's log."""
+    line = f"{why}; the pack is set aside, and images come from their files (`goal-sweep data pack SWEEP` mends it)"
+    os.write(2, f"{line}\n".encode())
+    with suppress(OSError):
+        (plan.folder / DESCRIPTION).replace(plan.folder / f"damaged-{DESCRIPTION}")
+
+
+def open_packed(dataset: Dataset, image: ImageConfig | None, packs: Path | None) -> tuple[Dataset, str]:
+    """Put the pack of a dataset beside its splits, where there is one.
+
+    Opening takes as long for a million images as for a thousand.
+
+    Args:
+        dataset: opened from its files.
+        image: its settings; None where it has features.
+        packs: the folder of all packs; None uses none.
+
+    Returns:
+        The dataset, with the pack or unchanged, and one line for the log that says where images come from.
+    """
+    if image is None:
+        return dataset, "precomputed features"
+    if packs is None:
+        return dataset, "decoded from their files"
+    plan = plan_pack(dataset, image, packs)
+    try:
+        stated = read_json(plan.folder / DESCRIPTION)
+        if stated is None:
+            return dataset, f"decoded from their files (no whole pack {plan.folder}; `goal-sweep data pack` makes one)"
+        splits = {
+            name: replace(split, pack=PackedSplit(plan, name, stated["per_shard"][name]))
+            for name, split in dataset.splits.items()
+        }
+    except (DamagedError, StorageError, KeyError) as error:
+        set_aside(plan, str(error))
+        return dataset, f"decoded from their files ({error})"
+    forms = ", ".join(f"{name} {plan.form(name)}" for name in splits)
+    return replace(dataset, splits=splits), f"pack {plan.folder} ({forms})"
+
+
+def estimate_bytes(dataset: Dataset, plan: PackPlan) -> dict[str, int]:
+    """The bytes of each split in a pack: exact for squares, else from a sample of its images.
+
+    Raises:
+        DataError: none of the sample can be read.
+    """
+    return {name: split.num_images * _mean_bytes(split, plan) for name, split in dataset.splits.items()}
+
+
+def _mean_bytes(split: Split, plan: PackPlan) -> int:
+    if plan.form(split.name) == "squares":
+        return 3 * plan.image.size**2
+    chosen = np.unique(np.linspace(0, split.num_images - 1, _SAMPLE).astype(np.int64)).tolist()
+    sizes = [made.nbytes for index in chosen if not isinstance(made := _image(split, plan, index), str)]
+    if not sizes:
+        raise DataError(f"no image of split {split.name!r} can be read, the first is {split.reader.label(chosen[0])}")
+    return -(-sum(sizes) // len(sizes))
+
+
+def _image(split: Split, plan: PackPlan, index: int) -> NDArray[np.uint8] | str:
+    """One image in the pack's form, or what is wrong with it, so that one broken image hides no other."""
+    transform = transform_of(plan.image)
+    try:
+        pixels = split.load_image(index)
+    except DataError as error:
+        return str(error)
+    if plan.form(split.name) == "squares":
+        return transform.for_evaluation(pixels).numpy()
+    return transform.shrunk(pixels)
+
+
+def write_pack(
+    dataset: Dataset,
+    plan: PackPlan,
+    *,
+    workers: int = 0,
+    per_shard: int = PER_SHARD,
+    progress: Progress = lambda split, done, total: None,
+) -> int:
+    """Write a pack, or what is missing of it, shard by shard.
+
+    Killed at any moment and called again, it continues, and the files are the same. All that is there is compared with
+    its checksums, and what is damaged is written again.
+
+    Args:
+        dataset: images with captions.
+        plan: the pack of this dataset.
+        workers: threads that decode, 0 for one on each core.
+        per_shard: images of a shard, at least.
+        progress: called after every few images.
+
+    Returns:
+        Bytes of the pack.
+
+    Raises:
+        BrokenImagesError: images cannot be read. All shards without them are written; the pack is not complete.
+        DataError: the disk is too small.
+        StorageError: a file cannot be written.
+    """
+    make_folder(plan.folder)
+    remove_leftovers(plan.folder)
+    advice = "name another folder with GOAL_SWEEP_PACKS, or shrink the images (data.image.shrink)"
+    needed = sum(estimate_bytes(dataset, plan).values())
+    check_space(plan.folder, needed, "*.zip", f"free space, {advice}")
+    sizes = {name: max(per_shard, -(-split.num_images // FEW_SHARDS)) for name, split in dataset.splits.items()}
+    problems: list[str] = []
+    with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
+        for name, split in dataset.splits.items():
+            for number, start in enumerate(range(0, split.num_images, sizes[name])):
+                images, path = range(start, min(start + sizes[name], split.num_images)), plan.shard(name, number)
+                if not _is_whole(path, len(images)):
+                    problems += _write_shard(path, split, plan, images, pool, progress)
+                progress(name, images.stop, split.num_images)
+    if problems:
+        raise BrokenImagesError(problems)
+    replace_bytes(plan.folder / DESCRIPTION, json_bytes({**plan.description, "per_shard": sizes}))
+    return sum(path.stat().st_size for path in plan.folder.glob("*.zip"))
+
+
+def _is_whole(path: Path, images: int) -> bool:
+    """Whether a shard is there with all of its images; damage is said in this process's log."""
+    try:
+        with ZipFile(path) as shard:
+            damaged, there = shard.testzip(), len(shard.infolist())
+            if damaged is None and there == images:
+                return True
+            problem = f"image {damaged} does not match its checksum" if damaged else f"{there} images, not {images}"
+    except FileNotFoundError:
+        return False
+    except Exception as error:  # which kind, depends on the damage
+        problem = first_line(error)
+    os.write(2, f"{path} is damaged: {problem}; it is written again\n".encode())
+    return False
+
+
+def _write_shard(
+    path: Path, split: Split, plan: PackPlan, images: range, pool: ThreadPoolExecutor, progress: Progress
+) -> list[str]:
+    """Write a shard, or nothing if an image of it is broken: what is wrong. Every try makes all images again."""
+    problems, make = list[str](), partial(_image, split, plan)
+
+    def write(temporary: Path) -> None:
+        problems.clear()
+        with ZipFile(temporary, "w") as shard:
+            for start in range(images.start, images.stop, _AHEAD):
+                here = range(start, min(start + _AHEAD, images.stop))
+                for index, made in zip(here, pool.map(make, here), strict=True):
+                    if isinstance(made, str):
+                        problems.append(made)
+                    elif not problems:
+                        shard.writestr(ZipInfo(f"{index}-{'x'.join(map(str, made.shape))}"), made.tobytes())
+                progress(split.name, start, split.num_images)
+        if problems:
+            raise BrokenImagesError(problems)
+
+    with suppress(BrokenImagesError):
+        replace_with(path, write)
+    return problems
