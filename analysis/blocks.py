@@ -23,7 +23,7 @@ ALPHA = 0.05
 NEAR = "≈"
 """Follows a number within noise of the best."""
 _BEST = "Bold: best; underlined: second"
-_NOISE = f"{NEAR}: within noise of the best (at 5 %, for other seeds{{}}, corrected for all comparisons of the grid)"
+_NOISE = f"{NEAR}: within noise of the best (at 5 %, for {{}}, corrected for all comparisons of the grid)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,8 +190,8 @@ class Comparison:
     """The objective with the highest mean; None without values."""
     differences: Mapping[tuple[Objective, Objective], Difference] = field(default_factory=dict, repr=False)
     """First minus second, for each two objectives in either order."""
-    counts_images: bool = False
-    """Whether intervals and verdicts are for new seeds *and* new test images; else for new seeds alone."""
+    beyond_seeds: tuple[str, ...] = ()
+    """What intervals and verdicts are for beside new seeds: new ``test images``, new ``searches``."""
 
     @cached_property
     def level(self) -> frozenset[Objective]:
@@ -325,7 +325,8 @@ class Block:
     def _marks(self, measure: str) -> str:
         """The meaning of the marks; a cell without an interval is never marked as within noise."""
         grids = self.grids_of(measure)
-        noise = _NOISE.format(" and other test images" if any(g.comparison.counts_images for g in grids) else "")
+        beyond = dict.fromkeys(what for grid in grids for what in grid.comparison.beyond_seeds)
+        noise = _NOISE.format(" and ".join(f"other {what}" for what in ("seeds", *beyond)))
         if not any(grid.comparison.unjudged for grid in grids):
             return f"{_BEST}; {noise}."
         if all(len(grid.comparison.unjudged) == len(grid.means) - 1 for grid in grids):

@@ -6,7 +6,7 @@ precipice", figure 4 (rliable); the critical-difference diagram of Demšar 2006,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -53,8 +53,8 @@ class Forest:
     """In the order of the rows; None without a value, and for con/con itself, whose row is empty."""
     beside: tuple[Difference, ...] = ()
     """The differences of the block's other direction, whose panel has the same axis."""
-    counts_images: bool = False
-    """Whether intervals are for new seeds and new test images, and those for new seeds alone lie within them."""
+    beyond_seeds: tuple[str, ...] = ()
+    """What intervals are for beside new seeds; those for new seeds alone lie within them."""
 
     @property
     def limits(self) -> tuple[float, float]:
@@ -76,10 +76,9 @@ class Forest:
 def draw_forest(forests: Sequence[Forest], what: str) -> Figure:
     """Draw the panels, four in a row; all have the same rows.
 
-    A dot is the difference, its line the simultaneous 95 % interval for new seeds and new test images, and the thick
-    part of it that for new seeds on these images. Blue bars lie above 0, vermilion ones below, grey
-    ones contain it. A diamond marks the best, an open circle what cannot be told apart from it. A triangle at the end
-    of an axis is a row that lies beyond it, with its value.
+    A dot is the difference, its line the simultaneous 95 % interval, and the thick part of it that for new seeds alone.
+    Blue bars lie above 0, vermilion ones below, grey ones contain it. A diamond marks the best, an open circle what
+    cannot be told apart from it. A triangle at the end of an axis is a row that lies beyond it, with its value.
 
     Args:
         forests: at least one.
@@ -93,8 +92,8 @@ def draw_forest(forests: Sequence[Forest], what: str) -> Figure:
     marks = " Diamond: best. Open circle: not told apart from the best." if any(own.best for own in forests) else ""
     several = len(forests) > 1 and any(forest.beside for forest in forests)
     same = " The panels of a block have the same axis." if several else ""
-    thin = any(forest.counts_images for forest in forests)
-    note = f"{forests[0].metric.name}: {what} in points. {interval_note(counts_images=thin)}{marks}{same}"
+    intervals = interval_note(forest.beyond_seeds for forest in forests)
+    note = f"{forests[0].metric.name}: {what} in points. {intervals}{marks}{same}"
     head = 0.2 + 0.13 * max(map(len, titles))
     figure, grid = panels(
         (lines, columns), (_WIDTH, len(rows) * _ROW), note=note, left=left, top=head, between=(0.15, head + 0.3)
@@ -109,11 +108,13 @@ def draw_forest(forests: Sequence[Forest], what: str) -> Figure:
     return figure
 
 
-def interval_note(*, counts_images: bool) -> str:
-    """What the lines of a forest plot are."""
-    if not counts_images:
+def interval_note(beyond_seeds: Iterable[tuple[str, ...]]) -> str:
+    """What the lines of forest plots are."""
+    beyond = dict.fromkeys(what for own in beyond_seeds for what in own)
+    if not beyond:
         return "Line: simultaneous 95 % interval for new seeds on these test images."
-    return "Simultaneous 95 % intervals. Thick: new seeds on these test images; thin: new seeds and new test images."
+    thin = " and ".join(f"new {what}" for what in ("seeds", *beyond))
+    return f"Simultaneous 95 % intervals. Thick: new seeds on these test images; thin: {thin}."
 
 
 def _title(forest: Forest) -> list[str]:

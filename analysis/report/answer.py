@@ -74,7 +74,7 @@ class Answer:
             best=self.grid.best(),
             level=self.grid.marked,
             differences={key: changes.get(key) for key, cell in self.grid.cells.items() if cell.requested},
-            counts_images=self.grid.comparison.counts_images,
+            beyond_seeds=self.grid.comparison.beyond_seeds,
             beside=tuple(change for grid in grids for change in grid.comparison.from_baseline.values()),
         )
 

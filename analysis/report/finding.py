@@ -24,8 +24,9 @@ _SURVIVES = "Which differences of the default grid does tuning confirm?"
 _SURVIVAL_NOTE = (
     "Test split. Confirmed, reversed, undecided: of the pairs of objectives that the default grid tells apart by more "
     "than noise, those that the tuned grid tells apart in the same order, in the other, or not at all. Kendall's τ is "
-    "that of the means of both grids: 1 for the same order, 0 for no relation. The luck of the search is in the tuned "
-    "grid and in none of these counts."
+    "that of the means of both grids: 1 for the same order, 0 for no relation. The tuned grid counts the luck of "
+    "random search: two halves of an objective's candidates are two searches, whose choices differ so much on val. The "
+    "luck of TPE is not counted."
 )
 
 
@@ -141,8 +142,8 @@ def _baseline_text(here: Sequence[Answer]) -> str:
 def _more_seeds(here: Sequence[Answer], points: float) -> str:
     """How many more seeds would tell a difference of some points, by the intervals of what cannot be told apart.
 
-    An interval's square is the sum of a part that falls with the number of seeds and one, of the test images, that does
-    not. The factor of both falls with the seeds too, which is left out: the number is an upper one.
+    An interval's square is the sum of a part that falls with the number of seeds and one, of test images and searches,
+    that does not. The factor of both falls with the seeds too, which is left out: the number is an upper one.
     """
     level = [change for answer in here for change in _differences(answer) if change.verdict == "level"]
     if not level:
@@ -154,7 +155,8 @@ def _more_seeds(here: Sequence[Answer], points: float) -> str:
         return ""
     size, left = count_text(int(points), "point"), points**2 - max(0.0, reach**2 - of_seeds**2)
     if left <= 0:
-        return f" A difference of {size} would take more seeds, and perhaps more test images."
+        beyond = dict.fromkeys(what for answer in here for what in answer.grid.comparison.beyond_seeds)
+        return f" A difference of {size} would take more seeds, and perhaps more {' or '.join(beyond)}."
     more = ceil(runs * of_seeds**2 / left - runs)
     return f" At most about {count_text(more, 'more seed')} would tell a difference of {size}."
 

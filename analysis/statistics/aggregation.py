@@ -14,6 +14,7 @@ from analysis.blocks import BLOCK_COLUMNS, MODEL_COLUMNS, OF_EACH, Block, BlockK
 from analysis.results import UNUSABLE, SweepResults
 from analysis.statistics.comparison import compare
 from analysis.statistics.images import shared_noise
+from analysis.statistics.luck import luck_of_search
 from analysis.wording import count_text, point_values, seeds_text
 from sweeps.results import DEFAULT, METRICS, PAIRS, TRIPLETS, TUNED, Metric, in_order
 
@@ -119,7 +120,8 @@ def _block(results: SweepResults, key: BlockKey) -> Block:
     names = list(product(in_order(pairs, PAIRS), in_order(triplets, TRIPLETS)))
     gaps = {name: _gaps(header.seeds, by_objective.get(name, empty)) for name in names if name in header.objectives}
     done = {name: part[part["state"] == "done"].set_index("seed").sort_index() for name, part in by_objective.items()}
-    grids, images = {}, shared_noise(runs[runs["state"] == "done"])
+    grids, images, searches = {}, shared_noise(runs[runs["state"] == "done"]), luck_of_search(results, key)
+    beyond = {what: own for what, own in (("test images", images), ("searches", searches)) if own is not None}
     for metric in METRICS.values():
         seeds = {name: done[name][metric.test] if name in done else pd.Series(dtype=float) for name in names}
         cells = {
@@ -132,7 +134,7 @@ def _block(results: SweepResults, key: BlockKey) -> Block:
             )
             for name, values in seeds.items()
         }
-        comparison = compare(pd.DataFrame(seeds), None if images is None else images[metric.key])
+        comparison = compare(pd.DataFrame(seeds), {what: own[metric.key] for what, own in beyond.items()})
         grids[metric.key] = Grid(metric=metric, cells=cells, comparison=comparison)
     protocol, brief = _protocol(results, key, runs), _brief(results, key)
     return Block(key=key, slug=key.slug, protocol=protocol, grids=grids, brief=brief)

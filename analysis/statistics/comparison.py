@@ -6,6 +6,7 @@ Every statement on two objectives of a block follows from it: marks, words, figu
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -15,7 +16,7 @@ from analysis.blocks import Comparison, Difference, Objective
 from analysis.statistics.spread import Array, Judged, judge, pairwise
 
 
-def compare(values: pd.DataFrame, images: pd.DataFrame | None = None) -> Comparison:
+def compare(values: pd.DataFrame, noise: Mapping[str, pd.DataFrame] | None = None) -> Comparison:
     """Compare the objectives of a block by the runs of their seeds.
 
     The probability of any false statement on equal objectives is at most 5 %, and intervals are simultaneous 95 %
@@ -24,12 +25,14 @@ def compare(values: pd.DataFrame, images: pd.DataFrame | None = None) -> Compari
     Args:
         values: a row for each seed, a column for each objective (pair, triplet), entries in points; NaN where a run is
             missing.
-        images: covariance of the objectives over test images, as by `shared_noise`; None counts seeds only.
+        noise: what else than seeds would be new, ``test images`` (as by `shared_noise`) or ``searches`` (as by
+            `luck_of_search`), to the covariance of the objectives over it.
     """
     known = values.dropna(axis=0, how="all").dropna(axis=1, how="all")
     names = [(str(name[0]), str(name[1])) for name in known.columns]
-    images_KK = None if images is None else images.loc[names, names].to_numpy(float)
-    return _compare(names, known.to_numpy(float), images_KK, paired=True)
+    parts = [own.loc[names, names].to_numpy(float) for own in (noise or {}).values()]
+    found = _compare(names, known.to_numpy(float), np.sum(parts, axis=0) if parts else None, paired=True)
+    return replace(found, beyond_seeds=tuple(noise or ()))
 
 
 def compare_printed(cells: Mapping[Objective, tuple[float, float]], n: int) -> Comparison:
@@ -40,18 +43,18 @@ def compare_printed(cells: Mapping[Objective, tuple[float, float]], n: int) -> C
     return _compare(list(cells), np.column_stack(columns) if columns else np.empty((0, 0)), None, paired=False)
 
 
-def _compare(names: list[Objective], values_SK: Array, images_KK: Array | None, *, paired: bool) -> Comparison:
+def _compare(names: list[Objective], values_SK: Array, noise_KK: Array | None, *, paired: bool) -> Comparison:
     if not names:
         return Comparison()
     means, counts = np.nanmean(values_SK, axis=0), (~np.isnan(values_SK)).sum(axis=0)
     pairs = list(combinations(range(len(names)), 2))
-    judged = judge(values_SK, pairwise(len(names)), names, images_KK, paired=paired) if pairs else None
+    judged = judge(values_SK, pairwise(len(names)), names, noise_KK, paired=paired) if pairs else None
     differences = {}
     for row, (i, j) in enumerate(pairs):
         change = difference_of(judged, row, float(means[i] - means[j]), int(min(counts[i], counts[j])))
         differences[names[i], names[j]], differences[names[j], names[i]] = change, change.turned
     in_order = {(one, other): differences[one, other] for one in names for other in names if one != other}
-    return Comparison(best=names[int(means.argmax())], differences=in_order, counts_images=images_KK is not None)
+    return Comparison(best=names[int(means.argmax())], differences=in_order)
 
 
 def difference_of(judged: Judged | None, row: int, estimate: float, n: int) -> Difference:

@@ -14,12 +14,19 @@ from typing_extensions import TypeIs
 from analysis.results import SweepResults
 from analysis.wording import count_text
 from sweeps.axes import AxisValue
+from sweeps.results import Header
 from sweeps.tuning import Dimension
 from sweeps.tuning.trail import Trail
 
 Array = NDArray[np.float64]
 EDGE = 0.05
 """The share of a range, at either end, in which a choice is said to lie on its edge."""
+
+
+def num_combinations(header: Header, trail: Trail) -> float:
+    """How many different candidates an objective's space has at most; infinite where a setting has a range."""
+    domains = [header.dimensions[name].domain for name in trail.names]
+    return math.prod(len(domain.values) or math.inf for domain in domains)
 
 
 def is_number(value: AxisValue) -> TypeIs[int | float]:

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from analysis.blocks import CellSummary, Comparison
+from analysis.blocks import BlockKey, CellSummary, Comparison
 from analysis.published.comparison import judge
+from analysis.results import SweepResults
 from analysis.statistics.comparison import compare
 from analysis.statistics.effects import EFFECTS, p_values
 from analysis.statistics.gains import fates
 from analysis.statistics.images import covariance
-from sweeps.results import OBJECTIVES, PAIRS, TRIPLETS
+from analysis.statistics.luck import luck_of_search
+from sweeps.results import METRICS, OBJECTIVES, PAIRS, TRIPLETS, TUNED, Header, Requested
+from sweeps.tuning.trail import Candidate, Trail
+from tests.helpers.tuned_cases import TUNE
 
 Array = NDArray[np.float64]
 P, T = len(PAIRS), len(TRIPLETS)
 COLUMNS = pd.MultiIndex.from_tuples(OBJECTIVES, names=["pair", "triplet"])
+_PLACE = {"backbone": "b", "stage": "s"}
+_HEADER = Header(
+    sweep="", seeds=(), objectives=OBJECTIVES, stages=("s",), points={}, tune=TUNE,
+    requested=Requested(config={}, data_fingerprint="", weights={}),
+)  # fmt: skip
 HALF = {f"{pair}/{triplet}": -4.0 for pair, triplet in OBJECTIVES[:7]}
 """Shifts of nearly half the objectives."""
 
@@ -46,6 +56,8 @@ class Scenario:
     """Probability that a run is missing; one of each objective stays."""
     images: float = 0.0
     """With test images as of the quickstart: what an image does to each objective, times this."""
+    search: Mapping[str, float] = field(default_factory=dict)
+    """By objective as above: how much its settings matter, of which a search of 16 candidates has chosen."""
 
     @property
     def truth(self) -> Array:
@@ -74,8 +86,12 @@ class Scenario:
 
     def comparisons(self, seeds: int, number: int, start: int = 11) -> Iterator[Comparison]:
         """What a report says of such grids."""
+        generator = np.random.default_rng(start + 100)
         for values, images in self.grids(seeds, number, start):
-            noise = None if images is None else pd.DataFrame(images, COLUMNS, COLUMNS)
+            noise = {} if images is None else {"test images": pd.DataFrame(images, COLUMNS, COLUMNS)}
+            if self.search:
+                chosen, luck = _searched(generator, _by_objective(self.search, 0.0))
+                noise, values = noise | {"searches": luck}, values + chosen
             yield compare(pd.DataFrame(values, columns=COLUMNS), noise)
 
 
@@ -97,6 +113,49 @@ def _sampled(generator: np.random.Generator, seeds: int, scale: float) -> Array:
     own = of_runs[which, np.arange(P * T)[:, None], chosen]
     scores: Array = scale * of_objectives[:, chosen] + own
     return scores
+
+
+def _qualities(generator: np.random.Generator, searches: int) -> tuple[Array, Array]:
+    """What candidates of random settings lose (searches, 16), and their scores, with the noise of one seed.
+
+    Four settings matter equally; a strength of 5 gives a luck of about one standard deviation of a run.
+    """
+    quality = -4 * ((generator.random((searches, TUNE.budget, 4)) - 0.4) ** 2).sum(axis=2)
+    return quality, generator.standard_normal(quality.shape)
+
+
+@cache
+def _expected(strength: float) -> float:
+    """The mean quality of the candidate that a search chooses."""
+    quality, noise = _qualities(np.random.default_rng(3), 20_000)
+    best = (strength * quality + noise).argmax(axis=1)
+    return float(strength * quality[np.arange(len(quality)), best].mean())
+
+
+def _searched(generator: np.random.Generator, strengths: Array) -> tuple[Array, pd.DataFrame]:
+    """The chosen candidates beside what a search finds on average (15,), and the luck as a report finds it."""
+    quality, noise = _qualities(generator, P * T)
+    quality *= strengths[:, None]
+    scores = quality + noise
+    candidates = pd.DataFrame([{**_PLACE, "pair": p, "triplet": t, "candidate": n, "seed": TUNE.seeds[0]}
+        for p, t in OBJECTIVES for n in range(TUNE.budget)])  # fmt: skip
+    candidates = candidates.assign(**{metric.val: scores.ravel() for metric in METRICS.values()})
+    trails = [
+        Trail(
+            backbone="b", pair=pair, triplet=triplet, names=tuple(_HEADER.dimensions), is_over=True,
+            candidates=tuple(Candidate(number=n, values={}, score=score) for n, score in enumerate(map(float, own))),
+        )
+        for (pair, triplet), own in zip(OBJECTIVES, scores, strict=True)
+    ]  # fmt: skip
+    results = SweepResults(
+        header=replace(_HEADER, trails=tuple(trails)), runs=candidates[:0], candidates=candidates, table=pa.table({})
+    )
+    luck = luck_of_search(
+        results, BlockKey(**_PLACE, dataset="", framework="", variant="", data_fingerprint="", grid=TUNED)
+    )
+    assert luck is not None
+    chosen = quality[np.arange(P * T), scores.argmax(axis=1)] - [_expected(strength) for strength in strengths]
+    return chosen, luck["rsum"]
 
 
 def _by_objective(values: Mapping[str, float], default: float) -> Array:

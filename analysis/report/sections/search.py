@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import inf
 
 import pandas as pd
 
@@ -17,9 +18,10 @@ from analysis.statistics.trails import (
     edge,
     is_log,
     is_number,
+    num_combinations,
     position,
 )
-from analysis.wording import file_stem, list_text, signed
+from analysis.wording import count_text, file_stem, list_text, signed
 from sweeps.axes import AxisValue
 from sweeps.results import Header
 from sweeps.tuning import Dimension
@@ -28,7 +30,8 @@ from sweeps.tuning.trail import Trail
 _CHOICE_NOTE = (
     "In brackets the place in the range, from 0 % at its lower to 100 % at its upper end, on the scale that was "
     f"searched. Within {100 * EDGE:.0f} % of an end, or at the end of a list of three or more, it is on the edge. --: "
-    "the objective does not have the setting. The score of the choice is the highest of several, so its gain flatters; "
+    "the objective does not have the setting. Space: the settings that it has, and how many different candidates they "
+    "make at most, where they are lists. The score of the choice is the highest of several, so its gain flatters; "
     "the gain on test does not."
 )
 _DODGE = (
@@ -121,17 +124,23 @@ def _choice_table(header: Header, key: BlockKey, trails: list[Trail]) -> TextTab
         scored = sum(candidate.score is not None for candidate in trail.candidates)
         which = "nothing" if trail.choice is None else "the default" if trail.choice.default else f"no. {trail.chosen}"
         texts = ["--" if score is None else f"{score:.1f}" for score in scores]
-        rows.append(("/".join(trail.objective), which, *places, *texts, gain, str(scored)))
+        rows.append(("/".join(trail.objective), which, *places, *texts, gain, str(scored), _space_text(header, trail)))
     metric = header.tune.metric
     head = ("objective", "chosen", *header.dimensions, f"{metric} of the default", f"{metric} of the choice")
     return TextTable(
         title=f"Chosen settings, {key.model_title}",
-        head=(*head, "gain on val", "candidates with a score"),
+        head=(*head, "gain on val", "candidates with a score", "space"),
         rows=tuple(rows),
         words=2 + len(header.dimensions),
         note=_CHOICE_NOTE,
         label=f"chosen-{file_stem(key.dataset, key.framework, key.backbone)}",
     )
+
+
+def _space_text(header: Header, trail: Trail) -> str:
+    """What an objective's candidates are of: ``2 settings``, or ``2 settings, 15`` where both are lists."""
+    count = num_combinations(header, trail)
+    return count_text(len(trail.names), "setting") + ("" if count == inf else f", {count:.0f}")
 
 
 def _place_text(trail: Trail, name: str, dimension: Dimension) -> str:

@@ -76,7 +76,9 @@ def test_no_text_lies_outside_the_figure(objective: tuple[str, str], num_panels:
 
 def test_the_thick_part_of_a_line_is_of_seeds_alone() -> None:
     both = Difference(estimate=1.0, low=-1.0, high=3.0, p=0.3, of_seeds=0.5)
-    (axes,) = draw_forest([forest(differences={("con", "nca"): both}, counts_images=True)], "difference").axes
+    (axes,) = draw_forest(
+        [forest(differences={("con", "nca"): both}, beyond_seeds=("test images",))], "difference"
+    ).axes
     spans = {line.get_linewidth(): np.asarray(line.get_xdata()).tolist() for line in axes.lines}
     assert (spans[0.9], spans[2.6]) == ([-1.0, 3.0], [0.5, 1.5])
 

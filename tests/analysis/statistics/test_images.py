@@ -51,9 +51,9 @@ def test_what_images_do_to_every_seed_alike_widens_an_interval_and_single_runs_d
     alone = compare(values).differences[pair]
     hard = shared_noise(runs(image_effect=2.0))
     assert hard is not None
-    both = compare(values, hard["i2t_r1"])
+    both = compare(values, {"test images": hard["i2t_r1"]})
     change = both.differences[pair]
-    assert both.counts_images
+    assert both.beyond_seeds == ("test images",)
     assert alone.verdict == "better"
     assert change.verdict == "level"  # two points are less than other images would change
     assert change.low is not None
