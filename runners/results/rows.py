@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
+from goal_core.basics.atomic import DamagedError, StorageError
 from goal_core.checkpoints import RANKS, TRIPLETS
 from goal_core.training import below_warmup, weak_objective
-from runners.store import BEST, LOG, Store, TrainingFolder
-from runners.store.store import TrainingRecord
+from runners.store import BEST, LOG, Attempt, Store, TrainingFolder, TrainingStatus
 from sweeps import Training
 from sweeps.results import EPOCHS, SETTING, TEST, VAL
 
@@ -48,15 +49,14 @@ def asked_row(training: Training) -> dict[str, Any]:
     }
 
 
-def stored_row(store: Store, record: TrainingRecord) -> dict[str, Any]:
-    """The columns that come from the store.
-
-    Args:
-        store: the store.
-        record: what it tells of the training.
-    """
-    training, status, attempts, records = record.training, record.status, record.attempts, record.epochs
+def stored_row(store: Store, training: Training, status: TrainingStatus) -> dict[str, Any]:
+    """The columns that come from the store; without epochs where their file is damaged, as the status says."""
     folder, result, best = store.folder(training).seen_at_once(), status.result, status.result.get("best_epoch")
+    attempts: list[Attempt] = []
+    records: list[dict[str, Any]] = []
+    with suppress(DamagedError, StorageError):
+        attempts = folder.attempts.all()
+        records = folder.records(result)
     begun, newest = bool(status.attempts or result), attempts[-1] if attempts else None
     ended = result.get("finished", newest.ended if newest is not None else None)
     row: dict[str, Any] = {
@@ -65,8 +65,8 @@ def stored_row(store: Store, record: TrainingRecord) -> dict[str, Any]:
         "attempts": status.attempts,
         "best_epoch": best,
         "seconds": result.get("seconds"),
-        "step_ms": _mean(records, "time/step_ms"),
-        "val_s": _sum(records, "time/val_s"),
+        "step_ms": sum(steps) / len(steps) if (steps := _values(records, "time/step_ms")) else None,
+        "val_s": sum(passes) if (passes := _values(records, "time/val_s")) else None,
         "started": attempts[0].started if attempts else None,
         "ended": None if status.state == "running" else ended,
         "host": newest.host if newest is not None else "",
@@ -93,8 +93,8 @@ def stored_row(store: Store, record: TrainingRecord) -> dict[str, Any]:
 
 def training_row(store: Store, training: Training, max_attempts: int) -> dict[str, Any]:
     """All columns of one training, read from the store now."""
-    (record,) = store.records([training], max_attempts=max_attempts)
-    return asked_row(training) | stored_row(store, record)
+    status = store.status([training], max_attempts=max_attempts)[training]
+    return asked_row(training) | stored_row(store, training, status)
 
 
 def _epochs(records: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
@@ -106,14 +106,8 @@ def _epochs(records: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
     return columns
 
 
-def _mean(records: Sequence[Mapping[str, Any]], name: str) -> float | None:
-    values = [record["metrics"][name] for record in records if name in record["metrics"]]
-    return sum(values) / len(values) if values else None
-
-
-def _sum(records: Sequence[Mapping[str, Any]], name: str) -> float | None:
-    values = [record["metrics"][name] for record in records if name in record["metrics"]]
-    return sum(values) if values else None
+def _values(records: Sequence[Mapping[str, Any]], name: str) -> list[float]:
+    return [record["metrics"][name] for record in records if name in record["metrics"]]
 
 
 def _ranks(folder: TrainingFolder, result: Mapping[str, Any]) -> bytes | None:

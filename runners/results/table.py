@@ -6,7 +6,6 @@ import io
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -25,6 +24,8 @@ _TYPES = {"string": pa.string(), "int64": pa.int64(), "double": pa.float64(), "b
 _MEASURED = (VAL, TEST, EPOCHS)
 _STORE, _TRACKING = "./goal-sweep-store", "sqlite:///{store}/mlflow.db"
 """In place of the sweep's own places, which are nobody else's."""
+_DONE_AS = ("training", "status", "attempts", "ended", "imported")
+"""What a finished training's row was read from: another result has another end. Others are always read again."""
 _BATCH = 500
 """Rows that are read at a time."""
 
@@ -35,6 +36,16 @@ class ResultsTable:
 
     header: Header
     table: pa.Table
+    content: bytes
+    """Of its file."""
+
+    @classmethod
+    def of(cls, header: Header, table: pa.Table) -> ResultsTable:
+        """Write a table as the content of a file; equal tables give equal bytes."""
+        file = io.BytesIO()
+        described = table.combine_chunks().replace_schema_metadata({HEADER_KEY: header.as_json()})
+        pq.write_table(described, file, compression="zstd")
+        return cls(header, table, file.getvalue())
 
     @classmethod
     def parse(cls, content: bytes, source: str) -> ResultsTable:
@@ -48,15 +59,7 @@ class ResultsTable:
             header = Header.parse((table.schema.metadata or {}).get(HEADER_KEY, b""))
         except (pa.ArrowException, OSError, ConfigError) as error:
             raise DamagedError(f"{source} is not a results table: {error}") from error
-        return cls(header, table)
-
-    def as_bytes(self) -> bytes:
-        """The content of the file."""
-        file = io.BytesIO()
-        pq.write_table(
-            self.table.replace_schema_metadata({HEADER_KEY: self.header.as_json()}), file, compression="zstd"
-        )
-        return file.getvalue()
+        return cls(header, table, content)
 
     def rows(self, columns: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:
         """The rows one after the other.
@@ -93,7 +96,7 @@ def update_results(store: Store, sweep: ResolvedSweep) -> ResultsTable:
     """
     table, before = current_results(store, sweep)
     if table is not before:
-        store.write_results(sweep.config.name, table.as_bytes())
+        store.write_results(sweep.config.name, table.content)
     return table
 
 
@@ -106,16 +109,16 @@ def current_results(store: Store, sweep: ResolvedSweep) -> tuple[ResultsTable, R
     statuses = store.status(sweep.trainings, max_attempts=sweep.config.resources.max_attempts)
     before = read_results(store, sweep.config.name)
     asked = pa.Table.from_pylist([asked_row(one) for one in sweep.trainings], _asked_schema(sweep.trainings))
-    stored = _stored(store, sweep, statuses, before)
+    stored = _stored(store, statuses, before)
     for name in stored.column_names:
         asked = asked.append_column(stored.schema.field(name), stored[name])
     columns = asked.select([*COLUMNS, *(name for name in asked.column_names if name not in COLUMNS)])
-    table = ResultsTable(_header(sweep), columns)
+    header = _header(sweep)
     if before is not None:
-        header = replace(table.header, written=before.header.written)
-        if ResultsTable(header, columns).as_bytes() == before.as_bytes():
+        again = ResultsTable.of(replace(header, written=before.header.written), columns)
+        if again.content == before.content:
             return before, before
-    return table, before
+    return ResultsTable.of(header, columns), before
 
 
 def listed_again(header: Header, config: SweepConfig | None = None) -> ResolvedSweep:
@@ -134,42 +137,24 @@ def listed_again(header: Header, config: SweepConfig | None = None) -> ResolvedS
     )
 
 
-def _stored(
-    store: Store, sweep: ResolvedSweep, statuses: Mapping[Training, TrainingStatus], before: ResultsTable | None
-) -> pa.Table:
+def _stored(store: Store, statuses: Mapping[Training, TrainingStatus], before: ResultsTable | None) -> pa.Table:
     """The columns from the store, in the order of the trainings: as before where nothing changed, else read."""
-    kept: dict[str, int] = {}
-    trainings, max_attempts = sweep.trainings, sweep.config.resources.max_attempts
-    if before is not None:
-        wanted = ("training", "status", "attempts", "ended", "imported")
-        for number, row in enumerate(before.table.select(wanted).to_pylist()):
-            kept[_version(row["training"], row["status"], row["attempts"], row["ended"], row["imported"])] = number
-    places: list[tuple[bool, int]] = []
+    known = [] if before is None else before.table.select(_DONE_AS).to_pylist()
+    kept = {tuple(row.values()): number for number, row in enumerate(known)}
+    places: list[int] = []
     changed: list[Training] = []
-    for training in trainings:
-        place = kept.get(_version_of(training, statuses[training]))
-        places.append((False, len(changed)) if place is None else (True, place))
-        if place is None:
-            changed.append(training)
-    rows = store.storage.each(partial(stored_row, store), list(store.records(changed, max_attempts=max_attempts)))
+    for training, status in statuses.items():
+        read_from = (training.key, status.state, status.attempts, status.result.get("finished"), status.imported)
+        is_kept = status.state == "done" and read_from in kept
+        places.append(kept[read_from] if is_kept else len(known) + len(changed))
+        changed += [] if is_kept else [training]
+    rows = store.storage.each(lambda training: stored_row(store, training, statuses[training]), changed)
     fresh = pa.Table.from_pylist(rows, _stored_schema(rows))
-    if before is None or fresh.num_rows == len(trainings):
+    if before is None or len(changed) == len(statuses):
         return fresh
     measured = [name for name in before.table.column_names if name.startswith(_MEASURED)]
     whole = pa.concat_tables([before.table.select([*STORED, *measured]), fresh], promote_options="default")
-    offset = before.table.num_rows
-    return whole.take([number if is_kept else offset + number for is_kept, number in places])
-
-
-def _version(key: str, state: str, attempts: int, ended: float | None, imported: str) -> str:
-    """What a finished training's row was read from: another result has another end. Others are always read again."""
-    return f"{key} {attempts} {ended!r} {imported}" if state == "done" else ""
-
-
-def _version_of(training: Training, status: TrainingStatus) -> str:
-    ended = status.result.get("finished")
-    version_ = _version(training.key, status.state, status.attempts, ended, status.imported)
-    return version_ or f"not of an earlier table: {training.key}"
+    return whole.take(places)
 
 
 def _asked_schema(trainings: Sequence[Training]) -> pa.Schema:

@@ -20,7 +20,7 @@ from runners.store.leases.heartbeat import LeaseHeldError
 from runners.store.records.result_content import RESULT
 from runners.store.storage.folders import LOCAL, Storage, Written
 from runners.store.store import Store
-from runners.store.trainings.versions import WORKING
+from runners.store.trainings.files import WORKING
 from sweeps import Training
 
 Kind = Literal["states", "set aside", "leftovers", "features"]

@@ -23,37 +23,22 @@ import itertools
 import json
 import os
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from goal_core.basics.atomic import DamagedError, StorageError
 from goal_core.basics.sealed_json import json_bytes
 from runners.store.leases.heartbeat import DriverRecords, Heartbeat
-from runners.store.records.attempts import Attempt
 from runners.store.records.result_content import RESULT
 from runners.store.storage.folders import read_json
-from runners.store.storage.place import Place
+from runners.store.storage.place import is_object_store, local_root, opened
 from runners.store.trainings.folder import TrainingFolder
 from runners.store.trainings.status import StatusReader, TrainingStatus
 from sweeps import Cell, Training
 from sweeps.results import RESULTS_FILE
 
 _VERSION = 4
-_READ_AT_ONCE = 256
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingRecord:
-    """Everything that a store tells of one training."""
-
-    training: Training
-    status: TrainingStatus
-    """With the result, where there is one."""
-    attempts: Sequence[Attempt]
-    epochs: Sequence[Mapping[str, Any]]
-    """The epoch records; empty where their file is damaged, which the status of a finished training says."""
 
 
 class Store:
@@ -69,9 +54,12 @@ class Store:
     """
 
     def __init__(self, location: str | Path, *, patience: float | None = None) -> None:
-        place = Place.open(location, patience=patience)
-        self.location, self.root = place.location, place.root
-        self.storage, self._base = place.storage, place.base
+        self.root = local_root(str(location))
+        """The folder of this machine for what need not be shared: cached features, tracking, reports. Of a store in a
+        folder, the folder itself."""
+        self._base, self.storage = opened(str(location), patience)
+        self.location = str(location) if is_object_store(str(location)) else str(self.root)
+        """As every process of the launch can open it."""
         self.drivers = DriverRecords(self._base / "launches", self.storage)
         self._check_version()
 
@@ -178,28 +166,6 @@ class Store:
             return reader.read(self.folder(training).seen_at_once())
 
         return dict(zip(asked, self.storage.each(read, asked), strict=True))
-
-    def records(self, trainings: Iterable[Training], *, max_attempts: int = 1) -> Iterator[TrainingRecord]:
-        """Read everything that the store tells of trainings, many at once where reading takes long.
-
-        Args:
-            trainings: the trainings, of which those that nobody has begun are there too.
-            max_attempts: as for `status`.
-        """
-        reader, asked = StatusReader(self.drivers, max_attempts), list(trainings)
-
-        def read(training: Training) -> TrainingRecord:
-            folder = self.folder(training).seen_at_once()
-            status = reader.read(folder)
-            attempts: list[Attempt] = []
-            epochs: list[dict[str, Any]] = []
-            with contextlib.suppress(DamagedError, StorageError):
-                attempts = folder.attempts.all()
-                epochs = folder.records(status.result)
-            return TrainingRecord(training=training, status=status, attempts=attempts, epochs=epochs)
-
-        for start in range(0, len(asked), _READ_AT_ONCE):
-            yield from self.storage.each(read, asked[start : start + _READ_AT_ONCE])
 
     def set_aside(self, training: Training, why: Literal["replaced", "damaged"] = "replaced") -> Path | None:
         """Move a training's folder away, so that the next launch trains it again. Nothing is deleted.

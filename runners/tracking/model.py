@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from goal_core.basics.errors import WeightsError
 from goal_core.evaluation import RetrievalModel, load_model
-from runners.store.storage.place import Place
+from runners.store import Store
 
 
 class CaptionEncoder:
@@ -60,8 +60,7 @@ def _load_pyfunc(reference: str) -> CaptionEncoder:
     folders = [*Path(reference).absolute().parents]
     found = [path for folder in folders if (path := folder / content["checkpoint"]).is_file()]
     if not found:
-        place = Place.open(content["store"])
-        found = [path for path in [place.storage.fetch(place.base / content["checkpoint"])] if path.is_file()]
+        found = [path for path in [Store(content["store"]).fetch(content["checkpoint"])] if path.is_file()]
     if not found:
         raise WeightsError(f"no checkpoint {content['checkpoint']} in the results folder {content['store']}")
     return CaptionEncoder(load_model(found[0]))

@@ -290,7 +290,7 @@ class SweepTracking:
 
     def _attach(self, table: ResultsTable, runs: RunWriter) -> None:
         try:
-            runs.attach_table(table.as_bytes(), thorough=self._thorough)
+            runs.attach_table(table.content, thorough=self._thorough)
         except Exception as error:  # each artifact store has errors of its own, which must not keep numbers out
             self._tell(f"the results table is not attached to the sweep's run: {first_line(error)}")
 

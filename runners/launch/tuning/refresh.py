@@ -35,15 +35,15 @@ def refreshed_results(store: Store, config: SweepConfig) -> bytes | None:
     try:
         sweep = listed_again(before.header, config)
     except ConfigError:  # of settings that this goal-sweep does not know any more
-        return before.as_bytes()
+        return before.content
     max_attempts = config.resources.max_attempts
     if sweep.config.tune is not None and not sweep.trails:
         sweep = replay(sweep, lambda trainings: ends_of(store, trainings, max_attempts))
     asked = {training.key for training in sweep.trainings}
     if any(row["training"] not in asked for row in before.rows(("training", "grid")) if row["grid"] != TUNED):
-        return before.as_bytes()
+        return before.content
     table, written = current_results(store, sweep)
     if table is not written:
         with suppress(StorageError):  # of a store that is read-only
-            store.write_results(config.name, table.as_bytes())
-    return table.as_bytes()
+            store.write_results(config.name, table.content)
+    return table.content

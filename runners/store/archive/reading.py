@@ -161,10 +161,8 @@ def _checked(archive: Archive, names: set[str]) -> list[Training]:
         if folder not in folders or f"{folder.relative_to(archive.store.root)}/{RESULT}" not in names:
             raise DamagedError(f"it holds results of another sweep, or parts of one: {name}")
     begun = [training for folder, training in folders.items() if folder.exists()]
-    for record in archive.store.records(begun):
-        if record.status.damaged or record.status.state != "done":
-            raise DamagedError(record.status.reason)
-        archive.store.folder(record.training).records()
-        if damage := archive.store.folder(record.training).damage(record.status.result, thorough=True):
-            raise DamagedError(damage)
+    for training, status in archive.store.status(begun, thorough=True).items():
+        if status.state != "done":
+            raise DamagedError(status.reason)
+        archive.store.folder(training).records(status.result)
     return begun

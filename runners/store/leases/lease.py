@@ -5,7 +5,7 @@ succeeds. No earlier claim is removed first, so no rival can slip in between, or
 old one. The highest number is the owner. Every write reads it right before the file is renamed into place, and stops if
 it is another's. So a process that was suspended while another took over (a closed laptop, a lost network) stops. Should
 it be suspended in the microseconds between this check and the rename, it still cannot overwrite its successor's files,
-because each attempt writes files of its own (`runners.store.trainings.versions`).
+because each attempt writes files of its own (`runners.store.trainings.files`).
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ class Storage:
             (folder / first).unlink(missing_ok=True)
         shutil.rmtree(folder)
 
-    def save_with(self, path: Path, write: Callable[[Path], None], *, guard: Task) -> None:
+    def save_with(self, path: Path, write: Callable[[Path], object], *, guard: Task) -> None:
         """Let a library write a file. It may arrive in the storage later; see `flush`.
 
         Args:

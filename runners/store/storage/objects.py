@@ -147,7 +147,7 @@ class ObjectStorage(Storage):
         for path in sorted(self.listed(folder), key=lambda path: path != folder / first):
             self.remove(path)
 
-    def save_with(self, path: Path, write: Callable[[Path], None], *, guard: Task) -> None:
+    def save_with(self, path: Path, write: Callable[[Path], object], *, guard: Task) -> None:
         lane = self._lane(path.parent)
         lane.wait(path)
         self._make(path.parent)

@@ -7,7 +7,6 @@ import hashlib
 import os
 import re
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
@@ -21,39 +20,23 @@ ENDPOINT = "endpoint_url"
 """The only setting that the URL of an object store may have: ``s3://bucket/prefix?endpoint_url=http://host:9000``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """An opened location."""
+def opened(location: str, patience: float | None) -> tuple[Path, Storage]:
+    """Where the paths of a store's files start, and what keeps them. Nothing is created.
 
-    location: str
-    """As every process of the launch can open it."""
-    root: Path
-    """The folder of this machine for what need not be shared: cached features, tracking, reports. Of a store in a
-    folder, the folder itself."""
-    base: Path
-    """Where the paths of the store's files start. Of a store in a folder, the folder itself."""
-    storage: Storage
+    Args:
+        location: a folder or a URL.
+        patience: seconds to wait for an object store that has not answered yet; None for those of a command.
 
-    @classmethod
-    def open(cls, given: str | Path, *, patience: float | None = None) -> Place:
-        """Open a location. Nothing is created.
-
-        Args:
-            given: a folder or a URL.
-            patience: seconds to wait for an object store that has not answered yet; None for those of a command.
-
-        Raises:
-            StorageError: it is neither, or a file.
-        """
-        text = str(given)
-        if is_object_store(text):
-            with _opening:
-                base, storage = _bucket(*parse_url(text), patience, os.getpid())
-            return cls(location=text, root=local_root(text), base=base, storage=storage)
-        root = local_root(text)
-        if root.exists() and not root.is_dir():
-            raise StorageError(f"store {root} is a file, not a folder")
-        return cls(location=str(root), root=root, base=root, storage=LOCAL)
+    Raises:
+        StorageError: it is neither, or a file.
+    """
+    if is_object_store(location):
+        with _opening:
+            return _bucket(*parse_url(location), patience, os.getpid())
+    root = local_root(location)
+    if root.exists() and not root.is_dir():
+        raise StorageError(f"store {root} is a file, not a folder")
+    return root, LOCAL
 
 
 @functools.cache

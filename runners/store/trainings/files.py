@@ -1,21 +1,41 @@
-"""The files of a training in the store, as every process may read them."""
+"""The files of a training in the store, as every process may read them.
+
+Each attempt writes files of its own, so no attempt can overwrite another's: ``best-3.safetensors`` of attempt 2 is
+``best-3.2.safetensors``. While a training runs, the newest version counts; when it is done, its result names the files
+that count.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import io
+import os
+import re
+import struct
+import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from goal_core.basics.atomic import DamagedError, storage_errors
+from goal_core.basics.atomic import DamagedError, StorageError, read_bytes, storage_errors
 from goal_core.basics.errors import WeightsError
 from goal_core.checkpoints import BEST, LAST, RANKS, SPARE, TRIPLETS, best_name
 from runners.store.records.attempts import AttemptFolder
 from runners.store.records.result_content import METRICS, RESULT, parse_epoch, parse_result
 from runners.store.storage.folders import LOCAL, Storage
-from runners.store.trainings.versions import fingerprint_of, is_whole_zip, problems, version_name, versions
 
 LOG = "log.txt"
+WORKING = re.compile(r"(?:last(?:-spare)?|best-\d+|metrics|triplets|ranks)\.(\d+)\.(?:safetensors|jsonl|npz)")
+"""Files of an attempt (group 1) that it needs while it trains."""
+_NO_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, struct.error)
+"""What reading a damaged zip file raises, as the bit that flipped."""
+
+
+def version_name(name: str, attempt: int) -> str:
+    """The name of an attempt's version of a file."""
+    stem, suffix = os.path.splitext(name)
+    return f"{stem}.{attempt}{suffix}"
 
 
 class TrainingFiles:
@@ -56,8 +76,12 @@ class TrainingFiles:
         return map(self.storage.fetch, self.places(name))
 
     def places(self, name: str) -> Sequence[Path]:
-        """The versions in the store of a file that different attempts saved, the newest first."""
-        return versions(self.folder, name, self.storage)
+        """The versions in the store of a file, the newest first; a log that all share is last."""
+        stem, suffix = map(re.escape, os.path.splitext(name))
+        found = self.storage.entries(self.folder)
+        matches = {path: re.fullmatch(rf"{stem}(?:\.(\d+))?{suffix}", path.name) for path in found}
+        numbers = {path: int(match[1] or 0) for path, match in matches.items() if match}
+        return sorted(numbers, key=numbers.__getitem__, reverse=True)
 
     def progressed(self, attempt: int) -> bool:
         """Whether an attempt saved a state that the next one can continue."""
@@ -100,9 +124,19 @@ class TrainingFiles:
         Returns:
             What is damaged, or an empty text.
         """
-        files = result["files"]
-        needed = files.keys() - ({BEST} if result.get("imported") else set()) if thorough else set()
-        return next(problems(self.folder, files, self.storage, thorough=thorough, needed=needed), "")
+        for name, stated in result["files"].items():
+            path = self.folder / stated["name"]
+            written, shown = self.storage.written(path), self.storage.shown(path)
+            if written is None:
+                if thorough and not (name == BEST and result.get("imported")):
+                    return f"{shown} is missing"
+            elif written.bytes != stated["bytes"]:
+                return f"{shown} is damaged: it has {written.bytes:,} bytes, not {stated['bytes']:,}"
+            elif (thorough or written.modified_ns != stated["modified_ns"]) and (
+                self.storage.digest(path) != stated["sha256"]
+            ):
+                return f"{shown} is damaged: its content does not match its checksum"
+        return ""
 
     def damaged_states(self) -> list[str]:
         """Read the states and weights of an unfinished training, and say what is damaged."""
@@ -154,7 +188,7 @@ class TrainingFiles:
         paths = {name: places[0] for name, saved_as in names.items() if (places := self.places(saved_as))}
         weights = paths.setdefault(BEST, self.folder / best_name(best_epoch))
         with storage_errors(weights, "read"):
-            stated = {name: fingerprint_of(path, self.storage) for name, path in paths.items()}
+            stated = {name: self._fingerprint(path) for name, path in paths.items()}
         # Verified after the digests are taken, so that no digest is that of a damaged file.
         try:
             read_checkpoint(self.storage.fetch(weights))
@@ -165,3 +199,20 @@ class TrainingFiles:
             if not is_whole_zip(self.storage.fetch(paths[name])):
                 raise DamagedError(f"{self.storage.shown(paths[name])} is damaged")
         return stated
+
+    def _fingerprint(self, path: Path) -> dict[str, Any]:
+        """What a result states of a file: its name, size and content, and when it was written."""
+        written = self.storage.written(path)
+        if written is None:
+            raise StorageError(f"cannot read {self.storage.shown(path)}: it is gone")
+        sha256 = LOCAL.digest(self.storage.fetch(path))
+        return {"name": path.name, "bytes": written.bytes, "sha256": sha256, "modified_ns": written.modified_ns}
+
+
+def is_whole_zip(path: Path) -> bool:
+    """Whether a zip file (such as an ``.npz``) matches its own checksums; True if there is none."""
+    content = read_bytes(path)
+    try:
+        return content is None or zipfile.ZipFile(io.BytesIO(content)).testzip() is None
+    except _NO_ZIP:
+        return False

@@ -18,8 +18,7 @@ from runners.store.leases.heartbeat import DriverRecords
 from runners.store.leases.lease import Lease, LeaseLostError, acquire
 from runners.store.records.attempts import AttemptFolder, Outcome, was_cut_off
 from runners.store.records.result_content import METRICS, RESULT
-from runners.store.trainings.files import LOG, TrainingFiles
-from runners.store.trainings.versions import WORKING, version_name
+from runners.store.trainings.files import LOG, WORKING, TrainingFiles, version_name
 
 
 class AlreadyDoneError(GoalError):
@@ -44,7 +43,7 @@ class TrainingFolder(TrainingFiles):
         self._lease: Lease | None = None
         self.attempt = 0
         """Number of this object's attempt; 0 before `claim`."""
-        self.memory_mb: Callable[[], float] = _not_measured
+        self.memory_mb: Callable[[], float] = float
         """Measures the memory of a GPU that the attempt has needed, in megabytes; asked when it ends."""
         self._finished = False
 
@@ -95,9 +94,9 @@ class TrainingFolder(TrainingFiles):
 
     def save(self, name: str, data: bytes) -> None:
         """Write or replace this attempt's version of a file atomically, on an object store in the background."""
-        self.save_with(name, lambda path: _write(path, data))
+        self.save_with(name, lambda path: path.write_bytes(data))
 
-    def save_with(self, name: str, write: Callable[[Path], None]) -> None:
+    def save_with(self, name: str, write: Callable[[Path], object]) -> None:
         """Like `save`, for content that a library writes.
 
         Args:
@@ -186,7 +185,7 @@ class TrainingFolder(TrainingFiles):
 
     def discard(self, name: str) -> None:
         """Remove this attempt's version of a file that is no longer needed. If it cannot be removed, it stays."""
-        guard = _pass if self._finished else self._owned().check
+        guard = (lambda: None) if self._finished else self._owned().check
         self.storage.discard(self.folder / version_name(name, self.attempt), guard=guard)
 
     def set_aside(self, path: Path) -> None:
@@ -285,15 +284,3 @@ class TrainingFolder(TrainingFiles):
             how |= {"progressed": self.has_progressed(), "memory_mb": self.memory_mb()}
             self.attempts.update(record.ending(outcome, ended=time.time(), **how))
         self._lease = None
-
-
-def _not_measured() -> float:
-    return 0.0
-
-
-def _write(path: Path, data: bytes) -> None:
-    path.write_bytes(data)
-
-
-def _pass() -> None:
-    """Guard nothing."""

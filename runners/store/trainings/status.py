@@ -114,7 +114,7 @@ class StatusReader:
 
 def _saved(folder: TrainingFolder) -> dict[str, Any]:
     """What a training that waits continues from: nothing without a saved state."""
-    return _so_far(folder) if any(True for _ in folder.versions(LAST)) else {}
+    return _so_far(folder) if folder.places(LAST) else {}
 
 
 def _so_far(folder: TrainingFolder) -> dict[str, Any]:

@@ -25,7 +25,7 @@ def launched(*trainings: Training, **columns: Any) -> ResultsTable:
     names = dict.fromkeys(name for row in rows for name in row)
     requested = Requested(config={}, data_fingerprint="", weights={})
     header = Header(sweep="s", seeds=(), objectives=(), stages=(), points={}, requested=requested)
-    return ResultsTable(header, pa.Table.from_pylist([{name: row.get(name) for name in names} for row in rows]))
+    return ResultsTable.of(header, pa.Table.from_pylist([{name: row.get(name) for name in names} for row in rows]))
 
 
 def with_lr(lr: float) -> ResolvedSweep:

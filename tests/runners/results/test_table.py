@@ -12,9 +12,8 @@ from goal_core.checkpoints import TRIPLETS
 from runners.launch.tuning.refresh import refreshed_results
 from runners.results import current_results, listed_again, read_results, table, training_row, update_results
 from runners.results.rows import asked_row, stored_row
-from runners.store import Store
+from runners.store import Store, TrainingStatus
 from runners.store.records.provenance import gather
-from runners.store.store import TrainingRecord
 from sweeps import ResolvedSweep, Training
 from sweeps.results import COLUMNS
 from tests.helpers.mlflow_cases import ALONE, SWEEP, TRAINING, folder_of
@@ -31,9 +30,9 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Training]:
     """The trainings whose files were read."""
     seen: list[Training] = []
 
-    def counted(store: Store, record: TrainingRecord) -> dict[str, Any]:
-        seen.append(record.training)
-        return stored_row(store, record)
+    def counted(store: Store, training: Training, status: TrainingStatus) -> dict[str, Any]:
+        seen.append(training)
+        return stored_row(store, training, status)
 
     monkeypatch.setattr(table, "stored_row", counted)
     return seen
