@@ -136,19 +136,19 @@ def cancel(
     command, done = SweepArguments(sweep, set_, store).command("cancel"), False
     for one, state in [(one, standing(one, records)) for one in asked]:
         if state.phase == "ended" and not one.ended:
-            records.ended(one, state.said, state.status)  # so that its cluster is not asked again
+            records.note(one, ended=state.said, exit_status=state.status)  # so that its cluster is not asked again
         if forget:
             if state.phase in ("pending", "running"):
                 raise GoalError(f"{one.id}: {state.said}; without --forget, cancel ends it")
             if state.phase != "ended":
-                records.ended(one, "forgotten")
+                records.note(one, ended="forgotten")
                 console.print(f"{one.id}: forgotten; {state.said}", soft_wrap=True)
                 done = True
         elif state.phase == "silent" and not one.cancelled:
             raise GoalError(f"{one.id}: {state.said}; if it is gone: {command} {one.id} --forget")
         elif state.phase in ("pending", "running"):
             backend_of(one.to).cancel(one, records.files(one.id))
-            records.cancelled(one)
+            records.note(one, cancelled=time.time())
             how = "is being cancelled; its running cells save" if state.phase == "running" else "leaves the queue"
             console.print(f"{one.id}: {one.to} job {one.job}".rstrip() + f" {how}", soft_wrap=True)
             done = True

@@ -136,8 +136,9 @@ def send(
         for other, state in others:
             if state.phase == "silent":
                 say(f"{other.id} was cancelled and counts as ended, because its cluster is gone: {state.said}")
-            records.ended(other, "cancelled" if state.phase == "silent" else state.said, state.status)
-        return records.sent(own, backend.submit(make(own.id)))
+            ended = "cancelled" if state.phase == "silent" else state.said
+            records.note(other, ended=ended, exit_status=state.status)
+        return records.note(own, job=backend.submit(make(own.id)))
     except NoAnswerError:
         raise
     except BaseException:

@@ -16,12 +16,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-
-from pydantic import TypeAdapter, ValidationError
+from typing import Any
 
 from goal_core.basics.atomic import DamagedError, create_bytes, make_folder, replace_bytes
-from goal_core.basics.sealed_json import json_bytes, read_json
+from goal_core.basics.sealed_json import json_bytes
 from runners.store.leases.processes import user_name
+from runners.store.storage.folders import LOCAL, read_record
 
 _ID = re.compile(r"([a-z0-9][a-z0-9-]*)-[0-9a-f]{6}-(\d+)")
 _MAX_NAME = 32
@@ -97,17 +97,11 @@ class Submissions:
         digest = hashlib.sha256(str(self.root).encode()).hexdigest()[:6]
         return f"{name}-{digest}-{1 + max((int(match[2]) for match in known if match), default=0)}"
 
-    def sent(self, submission: Submission, job: str) -> Submission:
-        """Record the id that the cluster has given to the job."""
-        return self._write(replace(submission, job=job))
-
-    def cancelled(self, submission: Submission) -> Submission:
-        """Record that the cluster has agreed to end the job."""
-        return self._write(replace(submission, cancelled=time.time()))
-
-    def ended(self, submission: Submission, how: str, exit_status: int | None = None) -> Submission:
-        """Record that the job is over, so that its cluster is not asked for it again."""
-        return self._write(replace(submission, ended=how, exit_status=exit_status))
+    def note(self, submission: Submission, **known: Any) -> Submission:
+        """Write down what has become known of a job, as fields of its record."""
+        noted = replace(submission, **known)
+        replace_bytes(self.path(noted.id), json_bytes(asdict(noted)))
+        return noted
 
     def withdraw(self, submission: Submission) -> None:
         """Remove the record of a job that the cluster has refused, and what was written for it."""
@@ -159,14 +153,9 @@ class Submissions:
     def _read(self, path: Path) -> Submission | None:
         """A record; None if it was withdrawn a moment ago."""
         try:
-            content = read_json(path)
-            return None if content is None else TypeAdapter(Submission).validate_python(content)
-        except (DamagedError, ValidationError) as error:
+            return read_record(LOCAL, path, Submission)
+        except DamagedError as error:
             raise DamagedError(
                 f"{path} is damaged: it was the record of the job {path.stem}. If the cluster does not know a job of "
                 "that name any more, remove the file"
             ) from error
-
-    def _write(self, submission: Submission) -> Submission:
-        replace_bytes(self.path(submission.id), json_bytes(asdict(submission)))
-        return submission

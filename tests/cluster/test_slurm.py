@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -183,7 +182,7 @@ def test_another_job_with_the_number_of_a_record_is_left_alone(bench: Mapping[st
     records = Submissions(run.folder / "goal-sweep-store")
     (one,) = records.of("tiny")
     assert one.place["cluster"] == "goalsweeptest"
-    records.sent(replace(one, ended="", cancelled=0.0), other)
+    records.note(one, ended="", cancelled=0.0, job=other)
     for path in records.files(one.id).glob("*"):
         path.unlink()
     assert "is another one now (other)" in run.goal("status", "tiny.yaml", "--jobs")

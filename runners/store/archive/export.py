@@ -9,8 +9,8 @@ import io
 import os
 import re
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from goal_core.checkpoints import BEST
 from runners.store.archive.reading import FORMAT, MAX_FILE, MAX_TOTAL, SWEEP, VERSION, ArchiveError
 from runners.store.records.attempts import Attempt
 from runners.store.records.result_content import RESULT
-from runners.store.storage.folders import read_json
+from runners.store.storage.folders import read_record
 from runners.store.store import Store
 from runners.store.trainings.folder import TrainingFolder
 from sweeps import ResolvedSweep, to_mapping
@@ -95,16 +95,16 @@ def _carried(folder: TrainingFolder) -> Iterator[tuple[str, bytes]]:
             yield stated["name"], content
     for number in folder.attempts.numbers():
         with contextlib.suppress(DamagedError):
-            record = read_json(folder.storage, folder.attempts.path(number))
-            if record is not None and Attempt.from_json(record).n == number:
-                yield f"attempts/{number}.json", json_bytes(_anonymous(record))
+            attempt = read_record(folder.storage, folder.attempts.path(number), Attempt)
+            if attempt is not None and attempt.n == number:
+                yield f"attempts/{number}.json", json_bytes(asdict(_anonymous(attempt)))
 
 
-def _anonymous(record: Mapping[str, Any]) -> dict[str, Any]:
+def _anonymous(attempt: Attempt) -> Attempt:
     """An attempt without what tells of its user and machine; the digest of its uncommitted changes stays."""
-    launch = hashlib.sha256(str(record["launch_id"]).encode()).hexdigest()[:16]
-    reason = _PATH.sub("[path]", str(record["reason"]))
-    return {**record, "launch_id": launch, "host": "", "pid": 0, "git_diff": "", "trace": "", "reason": reason}
+    launch = hashlib.sha256(attempt.launch_id.encode()).hexdigest()[:16]
+    reason = _PATH.sub("[path]", attempt.reason)
+    return replace(attempt, launch_id=launch, host="", pid=0, git_diff="", trace="", reason=reason)
 
 
 def _pack(path: Path, members: Sequence[tuple[str, bytes]]) -> None:

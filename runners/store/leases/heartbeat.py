@@ -27,12 +27,11 @@ from pathlib import Path
 from types import TracebackType
 
 from goal_core.basics.atomic import DamagedError, StorageError
-from goal_core.basics.errors import ConfigError, GoalError
+from goal_core.basics.errors import GoalError
 from goal_core.basics.sealed_json import json_bytes
 from runners.store.leases.processes import ProcessIdentity
 from runners.store.records.result_content import Seconds
-from runners.store.storage.folders import LOCAL, Storage, read_json
-from sweeps import from_mapping
+from runners.store.storage.folders import LOCAL, Storage, read_json, read_record
 
 _log = logging.getLogger(__name__)
 
@@ -55,10 +54,10 @@ class _Record:
     @classmethod
     def read(cls, storage: Storage, path: Path) -> _Record | None:
         """A driver's record; if damaged, that of nobody, and the file's time decides whether the driver lives."""
-        with contextlib.suppress(DamagedError, ConfigError):
-            content = read_json(storage, path)
-            return None if content is None else from_mapping(cls, content)
-        return cls()
+        try:
+            return read_record(storage, path, cls)
+        except DamagedError:
+            return cls()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -80,14 +80,14 @@ def acquire(folder: Path, launch_id: str, drivers: DriverRecords, **how: Any) ->
         newest = attempts.newest()
         if newest is not None:
             _refuse_if_held(folder, newest, launch_id, drivers)
-        attempt = Attempt.begin(
-            1 if newest is None else newest.n + 1,
+        attempt = Attempt(
+            n=1 if newest is None else newest.n + 1,
             launch_id=launch_id,
             host=socket.gethostname(),
             pid=os.getpid(),
             started=time.time(),
-            provenance=gather(),
             **how,
+            **asdict(gather()),
         )
         if attempts.create(attempt):
             lease = Lease(folder, launch_id, attempt.n, storage)

@@ -8,7 +8,7 @@ The next claim records it as `lost`, which does not count against the cell.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,12 +16,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from goal_core.basics.atomic import DamagedError
-from goal_core.basics.errors import ConfigError
 from goal_core.basics.sealed_json import json_bytes
 from runners.store.records.provenance import Provenance
 from runners.store.records.result_content import Count, Seconds
-from runners.store.storage.folders import LOCAL, Storage, read_json
-from sweeps import from_mapping
+from runners.store.storage.folders import LOCAL, Storage, read_record
 
 _Launch = Annotated[str, Field(pattern=r"^[^/\\\x00-\x1f\x7f-\x9f]{0,200}$")]
 """The id of a launch, which is the name of its driver's record."""
@@ -30,8 +28,8 @@ Outcome = Literal["running", "done", "failed", "interrupted", "lost"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """One attempt at a training."""
+class Attempt(Provenance):
+    """One attempt at a training, with the provenance of what it computes."""
 
     n: Count
     """Number of the attempt, from 1."""
@@ -67,28 +65,6 @@ class Attempt:
     fewer pairs at a time."""
     memory_mb: float = 0.0
     """Most memory of its GPU in megabytes that torch reserved in its process; 0 where it used none."""
-    versions: Mapping[str, str]
-    git_commit: str = ""
-    git_diff: str = ""
-    git_diff_sha256: str = ""
-    device: str = ""
-
-    @classmethod
-    def begin(cls, n: int, *, launch_id: str, started: float, provenance: Provenance, **where: Any) -> Attempt:
-        """Begin an attempt by the calling process; ``where`` gives `host`, `pid`, `node` and how it trains."""
-        return cls(n=n, launch_id=launch_id, started=started, **where, **asdict(provenance))
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Attempt:
-        """Read an attempt from its record.
-
-        Raises:
-            DamagedError: a field is missing, unknown or invalid.
-        """
-        try:
-            return from_mapping(cls, content)
-        except ConfigError as error:
-            raise DamagedError(f"damaged attempt record: {error}") from error
 
     def ending(self, outcome: Outcome, *, ended: float | None, reason: str = "", **how: Any) -> Attempt:
         """The same attempt, ended. It is charged if it failed, unless ``how``, other fields of it, say otherwise.
@@ -127,16 +103,13 @@ class AttemptFolder:
         """
         path = self.path(n)
         try:
-            content = read_json(self._storage, path)
-            attempt = None if content is None else Attempt.from_json(content)
+            attempt = read_record(self._storage, path, Attempt)
             if attempt is not None and attempt.n != n:
-                raise DamagedError(f"damaged attempt record: {path} is that of attempt {attempt.n}")
+                raise DamagedError(f"{self._storage.shown(path)} is damaged: it is that of attempt {attempt.n}")
             return attempt
         except DamagedError as error:
             seen = self._storage.seen(path)
-            return Attempt(
-                n=n, launch_id="", host="", pid=0, started=seen, outcome="lost", reason=str(error), versions={}
-            )
+            return Attempt(n=n, launch_id="", host="", pid=0, started=seen, outcome="lost", reason=str(error))
 
     def all(self) -> list[Attempt]:
         """Every attempt, in order."""

@@ -9,7 +9,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
@@ -25,15 +25,15 @@ BUILT_FROM = "built_from.json"
 class Provenance:
     """The provenance that an attempt records."""
 
-    versions: Mapping[str, str]
+    versions: Mapping[str, str] = field(default_factory=dict)
     """Versions of Python and of the packages that are installed."""
-    git_commit: str
+    git_commit: str = ""
     """Commit of the checkout that goal-sweep runs from or was built from; empty if there is none."""
-    git_diff: str
+    git_diff: str = ""
     """Uncommitted changes to its source, cut after 60,000 characters; empty if there are none."""
-    git_diff_sha256: str
+    git_diff_sha256: str = ""
     """SHA-256 of the whole diff, even if the text was cut; empty if there is none."""
-    device: str
+    device: str = ""
     """Name of the GPU, or else of the CPU."""
 
 

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from goal_core.basics import atomic
-from goal_core.basics.atomic import StorageError, perform
-from goal_core.basics.errors import UnfinishedError
+from goal_core.basics.atomic import DamagedError, StorageError, perform
+from goal_core.basics.errors import ConfigError, UnfinishedError
 from goal_core.basics.sealed_json import parse_json
+from sweeps import from_mapping
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -254,3 +255,12 @@ def read_json(storage: Storage, path: Path) -> dict[str, Any] | None:
     """As `goal_core.basics.sealed_json.read_json`, from a storage."""
     content = storage.read(path)
     return None if content is None else parse_json(content, storage.shown(path))
+
+
+def read_record(storage: Storage, path: Path, kind: type[T]) -> T | None:
+    """As `read_json`, for a file that holds the fields of a dataclass."""
+    content = read_json(storage, path)
+    try:
+        return None if content is None else from_mapping(kind, content)
+    except ConfigError as error:
+        raise DamagedError(f"{storage.shown(path)} is damaged: {error}") from error

@@ -26,7 +26,7 @@ def records(here: Path) -> Submissions:
 
 def sent(records: Submissions, to: str = "slurm", job: str = "12", **place: str) -> Submission:
     begun = records.begin("tiny", to, "", place)
-    return records.sent(begun, job) if job else begun
+    return records.note(begun, job=job) if job else begun
 
 
 def queue(one: Submission, state: str = "RUNNING|None|n1", name: str = "") -> None:
@@ -72,7 +72,7 @@ def test_a_cancelled_job_does_not_block_when_its_cluster_is_gone(
     capsys,
 ) -> None:
     one = sent(records, "ray", address=dead_address())
-    records.cancelled(one) if seen == "cancelled" else records.ended(one, "stopped")
+    records.note(one, **({"cancelled": 1.0} if seen == "cancelled" else {"ended": "stopped"}))
     if seen == "ended":
         monkeypatch.setattr(RayJobs, "_client", lambda *_: pytest.fail("a job that is over is not asked for"))
     assert run(["status", "tiny.yaml", "--jobs"]) == 0

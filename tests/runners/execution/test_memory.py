@@ -31,7 +31,7 @@ def chunks_of(plan: UnitPlan) -> Chunks:
 
 def attempt(n: int, micro_batch: int, launch_id: str = "L", *, out_of_memory: bool = True) -> Attempt:
     how: dict[str, Any] = {"outcome": "failed", "micro_batch": micro_batch, "out_of_memory": out_of_memory}
-    return Attempt(n=n, launch_id=launch_id, host="h", pid=1, started=0.0, versions={}, **how)
+    return Attempt(n=n, launch_id=launch_id, host="h", pid=1, started=0.0, **how)
 
 
 def test_chunks_are_halved_down_to_the_smallest() -> None:

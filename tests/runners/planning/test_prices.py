@@ -151,7 +151,7 @@ def test_what_finished_with_other_neighbours_prices_any_number_of_cells() -> Non
 
 def attempt_with(memory_mb: float, **more: Any) -> Attempt:
     how = {"outcome": "done", "ended": 9.0, "progressed": True, "shared_by": 2, **more}
-    return Attempt(n=1, launch_id="L", host="h", pid=1, started=1.0, versions={}, memory_mb=memory_mb, **how)
+    return Attempt(n=1, launch_id="L", host="h", pid=1, started=1.0, memory_mb=memory_mb, **how)
 
 
 def test_memory_comes_from_attempts_that_trained_as_the_sweep_asks(

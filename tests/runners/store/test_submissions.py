@@ -15,7 +15,7 @@ def test_a_submission_is_found_from_another_shell(tmp_path: Path) -> None:
     records = Submissions(tmp_path)
     begun = records.begin("tiny", "slurm", "c0de", {"array": "0"})
     assert (begun.job, begun.to, begun.code) == ("", "slurm", "c0de")
-    sent = records.sent(begun, "12")
+    sent = records.note(begun, job="12")
     assert sent == replace(begun, job="12")
     assert Submissions(tmp_path).of("tiny") == [sent]
     assert Submissions(tmp_path).of("other") == []
@@ -83,11 +83,9 @@ def test_one_byte_of_damage_shows(tmp_path: Path) -> None:
 
 def test_how_a_job_ended_is_kept(tmp_path: Path) -> None:
     records = Submissions(tmp_path)
-    cancelled = records.cancelled(records.sent(records.begin("tiny", "ray", "", {}), "7"))
-    assert cancelled.cancelled > cancelled.submitted - 1
-    ended = records.ended(cancelled, "stopped", 75)
-    assert records.of("tiny") == [ended]
-    assert ended == replace(cancelled, ended="stopped", exit_status=75)
+    sent = records.note(records.begin("tiny", "ray", "", {}), job="7")
+    ended = records.note(sent, ended="stopped", exit_status=75)
+    assert records.of("tiny") == [ended] == [replace(sent, ended="stopped", exit_status=75)]
 
 
 def test_of_two_submissions_at_once_the_first_counts(tmp_path: Path) -> None:
@@ -95,7 +93,7 @@ def test_of_two_submissions_at_once_the_first_counts(tmp_path: Path) -> None:
     first, second, other = (records.begin(name, "slurm", "", {}) for name in ("tiny", "tiny", "other"))
     assert (records.before(first), records.before(second), records.before(other)) == ([], [first], [])
     assert records.is_being_sent(first, second)
-    assert not records.is_being_sent(records.sent(first, "7"), second)
+    assert not records.is_being_sent(records.note(first, job="7"), second)
     late = records.path(second.id).stat().st_mtime + 600
     os.utime(records.path(second.id), (late, late))
     assert not records.is_being_sent(first, second)
