@@ -19,14 +19,12 @@ from runners.tracking import schema as names
 from runners.tracking.means import ObjectiveMean
 from runners.tracking.uri import OtherStoreError
 from runners.tracking.values import LoggedStep, Row, digest_of, epochs_of, final_of, params_of, tags_of
-from sweeps.results import EPOCHS, RESULTS_FILE, RSUM
+from sweeps.results import EPOCHS, RESULTS_FILE, TEST
 
 _RUN_STATUS: Mapping[str, str] = {"waiting": "KILLED", "running": "RUNNING", "done": "FINISHED", "failed": "FAILED"}
 MAX_BATCH = 1000
 """Number of metrics that MLflow accepts in one call."""
 _PAGE = 500
-_FINALS = (RSUM.test, names.SELECTED + RSUM.key)
-"""Metrics of which every finished run has one: reports have both, candidates no test metrics."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,8 +36,6 @@ class TrackedRun:
     """MLflow's own status of the run."""
     shown: str = ""
     """Digest of what it shows."""
-    final: float | None = None
-    """A final metric that it shows; None before the training's end."""
     epochs: int | None = None
     """The last epoch that it has; None until its history is read."""
     is_former: bool = False
@@ -82,7 +78,7 @@ class RunWriter:
         for run in self._pages():
             key = run.data.tags.get(names.STAGE_KEY)
             if run.data.tags.get(names.ROLE) == names.ROLE_SWEEP:
-                parents.append((run.info.start_time, run.info.run_id, run.info.status, run.data.tags))
+                parents.append(run)
             elif run.data.tags.get(names.ROLE) == names.ROLE_MEAN:
                 self._means[run.data.tags.get(names.SHOWN, run.info.run_id)] = run.info.run_id  # or it is not whole
             elif key in self._runs:  # only from restoring a deleted experiment
@@ -91,17 +87,16 @@ class RunWriter:
                 self._runs[key] = _tracked(run)
         if not parents:
             tags = {names.ROLE: names.ROLE_SWEEP, names.SWEEP: self._name, **names.SOURCE}
-            made = self._client.create_run(self.experiment_id, run_name=self._name, tags=tags)
-            parents = [(0, made.info.run_id, made.info.status, {})]
-        first, *others = sorted(parents, key=lambda parent: parent[0])
-        _, self.parent_id, self._parent_status, tags = first
+            parents = [self._client.create_run(self.experiment_id, run_name=self._name, tags=tags)]
+        first, *others = sorted(parents, key=lambda parent: parent.info.start_time)
+        self.parent_id, self._parent_status, tags = first.info.run_id, first.info.status, first.data.tags
         self._table = tags.get(names.TABLE, "")
         if not take_over:
             require_own(self._name, tags, store)
         if store.id and store.id != tags.get(names.STORE_ID):
             self._client.set_tag(self.parent_id, names.STORE, store.location)
             self._client.set_tag(self.parent_id, names.STORE_ID, store.id)
-        for run_id in (*duplicates, *(other[1] for other in others)):
+        for run_id in (*duplicates, *(other.info.run_id for other in others)):
             self._client.delete_run(run_id)
 
     def _pages(self) -> Iterator[Any]:
@@ -141,10 +136,13 @@ class RunWriter:
         key, state, run = row["training"], row["status"], self._runs.get(row["training"])
         has_begun = bool(row["attempts"]) or state == "done"
         final = final_of(row) if state == "done" else None
-        if run is not None and (not has_begun or self._contradicts(run, final, thorough=thorough)):
+        digest, there = digest_of(row), None
+        if run is not None and (run.shown != digest or thorough or run.is_former):
+            there = self._client.get_run(run.id).data
+        if run is not None and (not has_begun or (there is not None and _contradicts(there.metrics, final))):
             self._client.delete_run(run.id)  # the store no longer has these numbers; MLflow can restore the run
             del self._runs[key]
-            run = None
+            run = there = None
         if not has_begun:
             return  # the results table lists what the sweep asks for
         tags = tags_of(row)
@@ -153,10 +151,10 @@ class RunWriter:
             own = tags | {names.PARENT_RUN: self.parent_id, names.STATUS: "running"}
             made = self._client.create_run(self.experiment_id, start_time=began, run_name=row["name"], tags=own)
             run = self._runs[key] = TrackedRun(id=made.info.run_id, status=made.info.status, epochs=0)
-        self._log(run, [*epochs_of(row)], final if run.final is None else None)
-        digest = digest_of(row)
-        if run.shown != digest or thorough or run.is_former:
-            stale = self._client.get_run(run.id).data.tags.keys() & names.COLUMNS_OF_TAGS.keys() - tags.keys()
+        has_final = run.shown == digest or (there is not None and _finals(there.metrics))
+        self._log(run, [*epochs_of(row)], None if has_final else final)
+        if run.shown != digest or there is not None:
+            stale = set() if there is None else there.tags.keys() & names.COLUMNS_OF_TAGS.keys() - tags.keys()
             for tag in stale:
                 self._client.delete_tag(run.id, tag)
             written = [RunTag(name, text) for name, text in {**tags, names.SHOWN: digest}.items()]
@@ -183,7 +181,9 @@ class RunWriter:
         for row in table.rows(fixed):
             keys.add(row["training"])
             run = self._runs.get(row["training"])
-            if thorough or run is None or run.is_former or self._differs(run, row):
+            # The digest does not have the epochs; a finished run has all.
+            is_whole = row["status"] == "done" and run is not None and run.status == _RUN_STATUS["done"]
+            if thorough or run is None or run.is_former or not is_whole or run.shown != digest_of(row):
                 found.append(row["training"])
         for key, run in self._runs.items():  # those of trainings that the sweep no longer asks for
             if key not in keys and not run.is_former:
@@ -229,24 +229,6 @@ class RunWriter:
         self._client.set_tag(self.parent_id, names.TABLE, sha256)
         self._table = sha256
 
-    def _differs(self, run: TrackedRun, row: Row) -> bool:
-        """Whether a run must be compared in full: the digest does not have the epochs, which a finished run has all."""
-        return row["status"] != "done" or run.shown != digest_of(row) or run.status != _RUN_STATUS["done"]
-
-    def _contradicts(self, run: TrackedRun, final: LoggedStep | None, *, thorough: bool) -> bool:
-        """Whether a run shows other final metrics than the store has, as after a repeated training."""
-        if run.final is None:
-            return False
-        if final is None:
-            return True
-        name = next((name for name in _FINALS if name in final.metrics), "")
-        if not name or not math.isclose(run.final, final.metrics[name], rel_tol=1e-9):
-            return True
-        if not thorough:
-            return False
-        shown = self._client.get_run(run.id).data.metrics
-        return any(not math.isclose(shown.get(key, math.nan), value) for key, value in final.metrics.items())
-
     def _log(self, run: TrackedRun, epochs: list[LoggedStep], final: LoggedStep | None) -> None:
         """Add the epochs that a run lacks, and the final metrics."""
         if epochs and run.epochs is None:
@@ -262,8 +244,6 @@ class RunWriter:
         if batch:
             self._client.log_batch(run.id, metrics=batch)
         run.epochs = max(run.epochs or 0, *(epoch.step for epoch in epochs), 0)
-        if final is not None:
-            run.final = next((final.metrics[name] for name in _FINALS if name in final.metrics), None)
 
     def _set_status(self, run_id: str, status: str, ended: float | None) -> None:
         if status == "RUNNING":
@@ -277,8 +257,20 @@ def _tracked(run: Any) -> TrackedRun:
         id=run.info.run_id,
         status=run.info.status,
         shown=run.data.tags.get(names.SHOWN, ""),
-        final=next((run.data.metrics[name] for name in _FINALS if name in run.data.metrics), None),
         is_former=run.data.tags.get(names.ROLE) == names.FORMER,
+    )
+
+
+def _finals(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Those of a run's metrics that a finished training has."""
+    return {name: value for name, value in metrics.items() if name.startswith((TEST, names.SELECTED))}
+
+
+def _contradicts(shown: Mapping[str, float], final: LoggedStep | None) -> bool:
+    """Whether a run shows other final metrics than the store has, as after a repeated training."""
+    finals, stated = _finals(shown), {} if final is None else final.metrics
+    return bool(finals) and not (
+        finals.keys() == stated.keys() and all(math.isclose(finals[name], stated[name]) for name in finals)
     )
 
 

@@ -16,8 +16,9 @@ from goal_core.basics.sealed_json import json_bytes
 from goal_core.checkpoints import LAST
 from runners.store.leases.heartbeat import DriverRecords
 from runners.store.leases.lease import Lease, LeaseLostError, acquire
-from runners.store.records.attempts import AttemptFolder, Outcome, was_cut_off
+from runners.store.records.attempts import Outcome, was_cut_off
 from runners.store.records.result_content import METRICS, RESULT
+from runners.store.storage.folders import Storage
 from runners.store.trainings.files import LOG, WORKING, TrainingFiles, version_name
 
 
@@ -35,10 +36,11 @@ class TrainingFolder(TrainingFiles):
     Args:
         folder: ``STORE/cells/<cell id>/<stage>-<stage key>``; need not exist.
         drivers: the records of the store's drivers.
+        seen: in place of their storage, a view of it, for reading alone.
     """
 
-    def __init__(self, folder: Path, drivers: DriverRecords) -> None:
-        super().__init__(folder, drivers.storage)
+    def __init__(self, folder: Path, drivers: DriverRecords, seen: Storage | None = None) -> None:
+        super().__init__(folder, seen or drivers.storage)
         self._drivers = drivers
         self._lease: Lease | None = None
         self.attempt = 0
@@ -52,10 +54,7 @@ class TrainingFolder(TrainingFiles):
 
     def seen_at_once(self) -> TrainingFolder:
         """The same folder, for reading several of its files now with fewer requests."""
-        seen = TrainingFolder(self.folder, self._drivers)
-        seen.storage = self.storage.view(self.folder)
-        seen.attempts = AttemptFolder(self.folder, seen.storage)
-        return seen
+        return TrainingFolder(self.folder, self._drivers, self.storage.view(self.folder))
 
     def claim(
         self, launch_id: str, *, node: str = "", shared_by: int = 1, micro_batch: int = 0, units_per_gpu: int = 1
