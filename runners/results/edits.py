@@ -13,9 +13,10 @@ from runners.store.records.provenance import gather
 from sweeps import ResolvedSweep, Training
 from sweeps.results import DEFAULT, SETTING
 
-_PLACE = ("stage", "pair", "triplet", "seed", "backbone", "framework", "point")
-"""Columns in which a training equals the earlier training that it replaces."""
-_ASKED = (*_PLACE, "training", "role", "grid", "data_fingerprint", SETTING)
+_ASKED = (
+    *("training", "stage", "pair", "triplet", "seed", "backbone", "framework", "point", "role", "grid"),
+    *("data_fingerprint", "status", "git_diff", SETTING),
+)
 _MAX_SHOWN = 5
 
 
@@ -28,72 +29,50 @@ def edits_since(store: Store, sweep: ResolvedSweep, todo: Collection[Training]) 
         todo: its trainings that will be trained.
     """
     before = read_results(store, sweep.config.name)
-    if before is None:
-        return []
-    code = describe_code(before, gather().git_diff_sha256[:DIFF_DIGITS]) if todo else []
-    return [*describe_edits(before, sweep.trainings, todo), *describe_left_out(before, sweep.trainings), *code]
+    git_diff = gather().git_diff_sha256[:DIFF_DIGITS] if todo else ""
+    return [] if before is None else [*changes(before, sweep.trainings, todo, git_diff)]
 
 
-def describe_edits(before: ResultsTable, asked: Collection[Training], todo: Collection[Training]) -> list[str]:
-    """Describe which trainings are new because a setting, the data or the code of a weight was edited.
+def changes(
+    before: ResultsTable, asked: Collection[Training], todo: Collection[Training], git_diff: str = ""
+) -> Iterator[str]:
+    """Describe what was edited, which results the report will lack, and which were computed without code of now.
 
     Args:
         before: the table as an earlier launch left it.
         asked: the sweep's trainings.
         todo: those of them that will be trained.
-
-    Returns:
-        A line for each set of edits, with the number of trainings that it affects.
+        git_diff: the uncommitted changes of the source tree, as in their column; empty if there are none.
     """
-    rows = [row for row in before.rows(_ASKED) if _has_own_settings(row)]
-    known, keys = {row["training"] for row in rows}, {training.key for training in asked}
-    earlier = {tuple(row[name] for name in _PLACE): row for row in rows if row["training"] not in keys}
+    rows, keys = list(before.rows(_ASKED)), {training.key for training in asked}
+    own = [row for row in rows if _has_own_settings(row)]
+    gone, known = [row for row in own if row["training"] not in keys], {row["training"] for row in own}
+    replaced = {_place(row): row for row in gone}
     edits: Counter[str] = Counter()
-    for training in todo:
-        row = asked_row(training)
-        replaced = earlier.get(tuple(row[name] for name in _PLACE))
-        if training.key not in known and replaced is not None and _has_own_settings(row):
-            edits[_text(list(_differences(row, replaced)))] += 1
-    return [
-        f"edited since an earlier launch: {text}; {count} {'training starts' if count == 1 else 'trainings start'} "
-        "over, and the earlier results are kept"
-        for text, count in edits.items()
-        if text
-    ]
+    for row in (asked_row(training) for training in todo if training.key not in known):
+        if _place(row) in replaced and _has_own_settings(row):
+            edits[_text(list(_differences(row, replaced[_place(row)])))] += 1
+    for text, count in edits.items():
+        if text:
+            start = "training starts" if count == 1 else "trainings start"
+            yield f"edited since an earlier launch: {text}; {count} {start} over, and the earlier results are kept"
+    done = {_place(row) for row in gone if row["status"] == "done"}
+    if left_out := done - {_place(asked_row(training)) for training in asked}:
+        yield (
+            f"{len(left_out)} results of an earlier launch named {before.header.sweep} are not of this sweep, and its "
+            "report leaves them out; under another name, both keep their reports and MLflow pages"
+        )
+    without = sum(row["status"] == "done" and row["git_diff"] != git_diff for row in rows) if git_diff else 0
+    if without:
+        yield (
+            f"the source tree has uncommitted changes that {without} finished trainings ran without "
+            "(--force repeats finished trainings)"
+        )
 
 
-def describe_left_out(before: ResultsTable, asked: Collection[Training]) -> list[str]:
-    """Describe how many results of a sweep of the same name the report will lack: those of what is not asked now.
-
-    Args:
-        before: the table as an earlier launch left it.
-        asked: the sweep's trainings.
-    """
-    keys = {training.key for training in asked}
-    done = (row for row in before.rows((*_ASKED, "status")) if row["status"] == "done" and _has_own_settings(row))
-    left = [tuple(row[name] for name in _PLACE) for row in done if row["training"] not in keys]
-    now = [asked_row(training) for training in asked] if left else []
-    count = len(set(left) - {tuple(row[name] for name in _PLACE) for row in now})
-    name = before.header.sweep
-    line = f"{count} results of an earlier launch named {name} are not of this sweep, and its report leaves them out"
-    return [f"{line}; under another name, both keep their reports and MLflow pages"] if count else []
-
-
-def describe_code(table: ResultsTable, git_diff: str) -> list[str]:
-    """Describe how many finished results were computed without the uncommitted changes of the current source tree.
-
-    Args:
-        table: the sweep's table.
-        git_diff: as in its column; empty if there are no uncommitted changes.
-    """
-    rows = list(table.rows(("status", "git_diff"))) if git_diff else []
-    without = sum(row["status"] == "done" and row["git_diff"] != git_diff for row in rows)
-    if not without:
-        return []
-    return [
-        f"the source tree has uncommitted changes that {without} finished trainings ran without "
-        "(--force repeats finished trainings)"
-    ]
+def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Where a training stands: it equals that of the earlier training that it replaces."""
+    return tuple(row[name] for name in ("stage", "pair", "triplet", "seed", "backbone", "framework", "point"))
 
 
 def _has_own_settings(row: Mapping[str, Any]) -> bool:

@@ -19,6 +19,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import json
 import os
@@ -34,7 +35,7 @@ from runners.store.records.result_content import RESULT
 from runners.store.storage.folders import read_json
 from runners.store.storage.place import is_object_store, local_root, opened
 from runners.store.trainings.folder import TrainingFolder
-from runners.store.trainings.status import StatusReader, TrainingStatus
+from runners.store.trainings.status import TrainingStatus, status_of
 from sweeps import Cell, Training
 from sweeps.results import RESULTS_FILE
 
@@ -160,10 +161,10 @@ class Store:
         Returns:
             One entry for each training, in the given order.
         """
-        reader, asked = StatusReader(self.drivers, max_attempts, thorough=thorough), list(trainings)
+        driver_of, asked = functools.cache(self.drivers.state), list(trainings)
 
         def read(training: Training) -> TrainingStatus:
-            return reader.read(self.folder(training).seen_at_once())
+            return status_of(self.folder(training).seen_at_once(), driver_of, max_attempts, thorough=thorough)
 
         return dict(zip(asked, self.storage.each(read, asked), strict=True))
 

@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from types import TracebackType
 from typing import Literal
 
 from goal_core.basics.atomic import StorageError
@@ -187,10 +186,8 @@ class SweepTracking:
     def __enter__(self) -> SweepTracking:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is not None:
+    def __exit__(self, kind: object, *error: object) -> None:
+        if kind is not None:
             self.limit(AFTER_ERROR_S)
         self.close()
 

@@ -24,7 +24,6 @@ import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 
 from goal_core.basics.atomic import DamagedError, StorageError
 from goal_core.basics.errors import GoalError
@@ -208,9 +207,7 @@ class Heartbeat:
     def __enter__(self) -> Heartbeat:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _rival(self, keys: frozenset[str]) -> DriverState | None:

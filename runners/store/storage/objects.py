@@ -12,9 +12,10 @@ import errno
 import hashlib
 import io
 import secrets
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -46,7 +47,7 @@ class ObjectStorage(Storage):
 
         self._api: Any = obstore
         self._connection, self._base, self._scratch = connection, base, scratch
-        self._lanes: dict[Path, Lane] = {}
+        self._lanes: defaultdict[Path, Lane] = defaultdict(Lane)
         self._checked = False
         self._background = ThreadPoolExecutor(1, thread_name_prefix="goal-sweep reading")
         self._asked: dict[Path, Future[bool]] = {}
@@ -139,7 +140,8 @@ class ObjectStorage(Storage):
         if not files:
             raise FileNotFoundError(f"there is no {self.shown(path)}")
         for each in sorted(files, key=lambda each: each == path / last):
-            self._copy(each, self._key(target / each.relative_to(path)))
+            to = self._key(target / each.relative_to(path))
+            self._ask("copy", each, lambda client, key, to=to: self._api.copy(client, key, to))  # with its digest
         for each in sorted(files, key=lambda each: each != path / last):
             self.remove(each)
 
@@ -148,7 +150,7 @@ class ObjectStorage(Storage):
             self.remove(path)
 
     def save_with(self, path: Path, write: Callable[[Path], object], *, guard: Task) -> None:
-        lane = self._lane(path.parent)
+        lane = self._lanes[path.parent]
         lane.wait(path)
         self._make(path.parent)
         replace_with(path, write)
@@ -174,7 +176,7 @@ class ObjectStorage(Storage):
             with contextlib.suppress(StorageError):  # a line of a log may be missing; a training must not fail for it
                 self._put(own, read_bytes(own) or b"")
 
-        self._lane(own).add(own, send, once=True)
+        self._lanes[own].add(own, send, once=True)
 
     def discard(self, path: Path, *, guard: Task) -> None:
         def remove() -> None:
@@ -182,7 +184,7 @@ class ObjectStorage(Storage):
             with contextlib.suppress(StorageError):
                 self.remove(path)
 
-        self._lane(path.parent).add(path, remove)
+        self._lanes[path.parent].add(path, remove)
 
     def fetch(self, path: Path) -> Path:
         if path.exists():
@@ -272,20 +274,11 @@ class ObjectStorage(Storage):
         how = {"mode": mode, "attributes": attributes, "chunk_size": PART, "max_concurrency": 4}
         self._ask("write", path, lambda client, key: self._api.put(client, key, content, **how))
 
-    def _copy(self, path: Path, to: str) -> None:
-        """Let the server copy an object, with its digest."""
-        self._ask("copy", path, lambda client, key: self._api.copy(client, key, to))
-
     def _on_their_way(self, folder: Path) -> list[Path]:
         """What this process has saved in a folder, as a listing that comes too early would miss it."""
         with contextlib.suppress(OSError):
             return [path for path in folder.iterdir() if path.is_file() and not path.name.endswith(".tmp")]
         return []
-
-    def _lane(self, place: Path) -> Lane:
-        if place not in self._lanes:
-            self._lanes[place] = Lane()
-        return self._lanes[place]
 
     def _make(self, folder: Path) -> None:
         self._scratch.make()
@@ -309,5 +302,4 @@ class _FolderView(ObjectStorage):
 
 def _written(meta: Any) -> Written:
     since = meta["last_modified"] - datetime(1970, 1, 1, tzinfo=UTC)
-    nanoseconds = (since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1000
-    return Written(bytes=meta["size"], modified_ns=nanoseconds)
+    return Written(bytes=meta["size"], modified_ns=since // timedelta(microseconds=1) * 1000)

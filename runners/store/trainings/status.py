@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from goal_core.basics.atomic import DamagedError, StorageError
 from goal_core.basics.errors import UnfinishedError
 from goal_core.checkpoints import LAST
-from runners.store.leases.heartbeat import DriverRecords, DriverState
-from runners.store.records.attempts import Attempt, charged_failures
+from runners.store.leases.heartbeat import DriverState
+from runners.store.records.attempts import charged_failures
 from runners.store.trainings.folder import TrainingFolder
 
 State = Literal["waiting", "running", "done", "failed"]
@@ -48,68 +48,65 @@ class TrainingStatus:
         return str(self.result.get("imported", ""))
 
 
-class StatusReader:
-    """Reads the status of many trainings, and each driver's record only once.
+def status_of(
+    folder: TrainingFolder,
+    driver_of: Callable[[str], DriverState | None],
+    max_attempts: int,
+    *,
+    thorough: bool = False,
+) -> TrainingStatus:
+    """Read the status of one training. A file that is damaged or cannot be read is named in the status.
 
     Args:
-        drivers: the records of the store's drivers.
+        folder: the training's folder.
+        driver_of: the state of a launch's driver; None if it has ended.
         max_attempts: number of charged failures after which a training is failed instead of waiting for another try.
         thorough: verify every file of finished trainings, also those that have not changed since they were written.
+
+    Raises:
+        UnfinishedError: the credentials for the store have expired, so that nothing can be read.
     """
+    problem, damaged, unreadable = "", False, False
+    try:
+        result = folder.result()
+        if result is not None:
+            attempts = result["attempt"]
+            if damage := folder.damage(result, thorough=thorough):
+                return TrainingStatus(state="waiting", reason=damage, damaged=True, attempts=attempts)
+            return TrainingStatus(state="done", result=result, attempts=attempts)
+    except UnfinishedError:
+        raise
+    except (DamagedError, StorageError) as error:
+        problem, damaged = str(error), isinstance(error, DamagedError)
+        unreadable = not damaged
+    try:
+        unfinished = _unfinished(folder, driver_of, max_attempts, problem)
+        return replace(unfinished, damaged=damaged, unreadable=unreadable)
+    except (DamagedError, OSError) as error:
+        unreadable |= isinstance(error, OSError)
+        reason = problem or str(error)
+        return TrainingStatus(state="waiting", reason=reason, damaged=damaged, unreadable=unreadable)
 
-    def __init__(self, drivers: DriverRecords, max_attempts: int, *, thorough: bool = False) -> None:
-        self._drivers = drivers
-        self._max_attempts, self._thorough = max_attempts, thorough
-        self._known: dict[str, DriverState | None] = {}
 
-    def read(self, folder: TrainingFolder) -> TrainingStatus:
-        """Read the status of one training. A file that is damaged or cannot be read is named in the status.
-
-        Raises:
-            UnfinishedError: the credentials for the store have expired, so that nothing can be read.
-        """
-        problem, damaged, unreadable = "", False, False
-        try:
-            result = folder.result()
-            if result is not None:
-                attempts = result["attempt"]
-                if damage := folder.damage(result, thorough=self._thorough):
-                    return TrainingStatus(state="waiting", reason=damage, damaged=True, attempts=attempts)
-                return TrainingStatus(state="done", result=result, attempts=attempts)
-        except UnfinishedError:
-            raise
-        except (DamagedError, StorageError) as error:
-            problem, damaged = str(error), isinstance(error, DamagedError)
-            unreadable = not damaged
-        try:
-            return replace(self._unfinished(folder, problem), damaged=damaged, unreadable=unreadable)
-        except (DamagedError, OSError) as error:
-            unreadable |= isinstance(error, OSError)
-            reason = problem or str(error)
-            return TrainingStatus(state="waiting", reason=reason, damaged=damaged, unreadable=unreadable)
-
-    def _unfinished(self, folder: TrainingFolder, problem: str) -> TrainingStatus:
-        attempts = folder.attempts.all()
-        if not attempts:
-            return TrainingStatus(state="waiting", reason=problem)
-        newest, charged = attempts[-1], charged_failures(attempts)
-        counts: dict[str, Any] = {"attempts": newest.n, "charged": charged}
-        if newest.outcome == "running":
-            driver = self._driver(newest)
-            if driver is not None and driver.alive:
-                holder = driver.describe()
-                return TrainingStatus(state="running", holder=holder, reason=problem, **_so_far(folder), **counts)
-            reason = problem or "its launch ended unexpectedly"
-            return TrainingStatus(state="waiting", reason=reason, **_saved(folder), **counts)
-        if (newest.outcome == "failed" and newest.final) or charged >= self._max_attempts:
-            reason = next((attempt.reason for attempt in reversed(attempts) if attempt.outcome == "failed"), "")
-            return TrainingStatus(state="failed", reason=problem or reason, **counts)
-        return TrainingStatus(state="waiting", reason=problem or newest.reason, **_saved(folder), **counts)
-
-    def _driver(self, attempt: Attempt) -> DriverState | None:
-        if attempt.launch_id not in self._known:
-            self._known[attempt.launch_id] = self._drivers.state(attempt.launch_id)
-        return self._known[attempt.launch_id]
+def _unfinished(
+    folder: TrainingFolder, driver_of: Callable[[str], DriverState | None], max_attempts: int, problem: str
+) -> TrainingStatus:
+    attempts = folder.attempts.all()
+    if not attempts:
+        return TrainingStatus(state="waiting", reason=problem)
+    newest, charged = attempts[-1], charged_failures(attempts)
+    counts: dict[str, Any] = {"attempts": newest.n, "charged": charged}
+    if newest.outcome == "running":
+        driver = driver_of(newest.launch_id)
+        if driver is not None and driver.alive:
+            holder = driver.describe()
+            return TrainingStatus(state="running", holder=holder, reason=problem, **_so_far(folder), **counts)
+        reason = problem or "its launch ended unexpectedly"
+        return TrainingStatus(state="waiting", reason=reason, **_saved(folder), **counts)
+    if (newest.outcome == "failed" and newest.final) or charged >= max_attempts:
+        reason = next((attempt.reason for attempt in reversed(attempts) if attempt.outcome == "failed"), "")
+        return TrainingStatus(state="failed", reason=problem or reason, **counts)
+    return TrainingStatus(state="waiting", reason=problem or newest.reason, **_saved(folder), **counts)
 
 
 def _saved(folder: TrainingFolder) -> dict[str, Any]:

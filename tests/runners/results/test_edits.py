@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from goal_core.training.config import StageConfig
 from runners.results import ResultsTable
-from runners.results.edits import describe_code, describe_edits, describe_left_out
+from runners.results.edits import changes
 from runners.results.rows import asked_row
 from sweeps import Axis, ResolvedSweep, Training
 from sweeps.results import Header, Requested
@@ -34,7 +34,7 @@ def with_lr(lr: float) -> ResolvedSweep:
 
 
 def edits(before: ResolvedSweep, now: ResolvedSweep) -> list[str]:
-    return describe_edits(launched(*before.trainings), now.trainings, now.trainings)
+    return [*changes(launched(*before.trainings), now.trainings, now.trainings)]
 
 
 def test_an_edited_setting_is_named_with_both_values() -> None:
@@ -64,20 +64,21 @@ def test_a_removed_stage_is_named() -> None:
     later = StageConfig(name="finetune", epochs=1, lr=0.1)
     both = replace(SWEEP, config=replace(SWEEP.config, stages=(*SWEEP.config.stages, later)))
     alone = replace(SWEEP, config=replace(SWEEP.config, stages=(later,)))
-    (line,) = edits(both, alone)
+    line, left_out = edits(both, alone)
     assert "stages finetune, frozen -> finetune" in line
+    assert left_out.startswith("4 results ")
 
 
 def test_only_what_will_be_trained_starts_over() -> None:
     before = launched(*with_lr(0.2).trainings)
-    (line,) = describe_edits(before, SWEEP.trainings, SWEEP.trainings[:1])
+    (line,) = changes(before, SWEEP.trainings, SWEEP.trainings[:1])
     assert "; 1 training " in line
-    assert describe_edits(before, SWEEP.trainings, []) == []
+    assert [*changes(before, SWEEP.trainings, [])] == []
 
 
 def test_nothing_is_said_of_what_was_there_or_is_asked_for_beside_it() -> None:
     both = launched(*SWEEP.trainings, *with_lr(0.2).trainings)
-    assert describe_edits(both, SWEEP.trainings, SWEEP.trainings) == []
+    assert [*changes(both, SWEEP.trainings, SWEEP.trainings)] == []
     assert edits(SWEEP, resolved("con/con", "sig-ms/cir", "lin/nca", seeds=(1, 2, 3))) == []
 
 
@@ -86,7 +87,7 @@ def test_edited_code_and_data_are_edits_and_a_setting_of_another_version_is_none
     before = launched(
         *earlier, **{"setting/stages.frozen.since_then": "1", "setting/objective.triplet_code": "1a2b3c4d5e6f"}
     )
-    (line,) = describe_edits(before, SWEEP.trainings, SWEEP.trainings)
+    (line,) = changes(before, SWEEP.trainings, SWEEP.trainings)
     assert "objective.triplet_code 1a2b3c4d5e6f -> as shipped, the data (before -> f); 4 trainings" in line
 
 
@@ -95,24 +96,24 @@ def test_what_a_search_tries_is_not_called_an_edit() -> None:
     sweep = searched(sweep, lambda one: float(one.number == 2))
     default, *_ = sweep.reporting
     others = [one for one in sweep.trainings if one is not default]
-    assert describe_edits(launched(default, others[-1]), sweep.trainings, others) == []
+    assert [*changes(launched(default, others[-1]), sweep.trainings, others)] == []
 
 
 def test_uncommitted_changes_that_results_lack_are_told() -> None:
     table = launched(*SWEEP.trainings, git_diff="aaaa")
-    assert describe_code(table, "aaaa") == []
-    assert describe_code(table, "") == []
-    (line,) = describe_code(table, "bbbb")
+    for same in ("aaaa", ""):
+        assert [*changes(table, SWEEP.trainings, [], same)] == []
+    (line,) = changes(table, SWEEP.trainings, [], "bbbb")
     assert "uncommitted changes that 4 finished trainings" in line
 
 
 def test_results_that_another_sweep_of_the_same_name_left_are_counted() -> None:
     before, other = launched(*SWEEP.trainings), resolved("lin/con", seeds=(1,))
-    (line,) = describe_left_out(before, other.trainings)
+    (line,) = changes(before, other.trainings, [])
     assert line.startswith("4 results ")
     assert "named s " in line
     fewer = [training for training in SWEEP.trainings if training.cell.seed == 1]
-    assert describe_left_out(before, fewer)[0].startswith("2 results ")
-    for all_there in (SWEEP.trainings, with_lr(0.2).trainings):  # what was edited, `describe_edits` says
-        assert describe_left_out(before, all_there) == []
-    assert describe_left_out(launched(*SWEEP.trainings, status="failed"), other.trainings) == []
+    assert next(changes(before, fewer, [])).startswith("2 results ")
+    for all_there in (SWEEP.trainings, with_lr(0.2).trainings):
+        assert [*changes(before, all_there, [])] == []
+    assert [*changes(launched(*SWEEP.trainings, status="failed"), other.trainings, [])] == []
