@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import get_args, get_type_hints
 from urllib.parse import parse_qsl, urlsplit
@@ -132,7 +133,7 @@ def _check_list(key: str, values: Sequence[object], known: Sequence[str] = ()) -
     """Refuse an empty list, and one that has a value twice."""
     if not values:
         raise ConfigError(f"{key} must contain at least one{' of ' * bool(known)}{', '.join(known)}")
-    if twice := [str(value) for value in dict.fromkeys(values) if values.count(value) > 1]:
+    if twice := [str(value) for value, count in Counter(values).items() if count > 1]:
         raise ConfigError(f"{key} must be distinct, got {', '.join(twice)} more than once")
 
 

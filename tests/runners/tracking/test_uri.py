@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from runners.tracking.client import create_database
 from runners.tracking.uri import TrackingError, prepare_database, read_only, resolve_uri
 
 
+@pytest.mark.exhaustive
 def test_one_process_can_make_a_database_twice(tmp_path):
     file = tmp_path / "mlflow.db"
     for _ in range(2):
@@ -20,6 +23,22 @@ def test_one_process_can_make_a_database_twice(tmp_path):
             assert database.execute("select count(*) from experiments").fetchone() == (1,)
         file.unlink()
     assert not list(tmp_path.glob("*.creating*"))
+
+
+def test_of_those_who_need_a_database_at_once_one_makes_it(tmp_path):
+    """Two who create the tables of one file leave a broken one."""
+    file, made = tmp_path / "new" / "mlflow.db", []
+
+    def create(path):
+        assert path != file  # a half-made one never has the final name
+        time.sleep(0.05)
+        path.write_bytes(b"SQLite format 3\x00")
+        made.append(path)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: prepare_database(file, create), range(4)))
+    assert len(made) == 1
+    assert {path.name for path in file.parent.iterdir()} == {"mlflow.db", "mlflow.db.lock"}
 
 
 @pytest.mark.parametrize(

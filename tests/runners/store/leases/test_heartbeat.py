@@ -190,6 +190,7 @@ except LeaseHeldError as error:
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(
     os.geteuid() != 0 or not (shutil.which("unshare") and shutil.which("setpriv")),
     reason="needs root, to mount /proc and to become another user",
