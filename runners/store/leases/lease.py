@@ -22,7 +22,6 @@ from goal_core.basics.errors import FencedError
 from runners.store.leases.heartbeat import DriverRecords, LeaseHeldError
 from runners.store.records.attempts import Attempt, AttemptFolder
 from runners.store.records.provenance import gather
-from runners.store.storage.folders import LOCAL, Storage
 
 _RIVALS = 50
 
@@ -35,10 +34,9 @@ class LeaseLostError(FencedError):
 class Lease:
     """The right of one attempt to write to a training's folder."""
 
-    folder: Path
+    attempts: AttemptFolder
     launch_id: str
     attempt: int
-    storage: Storage = LOCAL
 
     def check(self) -> None:
         """Check that this attempt still holds the lease.
@@ -46,13 +44,13 @@ class Lease:
         Raises:
             LeaseLostError: another attempt holds it.
         """
-        newest = AttemptFolder(self.folder, self.storage).newest()
+        newest, folder = self.attempts.newest(), self.attempts.folder.parent
         # A damaged record names no launch. Nobody else can have created it.
         if newest is not None and newest.n == self.attempt and newest.launch_id in (self.launch_id, ""):
             return
         owner = "nobody" if newest is None else f"attempt {newest.n} on {newest.host}"
         raise LeaseLostError(
-            f"attempt {self.attempt} at {self.folder.parent.name}/{self.folder.name} has lost its lease to {owner}; "
+            f"attempt {self.attempt} at {folder.parent.name}/{folder.name} has lost its lease to {owner}; "
             "what it was writing is discarded"
         )
 
@@ -73,9 +71,8 @@ def acquire(folder: Path, launch_id: str, drivers: DriverRecords, **how: Any) ->
         LeaseLostError: another claim overtook this one before it was complete.
         StorageError: the folder cannot be written.
     """
-    storage = drivers.storage
-    attempts = AttemptFolder(folder, storage)
-    storage.make_folder(attempts.folder)
+    attempts = AttemptFolder(folder, drivers.storage)
+    drivers.storage.make_folder(attempts.folder)
     for _ in range(_RIVALS):
         newest = attempts.newest()
         if newest is not None:
@@ -90,8 +87,8 @@ def acquire(folder: Path, launch_id: str, drivers: DriverRecords, **how: Any) ->
             **asdict(gather()),
         )
         if attempts.create(attempt):
-            lease = Lease(folder, launch_id, attempt.n, storage)
-            _take_possession(lease, attempts)
+            lease = Lease(attempts, launch_id, attempt.n)
+            _take_possession(lease)
             return lease
     raise LeaseHeldError(f"too many processes are claiming {folder} at the same time; try again later")
 
@@ -110,10 +107,10 @@ def _refuse_if_held(folder: Path, newest: Attempt, launch_id: str, drivers: Driv
     )
 
 
-def _take_possession(lease: Lease, attempts: AttemptFolder) -> None:
+def _take_possession(lease: Lease) -> None:
     lease.check()
-    for earlier in attempts.all()[:-1]:
+    for earlier in lease.attempts.all()[:-1]:
         if earlier.outcome == "running":
-            attempts.update(earlier.ending("lost", ended=None, reason="its process ended unexpectedly"))
-    for folder in (lease.folder, attempts.folder):
+            lease.attempts.update(earlier.ending("lost", ended=None, reason="its process ended unexpectedly"))
+    for folder in (lease.attempts.folder.parent, lease.attempts.folder):
         remove_leftovers(folder)

@@ -6,7 +6,6 @@ import atexit
 import contextlib
 import os
 import re
-import secrets
 import shutil
 import tempfile
 import threading
@@ -18,7 +17,7 @@ from goal_core.basics.atomic import StorageError
 from goal_core.basics.machine import has_ended, process_tag
 
 _AT_ONCE = 4
-_NAME = re.compile(r"goal-sweep-work-([0-9a-f]+-\d+)-[0-9a-f]+")
+_NAME = re.compile(r"goal-sweep-work-([0-9a-f]+-\d+)-\w+")
 _free = threading.BoundedSemaphore(_AT_ONCE)
 
 
@@ -84,35 +83,26 @@ class Lane:
             raise self._error
 
 
-class Scratch:
-    """The folder, in that for temporary files or in ``GOAL_SWEEP_SCRATCH``; only its user may look inside."""
+def scratch_folder() -> Path:
+    """Make the folder, in that for temporary files or in ``GOAL_SWEEP_SCRATCH``; only its user may look inside.
 
-    def __init__(self) -> None:
-        parent = Path(os.environ.get("GOAL_SWEEP_SCRATCH") or tempfile.gettempdir()).absolute()
-        self.folder = parent / f"goal-sweep-work-{process_tag()}-{secrets.token_hex(8)}"
+    It is removed when this process ends. Those of processes that have ended without doing so are removed now.
 
-    def make(self) -> None:
-        """Make the folder, and remove those of processes that have ended without doing so.
-
-        Raises:
-            StorageError: it cannot be made.
-        """
-        if self.folder.exists():
-            return
-        for path in self.folder.parent.glob("goal-sweep-work-*"):
-            with contextlib.suppress(OSError):
-                match = _NAME.fullmatch(path.name)
-                if match and has_ended(match[1]) and path.stat().st_uid == os.getuid():
-                    shutil.rmtree(path, ignore_errors=True)
-        try:
-            self.folder.mkdir(mode=0o700, exist_ok=True)
-        except OSError as error:
-            raise StorageError(
-                f"cannot create {self.folder}, where files wait for upload: {error.strerror}; name another folder with "
-                "GOAL_SWEEP_SCRATCH"
-            ) from error
-        atexit.register(self.remove)
-
-    def remove(self) -> None:
-        """Remove the folder with all that is in it."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+    Raises:
+        StorageError: it cannot be made.
+    """
+    parent = Path(os.environ.get("GOAL_SWEEP_SCRATCH") or tempfile.gettempdir()).absolute()
+    for path in parent.glob("goal-sweep-work-*"):
+        with contextlib.suppress(OSError):
+            match = _NAME.fullmatch(path.name)
+            if match and has_ended(match[1]) and path.stat().st_uid == os.getuid():
+                shutil.rmtree(path, ignore_errors=True)
+    try:
+        folder = tempfile.mkdtemp(prefix=f"goal-sweep-work-{process_tag()}-", dir=parent)
+    except OSError as error:
+        raise StorageError(
+            f"cannot create a folder in {parent}, where files wait for upload: {error.strerror}; name another with "
+            "GOAL_SWEEP_SCRATCH"
+        ) from error
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)

@@ -12,6 +12,7 @@ import errno
 import hashlib
 import io
 import secrets
+import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,8 +21,8 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from goal_core.basics.atomic import DamagedError, StorageError, perform, read_bytes, replace_with
-from runners.store.storage.background import Lane, Scratch
+from goal_core.basics.atomic import DamagedError, StorageError, make_folder, perform, read_bytes, replace_with
+from runners.store.storage.background import Lane
 from runners.store.storage.connection import Connection, RefusedError, failure
 from runners.store.storage.folders import Storage, Task, Written
 
@@ -38,15 +39,14 @@ class ObjectStorage(Storage):
 
     Args:
         connection: to the place in the bucket.
-        base: the path that stands for it.
-        scratch: the folder of this process's working copies, at or above ``base``.
+        base: the path that stands for it, in a folder of this process's own.
     """
 
-    def __init__(self, connection: Connection, base: Path, scratch: Scratch) -> None:
+    def __init__(self, connection: Connection, base: Path) -> None:
         import obstore
 
         self._api: Any = obstore
-        self._connection, self._base, self._scratch = connection, base, scratch
+        self._connection, self._base = connection, base
         self._lanes: defaultdict[Path, Lane] = defaultdict(Lane)
         self._checked = False
         self._background = ThreadPoolExecutor(1, thread_name_prefix="goal-sweep reading")
@@ -140,8 +140,7 @@ class ObjectStorage(Storage):
         if not files:
             raise FileNotFoundError(f"there is no {self.shown(path)}")
         for each in sorted(files, key=lambda each: each == path / last):
-            to = self._key(target / each.relative_to(path))
-            self._ask("copy", each, lambda client, key, to=to: self._api.copy(client, key, to))  # with its digest
+            self._copy(each, self._key(target / each.relative_to(path)))
         for each in sorted(files, key=lambda each: each != path / last):
             self.remove(each)
 
@@ -152,7 +151,7 @@ class ObjectStorage(Storage):
     def save_with(self, path: Path, write: Callable[[Path], object], *, guard: Task) -> None:
         lane = self._lanes[path.parent]
         lane.wait(path)
-        self._make(path.parent)
+        make_folder(path.parent)
         replace_with(path, write)
 
         def send() -> None:
@@ -164,7 +163,7 @@ class ObjectStorage(Storage):
 
     def append(self, path: Path, content: bytes, *, writer: int) -> None:
         own = path.with_name(f"{path.stem}.{writer}{path.suffix}")
-        self._make(own.parent)
+        make_folder(own.parent)
 
         def write() -> None:
             with own.open("ab") as file:
@@ -189,7 +188,7 @@ class ObjectStorage(Storage):
     def fetch(self, path: Path) -> Path:
         if path.exists():
             return path
-        self._make(path.parent)
+        make_folder(path.parent)
         fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
 
         def write() -> None:
@@ -220,7 +219,7 @@ class ObjectStorage(Storage):
         for lane in self._lanes.values():
             with contextlib.suppress(Exception):  # whoever saved it has been told
                 lane.wait()
-        self._scratch.remove()
+        shutil.rmtree(self._base, ignore_errors=True)
 
     def each(self, act: Callable[[T], R], items: Sequence[T]) -> list[R]:
         with ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="goal-sweep reading") as pool:
@@ -274,15 +273,15 @@ class ObjectStorage(Storage):
         how = {"mode": mode, "attributes": attributes, "chunk_size": PART, "max_concurrency": 4}
         self._ask("write", path, lambda client, key: self._api.put(client, key, content, **how))
 
+    def _copy(self, path: Path, to: str) -> None:
+        """Let the server copy an object, with its digest."""
+        self._ask("copy", path, lambda client, key: self._api.copy(client, key, to))
+
     def _on_their_way(self, folder: Path) -> list[Path]:
         """What this process has saved in a folder, as a listing that comes too early would miss it."""
         with contextlib.suppress(OSError):
             return [path for path in folder.iterdir() if path.is_file() and not path.name.endswith(".tmp")]
         return []
-
-    def _make(self, folder: Path) -> None:
-        self._scratch.make()
-        folder.mkdir(parents=True, exist_ok=True)
 
 
 class _FolderView(ObjectStorage):

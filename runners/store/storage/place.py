@@ -42,14 +42,13 @@ def opened(location: str, patience: float | None) -> tuple[Path, Storage]:
 @functools.cache
 def _bucket(bucket: str, prefix: str, endpoint: str, patience: float | None, pid: int) -> tuple[Path, Storage]:
     """The path that stands for a place in a bucket, and its storage: one in each process."""
-    from runners.store.storage.background import Scratch
+    from runners.store.storage.background import scratch_folder
     from runners.store.storage.connection import FIRST_S, Connection
     from runners.store.storage.objects import ObjectStorage
 
-    scratch = Scratch()
-    base = scratch.folder / bucket / prefix
     connection = Connection(bucket, prefix, endpoint, first=FIRST_S if patience is None else patience)
-    return base, ObjectStorage(connection, base, scratch)
+    base = scratch_folder() / bucket / prefix
+    return base, ObjectStorage(connection, base)
 
 
 def is_object_store(location: str) -> bool:

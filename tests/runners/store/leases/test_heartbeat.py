@@ -259,11 +259,10 @@ _DRIVER = """
 import sys, time
 from pathlib import Path
 from runners.store import Store
-from tests.helpers.store_cases import named
-store, training = Store(sys.argv[1]), named("c" * 16)
+store = Store(sys.argv[1])
 launch = store.heartbeat("first", ttl=1, renew=0.2)
-launch.start([training.key])
-folder = store.folder(training)
+launch.start(["k" * 16])
+folder = store.folder_of("c" * 16, "frozen", "k" * 16)
 folder.claim(launch.id)
 folder.save("x", b"first")
 print("ready", flush=True)
