@@ -13,14 +13,10 @@ from goal_core.checkpoints import RANKS, TRIPLETS
 from goal_core.training import below_warmup, weak_objective
 from runners.store import BEST, LOG, Attempt, Store, TrainingFolder, TrainingStatus
 from sweeps import Training
-from sweeps.results import EPOCHS, SETTING, TEST, VAL
+from sweeps.results import COLUMNS, EPOCHS, SETTING, TEST, VAL
 
-STORED = (
-    *("status", "reason", "attempts", "best_epoch", "seconds", "step_ms", "val_s", "started", "ended", "host"),
-    *("device", "git_commit", "git_diff", "imported", "stacked", "below_warmup", "weak_objective", "checkpoint"),
-    *("log", "triplets", "ranks"),
-)
-"""The fixed columns that come from the store. All others follow from the sweep."""
+STORED = [*COLUMNS][[*COLUMNS].index("status") :]
+"""The fixed columns that come from the store. Those before them follow from the sweep."""
 DIFF_DIGITS = 12
 """Hex digits of the digest of uncommitted changes, enough for people to compare."""
 

@@ -37,7 +37,7 @@ STAGE_KEY: Final = "goal.stage_key"
 STATUS: Final = "goal.status"
 OBJECTIVE: Final = "goal.objective"
 """``pair/triplet``, by which runs can be grouped."""
-POINT, GRID, STAGE, BACKBONE, DATASET = "goal.point", "goal.grid", "goal.stage", "goal.backbone", "goal.dataset"
+GRID, STAGE, DATASET = "goal.grid", "goal.stage", "goal.dataset"
 CHECKPOINT: Final = "goal.checkpoint"
 SHOWN: Final = "goal.shown"
 """Digest of what the run shows. A run with the digest of its row in the results table needs no change."""
@@ -49,7 +49,7 @@ COLUMNS_OF_TAGS: Final[Mapping[str, str]] = {
     "goal.pair": "pair",
     "goal.triplet": "triplet",
     "goal.seed": "seed",
-    BACKBONE: "backbone",
+    "goal.backbone": "backbone",
     "goal.framework": "framework",
     DATASET: "dataset",
     STATUS: "status",
@@ -57,7 +57,7 @@ COLUMNS_OF_TAGS: Final[Mapping[str, str]] = {
     "goal.data_fingerprint": "data_fingerprint",
     ROLE: "role",
     "goal.variant": "variant",
-    POINT: "point",
+    "goal.point": "point",
     GRID: "grid",
     "goal.reason": "reason",
     "goal.imported": "imported",

@@ -56,19 +56,14 @@ class TrainingFolder(TrainingFiles):
         """The same folder, for reading several of its files now with fewer requests."""
         return TrainingFolder(self.folder, self._drivers, self.storage.view(self.folder))
 
-    def claim(
-        self, launch_id: str, *, node: str = "", shared_by: int = 1, micro_batch: int = 0, units_per_gpu: int = 1
-    ) -> int:
+    def claim(self, launch_id: str, **how: Any) -> int:
         """Begin an attempt, to which all further writes belong.
 
         A damaged result is renamed to ``result.json.damaged``, because the training is then not done.
 
         Args:
             launch_id: the launch for which the caller works.
-            node: Ray's id of this machine; empty without Ray.
-            shared_by: number of trainings that this process trains side by side.
-            micro_batch: pairs that it encodes at a time; 0: whole batches.
-            units_per_gpu: how many units share the GPU.
+            **how: ``node``, ``shared_by``, ``micro_batch`` and ``units_per_gpu`` of `Attempt`.
 
         Returns:
             The number of the attempt.
@@ -80,8 +75,7 @@ class TrainingFolder(TrainingFiles):
         """
         self._refuse_if_done()
         self.storage.forget(self.folder)
-        how = {"shared_by": shared_by, "micro_batch": micro_batch, "units_per_gpu": units_per_gpu}
-        self._lease = acquire(self.folder, launch_id, self._drivers, node=node, **how)
+        self._lease = acquire(self.folder, launch_id, self._drivers, **how)
         self.attempt = self._lease.attempt
         try:
             self._refuse_if_done()

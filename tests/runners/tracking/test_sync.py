@@ -11,7 +11,6 @@ from mlflow import MlflowClient
 
 from runners.results import training_row
 from runners.store import Store
-from runners.store.records.provenance import gather
 from runners.tracking import schema as names
 from runners.tracking.page import SweepPage
 from runners.tracking.sync import SweepTracking
@@ -50,6 +49,7 @@ def test_a_finished_cell_is_one_complete_run(uri, store):
         "goal.git_commit": tags["goal.git_commit"], "goal.data_fingerprint": "f", "goal.objective": "con/con",
         "goal.checkpoint": tags["goal.checkpoint"], "goal.shown": tags["goal.shown"],
     }  # fmt: skip
+    assert (tags["mlflow.source.name"], tags["mlflow.source.type"]) == ("goal-sweep launch", "LOCAL")
     assert (store.root / tags[names.CHECKPOINT]).is_file()
     (parent,) = content.parents
     assert tags[names.PARENT_RUN] == parent.info.run_id
@@ -212,24 +212,6 @@ def test_a_renamed_experiment_stays_the_sweeps(uri, store):
         assert tracking.sync_all(wait=30)
     assert client.get_experiment_by_name("s") is None
     assert Content(uri, "my favourite").dump() == before
-
-
-def test_a_run_names_its_code(uri, store):
-    folder = folder_of(store)
-    folder.claim("L")
-    train(folder, 2)
-    tags = synced(uri, store).child(KEY).data.tags
-    assert (tags["mlflow.source.name"], tags["mlflow.source.type"]) == ("goal-sweep launch", "LOCAL")
-
-
-def test_what_a_modified_tree_trained_says_so(uri, store, monkeypatch):
-    modified = replace(gather(), git_commit="c0ffee", git_diff="+1", git_diff_sha256="ab" * 32)
-    monkeypatch.setattr("runners.store.leases.lease.gather", lambda: modified)
-    folder = folder_of(store)
-    folder.claim("L")
-    train(folder, 2)
-    tags = synced(uri, store, ALONE).child(KEY).data.tags
-    assert tags["goal.git_commit"] == "c0ffee, modified (abababababab)"
 
 
 def test_a_run_that_an_edit_abandoned_does_not_stay_running(uri, store):
