@@ -121,7 +121,7 @@ def current_results(store: Store, sweep: ResolvedSweep) -> tuple[ResultsTable, R
     return ResultsTable.of(header, columns), before
 
 
-def listed_again(header: Header, config: SweepConfig | None = None) -> ResolvedSweep:
+def listed_again(header: Header, config: SweepConfig) -> ResolvedSweep:
     """The sweep of a table, without its data.
 
     Args:
@@ -129,9 +129,7 @@ def listed_again(header: Header, config: SweepConfig | None = None) -> ResolvedS
         config: has the places of the store and of tracking, which a table does not name.
     """
     asked = header.requested
-    own = from_mapping(SweepConfig, asked.config)
-    if config is not None:
-        own = replace(own, store=config.store, tracking=config.tracking)
+    own = replace(from_mapping(SweepConfig, asked.config), store=config.store, tracking=config.tracking)
     return ResolvedSweep(
         config=own, data_fingerprint=asked.data_fingerprint, weights=asked.weights, trails=header.trails
     )
