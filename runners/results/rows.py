@@ -15,7 +15,8 @@ from runners.store import BEST, LOG, Attempt, Store, TrainingFolder, TrainingSta
 from sweeps import Training
 from sweeps.results import COLUMNS, EPOCHS, SETTING, TEST, VAL
 
-STORED = [*COLUMNS][[*COLUMNS].index("status") :]
+_NAMES = list(COLUMNS)
+STORED = _NAMES[_NAMES.index("status") :]
 """The fixed columns that come from the store. Those before them follow from the sweep."""
 DIFF_DIGITS = 12
 """Hex digits of the digest of uncommitted changes, enough for people to compare."""
