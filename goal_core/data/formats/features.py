@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tokenize
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -148,25 +148,15 @@ class FeatureRows:
             raise DataError(problems[0])
         return features
 
-    def fresh_digests(
-        self, indices: Sequence[int], count: Callable[[int], None], problems: list[str] | None
-    ) -> NDArray[np.uint8]:
-        """SHA-256 of the features of some images as they are now, (B, 32).
+    def fresh(self, indices: Sequence[int], *, thorough: bool) -> tuple[bytes, list[str]]:
+        """SHA-256 of some images' features as they are now, one after the other, and a line for each that is broken.
 
         Args:
-            indices: of the images, (B,).
-            count: called with how many more have been read.
-            problems: receives a line for each image with a number that is not finite; None looks for none.
+            indices: of the images.
+            thorough: look for numbers that are not finite; without it none is broken.
         """
-        found = np.empty((len(indices), 32), np.uint8)
-        for start in range(0, len(indices), BLOCK):
-            here = indices[start : start + BLOCK]
-            values = self.file.stored(self.file_rows[here])
-            found[start : start + len(here)] = _digests(values)
-            if problems is not None:
-                problems += self.not_finite(here, values)
-            count(len(here))
-        return found
+        values = self.file.stored(self.file_rows[indices])
+        return _digests(values).tobytes(), self.not_finite(indices, values) if thorough else []
 
     def not_finite(self, indices: Iterable[int], features: NDArray[np.floating]) -> list[str]:
         """A line for each of some images whose features (B, ..., F) hold a number that is not finite."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,8 +24,6 @@ WITHOUT_FOLDER = ("images", "flickr30k-images", "flickr30k_images", "")
 """Where an image name without a folder is looked for, relative to the root, the root itself last."""
 LINKED_DATA = "GOAL_LINKED_DATA"
 """Environment variable: folders outside the dataset's into which its links may lead, with ``:`` between them."""
-_CHUNK = 64
-"""Images that a thread reads at a time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,41 +65,26 @@ class FileReader:
             raise ChangedDataError(f"image {self.label(index)} is not the one that was indexed")
         return images.decode_bytes(content, self.label(index))
 
-    def fresh_digests(
-        self, indices: Sequence[int], count: Callable[[int], None], problems: list[str] | None
-    ) -> NDArray[np.uint8]:
-        """SHA-256 of the bytes of some images as they are now, (B, 32), read by as many threads as there are cores.
+    def fresh(self, indices: Sequence[int], *, thorough: bool) -> tuple[bytes, list[str]]:
+        """SHA-256 of some images' bytes as they are now, one after the other, and a line for each that is broken.
 
         Args:
-            indices: of the images, (B,).
-            count: called with how many more have been read.
-            problems: receives a line for each image that cannot be decoded; None decodes none.
+            indices: of the images.
+            thorough: decode them; without it none is broken.
 
         Raises:
             DataError: one cannot be read.
         """
-
-        def digests(part: Sequence[int]) -> tuple[bytes, list[str]]:
-            found, broken = [], []
-            for index in part:
-                content = self.content(index)
-                found.append(hashlib.sha256(content).digest())
-                try:
-                    if problems is not None:
-                        images.decode_bytes(content, self.label(index))
-                except DataError as error:
-                    broken.append(str(error))
-            return b"".join(found), broken
-
-        made, parts = [], [indices[start : start + _CHUNK] for start in range(0, len(indices), _CHUNK)]
-        # Reading, hashing and Pillow's decoding release Python's global lock, so threads use all cores.
-        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            for part, (found, broken) in zip(parts, pool.map(digests, parts), strict=True):
-                made.append(found)
-                if problems is not None:
-                    problems += broken
-                count(len(part))
-        return np.frombuffer(b"".join(made), np.uint8).reshape(len(indices), 32)
+        digests, problems = [], []
+        for index in indices:
+            content = self.content(index)
+            digests.append(hashlib.sha256(content).digest())
+            try:
+                if thorough:
+                    images.decode_bytes(content, self.label(index))
+            except DataError as error:
+                problems.append(str(error))
+        return b"".join(digests), problems
 
     def label(self, index: int) -> str:
         """The file's path."""

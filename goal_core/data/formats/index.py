@@ -74,11 +74,25 @@ class Index:
         if any(stamp != stamp_of(path) for path, *stamp in self.about["sources"]):
             return False
         return not thorough or all(
-            list(status) == stamp_of(str(Path(self.about["root"], path)))
+            status == stamp_of(os.path.join(self.about["root"], name))
             for split in SPLIT_NAMES
-            if f"{split}.status" in self.columns
-            for path, status in zip(self.texts(f"{split}.names"), self.columns[f"{split}.status"], strict=True)
+            for name, *status in self.statuses(split)
         )
+
+    def statuses(self, split: str) -> list[tuple[Any, ...]]:
+        """Name, size and times of each image of a split; empty where the stamps of the parsed files tell."""
+        if f"{split}.status" not in self.columns:
+            return []
+        stamps = self.columns[f"{split}.status"].tolist()
+        return [(name, *stamp) for name, stamp in zip(self.texts(f"{split}.names"), stamps, strict=True)]
+
+    def digests_by_status(self) -> dict[tuple[Any, ...], NDArray[np.uint8]]:
+        """The digests of all images whose sizes and times are known."""
+        return {
+            status: digest
+            for split in SPLIT_NAMES
+            for status, digest in zip(self.statuses(split), self.columns[f"{split}.digests"], strict=False)
+        }
 
     def dataset(self, config: DataConfig, caches: Path | None) -> Dataset:
         """The dataset, whose images are verified whenever they are read.

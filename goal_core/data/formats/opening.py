@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from itertools import chain, combinations
@@ -40,6 +44,8 @@ LAYOUTS: Mapping[str, Callable[[Any], Layout]] = {
 """By `data.format` in sweep files; `scenes` are drawn."""
 _COUNTED = ("train", "val")
 """Splits whose words are counted."""
+_TOGETHER = 64
+"""Images, or rows of features, that a thread reads at a time."""
 _LONGEST = 10_000
 """Letters of a caption; a longer one is a file that was taken for a caption."""
 
@@ -108,6 +114,19 @@ def check_data(config: DataConfig, *, quick: bool = False, progress: Progress = 
     return report
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Keep Python from visiting again and again the millions of small objects of a listing, none of them in a cycle."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@_uncollected()
 def _indexed(
     config: DataConfig, report: DataReport, known: Index | None, progress: Progress, *, read: bool = True
 ) -> Index | None:
@@ -143,9 +162,10 @@ def _indexed(
         return None
     captions = _left_out("captions beyond max_captions", {split: one.left_out for split, one in listings.items()})
     words = _left_out("words beyond max_words", {split: one.words_left_out for split, one in listings.items()})
-    counts = {} if about["texts"] else word_counts(chain.from_iterable(index.texts(f"{s}.captions") for s in _COUNTED))
-    about |= {"notes": [*captions, *words, *_duplicates(digests)], "words": list(Counter(counts.values()).items())}
-    index = Index(columns | digests, about)
+    counted = [] if about["texts"] else [own for split in _COUNTED for own in listings[split].captions]
+    counts = word_counts(chain.from_iterable(counted)).values()
+    about |= {"notes": [*captions, *words, *_duplicates(digests)], "words": list(Counter(counts).items())}
+    columns |= digests
     if read and about["features"]:
         report.attempt("features", partial(_check_features, index))
     return index if report.complete else None
@@ -212,38 +232,29 @@ def _digests(index: Index, known: Index | None, report: DataReport, progress: Pr
     A report that does not raise receives what cannot be decoded or is not finite.
     """
     readers = {name: reader for split in SPLIT_NAMES for name, reader in index.readers(split).items()}
-    done, total, found = 0, sum(map(len, readers.values())), dict[str, NDArray[np.uint8]]()
-    problems: list[str] | None = None if report.raises else []
-
-    def count(more: int) -> None:
-        nonlocal done
-        done += more
-        progress(done, total)
-
-    for name, reader in readers.items():
-        found[name] = digests = np.empty((len(reader), 32), np.uint8)
-        earlier = {} if known is None else _earlier(known, index, name.partition(".")[0])
-        todo = [number for number in range(len(reader)) if number not in earlier]
-        for number, digest in earlier.items():
-            digests[number] = digest
-        count(len(earlier))
-        digests[todo] = reader.fresh_digests(todo, count, problems)
-    if problems is not None:
+    found = {name: np.empty((len(reader), 32), np.uint8) for name, reader in readers.items()}
+    done, total, problems = 0, sum(map(len, readers.values())), list[str]()
+    earlier = {} if known is None or known.about["root"] != index.about["root"] else known.digests_by_status()
+    # Reading, hashing and Pillow's decoding release Python's global lock, so threads use all cores.
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        for name, reader in readers.items():
+            statuses, todo = index.statuses(name.partition(".")[0]), list[int]()
+            for row in range(len(reader)):
+                digest = earlier.get(statuses[row]) if statuses else None
+                if digest is None:
+                    todo.append(row)
+                else:
+                    found[name][row] = digest
+            done += len(reader) - len(todo)
+            parts = [todo[start : start + _TOGETHER] for start in range(0, len(todo), _TOGETHER)]
+            fresh = pool.map(partial(reader.fresh, thorough=not report.raises), parts)
+            for part, (digests, faults) in zip(parts, fresh, strict=True):
+                found[name][part] = np.frombuffer(digests, np.uint8).reshape(-1, 32)
+                problems += faults
+                progress(done := done + len(part), total)
+    if not report.raises:
         report.content(f"all read, {total:,}", problems)
     return found
-
-
-def _earlier(known: Index, index: Index, split: str) -> dict[int, NDArray[np.uint8]]:
-    """The digests that an earlier index of the same folder has of images whose size and times are still the same."""
-    if f"{split}.status" not in known.columns or known.about["root"] != index.about["root"]:
-        return {}
-
-    def seen(one: Index) -> Iterator[tuple[str | int, ...]]:
-        for name, status in zip(one.texts(f"{split}.names"), one.columns[f"{split}.status"].tolist(), strict=True):
-            yield name, *status
-
-    before = dict(zip(seen(known), known.columns[f"{split}.digests"], strict=True))
-    return {number: before[image] for number, image in enumerate(seen(index)) if image in before}
 
 
 def _left_out(what: str, counts: Mapping[str, int]) -> list[str]:

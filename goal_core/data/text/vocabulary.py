@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 from typing import ClassVar
 
 from goal_core.basics.errors import DataError
@@ -30,6 +31,8 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
+_TOGETHER = 1 << 12
+"""Captions whose words are counted at a time."""
 _APOSTROPHES = str.maketrans({"’": "'", "ʼ": "'"})
 
 
@@ -48,8 +51,10 @@ def tokenize(caption: str) -> list[str]:
 
 def word_counts(captions: Iterable[str]) -> Counter[str]:
     """How often each word of :func:`tokenize` occurs in captions."""
-    counts: Counter[str] = Counter()
-    for part, times in Counter(part for caption in captions for part in _parts(caption)).items():
+    counts, parts, rest = Counter[str](), Counter[str](), iter(captions)
+    while together := "\n".join(islice(rest, _TOGETHER)):
+        parts.update(_parts(together))
+    for part, times in parts.items():
         for word in _split(part):
             counts[word] += times
     return counts
