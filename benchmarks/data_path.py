@@ -1,37 +1,42 @@
-"""What images cost on their way to the model: from JPEG files and from packs.
+"""What images cost on their way to the model: from JPEG files and from packs; and what the index of many files costs.
 
     python -m benchmarks.data_path
     python -m benchmarks.data_path --device cuda --images 400 --workers 8
 
 Without workers seconds are those of this process's processor, with one thread, so that other work counts little. The
-photographs are made up, 640 x 480 as in COCO; `benchmarks.usual` reads them with torchvision.
+photographs are made up, 640 x 480 as in COCO; `benchmarks.usual` reads them with torchvision. The indexed files are of
+2 kB; `--files 123287` are as many as COCO has.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from benchmarks.program import Report, Row, run, seconds
 from benchmarks.units import UNIT, data_of, photographs
 from benchmarks.usual import loader_of
-from goal_core.data import BatchSource, Dataset, ImageConfig, Vocabulary, open_dataset
+from goal_core.data import BatchSource, Dataset, ImageConfig, KarpathyConfig, Vocabulary, open_dataset
 from goal_core.data.packs import open_packed, plan_pack, write_pack
 
-OPTIONS = {**UNIT, "images": 128, "size": 224, "batch": 64}
+OPTIONS = {**UNIT, "images": 128, "size": 224, "batch": 64, "files": 12_000}
 
 
 def measure(given: argparse.Namespace, report: Report) -> None:
-    """Measure decoding and packs."""
+    """Measure decoding, packs and the index."""
     torch.set_num_threads(1)
+    report.row("the index", f"{given.files:,} files", partial(_index, given.files))
     with photographs(given, 2 * given.batch) as root:
         data, packs = data_of(root, given.size), root / "packs"
         dataset = open_dataset(data)
@@ -69,6 +74,28 @@ def _decoded(given: argparse.Namespace, dataset: Dataset, image: ImageConfig, wo
                              device=torch.device(given.device))) as source:  # fmt: skip
         rate = _rate(given, train.num_captions, lambda epoch: (batch.images for batch in source.batches(epoch)))
     return rate | ({"/ torchvision": rate["images/s"] / float(base["images/s"])} if base else {})
+
+
+def _index(count: int) -> Row:
+    """Seconds of this process's processor: all threads of an opening."""
+    with tempfile.TemporaryDirectory() as scratch:
+        root, splits = Path(scratch), ("val", "test", "train")
+        names, content = [f"{number}.jpg" for number in range(count)], partial(np.random.default_rng(1).bytes, 2048)
+        sentences = [{"raw": f"a few words, of which caption {way} has some of its own"} for way in range(5)]
+        images = [
+            {"filename": name, "split": splits[min(2, 20 * number // count)], "sentences": sentences}
+            for number, name in enumerate(names)
+        ]
+        (root / "dataset_made.json").write_text(json.dumps({"images": images}))
+        for name in names:
+            (root / name).write_bytes(content())
+        opened = partial(open_dataset, KarpathyConfig(name="made", root=scratch), root / "indexes")
+        return {
+            "reading the bytes, s": seconds(lambda: [(root / name).read_bytes() for name in names]),
+            "first, s": seconds(opened),
+            "with a look at every file, s": seconds(opened),
+            "mapped, s": seconds(partial(opened, renew=False)),
+        }
 
 
 def _pack(dataset: Dataset, image: ImageConfig, packs: Path) -> Row:
