@@ -1,12 +1,12 @@
-"""The interface of all tokenizers, and a split's captions as padded batches of ids."""
+"""Tokenizers as they were stored, and a split's captions as padded batches of ids."""
 
 from __future__ import annotations
 
 import json
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -14,24 +14,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from goal_core.basics.errors import DataError
-from goal_core.data.text.vocabulary import PAD, Vocabulary
+from goal_core.data.text.stored import PAD, Tokenizer
+from goal_core.data.text.vocabulary import Vocabulary
 from goal_core.data.text.wordpieces import Subwords, Wordpieces
 
 _PART = 1 << 16
 """Captions that are encoded at a time."""
-
-
-class Tokenizer(Protocol):
-    """Turns captions into ids; 0 is padding."""
-
-    def encode(self, caption: str) -> list[int]:
-        """Ids of a caption, at least one."""
-
-    def __len__(self) -> int:
-        """Number of ids, special ones included."""
-
-    def to_json(self) -> str:
-        """The tokenizer as text; equal tokenizers give equal text."""
 
 
 def tokenizer_from_json(text: str) -> Tokenizer:
@@ -44,23 +32,29 @@ def tokenizer_from_json(text: str) -> Tokenizer:
         stored = json.loads(text)
     except ValueError as error:
         raise DataError(f"the stored tokenizer is not JSON: {error}") from error
-    if not isinstance(stored, dict):
-        raise DataError(f"the stored tokenizer must be an object, got {type(stored).__name__}")
     kinds: dict[str, Any] = {kind.stored_format: kind for kind in (Vocabulary, Wordpieces, Subwords, TextVectors)}
-    kind = kinds.get(str(stored.get("format")))
-    if kind is None:
+    name = stored.pop("format", None) if isinstance(stored, dict) else None
+    if name not in kinds:
         raise DataError(f"the stored tokenizer must be an object whose 'format' is one of {', '.join(kinds)}")
-    made: Tokenizer = kind.from_stored(stored)
+    expected = [field.name for field in fields(kinds[name]) if field.init]
+    if set(stored) != set(expected):
+        raise DataError(f"the stored tokenizer must be an object with 'format' and {', '.join(expected)}")
+    settings = {key: tuple(value) if isinstance(value, list) else value for key, value in stored.items()}
+    made: Tokenizer = kinds[name](**settings)
     return made
 
 
 @dataclass(frozen=True, slots=True)
-class TextVectors:
+class TextVectors(Tokenizer):
     """Stands for a tokenizer where each caption is a vector already."""
 
     stored_format: ClassVar[str] = "vectors"
     width: int
     """Numbers of each vector."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.width, int) or self.width < 1:
+            raise DataError(f"the width of stored vectors must be a whole number, got {self.width!r}")
 
     def encode(self, caption: str) -> list[int]:
         """Refuse: words have no vector here."""
@@ -68,17 +62,6 @@ class TextVectors:
 
     def __len__(self) -> int:
         return self.width
-
-    def to_json(self) -> str:
-        """The width as text."""
-        return json.dumps({"format": self.stored_format, "width": self.width})
-
-    @classmethod
-    def from_stored(cls, stored: dict[str, Any]) -> TextVectors:
-        """Read what :meth:`to_json` gave."""
-        if not isinstance(width := stored.get("width"), int) or width < 1:
-            raise DataError(f"the width of stored vectors must be a whole number, got {width!r}")
-        return cls(width)
 
 
 def encoded(captions: Sequence[str], tokenizer: Tokenizer) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int64]]]:

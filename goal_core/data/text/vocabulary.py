@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 from typing import ClassVar
 
 from goal_core.basics.errors import DataError
+from goal_core.data.text.stored import Tokenizer, check_words
 
-PAD, START, END, UNK = 0, 1, 2, 3
+START, END, UNK = 1, 2, 3
 SPECIAL_WORDS = ("<pad>", "<start>", "<end>", "<unk>")
 
 _CLITIC = r"'(?:s|m|d|ll|re|ve)\b"
@@ -71,7 +71,7 @@ def _split(part: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Vocabulary:
+class Vocabulary(Tokenizer):
     """The known words. Ids 0 to 3 are ``<pad> <start> <end> <unk>``; word ``words[i]`` has id ``i + 4``.
 
     Raises:
@@ -85,12 +85,10 @@ class Vocabulary:
     _ids: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        ids = {word: index for index, word in enumerate((*SPECIAL_WORDS, *self.words))}
         if not self.words:
             raise DataError("the vocabulary is empty")
-        if len(ids) != len(self.words) + len(SPECIAL_WORDS):
-            repeated = [word for word, count in Counter((*SPECIAL_WORDS, *self.words)).items() if count > 1]
-            raise DataError(f"vocabulary lists words twice: {', '.join(repeated[:5])}")
+        check_words(self.words, "words of the vocabulary", SPECIAL_WORDS)
+        ids = {word: index for index, word in enumerate((*SPECIAL_WORDS, *self.words))}
         object.__setattr__(self, "_ids", ids)
 
     @classmethod
@@ -121,21 +119,3 @@ class Vocabulary:
 
     def __len__(self) -> int:
         return len(self.words) + len(SPECIAL_WORDS)
-
-    def to_json(self) -> str:
-        """The vocabulary as text; equal vocabularies give equal text."""
-        return json.dumps({"format": self.stored_format, "words": list(self.words)}, ensure_ascii=False)
-
-    @classmethod
-    def from_stored(cls, stored: Mapping[str, object]) -> Vocabulary:
-        """Read the parsed text of :meth:`to_json`.
-
-        Raises:
-            DataError: it does not describe a vocabulary.
-        """
-        if set(stored) != {"format", "words"}:
-            raise DataError(f"vocabulary must be an object with 'words' and 'format': {cls.stored_format!r}")
-        words = stored["words"]
-        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-            raise DataError("vocabulary 'words' must be a list of strings")
-        return cls(tuple(words))

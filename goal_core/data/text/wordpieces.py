@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -14,6 +13,7 @@ import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
 from goal_core.basics.errors import DataError
+from goal_core.data.text.stored import Tokenizer, check_words
 
 SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MAX_WORDS = 30
@@ -27,8 +27,8 @@ _SPLIT = pre_tokenizers.BertPreTokenizer()
 
 
 @dataclass(frozen=True, slots=True)
-class Wordpieces:
-    """A BERT vocabulary, which splits captions into word pieces; a :class:`~goal_core.data.text.Tokenizer`.
+class Wordpieces(Tokenizer):
+    """A BERT vocabulary, which splits captions into word pieces.
 
     Raises:
         DataError: a special piece is missing, `[PAD]` is not the first, or a piece is listed twice.
@@ -45,9 +45,8 @@ class Wordpieces:
     _tokenizer: tokenizers.Tokenizer = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        check_words(self.pieces, "word pieces")
         ids = {piece: index for index, piece in enumerate(self.pieces)}
-        if len(ids) != len(self.pieces):
-            raise DataError(f"{len(self.pieces) - len(ids)} word pieces are listed twice")
         missing = [piece for piece in SPECIAL_PIECES if piece not in ids]
         if missing:
             raise DataError(f"the word pieces lack {', '.join(missing)}")
@@ -94,23 +93,6 @@ class Wordpieces:
             raise DataError(f"cannot read the word pieces {path}: {error}") from error
         return cls(tuple(lines[:-1] if lines[-1] == "" else lines), lowercase)
 
-    @classmethod
-    def from_stored(cls, stored: Mapping[str, object]) -> Wordpieces:
-        """Read the parsed text of :meth:`to_json`.
-
-        Raises:
-            DataError: it does not describe word pieces.
-        """
-        pieces = stored.get("pieces")
-        if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
-            raise DataError("word pieces must be a list of strings")
-        return cls(tuple(pieces), stored.get("lowercase") is not False, stored.get("cleans") is True)
-
-    def to_json(self) -> str:
-        """The pieces as text."""
-        settings = {"lowercase": self.lowercase, "cleans": self.cleans}
-        return json.dumps({"format": self.stored_format, **settings, "pieces": self.pieces}, ensure_ascii=False)
-
     def words(self, ids: Sequence[int]) -> list[list[int]]:
         """The ids of an encoded caption by its words, without special pieces; a piece `##s` continues a word."""
         words: list[list[int]] = []
@@ -147,8 +129,8 @@ class Wordpieces:
 
 
 @dataclass(frozen=True, slots=True)
-class Subwords:
-    """A tokenizer of the `tokenizers` library; a :class:`~goal_core.data.text.Tokenizer`.
+class Subwords(Tokenizer):
+    """A tokenizer of the `tokenizers` library.
 
     Raises:
         DataError: the content is not that of such a tokenizer.
@@ -167,15 +149,6 @@ class Subwords:
             raise DataError(f"this is not a tokenizer: {error}") from error
         tokenizer.no_padding()
         object.__setattr__(self, "_tokenizer", tokenizer)
-
-    @classmethod
-    def from_stored(cls, stored: Mapping[str, object]) -> Subwords:
-        """Read the parsed text of :meth:`to_json`."""
-        return cls(str(stored.get("content")))
-
-    def to_json(self) -> str:
-        """The content as text."""
-        return json.dumps({"format": self.stored_format, "content": self.content}, ensure_ascii=False)
 
     def encode(self, caption: str) -> list[int]:
         """Ids of a caption with the model's special ids.
