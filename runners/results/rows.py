@@ -48,7 +48,7 @@ def asked_row(training: Training) -> dict[str, Any]:
 
 def stored_row(store: Store, training: Training, status: TrainingStatus) -> dict[str, Any]:
     """The columns that come from the store; without epochs where their file is damaged, as the status says."""
-    folder, result, best = store.folder(training).seen_at_once(), status.result, status.result.get("best_epoch")
+    folder, result, best = store.folder(training), status.result, status.result.get("best_epoch")
     attempts: list[Attempt] = []
     records: list[dict[str, Any]] = []
     with suppress(DamagedError, StorageError):
@@ -74,9 +74,9 @@ def stored_row(store: Store, training: Training, status: TrainingStatus) -> dict
         "stacked": result.get("stacked"),
         "below_warmup": "",
         "weak_objective": "",
-        "checkpoint": _path(training, folder, BEST) if result else "",
-        "log": _path(training, folder, LOG) if begun else "",
-        "triplets": _path(training, folder, TRIPLETS) if begun else "",
+        "checkpoint": _path(folder, BEST, result) if result else "",
+        "log": _path(folder, LOG, result) if begun else "",
+        "triplets": _path(folder, TRIPLETS, result) if begun else "",
         "ranks": _ranks(folder, result),
     }
     if best is not None:
@@ -114,9 +114,7 @@ def _ranks(folder: TrainingFolder, result: Mapping[str, Any]) -> bytes | None:
     return content if content and hashlib.sha256(content).hexdigest() == stated["sha256"] else None
 
 
-def _path(training: Training, folder: TrainingFolder, name: str) -> str:
+def _path(folder: TrainingFolder, name: str, result: Mapping[str, Any]) -> str:
     """The path of a file in the store, with forward slashes; empty if it is not there."""
-    place = folder.place(name)
-    if not folder.storage.exists(place):
-        return ""
-    return f"cells/{training.cell.id}/{training.stage.name}-{training.key}/{place.name}"
+    place = folder.place(name, result)
+    return "/".join(["cells", *place.parts[-3:]]) if folder.storage.exists(place) else ""

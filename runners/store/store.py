@@ -164,7 +164,7 @@ class Store:
         driver_of, asked = functools.cache(self.drivers.state), list(trainings)
 
         def read(training: Training) -> TrainingStatus:
-            return status_of(self.folder(training).seen_at_once(), driver_of, max_attempts, thorough=thorough)
+            return status_of(self.folder(training), driver_of, max_attempts, thorough=thorough)
 
         return dict(zip(asked, self.storage.each(read, asked), strict=True))
 

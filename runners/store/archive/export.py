@@ -62,7 +62,7 @@ def export_results(sweep: ResolvedSweep, store: Store, path: Path) -> tuple[int,
     done = [training for training, status in statuses.items() if status.state == "done"]
     if not done:
         raise ArchiveError(f"nothing to export: no training of {sweep.config.name!r} is finished in {store.location}")
-    carried = store.storage.each(lambda training: dict(_carried(store.folder(training).seen_at_once())), done)
+    carried = store.storage.each(lambda training: dict(_carried(store.folder(training))), done)
     for training, contents in zip(done, carried, strict=True):
         place = f"cells/{training.cell.id}/{training.stage.name}-{training.key}"
         files |= {f"{place}/{name}": content for name, content in contents.items()}

@@ -110,6 +110,11 @@ class Storage:
 
         return perform("list", folder, read)
 
+    def files(self, folder: Path) -> dict[Path, Written]:
+        """The files in a folder, and how each was last written."""
+        files = ((path, self.written(path)) for path in self.entries(folder) if path.is_file())
+        return {path: written for path, written in files if written is not None}
+
     def listed(self, folder: Path) -> dict[Path, Written]:
         """All files in a folder and in those within it."""
         files = ((path, self.written(path)) for path in folder.rglob("*") if path.is_file())
@@ -242,10 +247,6 @@ class Storage:
     def each(self, act: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Call a function that reads a little for each of many items, side by side where reading takes long."""
         return [act(item) for item in items]
-
-    def view(self, folder: Path) -> Storage:
-        """A storage for reading several files of one folder now, with fewer requests where those take long."""
-        return self
 
 
 LOCAL = Storage()

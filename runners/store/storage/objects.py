@@ -111,6 +111,9 @@ class ObjectStorage(Storage):
     def entries(self, folder: Path) -> list[Path]:
         return list({**self._in(folder), **dict.fromkeys(self._on_their_way(folder))})
 
+    def files(self, folder: Path) -> dict[Path, Written]:
+        return {path: written for path, written in self._in(folder).items() if written is not None}
+
     def listed(self, folder: Path) -> dict[Path, Written]:
         def read(client: Any, key: str) -> list[Any]:
             return list(chain.from_iterable(self._api.list(client, key or None, chunk_size=1000)))
@@ -225,9 +228,6 @@ class ObjectStorage(Storage):
         with ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="goal-sweep reading") as pool:
             return list(pool.map(act, items))
 
-    def view(self, folder: Path) -> Storage:
-        return _FolderView(self, folder)
-
     def _in(self, folder: Path) -> dict[Path, Written | None]:
         """What is right in a folder: files, and folders with None."""
         found = self._ask("list", folder, lambda client, key: self._api.list_with_delimiter(client, key or None))
@@ -282,21 +282,6 @@ class ObjectStorage(Storage):
         with contextlib.suppress(OSError):
             return [path for path in folder.iterdir() if path.is_file() and not path.name.endswith(".tmp")]
         return []
-
-
-class _FolderView(ObjectStorage):
-    """For reading what is in a folder, which is listed once."""
-
-    def __init__(self, storage: ObjectStorage, folder: Path) -> None:
-        vars(self).update(vars(storage))
-        self._known = storage.listed(folder)
-
-    def read(self, path: Path) -> bytes | None:
-        return super().read(path) if path in self._known else None
-
-    def _in(self, folder: Path) -> dict[Path, Written | None]:
-        below = (Path(*path.parts[: len(folder.parts) + 1]) for path in self._known if folder in path.parents)
-        return {child: self._known.get(child) for child in below}
 
 
 def _written(meta: Any) -> Written:

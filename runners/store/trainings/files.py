@@ -56,19 +56,22 @@ class TrainingFiles:
         """A file of this machine with the content of a file of the training, for a library; see `place`."""
         return self.storage.fetch(self.place(name))
 
-    def place(self, name: str) -> Path:
+    def place(self, name: str, result: Mapping[str, Any] | None = None) -> Path:
         """The path of a file in the store: of a finished training as its result states it, else of its newest version.
 
         Args:
             name: the name without the attempt, such as ``metrics.jsonl``. `BEST` stands for the weights of a result.
+            result: the result, if it has been read already; empty if there is none.
 
         Returns:
             A path that need not exist.
         """
-        with contextlib.suppress(DamagedError):
-            stated = (self.result() or {"files": {}})["files"].get(name)
-            if stated is not None:
-                return self.folder / str(stated["name"])
+        if result is None:
+            with contextlib.suppress(DamagedError):
+                result = self.result()
+        stated = (result or {}).get("files", {}).get(name)
+        if stated is not None:
+            return self.folder / str(stated["name"])
         return next(iter(self.places(name)), self.folder / name)
 
     def versions(self, name: str) -> Iterator[Path]:
@@ -124,9 +127,10 @@ class TrainingFiles:
         Returns:
             What is damaged, or an empty text.
         """
+        there = self.storage.files(self.folder)
         for name, stated in result["files"].items():
             path = self.folder / stated["name"]
-            written, shown = self.storage.written(path), self.storage.shown(path)
+            written, shown = there.get(path), self.storage.shown(path)
             if written is None:
                 if thorough and not (name == BEST and result.get("imported")):
                     return f"{shown} is missing"
@@ -160,13 +164,12 @@ class TrainingFiles:
         """Read the epoch records written so far, in order.
 
         Args:
-            result: the result, if it has been read already.
+            result: as for `place`.
 
         Raises:
             DamagedError: a line is not an epoch record.
         """
-        stated = (result or {}).get("files", {}).get(METRICS)
-        path = self.folder / stated["name"] if stated else self.place(METRICS)
+        path = self.place(METRICS, result)
         shown, lines = self.storage.shown(path), (self.storage.read(path) or b"").splitlines()
         return [parse_epoch(line, f"{shown}:{number}") for number, line in enumerate(lines, start=1)]
 

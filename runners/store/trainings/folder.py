@@ -18,7 +18,6 @@ from runners.store.leases.heartbeat import DriverRecords
 from runners.store.leases.lease import Lease, LeaseLostError, acquire
 from runners.store.records.attempts import Outcome, was_cut_off
 from runners.store.records.result_content import METRICS, RESULT
-from runners.store.storage.folders import Storage
 from runners.store.trainings.files import LOG, WORKING, TrainingFiles, version_name
 
 
@@ -36,11 +35,10 @@ class TrainingFolder(TrainingFiles):
     Args:
         folder: ``STORE/cells/<cell id>/<stage>-<stage key>``; need not exist.
         drivers: the records of the store's drivers.
-        seen: in place of their storage, a view of it, for reading alone.
     """
 
-    def __init__(self, folder: Path, drivers: DriverRecords, seen: Storage | None = None) -> None:
-        super().__init__(folder, seen or drivers.storage)
+    def __init__(self, folder: Path, drivers: DriverRecords) -> None:
+        super().__init__(folder, drivers.storage)
         self._drivers = drivers
         self._lease: Lease | None = None
         self.attempt = 0
@@ -51,10 +49,6 @@ class TrainingFolder(TrainingFiles):
 
     def __repr__(self) -> str:
         return f"TrainingFolder({str(self.folder)!r}, attempt={self.attempt})"
-
-    def seen_at_once(self) -> TrainingFolder:
-        """The same folder, for reading several of its files now with fewer requests."""
-        return TrainingFolder(self.folder, self._drivers, self.storage.view(self.folder))
 
     def claim(self, launch_id: str, **how: Any) -> int:
         """Begin an attempt, to which all further writes belong.

@@ -117,5 +117,5 @@ def _saved(folder: TrainingFolder) -> dict[str, Any]:
 def _so_far(folder: TrainingFolder) -> dict[str, Any]:
     rsums: list[float] = []
     with contextlib.suppress(DamagedError):  # the worker will find it and repeat what it must
-        rsums = [record["metrics"].get("val/rsum", -math.inf) for record in folder.records()]
+        rsums = [record["metrics"].get("val/rsum", -math.inf) for record in folder.records({})]
     return {"epochs": len(rsums), "best_rsum": max(rsums, default=math.nan)}

@@ -80,11 +80,8 @@ def test_folders_are_listed_by_name(storage, place):
     }
     assert storage.exists(place / "sub")
     assert not storage.exists(place / "su")
-    view = storage.view(place)
-    assert sorted(view.entries(place)) == [place / "a", place / "sub"]
-    assert view.read(place / "sub/b") == b"sub/b"
-    assert view.read(place / "none") is None
-    assert view.written(place / "a").bytes == 1
+    assert storage.files(place)[place / "a"].bytes == 1
+    assert storage.files(place / "sub") == {place / "sub" / "b": storage.written(place / "sub" / "b")}
 
 
 def test_what_is_saved_arrives_in_order(storage, place):
