@@ -22,8 +22,8 @@ from runners.tracking.values import LoggedStep, Row, digest_of, epochs_of, final
 from sweeps.results import EPOCHS, RESULTS_FILE, TEST
 
 _RUN_STATUS: Mapping[str, str] = {"waiting": "KILLED", "running": "RUNNING", "done": "FINISHED", "failed": "FAILED"}
-MAX_BATCH = 1000
-"""Number of metrics that MLflow accepts in one call."""
+MAX_BATCH = 700
+"""Number of metrics in one call. MLflow accepts 1,000 values, with parameters and tags."""
 _PAGE = 500
 
 
@@ -145,22 +145,20 @@ class RunWriter:
             run = there = None
         if not has_begun:
             return  # the results table lists what the sweep asks for
-        tags = tags_of(row)
+        tags = tags_of(row) | {names.SHOWN: digest}
+        has: Mapping[str, str] = tags if there is None else there.tags
         if run is None:
             began = int(1000 * (row["started"] or time.time()))
-            own = tags | {names.PARENT_RUN: self.parent_id, names.STATUS: "running"}
-            made = self._client.create_run(self.experiment_id, start_time=began, run_name=row["name"], tags=own)
+            has = tags | {names.PARENT_RUN: self.parent_id, names.STATUS: "running", names.SHOWN: ""}
+            made = self._client.create_run(self.experiment_id, start_time=began, run_name=row["name"], tags=has)
             run = self._runs[key] = TrackedRun(id=made.info.run_id, status=made.info.status, epochs=0)
+        for tag in has.keys() & names.COLUMNS_OF_TAGS.keys() - tags.keys():
+            self._client.delete_tag(run.id, tag)
         has_final = run.shown == digest or (there is not None and _finals(there.metrics))
-        self._log(run, [*epochs_of(row)], None if has_final else final)
-        if run.shown != digest or there is not None:
-            stale = set() if there is None else there.tags.keys() & names.COLUMNS_OF_TAGS.keys() - tags.keys()
-            for tag in stale:
-                self._client.delete_tag(run.id, tag)
-            written = [RunTag(name, text) for name, text in {**tags, names.SHOWN: digest}.items()]
-            params = [] if run.shown else [Param(name, text) for name, text in params_of(row).items()]
-            self._client.log_batch(run.id, params=params, tags=written)
-            run.shown, run.is_former = digest, False
+        params = {} if run.shown else params_of(row)
+        changed = {tag: text for tag, text in tags.items() if has.get(tag) != text}
+        self._log(run, [*epochs_of(row)], None if has_final else final, params, changed)
+        run.shown, run.is_former = digest, False
         if run.status != _RUN_STATUS[state]:
             self._set_status(run.id, _RUN_STATUS[state], row["ended"])
             run.status = _RUN_STATUS[state]
@@ -229,8 +227,18 @@ class RunWriter:
         self._client.set_tag(self.parent_id, names.TABLE, sha256)
         self._table = sha256
 
-    def _log(self, run: TrackedRun, epochs: list[LoggedStep], final: LoggedStep | None) -> None:
-        """Add the epochs that a run lacks, and the final metrics."""
+    def _log(
+        self,
+        run: TrackedRun,
+        epochs: list[LoggedStep],
+        final: LoggedStep | None,
+        params: Mapping[str, str],
+        tags: Mapping[str, str],
+    ) -> None:
+        """Add the epochs that a run lacks and the final metrics, and with the last of them parameters and tags.
+
+        Of what one call has, MLflow writes the tags last, so they may say that the rest is there.
+        """
         if epochs and run.epochs is None:
             history = self._client.get_metric_history(run.id, next(iter(epochs[0].metrics)))
             run.epochs = max((point.step for point in history), default=0)
@@ -241,8 +249,12 @@ class RunWriter:
                 self._client.log_batch(run.id, metrics=batch)
                 batch = []
             batch += points
-        if batch:
-            self._client.log_batch(run.id, metrics=batch)
+        if batch or params or tags:
+            said = {
+                "params": [Param(*each) for each in params.items()],
+                "tags": [RunTag(*each) for each in tags.items()],
+            }
+            self._client.log_batch(run.id, metrics=batch, **said)
         run.epochs = max(run.epochs or 0, *(epoch.step for epoch in epochs), 0)
 
     def _set_status(self, run_id: str, status: str, ended: float | None) -> None:
