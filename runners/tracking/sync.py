@@ -19,7 +19,7 @@ from functools import partial
 from typing import Literal
 
 from goal_core.basics.atomic import StorageError
-from goal_core.basics.errors import GoalError, first_line
+from goal_core.basics.errors import first_line
 from runners.results import ResultsTable, training_row, update_results
 from runners.store import Store
 from runners.tracking.client import Experiment, is_temporary
@@ -86,6 +86,8 @@ class SweepTracking:
         self._trouble: Exception | None = None
         """Why the present change failed and is tried again; None while all goes well."""
         self._unwritten = ""
+        self._status: Status = "KILLED"
+        """Of the parent run, when this ends."""
         self._add("open", lambda runs: None)
         threading.Thread(target=self._work, name="goal-sweep tracking", daemon=True).start()
 
@@ -108,6 +110,7 @@ class SweepTracking:
         except StorageError as error:
             self._unwritten = f"the results table is not up to date: {first_line(error)}"
             return False
+        self._status = _outcome(table)
         self._add("table", partial(self._agree_all, table))
         if wait:
             self.flush(wait, patient=patient)
@@ -176,8 +179,7 @@ class SweepTracking:
 
     def close(self) -> None:
         """Write what is left, set the parent run's status, and stop."""
-        status = self._outcome()
-        self._add("end", lambda runs: runs.set_parent_status(status))
+        self._add("end", lambda runs: runs.set_parent_status(self._status))
         self._wait_written(min(self._closing_s, self._deadline - time.monotonic()))
         self._closing.set()
         with self._changed:
@@ -190,16 +192,6 @@ class SweepTracking:
         if kind is not None:
             self.limit(AFTER_ERROR_S)
         self.close()
-
-    def _outcome(self) -> Status:
-        try:
-            statuses = self._store.status(self._sweep.trainings, max_attempts=self._max_attempts)
-        except GoalError:
-            return "KILLED"
-        states = {status.state for status in statuses.values()}
-        if states <= {"done"}:
-            return "FINISHED"
-        return "KILLED" if states & {"waiting", "running"} else "FAILED"
 
     def _add(self, task: _Task, change: Callable[[RunWriter], None]) -> None:
         with self._changed:
@@ -290,6 +282,14 @@ class SweepTracking:
             runs.attach_table(table.content, thorough=self._thorough)
         except Exception as error:  # each artifact store has errors of its own, which must not keep numbers out
             self._tell(f"the results table is not attached to the sweep's run: {first_line(error)}")
+
+
+def _outcome(table: ResultsTable) -> Status:
+    """The status of the parent run of a launch that ends with this table."""
+    states = set(table.table["status"].unique().to_pylist())
+    if states <= {"done"}:
+        return "FINISHED"
+    return "KILLED" if states & {"waiting", "running"} else "FAILED"
 
 
 def _line(error: Exception) -> str:
