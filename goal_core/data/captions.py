@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -19,19 +18,6 @@ from goal_core.data.columns import kept_columns, write_columns
 from goal_core.data.dataset import RegionReader, Split
 from goal_core.data.text import EncodedCaptions, Tokenizer
 from goal_core.data.text.tokenizer import encoded
-
-
-class Captions(Protocol):
-    """The captions of a split."""
-
-    def __len__(self) -> int: ...
-
-    @property
-    def lengths(self) -> NDArray[np.int64]:
-        """Number of ids of each caption, (N,) int64; of vectors 1."""
-
-    def batch(self, indices: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        """Some captions and their lengths, both on the CPU."""
 
 
 def captions_of(split: Split, tokenizer: Tokenizer) -> Captions:
@@ -80,6 +66,9 @@ class CaptionVectors:
     def batch(self, indices: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """Vectors of the captions at ``indices``, (B, G) float32, and ones, (B,) int64."""
         return torch.from_numpy(self._reader.rows(indices)), torch.ones(len(indices), dtype=torch.int64)
+
+
+Captions = EncodedCaptions | CaptionVectors
 
 
 @dataclass(frozen=True, slots=True)

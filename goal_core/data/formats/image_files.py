@@ -63,7 +63,7 @@ class FileReader:
         content = self.content(index)
         if hashlib.sha256(content).digest() != self.digests[index].tobytes():
             raise ChangedDataError(f"image {self.label(index)} is not the one that was indexed")
-        return images.decode_bytes(content, self.label(index))
+        return images.decode_image(content, self.label(index))
 
     def fresh(self, indices: Sequence[int], *, thorough: bool) -> tuple[bytes, list[str]]:
         """SHA-256 of some images' bytes as they are now, one after the other, and a line for each that is broken.
@@ -81,7 +81,7 @@ class FileReader:
             digests.append(hashlib.sha256(content).digest())
             try:
                 if thorough:
-                    images.decode_bytes(content, self.label(index))
+                    images.decode_image(content, self.label(index))
             except DataError as error:
                 problems.append(str(error))
         return b"".join(digests), problems

@@ -49,7 +49,7 @@ def karpathy(config: KarpathyConfig) -> Layout:
         raise DataError(f"{path} must be an object with a list 'images', the layout of Karpathy's dataset_*.json")
     rows = [_karpathy_row(item, number, f"{path}: images[{number}]") for number, item in enumerate(images)]
     corpus = [text.strip() for row in rows for text in row.captions] if config.vocabulary == "legacy" else []
-    return Layout(root=root, files=files, splits=by_split(rows, config), corpus=corpus)
+    return Layout(root=root, files=files, splits=by_split(rows), corpus=corpus)
 
 
 def _annotation_file(root: Path, annotations: str) -> Path:

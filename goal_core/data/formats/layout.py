@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from goal_core.basics.errors import DataError, MissingDataError, nearest
 from goal_core.data.columns import stamp_of
-from goal_core.data.config import SHIPPED, KarpathyConfig, SourceConfig
+from goal_core.data.config import SHIPPED
 from goal_core.data.dataset import SPLIT_NAMES
 from goal_core.data.formats.features import RegionFile
 
@@ -60,13 +60,22 @@ class Listing:
     words_left_out: int = 0
     """Words beyond `max_words` of the captions that are used."""
 
-    def first(self, num_images: int) -> Listing:
-        """The same for the first images only; 0 keeps all."""
-        if not num_images:
-            return self
-        kept = slice(0, num_images)
+    def limited(self, images: int, captions: int, words: int) -> Listing:
+        """The first images alone, of each the first captions, and of each of these the first words; 0 keeps all."""
+        kept = slice(0, images or None)
+        texts = [own[: captions or None] for own in self.captions]
+        left_out, words_left_out = sum(map(len, self.captions)) - sum(map(len, texts)), 0
+        if words:
+            words_left_out = sum(max(0, len(text.split()) - words) for own in texts for text in own)
+            texts = [[" ".join(text.split()[:words]) for text in own] for own in texts]
         return replace(
-            self, names=self.names[kept], captions=self.captions[kept], rows=self.rows[kept], spans=self.spans[kept]
+            self,
+            names=self.names[kept],
+            captions=texts[kept],
+            rows=self.rows[kept],
+            spans=self.spans[kept],
+            left_out=left_out,
+            words_left_out=words_left_out,
         )
 
 
@@ -91,13 +100,8 @@ def stamped(files: Iterable[Path]) -> list[list[str | int]]:
     return [[str(path), *stamp_of(str(path))] for path in files]
 
 
-def listing(rows: Iterable[Row], max_captions: int = 0) -> Listing:
-    """The images of rows with all of their captions, in the order in which they first occur.
-
-    Args:
-        rows: of one split.
-        max_captions: of an image, those that come first; 0 keeps all.
-    """
+def listing(rows: Iterable[Row]) -> Listing:
+    """The images of a split's rows with all of their captions, in the order in which they first occur."""
     images: dict[str, Row] = {}
     captions: dict[str, list[str]] = defaultdict(list)
     for row in rows:
@@ -106,21 +110,17 @@ def listing(rows: Iterable[Row], max_captions: int = 0) -> Listing:
         captions[key] += [caption.strip() for caption in row.captions]
     return Listing(
         names=[row.image for row in images.values()],
-        captions=[own[: max_captions or None] for own in captions.values()],
+        captions=list(captions.values()),
         spans=[row.span for row in images.values() if row.span],
-        left_out=sum(max(0, len(own) - max_captions) for own in captions.values()) if max_captions else 0,
     )
 
 
-def by_split(rows: Sequence[Row], config: KarpathyConfig | SourceConfig) -> dict[str, Callable[[], Listing]]:
+def by_split(rows: Iterable[Row], val_share: float = 0.0, test_share: float = 0.0) -> dict[str, Callable[[], Listing]]:
     """Listings of rows by their split; where a source gives none, it is drawn by a hash of each image's key."""
     parts: dict[str, list[Row]] = {split: [] for split in SPLIT_NAMES}
     for row in rows:
-        if not row.split and isinstance(config, SourceConfig):
-            parts[drawn_split(row.key or row.image, config.val_share, config.test_share)].append(row)
-        else:
-            parts[row.split].append(row)
-    return {split: partial(listing, own, config.max_captions) for split, own in parts.items()}
+        parts[row.split or drawn_split(row.key or row.image, val_share, test_share)].append(row)
+    return {split: partial(listing, own) for split, own in parts.items()}
 
 
 def drawn_split(key: str, val_share: float, test_share: float) -> str:

@@ -28,16 +28,16 @@ from goal_core.data.formats.json_files import karpathy, xvlm_json
 from goal_core.data.formats.layout import Layout, Listing
 from goal_core.data.formats.report import DataReport, Progress, SplitCounts, published_counts
 from goal_core.data.formats.sources import source
-from goal_core.data.formats.text_files import features, id_mapped
+from goal_core.data.formats.text_files import text_files
 from goal_core.data.scenes import open_scenes
 from goal_core.data.text.vocabulary import word_counts
 
 LAYOUTS: Mapping[str, Callable[[Any], Layout]] = {
     "karpathy": karpathy,
-    "id_mapping": id_mapped,
+    "id_mapping": text_files,
     "xvlm_json": xvlm_json,
-    "regions": features,
-    "precomp": features,
+    "regions": text_files,
+    "precomp": text_files,
     "source": source,
     "embeddings": embeddings,
 }
@@ -179,7 +179,9 @@ def _listings(config: DataConfig, layout: Layout, report: DataReport) -> dict[st
         listing = report.attempt(split, layout.splits[split])
         if listing is None:
             continue
-        listings[split] = listing = listing.first(getattr(config, "max_val_images", 0) if split == "val" else 0)
+        images = getattr(config, "max_val_images", 0) if split == "val" else 0
+        listing = listing.limited(images, getattr(config, "max_captions", 0), getattr(config, "max_words", 0))
+        listings[split] = listing
         captions = sum(map(len, listing.captions))
         report.counts(split, SplitCounts(images=len(listing.names), captions=captions), published.get(split))
         if listing.features is not None:

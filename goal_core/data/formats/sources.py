@@ -40,7 +40,7 @@ def source(config: SourceConfig) -> Layout:
     says, files, rows = _in_folder(path, config) if path.is_dir() else _in_file(path, config)
     stamps = stamped(files)
     root = path if path.is_dir() else path.parent
-    return Layout(root=root, files=stamps, splits=by_split(list(rows), config), says=says)
+    return Layout(root=root, files=stamps, splits=by_split(rows, config.val_share, config.test_share), says=says)
 
 
 def _in_file(path: Path, config: SourceConfig) -> tuple[str, Sequence[Path], Iterator[Row]]:

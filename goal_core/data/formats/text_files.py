@@ -15,9 +15,10 @@ import itertools
 import math
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -39,69 +40,47 @@ _CAPTIONS = 5
 """Captions of an image in the published datasets."""
 
 
-def id_mapped(config: IdMappedConfig) -> Layout:
-    """VSE-infinity's folder of raw images: text files, and the file of each id in `id_mapping.json`."""
-    root, folder = dataset_folder(config.root), precomp_folder(config.root)
-    path, words = root / "id_mapping.json", split_files(config.test_file)
-    files = stamped([path, *_text_files(folder, words)])
-    mapping = read_json(path)
-    if not isinstance(mapping, dict) or not mapping:
-        raise DataError(f"{path} must be an object from image ids to file names")
-    return Layout(
-        root=root,
-        files=files,
-        splits={split: partial(_mapped_split, folder, words[split], mapping, path) for split in words},
-    )
+def text_files(config: IdMappedConfig | RegionsConfig | PrecompConfig) -> Layout:
+    """Captions and ids, with features in `{split}_ims.npy`, or with the file of each id in `id_mapping.json`.
+
+    Features are regions of each image, or one vector, beside which ids may be left out.
+    """
+    root, folder, words = dataset_folder(config.root), precomp_folder(config.root), split_files(config.test_file)
+    mapping = root / "id_mapping.json" if isinstance(config, IdMappedConfig) else None
+    ends = ("ims.npy", "caps.txt", "caps.txt.gz", "ids.txt", "ids.txt.gz")
+    parsed = [folder / f"{word}_{end}" for word in words.values() for end in ends]
+    files = stamped([*parsed, mapping] if mapping else parsed)
+    files_of = read_json(mapping) if mapping else None
+    if mapping and (not isinstance(files_of, dict) or not files_of):
+        raise DataError(f"{mapping} must be an object from image ids to file names")
+    splits = {split: partial(_split, config, folder, word, mapping, files_of) for split, word in words.items()}
+    return Layout(root=root, files=files, splits=splits)
 
 
-def features(config: RegionsConfig | PrecompConfig) -> Layout:
-    """Features in `{split}_ims.npy`: regions of each image, or one vector. Ids may be left out beside vectors."""
-    folder, words = precomp_folder(config.root), split_files(config.test_file)
-    return Layout(
-        root=folder,
-        files=stamped([*(folder / f"{word}_ims.npy" for word in words.values()), *_text_files(folder, words)]),
-        splits={split: partial(_feature_split, config, folder, words[split]) for split in words},
-    )
-
-
-def _text_files(folder: Path, words: Mapping[str, str]) -> list[Path]:
-    ends = ("caps.txt", "caps.txt.gz", "ids.txt", "ids.txt.gz")
-    return [folder / f"{word}_{end}" for word in words.values() for end in ends]
-
-
-def _mapped_split(folder: Path, word: str, mapping: Mapping[str, object], path: Path) -> Listing:
+def _split(
+    config: IdMappedConfig | RegionsConfig | PrecompConfig,
+    folder: Path,
+    word: str,
+    mapping: Path | None,
+    files_of: Any,
+) -> Listing:
     caps, ids = folder / f"{word}_caps.txt", folder / f"{word}_ids.txt"
-    captions = read_lines(caps)
-    names, counts = _images_of(ids, caps, len(captions))
-    return Listing(
-        names=[image_path(mapping.get(name), f"{path}: the file of id {name}") for name in names],
-        captions=_grouped(captions, counts),
-    )
-
-
-def _feature_split(config: RegionsConfig | PrecompConfig, folder: Path, word: str) -> Listing:
-    vectors = isinstance(config, PrecompConfig)
-    file = read_region_header(folder / f"{word}_ims.npy", VECTOR_AXES if vectors else REGION_AXES)
-    caps, ids = folder / f"{word}_caps.txt", folder / f"{word}_ids.txt"
+    axes = VECTOR_AXES if isinstance(config, PrecompConfig) else REGION_AXES
+    features = None if mapping else read_region_header(folder / f"{word}_ims.npy", axes)
     lines = read_lines(caps)
-    if not vectors or _stored(ids).exists():
-        names, counts = _images_of(ids, caps, len(lines))
+    if features and isinstance(config, PrecompConfig) and not _stored(ids).exists():
+        counts = _counts_without_ids(features, caps, len(lines), ids)
+        names = [str(image) for image in range(len(counts))]
     else:
-        counts = _counts_without_ids(file, caps, len(lines), ids)
-        names = tuple(map(str, range(len(counts))))
-    captions, words = _grouped(lines, counts), 0
-    if isinstance(config, PrecompConfig):
-        captions = [own[: config.max_captions or None] for own in captions]
-        if longest := config.max_words:
-            words = sum(max(0, len(text.split()) - longest) for own in captions for text in own)
-            captions = [[" ".join(text.split()[:longest]) for text in own] for own in captions]
+        names, counts = _images_of(ids, caps, len(lines))
+    if mapping:
+        names = [image_path(files_of.get(name), f"{mapping}: the file of id {name}") for name in names]
+    line = iter(lines)
     return Listing(
         names=names,
-        captions=captions,
-        features=file,
-        rows=_first_rows(file, counts, caps),
-        left_out=len(lines) - sum(map(len, captions)),
-        words_left_out=words,
+        captions=[list(itertools.islice(line, count)) for count in counts],
+        features=features,
+        rows=_first_rows(features, counts, caps) if features else (),
     )
 
 
@@ -134,12 +113,7 @@ def read_lines(path: Path) -> list[str]:
     return lines
 
 
-def _grouped(captions: Sequence[str], counts: Sequence[int]) -> list[list[str]]:
-    line = iter(captions)
-    return [list(itertools.islice(line, count)) for count in counts]
-
-
-def _images_of(path: Path, caps: Path, num_captions: int) -> tuple[tuple[str, ...], list[int]]:
+def _images_of(path: Path, caps: Path, num_captions: int) -> tuple[list[str], list[int]]:
     """The id of each image, and how many captions it has.
 
     Raises:
@@ -148,9 +122,9 @@ def _images_of(path: Path, caps: Path, num_captions: int) -> tuple[tuple[str, ..
     listed = read_lines(path)
     if len(listed) == num_captions:
         runs = [(name, len(list(lines))) for name, lines in itertools.groupby(listed)]
-        names, counts = tuple(name for name, _ in runs), [count for _, count in runs]
+        names, counts = [name for name, _ in runs], [count for _, count in runs]
     else:
-        names, counts = tuple(listed), _equal_counts(caps, num_captions, len(listed), path)
+        names, counts = listed, _equal_counts(caps, num_captions, len(listed), path)
     if twice := [name for name, times in Counter(names).items() if times > 1]:
         raise DataError(f"image {twice[0]} is listed twice in {path}")
     return names, counts

@@ -59,12 +59,16 @@ MAX_PIXELS = 89_000_000
 """Of an image: a small file may unpack to more than the memory holds. Pillow warns from a few more on."""
 
 
-def decode_image(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
-    """Decode an image file to RGB.
+def decode_image(source: str | os.PathLike[str] | bytes, label: str = "") -> NDArray[np.uint8]:
+    """Decode an image file, or the content of one, to RGB.
 
     Transparency (RGBA, LA, a transparent colour or palette entry) is composited on white. 16-bit greyscale keeps its
     upper 8 bits. Palettes, greyscale and CMYK are converted. An EXIF orientation is not applied: the pixels stay as
     they are stored, as in the published pipelines. Only the first frame of an animation is read.
+
+    Args:
+        source: the file's path or content.
+        label: the image's name in messages, if it is not the path.
 
     Returns:
         (H, W, 3) uint8.
@@ -72,22 +76,9 @@ def decode_image(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
     Raises:
         DataError: the file is missing, is not an image, has more than `MAX_PIXELS`, or is damaged.
     """
-    return _decode(path, os.fspath(path))
-
-
-def decode_bytes(content: bytes, label: str) -> NDArray[np.uint8]:
-    """Decode the content of an image file; see :func:`decode_image`.
-
-    Args:
-        content: of the file.
-        label: the image's name in messages.
-    """
-    return _decode(io.BytesIO(content), label)
-
-
-def _decode(source: str | os.PathLike[str] | io.BytesIO, label: str) -> NDArray[np.uint8]:
+    label = label or str(source)
     try:
-        with Image.open(source, formats=FORMATS) as image:
+        with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=FORMATS) as image:
             if image.width * image.height > MAX_PIXELS:
                 raise DataError(f"it has {image.width} x {image.height} pixels, more than {MAX_PIXELS:,}")
             image.load()

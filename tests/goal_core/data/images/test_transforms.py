@@ -15,7 +15,7 @@ from torchvision import transforms
 
 from goal_core.basics.errors import DataError
 from goal_core.data import ImageConfig, transform_of
-from goal_core.data.images import decode_bytes, decode_image
+from goal_core.data.images import decode_image
 from goal_core.data.images.transforms import CROP_RATIO, CROP_SCALE, FORMATS, random_crop_box
 from tests.helpers.paths import ROOT
 from tests.helpers.properties import given, settings, st
@@ -118,7 +118,7 @@ def test_a_damaged_file_is_named_in_one_line(tmp_path: Path, name: str) -> None:
         decode_image(path)
     assert "\n" not in str(caught.value)
     with pytest.raises(DataError, match=r"^cannot read image it: [^<>]*$"):
-        decode_bytes(damaged()[name], "it")
+        decode_image(damaged()[name], "it")
 
 
 def test_an_image_of_too_many_pixels_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
