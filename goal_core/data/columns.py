@@ -17,11 +17,13 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from goal_core.basics.atomic import DamagedError, StorageError, replace_with, storage_errors
+from goal_core.basics.atomic import DamagedError, replace_with
 
 Columns = Mapping[str, NDArray[Any]]
 _DTYPES = {"U8": "u1", "I32": "<i4", "I64": "<i8", "F16": "<f2", "F32": "<f4", "F64": "<f8"}
 """Numpy's types by the names that safetensors gives them."""
+_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, MemoryError)
+"""What reading a damaged file may raise."""
 
 
 class Place(NamedTuple):
@@ -150,25 +152,19 @@ def header_of(path: Path) -> tuple[dict[str, Place], dict[str, str]]:
                 )
                 for name, one in header.items()
             }
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, MemoryError) as error:
-            raise DamagedError(f"{path} is damaged, or no safetensors file: {error}") from error
+        except _DAMAGE as error:
+            raise DamagedError(f"it is no whole safetensors file: {error}") from error
     return places, meta
 
 
-def map_columns(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | None:
-    """Map the columns of a file, read-only, and read what it says about them; None where there is no such file.
+def kept_columns(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | None:
+    """Map the columns of a cache, read-only, and read what it says about them; None where there is none of use.
 
-    Raises:
-        DamagedError: it is not what was written.
-        StorageError: it cannot be read.
+    A damaged one is named in the log, and set aside.
     """
-    with storage_errors(path, "read"):
-        try:
-            places, meta = header_of(path)
-            mapped = np.memmap(path, np.uint8, mode="r")
-        except FileNotFoundError:
-            return None
     try:
+        places, meta = header_of(path)
+        mapped = np.memmap(path, np.uint8, mode="r")
         columns = {
             name: mapped[begin:end].view(np.ndarray).view(dtype).reshape(shape)
             for name, (shape, dtype, begin, end) in places.items()
@@ -176,18 +172,12 @@ def map_columns(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | 
         if hashlib.sha256((digest_of(columns) + meta["about"]).encode()).hexdigest() != meta["digest"]:
             raise ValueError("its content does not match its checksum")
         return columns, json.loads(meta["about"])
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, MemoryError) as error:
-        raise DamagedError(f"{path} is damaged: {error}") from error
-
-
-def kept_columns(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | None:
-    """The columns of a cache; None where there is none. A damaged one is named in the log, and set aside."""
-    try:
-        return map_columns(path)
-    except DamagedError as error:
-        os.write(2, f"{error}; it is set aside and made again\n".encode())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        os.write(2, f"cannot read {path}: {error.strerror or error}; it is not used\n".encode())
+    except (DamagedError, *_DAMAGE) as error:
+        os.write(2, f"{path} is damaged: {error}; it is set aside and made again\n".encode())
         with suppress(OSError):
             path.replace(path.with_suffix(".damaged"))
-    except StorageError as error:
-        os.write(2, f"{error}; it is not used\n".encode())
     return None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from goal_core.basics.atomic import make_folder
 from goal_core.basics.sealed_json import key_of
-from goal_core.data.columns import Texts, digest_of, kept_columns, stamp_of, write_columns
+from goal_core.data.columns import Texts, digest_of, stamp_of
 from goal_core.data.config import DataConfig, ScenesConfig
 from goal_core.data.dataset import SPLIT_NAMES, Dataset, Split, fingerprint_of
 from goal_core.data.formats.features import FeatureRows, RegionFile
@@ -163,16 +161,3 @@ def index_path(config: DataConfig, folder: Path) -> Path:
     if config.root is not None and used.get("annotations") == "auto":  # a second file there must be noticed
         used["annotations"] = sorted(path.name for path in Path(config.root).expanduser().glob("dataset_*.json"))
     return folder / f"{config.format}-{key_of([VERSION, used])}.index"
-
-
-def stored_index(path: Path) -> Index | None:
-    """An index that was kept; None where there is none of use."""
-    found = kept_columns(path)
-    return None if found is None else Index(*found)
-
-
-def keep_index(index: Index, path: Path) -> None:
-    """Keep an index for other processes; a disk that refuses it costs only time."""
-    with suppress(OSError):
-        make_folder(path.parent)
-        write_columns(path, index.columns, {**index.about, "digest": index.digest})

@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
 from itertools import chain, combinations
@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from goal_core.basics.atomic import make_folder
 from goal_core.basics.errors import DataError
-from goal_core.data.columns import Texts
+from goal_core.data.columns import Texts, kept_columns, write_columns
 from goal_core.data.config import DataConfig, ScenesConfig
 from goal_core.data.dataset import SPLIT_NAMES, Dataset
 from goal_core.data.formats.embeddings import embeddings
 from goal_core.data.formats.image_files import find_images
-from goal_core.data.formats.index import Index, index_path, keep_index, stored_index
+from goal_core.data.formats.index import Index, index_path
 from goal_core.data.formats.json_files import karpathy, xvlm_json
 from goal_core.data.formats.layout import Layout, Listing
 from goal_core.data.formats.report import DataReport, Progress, SplitCounts, published_counts
@@ -77,13 +78,16 @@ def open_dataset(
     if isinstance(config, ScenesConfig):
         return open_scenes(config)
     path = None if indexes is None else index_path(config, indexes)
-    known = None if path is None else stored_index(path)
+    kept = None if path is None else kept_columns(path)
+    known = None if kept is None else Index(*kept)
     if known is not None and known.is_current(thorough=renew):
         return known.dataset(config, indexes)
     index = _indexed(config, DataReport(name=config.name, raises=True), known, progress)
     assert index is not None  # or it has been raised
     if path is not None:
-        keep_index(index, path)
+        with suppress(OSError):  # a disk that refuses it costs only time
+            make_folder(path.parent)
+            write_columns(path, index.columns, {**index.about, "digest": index.digest})
     return index.dataset(config, indexes)
 
 

@@ -22,7 +22,7 @@ from goal_core.data import (
     captions_of,
     open_dataset,
 )
-from goal_core.data.columns import Texts, map_columns, write_columns
+from goal_core.data.columns import Texts, kept_columns, write_columns
 from goal_core.data.formats import image_files
 from goal_core.data.formats.index import index_path
 from tests.helpers.karpathy_fixture import write_dataset
@@ -184,13 +184,13 @@ def test_texts_are_a_sequence() -> None:
 def test_columns_come_back_as_they_were(tmp_path: Path) -> None:
     columns: dict[str, NDArray[Any]] = {"a": np.arange(6, dtype=np.int64).reshape(2, 3), "b": np.zeros(0, np.uint8)}
     write_columns(tmp_path / "x", columns, {"n": 1})
-    found = map_columns(tmp_path / "x")
+    found = kept_columns(tmp_path / "x")
     assert found is not None
     assert found[1] == {"n": 1}
     assert all(
         (found[0][name] == column).all() and found[0][name].dtype == column.dtype for name, column in columns.items()
     )
-    assert map_columns(tmp_path / "y") is None
+    assert kept_columns(tmp_path / "y") is None
 
 
 def token_files(indexes: Path) -> list[Path]:
