@@ -56,15 +56,6 @@ Progress = Callable[[str, int, int], None]
 """Called with the name of a split, how many of its images are done, and how many there are."""
 
 
-class BrokenImagesError(DataError):
-    """Images of a dataset cannot be read; the pack lacks the shards that would hold them."""
-
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__(f"{len(problems)} images cannot be read, the first: {problems[0]}")
-        self.problems = problems
-        """One line for each."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackPlan:
     """The pack of a dataset, whether it exists or not."""
@@ -202,7 +193,7 @@ def estimate_bytes(dataset: Dataset, plan: PackPlan) -> dict[str, int]:
     """The bytes of each split in a pack: exact for squares, else from a sample of its images.
 
     Raises:
-        DataError: none of the sample can be read.
+        DataError: an image cannot be read.
     """
     return {name: split.num_images * _mean_bytes(split, plan) for name, split in dataset.splits.items()}
 
@@ -211,22 +202,14 @@ def _mean_bytes(split: Split, plan: PackPlan) -> int:
     if plan.form(split.name) == "squares":
         return 3 * plan.image.size**2
     chosen = np.unique(np.linspace(0, split.num_images - 1, _SAMPLE).astype(np.int64)).tolist()
-    sizes = [made.nbytes for index in chosen if not isinstance(made := _image(split, plan, index), str)]
-    if not sizes:
-        raise DataError(f"no image of split {split.name!r} can be read, the first is {split.reader.label(chosen[0])}")
-    return -(-sum(sizes) // len(sizes))
+    return -(-sum(_image(split, plan, index).nbytes for index in chosen) // len(chosen))
 
 
-def _image(split: Split, plan: PackPlan, index: int) -> NDArray[np.uint8] | str:
-    """One image in the pack's form, or what is wrong with it, so that one broken image hides no other."""
-    transform = transform_of(plan.image)
-    try:
-        pixels = split.load_image(index)
-    except DataError as error:
-        return str(error)
-    if plan.form(split.name) == "squares":
-        return transform.for_evaluation(pixels).numpy()
-    return transform.shrunk(pixels)
+def _image(split: Split, plan: PackPlan, index: int) -> NDArray[np.uint8]:
+    """One image in the pack's form."""
+    transform, pixels = transform_of(plan.image), split.load_image(index)
+    is_square = plan.form(split.name) == "squares"
+    return transform.for_evaluation(pixels).numpy() if is_square else transform.shrunk(pixels)
 
 
 def write_pack(
@@ -253,8 +236,7 @@ def write_pack(
         Bytes of the pack.
 
     Raises:
-        BrokenImagesError: images cannot be read. All shards without them are written; the pack is not complete.
-        DataError: the disk is too small.
+        DataError: the disk is too small, or an image cannot be read; the pack is not complete then.
         StorageError: a file cannot be written.
     """
     make_folder(plan.folder)
@@ -263,16 +245,13 @@ def write_pack(
     needed = sum(estimate_bytes(dataset, plan).values())
     check_space(plan.folder, needed, "*.zip", f"free space, {advice}")
     sizes = {name: max(per_shard, -(-split.num_images // FEW_SHARDS)) for name, split in dataset.splits.items()}
-    problems: list[str] = []
     with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
         for name, split in dataset.splits.items():
             for number, start in enumerate(range(0, split.num_images, sizes[name])):
                 images, path = range(start, min(start + sizes[name], split.num_images)), plan.shard(name, number)
                 if not _is_whole(path, len(images)):
-                    problems += _write_shard(path, split, plan, images, pool, progress)
+                    _write_shard(path, split, plan, images, pool, progress)
                 progress(name, images.stop, split.num_images)
-    if problems:
-        raise BrokenImagesError(problems)
     replace_bytes(plan.folder / DESCRIPTION, json_bytes({**plan.description, "per_shard": sizes}))
     return sum(path.stat().st_size for path in plan.folder.glob("*.zip"))
 
@@ -295,24 +274,15 @@ def _is_whole(path: Path, images: int) -> bool:
 
 def _write_shard(
     path: Path, split: Split, plan: PackPlan, images: range, pool: ThreadPoolExecutor, progress: Progress
-) -> list[str]:
-    """Write a shard, or nothing if an image of it is broken: what is wrong. Every try makes all images again."""
-    problems, make = list[str](), partial(_image, split, plan)
+) -> None:
+    """Write a shard. Every try makes all images again."""
 
     def write(temporary: Path) -> None:
-        problems.clear()
         with ZipFile(temporary, "w") as shard:
             for start in range(images.start, images.stop, _AHEAD):
                 here = range(start, min(start + _AHEAD, images.stop))
-                for index, made in zip(here, pool.map(make, here), strict=True):
-                    if isinstance(made, str):
-                        problems.append(made)
-                    elif not problems:
-                        shard.writestr(ZipInfo(f"{index}-{'x'.join(map(str, made.shape))}"), made.tobytes())
+                for index, made in zip(here, pool.map(partial(_image, split, plan), here), strict=True):
+                    shard.writestr(ZipInfo(f"{index}-{'x'.join(map(str, made.shape))}"), made.tobytes())
                 progress(split.name, start, split.num_images)
-        if problems:
-            raise BrokenImagesError(problems)
 
-    with suppress(BrokenImagesError):
-        replace_with(path, write)
-    return problems
+    replace_with(path, write)

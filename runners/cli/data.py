@@ -112,12 +112,12 @@ def pack(
     cropped at random whole. For a smaller pack set data.image.shrink, which is part of every id.
 
     Called again, it continues where it was interrupted, and compares all that is packed with its checksums: what is
-    damaged is written again. Exit status: 2 if an image cannot be read.
+    damaged is written again. It ends at an image that cannot be read; `data check` names all of them.
 
     Example: goal-sweep data pack coco_vsepp.yaml --set data.image.shrink=256
     """
     from goal_core.data import open_dataset
-    from goal_core.data.packs import BrokenImagesError, estimate_bytes, plan_pack, write_pack
+    from goal_core.data.packs import estimate_bytes, plan_pack, write_pack
     from runners.store import Store
     from sweeps import load_sweep
 
@@ -131,16 +131,8 @@ def pack(
     sizes = estimate_bytes(dataset, plan)
     parts = [f"{name} {split.num_images:,} {plan.form(name)}" for name, split in dataset.splits.items()]
     _say(f"{', '.join(parts)}: about {sum(sizes.values()) / 1e9:.2f} GB in all")
-    try:
-        with _bar("packing") as count:
-            size = write_pack(dataset, plan, workers=workers, progress=count)
-    except BrokenImagesError as error:
-        for problem in error.problems:
-            _say(problem)
-        what = "1 image" if len(error.problems) == 1 else f"{len(error.problems)} images"
-        _say(f"{plan.folder}: not complete, because {what} cannot be read")
-        _say("Mended, these data get a pack of another name; then remove this folder.")
-        raise typer.Exit(_INCOMPLETE) from None
+    with _bar("packing") as count:
+        size = write_pack(dataset, plan, workers=workers, progress=count)
     images = sum(split.num_images for split in dataset.splits.values())
     _say(f"{plan.folder}: {images:,} images, {size / 1e9:.2f} GB; trainings of these data use it from now on")
 
