@@ -20,6 +20,7 @@ pytest.importorskip("obstore", reason="obstore is not installed")
 
 from goal_core.basics.atomic import DamagedError, StorageError
 from goal_core.basics.errors import UnfinishedError
+from goal_core.basics.machine import process_tag
 from runners.store import Store
 from runners.store.storage import connection, place
 from runners.store.storage.connection import Connection
@@ -244,3 +245,14 @@ def test_foreign_names_in_the_bucket_are_named_or_left_out(bucket_store, server)
     with pytest.raises(StorageError, match="invalid path"):
         bucket_store.storage.listed(folder)
     assert not Path(folder.parent / "x").exists()
+
+
+def test_working_copies_of_dead_processes_are_removed_and_those_of_the_living_stay(server, tmp_path):
+    machine = process_tag().partition("-")[0]
+    dead, living = (tmp_path / f"goal-sweep-work-{machine}-{pid}-abc" for pid in (2**22 + 1, os.getpid()))
+    for folder in (dead, living):
+        folder.mkdir()
+    bucket = Opened()
+    assert bucket.base.parents[1].parent == tmp_path
+    assert bucket.base.parents[1].stat().st_mode & 0o777 == 0o700
+    assert (dead.exists(), living.exists()) == (False, True)
