@@ -5,11 +5,10 @@ Everything in it follows from the sweep and the store, so it can be written agai
 
 from runners.results.edits import edits_since
 from runners.results.rows import training_row
-from runners.results.table import ResultsTable, current_results, listed_again, read_results, update_results
+from runners.results.table import ResultsTable, listed_again, read_results, update_results
 
 __all__ = [
     "ResultsTable",
-    "current_results",
     "edits_since",
     "listed_again",
     "read_results",

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from goal_core.basics.atomic import DamagedError
+from goal_core.basics.atomic import DamagedError, StorageError
 from goal_core.basics.errors import ConfigError
 from runners.results.rows import STORED, asked_row, stored_row
 from runners.store import Store, TrainingStatus
@@ -84,27 +84,16 @@ def read_results(store: Store, sweep: str) -> ResultsTable | None:
         return None  # it follows from the results, so it is written again
 
 
-def update_results(store: Store, sweep: ResolvedSweep) -> ResultsTable:
+def update_results(store: Store, sweep: ResolvedSweep, *, must_write: bool = True) -> ResultsTable:
     """Bring a sweep's table in the store up to date. It is written only if something has changed.
 
     Args:
         store: the store.
         sweep: the sweep, with the candidates and choices of its search.
+        must_write: whether a store that cannot be written is an error.
 
     Raises:
         StorageError: the store cannot be read or written.
-    """
-    table, before = current_results(store, sweep)
-    if table is not before:
-        store.write_results(sweep.config.name, table.content)
-    return table
-
-
-def current_results(store: Store, sweep: ResolvedSweep) -> tuple[ResultsTable, ResultsTable | None]:
-    """A sweep's table as it should be, and as it is in the store; the same object if they are equal.
-
-    Raises:
-        StorageError: the store cannot be read.
     """
     statuses = store.status(sweep.trainings, max_attempts=sweep.config.resources.max_attempts)
     before = read_results(store, sweep.config.name)
@@ -117,8 +106,14 @@ def current_results(store: Store, sweep: ResolvedSweep) -> tuple[ResultsTable, R
     if before is not None:
         again = ResultsTable.of(replace(header, written=before.header.written), columns)
         if again.content == before.content:
-            return before, before
-    return ResultsTable.of(header, columns), before
+            return before
+    table = ResultsTable.of(header, columns)
+    try:
+        store.write_results(sweep.config.name, table.content)
+    except StorageError:
+        if must_write:
+            raise
+    return table
 
 
 def listed_again(header: Header, config: SweepConfig) -> ResolvedSweep:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
-from goal_core.basics.atomic import StorageError
 from goal_core.basics.errors import ConfigError
 from runners.launch.tuning.search import ends_of, replay
-from runners.results import current_results, listed_again, read_results
+from runners.results import listed_again, read_results, update_results
 from runners.store import Store
 from sweeps import SweepConfig
 from sweeps.results import TUNED
@@ -42,8 +39,4 @@ def refreshed_results(store: Store, config: SweepConfig) -> bytes | None:
     asked = {training.key for training in sweep.trainings}
     if any(row["training"] not in asked for row in before.rows(("training", "grid")) if row["grid"] != TUNED):
         return before.content
-    table, written = current_results(store, sweep)
-    if table is not written:
-        with suppress(StorageError):  # of a store that is read-only
-            store.write_results(config.name, table.content)
-    return table.content
+    return update_results(store, sweep, must_write=False).content

@@ -14,7 +14,7 @@ from runners.launch.remaining.plan import LaunchOptions, LaunchPlan
 from runners.launch.remaining.units import UnitQueue
 from runners.launch.view.grids import block_title
 from runners.launch.view.live import overview
-from runners.results import current_results
+from runners.results import update_results
 from sweeps import Training, Unit
 from tests.helpers.store_cases import train
 from tests.helpers.sweep_cases import opened_in
@@ -84,7 +84,7 @@ def test_status_has_a_grid_for_each_point_and_counts_a_training_once(tmp_path: P
 
 def test_the_results_table_has_the_axes_and_each_trainings_place(tmp_path: Path) -> None:
     sweep = opened_in(tmp_path, TAU, *LRS)
-    table, _ = current_results(sweep.store, sweep)
+    table = update_results(sweep.store, sweep)
     assert [(axis.key, axis.values) for axis in table.header.axes] == [
         ("objectives.params.tau", (10, 1)),
         ("stages.frozen.lr", (0.004, 0.001)),

@@ -10,7 +10,7 @@ import pytest
 
 from goal_core.checkpoints import TRIPLETS
 from runners.launch.tuning.refresh import refreshed_results
-from runners.results import current_results, listed_again, read_results, table, training_row, update_results
+from runners.results import listed_again, read_results, table, training_row, update_results
 from runners.results.rows import asked_row, stored_row
 from runners.store import Store, TrainingStatus
 from runners.store.records.provenance import gather
@@ -156,7 +156,7 @@ def float_of_number(training: Training) -> float:
 def test_the_table_of_a_search_has_its_candidates_its_grids_and_its_trail(store: Store) -> None:
     sweep = tuned("objectives={only: [sig/cir]}", "seeds=[1]", budget=3)
     half = searched(sweep, float_of_number, done=lambda one: one.number == 0)
-    assert current_results(store, half)[0].header.trails == ()
+    assert update_results(store, half).header.trails == ()
     chosen = searched(sweep, float_of_number)
     written = update_results(store, chosen)
     places = [(row["role"], row["candidate"], row["grid"]) for row in written.rows(("role", "candidate", "grid"))]
