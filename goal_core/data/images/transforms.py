@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageEnhance, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from goal_core.basics.errors import DataError, first_line
@@ -40,11 +40,6 @@ _SHEAR_DEGREES = float(np.degrees(np.arctan(0.3 * _STRENGTH)))
 _SHIFT_PIXELS = round(10 * _STRENGTH)
 _TURN_DEGREES = 30 * _STRENGTH
 _GREY = (128.0, 128.0, 128.0)
-OPERATIONS = (
-    *("Identity", "AutoContrast", "Equalize", "Brightness", "Sharpness"),
-    *("ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate"),
-)
-"""In X-VLM's order."""
 CropBox = tuple[int, int, int, int]
 """Top, left, height and width, pixels."""
 _LONGEST_RATIO = 32
@@ -214,6 +209,33 @@ def scaled_crop_box(height: int, width: int, generator: np.random.Generator) -> 
     return top, left, crop_height, crop_width
 
 
+def _moved(
+    image: Image.Image, angle: float = 0.0, shift: tuple[int, int] = (0, 0), shear: tuple[float, float] = (0.0, 0.0)
+) -> Image.Image:
+    """An image turned about its centre, shifted and sheared, with grey where there was nothing."""
+    from torchvision.transforms import InterpolationMode, functional
+
+    moved: Image.Image = functional.affine(
+        image, angle, list(shift), 1.0, list(shear), interpolation=InterpolationMode.BILINEAR, fill=list(_GREY)
+    )
+    return moved
+
+
+OPERATIONS: Mapping[str, Callable[[Image.Image, int], Image.Image]] = {
+    "Identity": lambda image, sign: image,
+    "AutoContrast": lambda image, sign: ImageOps.autocontrast(image),
+    "Equalize": lambda image, sign: ImageOps.equalize(image),
+    "Brightness": lambda image, sign: ImageEnhance.Brightness(image).enhance(_ENHANCE),
+    "Sharpness": lambda image, sign: ImageEnhance.Sharpness(image).enhance(_ENHANCE),
+    "ShearX": lambda image, sign: _moved(image, shear=(sign * _SHEAR_DEGREES, 0.0)),
+    "ShearY": lambda image, sign: _moved(image, shear=(0.0, sign * _SHEAR_DEGREES)),
+    "TranslateX": lambda image, sign: _moved(image, shift=(sign * _SHIFT_PIXELS, 0)),
+    "TranslateY": lambda image, sign: _moved(image, shift=(0, sign * _SHIFT_PIXELS)),
+    "Rotate": lambda image, sign: _moved(image, angle=sign * _TURN_DEGREES),
+}
+"""In X-VLM's order. The sign, 1 or -1, is the direction of those that have one."""
+
+
 def rand_augment(image: Image.Image, generator: np.random.Generator) -> Image.Image:
     """Distort an RGB image as X-VLM does: two of ten operations, each with probability one half, at a fixed strength.
 
@@ -223,36 +245,11 @@ def rand_augment(image: Image.Image, generator: np.random.Generator) -> Image.Im
         half for each drawn operation.
     Deviates: X-VLM rotates and shears with OpenCV, here torchvision does, bilinear as well.
     """
-    draws = generator.random(3 * _OPERATIONS_DRAWN).reshape(_OPERATIONS_DRAWN, 3)
+    draws, operations = generator.random(3 * _OPERATIONS_DRAWN).reshape(_OPERATIONS_DRAWN, 3), [*OPERATIONS.values()]
     for which, whether, sign in draws.tolist():
         if whether < _CHANCE:
-            image = distorted(image, OPERATIONS[int(which * len(OPERATIONS))], 1 if sign < 0.5 else -1)
+            image = operations[int(which * len(operations))](image, 1 if sign < 0.5 else -1)
     return image
-
-
-def distorted(image: Image.Image, operation: str, sign: int) -> Image.Image:
-    """Apply one operation, in a direction, 1 or -1, where it has one."""
-    from torchvision.transforms import InterpolationMode, functional
-
-    angle, shift, shear = 0.0, [0, 0], [0.0, 0.0]
-    match operation:
-        case "Identity":
-            return image
-        case "AutoContrast" | "Equalize":
-            plain: Image.Image = getattr(functional, operation.lower())(image)
-            return plain
-        case "Brightness" | "Sharpness":
-            enhanced: Image.Image = getattr(functional, f"adjust_{operation.lower()}")(image, _ENHANCE)
-            return enhanced
-        case "ShearX" | "ShearY":
-            shear[operation == "ShearY"] = sign * _SHEAR_DEGREES
-        case "TranslateX" | "TranslateY":
-            shift[operation == "TranslateY"] = sign * _SHIFT_PIXELS
-        case _:
-            angle = sign * _TURN_DEGREES
-    bilinear = InterpolationMode.BILINEAR
-    moved: Image.Image = functional.affine(image, angle, shift, 1.0, shear, interpolation=bilinear, fill=list(_GREY))
-    return moved
 
 
 def _to_tensor(image: Image.Image) -> Tensor:
