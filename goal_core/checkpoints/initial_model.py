@@ -48,7 +48,7 @@ class InitialModel:
         self.tokenizer: Tokenizer
         vectors = None if dataset is None else dataset.splits["train"].texts
         if vectors is not None:
-            self.tokenizer = TextVectors(vectors.shape[0])
+            self.tokenizer = TextVectors(vectors.shape[-1])
         elif self._given is not None:
             self.tokenizer = self._given.description.vocabulary
         else:

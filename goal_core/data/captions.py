@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -50,10 +49,10 @@ def _keep(path: Path, captions: Sequence[str], tokenizer: Tokenizer) -> None:
 
 
 class CaptionVectors:
-    """The first captions of a split as vectors, which are read when they are needed."""
+    """The first captions of a split as vectors, in memory or read when they are needed."""
 
-    def __init__(self, reader: RegionReader, num_captions: int) -> None:
-        self._reader, self._num_captions = reader, num_captions
+    def __init__(self, vectors: RegionReader | NDArray[np.float32], num_captions: int) -> None:
+        self._vectors, self._num_captions = vectors, num_captions
 
     def __len__(self) -> int:
         return self._num_captions
@@ -65,28 +64,8 @@ class CaptionVectors:
 
     def batch(self, indices: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """Vectors of the captions at ``indices``, (B, G) float32, and ones, (B,) int64."""
-        return torch.from_numpy(self._reader.rows(indices)), torch.ones(len(indices), dtype=torch.int64)
+        held = self._vectors[indices] if isinstance(self._vectors, np.ndarray) else self._vectors.rows(indices)
+        return torch.from_numpy(held), torch.ones(len(indices), dtype=torch.int64)
 
 
 Captions = EncodedCaptions | CaptionVectors
-
-
-@dataclass(frozen=True, slots=True)
-class HeldVectors:
-    """Vectors of captions in memory; a :class:`~goal_core.data.dataset.RegionReader`."""
-
-    vectors: NDArray[np.float32]
-    """(N, G)."""
-
-    def label(self, index: int) -> str:
-        """The caption's name in messages."""
-        return f"caption {index}"
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of each vector, (G,)."""
-        return self.vectors.shape[1:]
-
-    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Some vectors, (B, G) float32."""
-        return self.vectors[indices]

@@ -74,8 +74,8 @@ class Split:
     caption_image: NDArray[np.int64]
     """Index of each caption's image in this split, (num_captions,), ascending; every image occurs."""
     reader: ImageReader | RegionReader
-    texts: RegionReader | None = None
-    """The vectors of the captions, (G,) each; None where these are words."""
+    texts: RegionReader | NDArray[np.float32] | None = None
+    """The vectors of the captions, (G,) each, or all of them, (N, G); None where these are words."""
     cache: Path | None = None
     """Where the ids of the captions may be kept: the beginning of files' names, which changes with the captions."""
     pack: Pack | None = None

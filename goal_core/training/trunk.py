@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from goal_core.basics.atomic import replace_with
@@ -22,7 +23,6 @@ from goal_core.basics.sealed_json import key_of
 from goal_core.checkpoints import InitialModel, read_mapped, write_checkpoint
 from goal_core.data import Batch, Dataset, DecodedImages, ImageConfig, Split, captions_of
 from goal_core.data.batches import view_seed
-from goal_core.data.captions import HeldVectors
 from goal_core.data.packs import libraries
 from goal_core.evaluation.embedding import CHUNK, caption_chunks, split_inputs
 from goal_core.models import ImageBackbone, autocast
@@ -95,14 +95,14 @@ class Trunk:
         splits = {name: replace(split, texts=self._text_vectors(split)) for name, split in dataset.splits.items()}
         return replace(dataset, splits=splits)
 
-    def _text_vectors(self, split: Split) -> HeldVectors:
+    def _text_vectors(self, split: Split) -> NDArray[np.float32]:
         assert self.backbone is not None
         captions = captions_of(split, self._initial.tokenizer)
         vectors = np.empty((split.num_captions, self.backbone.num_features), np.float32)
         with torch.no_grad(), autocast(self.unit.precision, self.device):
             for rows, tokens, lengths in caption_chunks(captions, self._alive):
                 vectors[rows] = self.backbone.texts(send(tokens, self.device), lengths).float().cpu().numpy()
-        return HeldVectors(vectors)
+        return vectors
 
     def load(self, batch: Batch) -> SharedBatch:
         """Put a training batch on the device, and pass its images through the frozen backbone if there is one."""

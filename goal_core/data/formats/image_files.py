@@ -141,13 +141,8 @@ def _files_in(root: Path, folder: str, names: Sequence[str]) -> dict[str, tuple[
             raise DataError(f"cannot list image folder {path}: {error.strerror or error}") from error
         if files:
             _check_links(root, [str(path), *(file.path for file in files if file.is_symlink())])
-            stamps = {file: stamp_of(file.path) for file in files}
-            relative = os.path.relpath(path, root)
-            there = {
-                name_of[file.name]: (os.path.normpath(os.path.join(relative, file.name)), stamp)
-                for file, stamp in stamps.items()
-                if stamp
-            }
+            place = "" if path == root else f"{os.path.relpath(path, root)}/"
+            there = {name_of[file.name]: (place + file.name, stamp) for file in files if (stamp := stamp_of(file.path))}
             break
     missing = [name for name in names if name not in there]
     if missing:
