@@ -146,8 +146,8 @@ def captions_in(value: object, where: str) -> list[str]:
     for number, one in enumerate(several):
         text = one
         if isinstance(one, dict):
-            tokens = one.get("tokens") if isinstance(one.get("tokens"), list) else []
-            text = one.get("raw") or " ".join(map(str, tokens or []))
+            tokens = one.get("tokens")
+            text = one.get("raw") or (" ".join(map(str, tokens)) if isinstance(tokens, list) else "")
         if not isinstance(text, str) or not text.strip():
             at = f"{where}[{number}]" if several is value else where
             raise DataError(f"{at} must be a caption, got {one!r:.80}")
