@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,14 +26,17 @@ _DAMAGE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, Memor
 """What reading a damaged file may raise."""
 
 
-class Place(NamedTuple):
-    """Where an array lies in a safetensors file."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredArray:
+    """An array of numbers in a file, row by row."""
 
+    path: str
     shape: tuple[int, ...]
     dtype: str
     begin: int
-    """Bytes from the beginning of the file."""
-    end: int
+    """Where its numbers begin, bytes."""
+    column: str = ""
+    """The column of a Parquet file that holds it; empty for others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,7 +135,7 @@ def write_columns(path: Path, columns: Columns, about: Mapping[str, Any]) -> Non
     replace_with(path, write)
 
 
-def header_of(path: Path) -> tuple[dict[str, Place], dict[str, str]]:
+def header_of(path: Path) -> tuple[dict[str, StoredArray], dict[str, str]]:
     """What a safetensors file holds, and its metadata.
 
     Raises:
@@ -145,10 +148,11 @@ def header_of(path: Path) -> tuple[dict[str, Place], dict[str, str]]:
             header = json.loads(file.read(size))
             meta = header.pop("__metadata__", {})
             places = {
-                name: Place(
-                    tuple(one["shape"]),
-                    _DTYPES[one["dtype"]],
-                    *(8 + size + offset for offset in one["data_offsets"]),
+                name: StoredArray(
+                    path=str(path),
+                    shape=tuple(one["shape"]),
+                    dtype=_DTYPES[one["dtype"]],
+                    begin=8 + size + one["data_offsets"][0],
                 )
                 for name, one in header.items()
             }
@@ -165,10 +169,7 @@ def kept_columns(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] |
     try:
         places, meta = header_of(path)
         mapped = np.memmap(path, np.uint8, mode="r")
-        columns = {
-            name: mapped[begin:end].view(np.ndarray).view(dtype).reshape(shape)
-            for name, (shape, dtype, begin, end) in places.items()
-        }
+        columns = {name: np.ndarray(one.shape, one.dtype, mapped, one.begin) for name, one in places.items()}
         if hashlib.sha256((digest_of(columns) + meta["about"]).encode()).hexdigest() != meta["digest"]:
             raise ValueError("its content does not match its checksum")
         return columns, json.loads(meta["about"])

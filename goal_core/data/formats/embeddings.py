@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from goal_core.basics.atomic import DamagedError
 from goal_core.basics.errors import DataError
-from goal_core.data.columns import header_of
+from goal_core.data.columns import StoredArray, header_of
 from goal_core.data.config import EmbeddingsConfig
 from goal_core.data.dataset import SPLIT_NAMES
-from goal_core.data.formats.features import RegionFile, parquet_vectors, read_region_header
+from goal_core.data.formats.features import parquet_vectors, read_region_header
 from goal_core.data.formats.layout import Layout, Listing, dataset_folder, stamped
 
 
@@ -60,20 +60,18 @@ def _counts(owners: NDArray[np.integer] | None, num_images: int, num_texts: int,
     return [int(count) for count in np.bincount(owners, minlength=num_images)]
 
 
-def _whole(path: Path) -> tuple[RegionFile, RegionFile, NDArray[np.integer] | None]:
+def _whole(path: Path) -> tuple[StoredArray, StoredArray, NDArray[np.integer] | None]:
     """The vectors of images and texts in a safetensors file, and the owners of the texts, if it has them."""
     try:
         places, _ = header_of(path)
     except (OSError, DamagedError) as error:
         raise DataError(f"cannot read {path}: {error}") from error
-    files = []
     for name in ("images", "texts"):
-        shape, dtype, begin, _ = places.get(name, ((), "", 0, 0))
-        if len(shape) != 2 or min(shape) < 1 or np.dtype(dtype).kind != "f":
+        one = places.get(name)
+        if one is None or len(one.shape) != 2 or min(one.shape) < 1 or np.dtype(one.dtype).kind != "f":
             have = ", ".join(f"{name} {one.shape} {one.dtype}" for name, one in places.items()) or "nothing"
             raise DataError(f"{path} must hold {name}, vectors of floating point numbers; it holds {have}")
-        files.append(RegionFile(path=str(path), shape=shape, dtype=dtype, begin=begin))
-    if "owners" not in places:
-        return files[0], files[1], None
-    shape, dtype, begin, _ = places["owners"]
-    return files[0], files[1], np.fromfile(path, dtype, int(np.prod(shape)), offset=begin).reshape(shape)
+    owners = None
+    if own := places.get("owners"):
+        owners = np.fromfile(path, own.dtype, int(np.prod(own.shape)), offset=own.begin).reshape(own.shape)
+    return places["images"], places["texts"], owners

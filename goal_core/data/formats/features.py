@@ -8,17 +8,17 @@ from __future__ import annotations
 import hashlib
 import os
 import tokenize
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from goal_core.basics.errors import ChangedDataError, DataError, MissingDataError, first_line
-from goal_core.data.columns import stamp_of
+from goal_core.data.columns import StoredArray, stamp_of
 
 VECTOR_AXES: Final = ("images", "features")
 REGION_AXES: Final = ("images", "regions", "features")
@@ -26,53 +26,36 @@ BLOCK = 256
 """Rows that are read at a time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegionFile:
-    """The header of a `*_ims.npy` file whose data is complete."""
-
-    path: str
-    shape: tuple[int, ...]
-    """Images, then the shape of each image's features: (N, R, F) regions or (N, F) vectors."""
-    dtype: str
-    begin: int
-    """Where its numbers begin, bytes."""
-    column: str = ""
-    """The column of a Parquet file that holds the vectors; empty for others."""
-
-    @classmethod
-    def of(cls, about: Mapping[str, Any]) -> RegionFile:
-        """From what `asdict` made of one."""
-        return cls(**{**about, "shape": tuple(about["shape"])})
-
-    def digests(self) -> NDArray[np.uint8]:
-        """SHA-256 of every row, (N, 32)."""
-        starts = range(0, self.shape[0], BLOCK)
-        rows = (np.arange(start, min(start + BLOCK, self.shape[0])) for start in starts)
-        return np.concatenate([_digests(self.stored(here)) for here in rows])
-
-    def stored(self, rows: NDArray[np.int64]) -> NDArray[np.floating]:
-        """Some rows as they are stored, (B, ..., F), read into memory of their own.
-
-        A map of the file would end the process where the file was cut meanwhile.
-
-        Raises:
-            ChangedDataError: they are not there.
-        """
-        if self.column:
-            return _parquet(self.path, self.column, *stamp_of(self.path))[0][rows]
-        values = np.empty((len(rows), *self.shape[1:]), self.dtype)
-        size = values[:1].nbytes
-        try:
-            with open(self.path, "rb", buffering=0) as file:
-                for row, into in zip(rows.tolist(), values, strict=True):
-                    if os.preadv(file.fileno(), [into.data.cast("B")], self.begin + row * size) != size:
-                        raise ChangedDataError(f"{self.path} is cut short: it has no row {row} any more")
-        except OSError as error:
-            raise ChangedDataError(f"cannot read {self.path}: {error.strerror or error}") from error
-        return values
+def row_digests(file: StoredArray) -> NDArray[np.uint8]:
+    """SHA-256 of every row, (N, 32)."""
+    starts = range(0, file.shape[0], BLOCK)
+    rows = (np.arange(start, min(start + BLOCK, file.shape[0])) for start in starts)
+    return np.concatenate([_digests(stored_rows(file, here)) for here in rows])
 
 
-def parquet_vectors(path: Path, column: str) -> tuple[RegionFile, NDArray[np.int64] | None]:
+def stored_rows(file: StoredArray, rows: NDArray[np.int64]) -> NDArray[np.floating]:
+    """Some rows as they are stored, (B, ..., F), read into memory of their own.
+
+    A map of the file would end the process where the file was cut meanwhile.
+
+    Raises:
+        ChangedDataError: they are not there.
+    """
+    if file.column:
+        return _parquet(file.path, file.column, *stamp_of(file.path))[0][rows]
+    values = np.empty((len(rows), *file.shape[1:]), file.dtype)
+    size = values[:1].nbytes
+    try:
+        with open(file.path, "rb", buffering=0) as opened:
+            for row, into in zip(rows.tolist(), values, strict=True):
+                if os.preadv(opened.fileno(), [into.data.cast("B")], file.begin + row * size) != size:
+                    raise ChangedDataError(f"{file.path} is cut short: it has no row {row} any more")
+    except OSError as error:
+        raise ChangedDataError(f"cannot read {file.path}: {error.strerror or error}") from error
+    return values
+
+
+def parquet_vectors(path: Path, column: str) -> tuple[StoredArray, NDArray[np.int64] | None]:
     """A column of a Parquet file, in which each row is a vector or a list of vectors.
 
     Returns:
@@ -82,7 +65,7 @@ def parquet_vectors(path: Path, column: str) -> tuple[RegionFile, NDArray[np.int
         DataError: it holds something else.
     """
     values, counts = _parquet(str(path), column, *stamp_of(str(path)))
-    return RegionFile(path=str(path), shape=values.shape, dtype=values.dtype.str, begin=0, column=column), counts
+    return StoredArray(path=str(path), shape=values.shape, dtype=values.dtype.str, begin=0, column=column), counts
 
 
 @lru_cache(maxsize=8)
@@ -115,7 +98,7 @@ def _digests(values: NDArray[np.floating]) -> NDArray[np.uint8]:
 class FeatureRows:
     """Reads images' features from a file; a :class:`~goal_core.data.dataset.RegionReader`."""
 
-    file: RegionFile
+    file: StoredArray
     ids: Sequence[str]
     """Ids of the images."""
     file_rows: NDArray[np.int64]
@@ -138,7 +121,7 @@ class FeatureRows:
             ChangedDataError: they are not those that were indexed; the message names the first image.
             DataError: a number is not finite; likewise.
         """
-        stored = self.file.stored(self.file_rows[indices])
+        stored = stored_rows(self.file, self.file_rows[indices])
         same = (_digests(stored) == self.digests[indices]).all(axis=1)
         if not same.all():
             label = self.label(int(indices[np.argmin(same)]))
@@ -155,7 +138,7 @@ class FeatureRows:
             indices: of the images.
             thorough: look for numbers that are not finite; without it none is broken.
         """
-        values = self.file.stored(self.file_rows[indices])
+        values = stored_rows(self.file, self.file_rows[indices])
         return _digests(values).tobytes(), self.not_finite(indices, values) if thorough else []
 
     def not_finite(self, indices: Iterable[int], features: NDArray[np.floating]) -> list[str]:
@@ -175,7 +158,7 @@ class FeatureRows:
         return f"image {self.ids[index]} (row {self.file_rows[index]} of {self.file.path})"
 
 
-def read_region_header(path: Path, axes: tuple[str, ...]) -> RegionFile:
+def read_region_header(path: Path, axes: tuple[str, ...]) -> StoredArray:
     """Read the header of a `*_ims.npy` file, and check that all of its data is there.
 
     Args:
@@ -201,4 +184,4 @@ def read_region_header(path: Path, axes: tuple[str, ...]) -> RegionFile:
         raise DataError(f"{path} must have shape ({', '.join(axes)}), row by row; got {array.shape}")
     if size != array.offset + array.nbytes:
         raise DataError(f"{path} is longer than its header says: {size} bytes for shape {array.shape} {array.dtype}")
-    return RegionFile(path=str(path), shape=array.shape, dtype=array.dtype.str, begin=array.offset)
+    return StoredArray(path=str(path), shape=array.shape, dtype=array.dtype.str, begin=array.offset)

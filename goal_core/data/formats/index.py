@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goal_core.basics.sealed_json import key_of
-from goal_core.data.columns import Texts, digest_of, stamp_of
+from goal_core.data.columns import StoredArray, Texts, digest_of, stamp_of
 from goal_core.data.config import DataConfig, ScenesConfig
 from goal_core.data.dataset import SPLIT_NAMES, Dataset, Split, fingerprint_of
-from goal_core.data.formats.features import FeatureRows, RegionFile
+from goal_core.data.formats.features import FeatureRows
 from goal_core.data.formats.image_files import FileReader
 
 VERSION = 4
@@ -125,13 +125,13 @@ class Index:
         digests = columns.get(f"{name}.digests", _NO_DIGESTS)
         if features := self.about["features"].get(name):
             rows = columns[f"{name}.rows"]
-            readers[f"{name}.digests"] = FeatureRows(RegionFile.of(features), names, rows, digests)
+            readers[f"{name}.digests"] = FeatureRows(_stored(features), names, rows, digests)
         else:
             spans = columns.get(f"{name}.spans")
             readers[f"{name}.digests"] = FileReader(self.about["root"], names, digests, spans)
         if vectors := self.about["texts"].get(name):
             captions, digests = self.texts(f"{name}.captions"), columns.get(f"{name}.text_digests", _NO_DIGESTS)
-            file = RegionFile.of(vectors)
+            file = _stored(vectors)
             readers[f"{name}.text_digests"] = FeatureRows(file, captions, np.arange(len(captions)), digests)
         return readers
 
@@ -147,6 +147,11 @@ class Index:
             texts=texts,
             cache=cache,
         )
+
+
+def _stored(about: Mapping[str, Any]) -> StoredArray:
+    """An array's description from JSON, which has lists alone."""
+    return StoredArray(**{**about, "shape": tuple(about["shape"])})
 
 
 def own_indexes() -> Path:

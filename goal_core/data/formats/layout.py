@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from goal_core.basics.errors import DataError, MissingDataError, nearest
-from goal_core.data.columns import stamp_of
+from goal_core.data.columns import StoredArray, stamp_of
 from goal_core.data.config import SHIPPED
 from goal_core.data.dataset import SPLIT_NAMES
-from goal_core.data.formats.features import RegionFile
 
 SHIPPED_FOLDER = Path(__file__).parents[1] / "shipped"
 SPLIT_OF = {
@@ -47,11 +46,11 @@ class Listing:
     """The file of each image, relative, with forward slashes; of precomputed features, the image's id."""
     captions: Sequence[Sequence[str]]
     """The captions of each image, at least one."""
-    features: RegionFile | None = None
+    features: StoredArray | None = None
     """The file of the images' features; None for image files."""
     rows: Sequence[int] = ()
     """The row of each image in that file where it repeats an image's row for each of its captions; else empty."""
-    texts: RegionFile | None = None
+    texts: StoredArray | None = None
     """The file of the captions' vectors; None where these are words."""
     spans: Sequence[tuple[int, int]] = ()
     """Where each image begins in its shard, and its bytes; empty where each has a file of its own."""

@@ -23,8 +23,9 @@ from typing import Any
 import numpy as np
 
 from goal_core.basics.errors import DataError, MissingDataError
+from goal_core.data.columns import StoredArray
 from goal_core.data.config import IdMappedConfig, PrecompConfig, RegionsConfig
-from goal_core.data.formats.features import REGION_AXES, VECTOR_AXES, RegionFile, read_region_header
+from goal_core.data.formats.features import REGION_AXES, VECTOR_AXES, read_region_header, row_digests
 from goal_core.data.formats.layout import (
     Layout,
     Listing,
@@ -141,7 +142,7 @@ def _equal_counts(caps: Path, num_captions: int, num_images: int, ids: Path) -> 
     return [each] * num_images
 
 
-def _counts_without_ids(file: RegionFile, caps: Path, num_captions: int, ids: Path) -> list[int]:
+def _counts_without_ids(file: StoredArray, caps: Path, num_captions: int, ids: Path) -> list[int]:
     """How many captions each image has, by the number of rows and by which rows are equal.
 
     Where each caption has a row, equal neighbours are one image or several with equal rows. Rows that all repeat
@@ -153,7 +154,7 @@ def _counts_without_ids(file: RegionFile, caps: Path, num_captions: int, ids: Pa
     num_rows = file.shape[0]
     if num_rows != num_captions:
         return _equal_counts(caps, num_captions, num_rows, ids)
-    rows = file.digests()
+    rows = row_digests(file)
     starts = 1 + np.flatnonzero((rows[1:] != rows[:-1]).any(axis=1))
     runs = np.diff([0, *starts, num_rows]).tolist()
     step = math.gcd(*runs)
@@ -166,7 +167,7 @@ def _counts_without_ids(file: RegionFile, caps: Path, num_captions: int, ids: Pa
     return [step] * (num_rows // step)
 
 
-def _first_rows(file: RegionFile, counts: Sequence[int], caps: Path) -> Sequence[int]:
+def _first_rows(file: StoredArray, counts: Sequence[int], caps: Path) -> Sequence[int]:
     """The first row of each image where the file repeats it for every caption; empty where it has one row per image.
 
     Raises:
@@ -180,7 +181,7 @@ def _first_rows(file: RegionFile, counts: Sequence[int], caps: Path) -> Sequence
             f"{file.path} has {num_rows} rows, but must have one for each of the {len(counts)} images or for each of "
             f"the {sum(counts)} captions in {caps}"
         )
-    rows, starts = file.digests(), np.cumsum([0, *counts[:-1]])
+    rows, starts = row_digests(file), np.cumsum([0, *counts[:-1]])
     odd = (rows != rows[np.repeat(starts, counts)]).any(axis=1)
     if odd.any():
         image = int(np.searchsorted(starts, np.argmax(odd), side="right")) - 1
