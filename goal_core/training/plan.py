@@ -127,7 +127,7 @@ class TrainingFiles(Protocol):
         """Add a line to the log."""
 
     def finish(self, result: Mapping[str, Any]) -> None:
-        """Write the result. It comes last, and it alone means that the training is done."""
+        """Write the result, which alone means that the training is done, and remove what nobody needs then."""
 
     def discard(self, name: str) -> None:
         """Remove a file that is no longer needed."""

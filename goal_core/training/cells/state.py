@@ -268,9 +268,6 @@ class CellState:
         if self.scales:
             result["scales"] = self.scales
         self.files.finish(result)
-        if not self.unit.until:  # or else another training may continue this one
-            self.files.discard(LAST)
-            self.files.discard(SPARE)
         return result
 
     def _continue_from(self, last: Path, best: Path, training: str) -> None:

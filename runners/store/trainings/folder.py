@@ -45,7 +45,6 @@ class TrainingFolder(TrainingFiles):
         """Number of this object's attempt; 0 before `claim`."""
         self.memory_mb: Callable[[], float] = float
         """Measures the memory of a GPU that the attempt has needed, in megabytes; asked when it ends."""
-        self._finished = False
 
     def __repr__(self) -> str:
         return f"TrainingFolder({str(self.folder)!r}, attempt={self.attempt})"
@@ -130,7 +129,7 @@ class TrainingFolder(TrainingFiles):
 
         Adds ``"stage_key"``, ``"attempt"``, ``"finished"`` (seconds since 1970), and ``"files"``: by name, the files of
         the weights that gave the result and of the records, with their digests. Files of other epochs and of earlier
-        attempts are removed.
+        attempts are removed, and so is the state, unless another training may continue it (``until``).
 
         Args:
             result: as the trainer reports it; ``status`` is ``done`` and ``metrics`` maps names to numbers.
@@ -155,7 +154,6 @@ class TrainingFolder(TrainingFiles):
             )
         atomic.crash_point("finish: before outcome")
         self._end("done")
-        self._finished = True
         kept = {str(stated["name"]) for stated in complete["files"].values()}
         # What ended before the end of its stage may be continued.
         self._tidy(lease.attempt, kept | ({version_name(LAST, lease.attempt)} if "until" in result else set()))
@@ -172,8 +170,8 @@ class TrainingFolder(TrainingFiles):
 
     def discard(self, name: str) -> None:
         """Remove this attempt's version of a file that is no longer needed. If it cannot be removed, it stays."""
-        guard = (lambda: None) if self._finished else self._owned().check
-        self.storage.discard(self.folder / version_name(name, self.attempt), guard=guard)
+        lease = self._owned()
+        self.storage.discard(self.folder / version_name(name, lease.attempt), guard=lease.check)
 
     def set_aside(self, path: Path) -> None:
         """Rename a damaged file to ``<name>.damaged``."""
