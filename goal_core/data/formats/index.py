@@ -24,8 +24,8 @@ from goal_core.data.formats.image_files import FileReader
 
 VERSION = 4
 """Raise it whenever the same files would give another index."""
-_NOT_READ = ("name", "image", "min_word_count", "vocabulary")
-"""Settings on which no file of a dataset is read in another way. `legacy` is among those that are."""
+_NOT_READ = ("name", "image", "min_word_count")
+"""Settings on which no file of a dataset is read in another way."""
 _OF_CONTENT = ("captions.text", "captions.ends", "owners", "digests", "text_digests")
 """The columns of a split that a model can see anything of; the others say where its files are."""
 
@@ -162,7 +162,6 @@ def own_indexes() -> Path:
 def index_path(config: DataConfig, folder: Path) -> Path:
     """The file of a dataset's index in the folder of all indexes."""
     used = {name: value for name, value in asdict(config).items() if name not in _NOT_READ}
-    used["corpus"] = getattr(config, "vocabulary", "") == "legacy"
     if config.root is not None and used.get("annotations") == "auto":  # a second file there must be noticed
         used["annotations"] = sorted(path.name for path in Path(config.root).expanduser().glob("dataset_*.json"))
     return folder / f"{config.format}-{key_of([VERSION, used])}.index"
