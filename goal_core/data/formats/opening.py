@@ -130,7 +130,6 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-@_uncollected()
 def _indexed(
     config: DataConfig, report: DataReport, known: Index | None, progress: Progress, *, read: bool = True
 ) -> Index | None:
@@ -143,16 +142,17 @@ def _indexed(
         progress: called while images are read.
         read: without it the index has no digests.
     """
-    layout = report.attempt(config.root or "", partial(LAYOUTS[config.format], config))
-    if layout is None:
-        return None
-    if layout.says:
-        report.note(config.root or "", "ok", layout.says)
-    listings = _listings(config, layout, report)
-    columns = {} if config.image is None else _placed(layout.root, listings, report)
-    if not report.complete:
-        return None
-    columns |= _caption_columns(listings, report)
+    with _uncollected():
+        layout = report.attempt(config.root or "", partial(LAYOUTS[config.format], config))
+        if layout is None:
+            return None
+        if layout.says:
+            report.note(config.root or "", "ok", layout.says)
+        listings = _listings(config, layout, report)
+        columns = {} if config.image is None else _placed(layout.root, listings, report)
+        if not report.complete:
+            return None
+        columns |= _caption_columns(listings, report)
     if layout.corpus:
         columns |= Texts.of(layout.corpus).columns("corpus")
     about = {
