@@ -4,8 +4,8 @@
     python -m benchmarks.data_path --device cuda --images 400 --workers 8
 
 Without workers seconds are those of this process's processor, with one thread, so that other work counts little. The
-photographs are made up, 640 x 480 as in COCO; `benchmarks.usual` reads them with torchvision. The indexed files are of
-2 kB; `--files 123287` are as many as COCO has.
+photographs are made up, 640 x 480 as in COCO; `benchmarks.usual` reads them with torchvision. COCO has 123,287
+files of 150 kB (`--files 123287 --kilobytes 150`: 19 GB).
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from benchmarks.usual import loader_of
 from goal_core.data import BatchSource, Dataset, ImageConfig, KarpathyConfig, Vocabulary, open_dataset
 from goal_core.data.packs import open_packed, plan_pack, write_pack
 
-OPTIONS = {**UNIT, "images": 128, "size": 224, "batch": 64, "files": 12_000}
+OPTIONS = {**UNIT, "images": 128, "size": 224, "batch": 64, "files": 12_000, "kilobytes": 2}
 
 
 def measure(given: argparse.Namespace, report: Report) -> None:
     """Measure decoding, packs and the index."""
     torch.set_num_threads(1)
-    report.row("the index", f"{given.files:,} files", partial(_index, given.files))
+    report.row("the index", f"{given.files:,} files of {given.kilobytes} kB", partial(_index, given))
     with photographs(given, 2 * given.batch) as root:
         data, packs = data_of(root, given.size), root / "packs"
         dataset = open_dataset(data)
@@ -76,19 +76,19 @@ def _decoded(given: argparse.Namespace, dataset: Dataset, image: ImageConfig, wo
     return rate | ({"/ torchvision": rate["images/s"] / float(base["images/s"])} if base else {})
 
 
-def _index(count: int) -> Row:
+def _index(given: argparse.Namespace) -> Row:
     """Seconds of this process's processor: all threads of an opening."""
     with tempfile.TemporaryDirectory() as scratch:
         root, splits = Path(scratch), ("val", "test", "train")
-        names, content = [f"{number}.jpg" for number in range(count)], partial(np.random.default_rng(1).bytes, 2048)
+        names, draws = [f"{number}.jpg" for number in range(given.files)], np.random.default_rng(1)
         sentences = [{"raw": f"a few words, of which caption {way} has some of its own"} for way in range(5)]
         images = [
-            {"filename": name, "split": splits[min(2, 20 * number // count)], "sentences": sentences}
+            {"filename": name, "split": splits[min(2, 20 * number // given.files)], "sentences": sentences}
             for number, name in enumerate(names)
         ]
         (root / "dataset_made.json").write_text(json.dumps({"images": images}))
         for name in names:
-            (root / name).write_bytes(content())
+            (root / name).write_bytes(draws.bytes(1024 * given.kilobytes))
         opened = partial(open_dataset, KarpathyConfig(name="made", root=scratch), root / "indexes")
         return {
             "reading the bytes, s": seconds(lambda: [(root / name).read_bytes() for name in names]),
