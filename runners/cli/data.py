@@ -47,7 +47,8 @@ def check(
     Example: goal-sweep data check emoji_vsepp.yaml --set data.root=/data/emoji
     """
     from goal_core.data import check_data, check_origin
-    from runners.store.verification import damaged_files, of_other_data
+    from runners.results import of_other_data
+    from runners.store.verification import damaged_files
     from sweeps import load_sweep
 
     if set_aside and not store:
@@ -66,7 +67,7 @@ def check(
     damaged, other = None, []
     if opened is not None:
         damaged = damaged_files(opened.store, opened.trainings, set_aside=set_aside)
-        other = of_other_data(opened.store, opened.trainings, report.fingerprint or opened.data_fingerprint)
+        other = of_other_data(opened.store, opened.config.name, report.fingerprint or opened.data_fingerprint)
     if as_json:
         content = {"name": report.name, "complete": report.complete}
         content |= {"damaged": damaged, "other_data": other} if store else {}

@@ -20,7 +20,7 @@ from goal_core.basics.errors import GoalError
 from runners.cli.options import Scale
 from runners.launch.tuning.refresh import refreshed_results
 from runners.store import Store, local_root
-from runners.tracking.models import publish_models
+from runners.tracking.models import publish_best
 from runners.tracking.page import SweepPage
 from runners.tracking.runs import require_own
 from runners.tracking.uri import TrackingError, read_only, resolve_uri, sqlite_file
@@ -161,9 +161,9 @@ def report(
 
 
 def _publish(page: SweepPage, inputs: Inputs, target: ReportTarget) -> None:
-    """Let the best cells of a sweep have models in MLflow."""
+    """Let the best cell of a sweep be a model in MLflow."""
     if target.config is not None:
-        publish_models(page, target.config.store, best_trainings(inputs))
+        publish_best(page, target.config.store, best_trainings(inputs))
 
 
 def _require_writable(folder: Path) -> None:
@@ -206,7 +206,7 @@ def warnings(target: ReportTarget, result: ReportResult) -> list[str]:
 
 
 def restore(target: ReportTarget) -> bool:
-    """After tracking was rebuilt, attach the report in the store, and write the models of the best cells again.
+    """After tracking was rebuilt, attach the report in the store, and write the model of the best cell again.
 
     Returns:
         Whether there was a report to attach.

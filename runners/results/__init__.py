@@ -3,7 +3,7 @@
 Everything in it follows from the sweep and the store, so it can be written again at any time.
 """
 
-from runners.results.edits import edits_since
+from runners.results.edits import edits_since, of_other_data
 from runners.results.rows import training_row
 from runners.results.table import ResultsTable, listed_again, read_results, update_results
 
@@ -11,6 +11,7 @@ __all__ = [
     "ResultsTable",
     "edits_since",
     "listed_again",
+    "of_other_data",
     "read_results",
     "training_row",
     "update_results",

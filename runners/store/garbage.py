@@ -8,17 +8,17 @@ as long as some training that the store knows may read them.
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from goal_core.basics.atomic import is_leftover
 from runners.store.leases.heartbeat import LeaseHeldError
 from runners.store.records.result_content import RESULT
-from runners.store.storage.folders import LOCAL, Storage, Written
+from runners.store.storage.folders import LOCAL, Storage
 from runners.store.store import Store
 from runners.store.trainings.files import WORKING
 from sweeps import Training
@@ -34,11 +34,9 @@ class Garbage:
     kind: Kind
     what: str
     """Whose they are."""
-    files: Mapping[Path, int]
-    """The bytes of each."""
     storage: Storage
-    folder: Path | None = None
-    """The folder that they are in, if all of it can be removed."""
+    files: dict[Path, int] = field(default_factory=dict)
+    """The bytes of each."""
 
     @property
     def bytes(self) -> int:
@@ -57,24 +55,25 @@ def find_garbage(store: Store, trainings: Sequence[Training]) -> list[Garbage]:
         StorageError: the store cannot be read.
     """
     statuses, storage = store.status(trainings), store.storage
-    names = {store.folder(training).folder: training.name for training in trainings}
-    cells = list(dict.fromkeys(folder.parent for folder in names))
-    listed = dict(zip(cells, storage.each(storage.listed, cells), strict=True))
-    garbage = []
     needed = {one.before for one, status in statuses.items() if one.continues and status.state != "done"}
-    for training, status in statuses.items():
-        if status.state == "done" and training not in needed:
-            folder = store.folder(training).folder
-            garbage.append(_states(storage, training.name, folder, listed[folder.parent], status.result))
-    for files in listed.values():
-        garbage += _set_aside(storage, files, names)
-        sizes = {path: written.bytes for path, written in files.items() if is_leftover(path)}
-        garbage.append(Garbage(kind="leftovers", what="interrupted writes", files=sizes, storage=storage))
+    names = {store.folder(training).folder: training.name for training in trainings}
+    kept = {  # of finished trainings, by folder: the files that their results state
+        store.folder(training).folder: {stated["name"] for stated in status.result["files"].values()}
+        for training, status in statuses.items()
+        if status.state == "done" and training not in needed
+    }
+    found: dict[tuple[Kind, str], Garbage] = {}
+    cells = list(dict.fromkeys(folder.parent for folder in names))
+    for files in storage.each(lambda cell: storage.files(cell, below=True), cells):
+        for path, written in files.items():
+            if (key := _kind(path, names, kept)) is not None:
+                found.setdefault(key, Garbage(kind=key[0], what=key[1], storage=storage)).files[path] = written.bytes
     if all(status.state == "done" for status in statuses.values()) and not _has_unfinished(store):
         # Of a store in a bucket, they lie on this machine too.
-        features = {path: written.bytes for path, written in LOCAL.listed(store.features).items()}
-        garbage.append(Garbage(kind="features", what="of frozen backbones", files=features, storage=LOCAL))
-    return [each for each in garbage if each.files]
+        features = {path: written.bytes for path, written in LOCAL.files(store.features, below=True).items()}
+        if features:
+            found["features", ""] = Garbage(kind="features", what="of frozen backbones", storage=LOCAL, files=features)
+    return list(found.values())
 
 
 def remove_garbage(store: Store, sweep: str, trainings: Sequence[Training]) -> list[Garbage]:
@@ -99,48 +98,38 @@ def remove_garbage(store: Store, sweep: str, trainings: Sequence[Training]) -> l
         heartbeat.start(training.key for training in trainings)
         removed = find_garbage(store, trainings)
         for garbage in removed:
-            if garbage.folder is not None:
-                garbage.storage.remove_folder(garbage.folder, first=RESULT)
-                continue
-            for path in garbage.files:
+            for path in sorted(garbage.files, key=lambda path: path.name != RESULT):  # it alone means done
                 garbage.storage.remove(path)
+            for folder in sorted({path.parent for path in garbage.files}, reverse=True):
+                with contextlib.suppress(OSError):  # others have files there, or it is in a bucket
+                    folder.rmdir()
         return removed
 
 
-def _states(
-    storage: Storage, name: str, folder: Path, listed: Mapping[Path, Written], result: Mapping[str, Any]
-) -> Garbage:
-    """What a finished training keeps beside the files of its result."""
-    kept = {stated["name"] for stated in result["files"].values()}
-    files = {
-        path: written.bytes
-        for path, written in listed.items()
-        if path.parent == folder and WORKING.fullmatch(path.name) and path.name not in kept
-    }
-    return Garbage(kind="states", what=name, files=files, storage=storage)
+def _kind(path: Path, names: Mapping[Path, str], kept: Mapping[Path, Set[str]]) -> tuple[Kind, str] | None:
+    """What kind of garbage a file in a cell's folder is, and whose; None if somebody needs it.
 
-
-def _set_aside(storage: Storage, listed: Mapping[Path, Written], names: Mapping[Path, str]) -> Iterator[Garbage]:
-    """Folders of the sweep's trainings that a launch moved away, and damaged files that it renamed."""
-    folders: dict[Path, dict[Path, int]] = defaultdict(dict)
-    damaged: dict[str, dict[Path, int]] = defaultdict(dict)
-    for path, written in listed.items():
-        for parent in path.parents:
-            aside = _ASIDE.fullmatch(parent.name)
-            if aside and parent.with_name(aside[1]) in names:
-                folders[parent][path] = written.bytes
-        if path.name.endswith(".damaged") and path.parent in names:
-            damaged[names[path.parent]][path] = written.bytes
-    for folder, files in folders.items():
-        what = names[folder.with_name(_ASIDE.sub(r"\1", folder.name))]
-        yield Garbage(kind="set aside", what=f"{what}: {folder.name}", files=files, storage=storage, folder=folder)
-    for what, files in damaged.items():
-        yield Garbage(kind="set aside", what=f"{what}: damaged files", files=files, storage=storage)
+    Args:
+        path: the file.
+        names: the sweep's trainings, by folder.
+        kept: by folder of each finished training whose state nobody needs, the files that its result states.
+    """
+    if is_leftover(path):
+        return "leftovers", "interrupted writes"
+    for parent in path.parents:
+        aside = _ASIDE.fullmatch(parent.name)
+        if aside and (owner := names.get(parent.with_name(aside[1]))):
+            return "set aside", f"{owner}: {parent.name}"
+    if path.name.endswith(".damaged") and path.parent in names:
+        return "set aside", f"{names[path.parent]}: damaged files"
+    if path.parent in kept and WORKING.fullmatch(path.name) and path.name not in kept[path.parent]:
+        return "states", names[path.parent]
+    return None
 
 
 def _has_unfinished(store: Store) -> bool:
     """Whether the store knows of a training, of whatever sweep, that is not finished."""
-    for listed in store.storage.each(store.storage.listed, store.cell_folders()):
+    for listed in store.storage.each(lambda cell: store.storage.files(cell, below=True), store.cell_folders()):
         trainings = {path.parent for path in listed if path.parent.parent.parent.name == "cells"}
         trainings = {folder for folder in trainings if not _ASIDE.fullmatch(folder.name)}
         if not trainings or any(folder / RESULT not in listed for folder in trainings):

@@ -77,7 +77,7 @@ import sys
 from pathlib import Path
 from runners.store import Store
 store = Store("s3://bucket/x")
-for path in store.storage.listed(store._base):
+for path in store.storage.files(store._base, below=True):
     target = Path(sys.argv[1]) / path.relative_to(store._base)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(store.storage.read(path))

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import os
 import secrets
-import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,14 +109,10 @@ class Storage:
 
         return perform("list", folder, read)
 
-    def files(self, folder: Path) -> dict[Path, Written]:
-        """The files in a folder, and how each was last written."""
-        files = ((path, self.written(path)) for path in self.entries(folder) if path.is_file())
-        return {path: written for path, written in files if written is not None}
-
-    def listed(self, folder: Path) -> dict[Path, Written]:
-        """All files in a folder and in those within it."""
-        files = ((path, self.written(path)) for path in folder.rglob("*") if path.is_file())
+    def files(self, folder: Path, *, below: bool = False) -> dict[Path, Written]:
+        """The files in a folder, or also those below it, and how each was last written."""
+        found = folder.rglob("*") if below else self.entries(folder)
+        files = ((path, self.written(path)) for path in found if path.is_file())
         return {path: written for path, written in files if written is not None}
 
     def appeared(self, path: Path) -> bool:
@@ -172,12 +167,6 @@ class Storage:
         if not path.exists():
             raise FileNotFoundError(f"there is no {path}")
         perform("rename", path, lambda: path.rename(target), doing="rename")
-
-    def remove_folder(self, folder: Path, *, first: str = "") -> None:
-        """Remove a folder with all that is in it, the file ``first`` before the others."""
-        if first:
-            (folder / first).unlink(missing_ok=True)
-        shutil.rmtree(folder)
 
     def save_with(self, path: Path, write: Callable[[Path], object], *, guard: Task) -> None:
         """Let a library write a file. It may arrive in the storage later; see `flush`.

@@ -111,15 +111,15 @@ class ObjectStorage(Storage):
     def entries(self, folder: Path) -> list[Path]:
         return list({**self._in(folder), **dict.fromkeys(self._on_their_way(folder))})
 
-    def files(self, folder: Path) -> dict[Path, Written]:
-        return {path: written for path, written in self._in(folder).items() if written is not None}
+    def files(self, folder: Path, *, below: bool = False) -> dict[Path, Written]:
+        if not below:
+            return {path: written for path, written in self._in(folder).items() if written is not None}
 
-    def listed(self, folder: Path) -> dict[Path, Written]:
         def read(client: Any, key: str) -> list[Any]:
             return list(chain.from_iterable(self._api.list(client, key or None, chunk_size=1000)))
 
-        files = ((self._base / each["path"], _written(each)) for each in self._ask("list", folder, read))
-        return {path: written for path, written in files if path != folder}
+        found = ((self._base / each["path"], _written(each)) for each in self._ask("list", folder, read))
+        return {path: written for path, written in found if path != folder}
 
     def appeared(self, path: Path) -> bool:
         asked = self._asked.get(path)
@@ -139,17 +139,13 @@ class ObjectStorage(Storage):
         path.unlink(missing_ok=True)
 
     def move(self, path: Path, target: Path, *, last: str = "") -> None:
-        files = [path] if self.written(path) is not None else list(self.listed(path))
+        files = [path] if self.written(path) is not None else list(self.files(path, below=True))
         if not files:
             raise FileNotFoundError(f"there is no {self.shown(path)}")
         for each in sorted(files, key=lambda each: each == path / last):
             self._copy(each, self._key(target / each.relative_to(path)))
         for each in sorted(files, key=lambda each: each != path / last):
             self.remove(each)
-
-    def remove_folder(self, folder: Path, *, first: str = "") -> None:
-        for path in sorted(self.listed(folder), key=lambda path: path != folder / first):
-            self.remove(path)
 
     def save_with(self, path: Path, write: Callable[[Path], object], *, guard: Task) -> None:
         lane = self._lanes[path.parent]

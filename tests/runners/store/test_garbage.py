@@ -49,7 +49,7 @@ def names(garbage):
 
 
 def everything(store):
-    return {path: written.bytes for path, written in store.storage.listed(store._base).items()}
+    return {path: written.bytes for path, written in store.storage.files(store._base, below=True).items()}
 
 
 def test_only_what_nobody_needs_is_listed_and_listing_changes_nothing(store):

@@ -1,4 +1,4 @@
-"""The best cells as models of MLflow: listed once, replaced when others are best, loadable by reference."""
+"""The best cell as a model of MLflow: registered once, replaced when another is best, loadable by reference."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from goal_core.basics.errors import WeightsError
 from goal_core.checkpoints import BEST
 from goal_core.evaluation import embed_split, open_checkpoint
 from runners.store import Store
-from runners.tracking.models import publish_models
+from runners.tracking.models import publish_best
 from runners.tracking.page import SweepPage
 from sweeps import Training
 from tests.helpers.mlflow_cases import database, synced
@@ -33,11 +33,6 @@ def _tracking_uri() -> Iterator[None]:
     yield
     mlflow.set_tracking_uri(before)
     torch.set_num_threads(threads)
-
-
-def listed(page: SweepPage) -> dict[str, str]:
-    models = page.client.search_logged_models([page.experiment_id])
-    return {str(model.source_run_id): model.model_id for model in models}
 
 
 def run_of(page: SweepPage, training: Training) -> str:
@@ -64,26 +59,29 @@ def page(empty_database: Path, tmp_path: Path) -> SweepPage:
     return page
 
 
-def test_exactly_the_best_runs_have_a_model(page: SweepPage, tmp_path: Path) -> None:
+def registered(page: SweepPage) -> tuple[str, str]:
+    """The version that is registered, the only one, and its run."""
+    (version,) = page.client.search_model_versions("name = 's'")
+    assert page.client.get_model_version_by_alias("s", "best").version == version.version
+    return version.version, version.run_id
+
+
+def test_the_best_run_with_weights_is_the_model(page: SweepPage, tmp_path: Path) -> None:
     keys, store = [training.key for training in SWEEP.trainings], str(tmp_path / "store")
     runs = [run_of(page, training) for training in SWEEP.trainings]
-    history = page.client.get_metric_history(runs[0], "test/rsum")
-    first = publish_models(page, store, keys)
-    assert listed(page) == dict(zip(runs[:2], first, strict=True))
-    assert publish_models(page, store, keys) == first
-    assert page.client.get_metric_history(runs[0], "test/rsum") == history
-    model = page.client.get_logged_model(first[0])
-    assert {metric.key for metric in model.metrics} >= {"test/rsum", "test/i2t_r1"}
-    assert [one.model_id for one in page.client.get_run(runs[0]).outputs.model_outputs] == first[:1]
-    assert first[0] in page.client.get_model_version_by_alias("s", "best").source
-    publish_models(page, store, keys[1:])
-    assert listed(page) == {runs[1]: first[1]}
-    assert first[1] in page.client.get_model_version_by_alias("s", "best").source
-    assert len(page.client.search_model_versions("name = 's'")) == 1
+    publish_best(page, store, keys[2:])
+    assert page.client.search_registered_models() == []  # the third has no weights
+    publish_best(page, store, keys)
+    first, run = registered(page)
+    assert run == runs[0]
+    publish_best(page, store, keys)
+    assert registered(page) == (first, runs[0])
+    publish_best(page, store, keys[1:])
+    second, run = registered(page)
+    assert run == runs[1]
     page.client.set_tag(runs[1], "goal.checkpoint", "cells/new/best.safetensors")
-    (again,) = publish_models(page, store, keys[1:])
-    assert again != first[1]
-    assert listed(page) == {runs[1]: again}
+    publish_best(page, store, keys[1:])
+    assert registered(page)[0] not in (first, second)
 
 
 @pytest.mark.filterwarnings("ignore:.*Any type hint is inferred as AnyType:UserWarning")
@@ -94,8 +92,8 @@ def test_three_lines_load_a_model(page: SweepPage, tmp_path: Path) -> None:
     (weights,) = (path for path in (store / "cells" / "c").glob("best*.safetensors"))
     assert BEST.startswith("best")
     page.client.set_tag(run_of(page, SWEEP.trainings[0]), "goal.checkpoint", str(weights.relative_to(store)))
-    (model_id,) = publish_models(page, str(store), [SWEEP.trainings[0].key])
-    kept = [path for path in store.rglob("models/**/*") if path.is_file()]
+    publish_best(page, str(store), [SWEEP.trainings[0].key])
+    kept = [path for path in store.rglob("artifacts/model/*") if path.is_file()]
     assert {path.name for path in kept} == {"MLmodel", "checkpoint.json"}  # no weights
     mlflow.set_tracking_uri(f"sqlite:///{store / 'mlflow.db'}")
     model = mlflow.pyfunc.load_model("models:/s@best")
@@ -108,4 +106,4 @@ def test_three_lines_load_a_model(page: SweepPage, tmp_path: Path) -> None:
     assert model.get_raw_model().description.seed == 1
     (store / "cells").rename(tmp_path / "gone")
     with pytest.raises(WeightsError, match=r"no checkpoint cells/c/best.* in the results folder"):
-        mlflow.pyfunc.load_model(f"models:/{model_id}")
+        mlflow.pyfunc.load_model("models:/s@best")

@@ -63,7 +63,7 @@ def test_a_busy_server_is_asked_again(bucket, server):
     bucket.replace("busy/a", b"content")
     assert bucket.read("busy/a") == b"content"
     server.before = in_turn("busy", "busy")
-    assert list(bucket.storage.listed(bucket.base)) == [bucket.base / "busy/a"]
+    assert list(bucket.storage.files(bucket.base, below=True)) == [bucket.base / "busy/a"]
 
 
 def test_a_refusal_is_an_answer_and_not_repeated(bucket, server):
@@ -239,11 +239,11 @@ def test_foreign_names_in_the_bucket_are_named_or_left_out(bucket_store, server)
     prefix = f"{bucket_store.location.rpartition('/')[2]}/cells/c"
     bucket_store.storage.replace(folder / "cell.json", b"{}")
     backend.put_object("bucket", f"{prefix}/", b"")  # as a web console makes folders
-    assert list(bucket_store.storage.listed(folder)) == [folder / "cell.json"]
+    assert list(bucket_store.storage.files(folder, below=True)) == [folder / "cell.json"]
     assert bucket_store.storage.entries(folder) == [folder / "cell.json"]
     backend.put_object("bucket", f"{prefix}/../x", b"")
     with pytest.raises(StorageError, match="invalid path"):
-        bucket_store.storage.listed(folder)
+        bucket_store.storage.files(folder, below=True)
     assert not Path(folder.parent / "x").exists()
 
 

@@ -31,7 +31,7 @@ def elsewhere(store: Store) -> Store:
 
 
 def keys(store: Store) -> set[str]:
-    return {path.relative_to(store._base).as_posix() for path in store.storage.listed(store._base)}
+    return {path.relative_to(store._base).as_posix() for path in store.storage.files(store._base, below=True)}
 
 
 def test_the_layout_is_that_of_a_folder(bucket_store):
@@ -200,7 +200,7 @@ def test_nothing_that_is_sent_or_stored_holds_credentials(bucket_store, monkeypa
     folder.claim("L")
     folder.log("hello")
     train(folder)
-    stored = [store.storage.read(path) for path in store.storage.listed(store._base)]
+    stored = [store.storage.read(path) for path in store.storage.files(store._base, below=True)]
     assert stored
     assert all(content is not None and secret.encode() not in content for content in stored)
 
