@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from goal_core.objectives.distributed import gather_batch, gather_rows
     from goal_core.objectives.gradient_objective import GradientObjective, LossObjective, NonFiniteError, ShapeError
     from goal_core.objectives.pointwise import PointWeights, weights_at
-    from goal_core.objectives.stacked import StackedObjectives, StackedStats
+    from goal_core.objectives.stacked import StackedObjectives
     from goal_core.objectives.stats import CollapseDetector, ObjectiveStats
 else:
     __getattr__ = on_first_use(__name__, __file__)

@@ -73,6 +73,8 @@ def list_objectives() -> list[ObjectiveInfo]:
 def _has_scalar_loss(pair: str, triplet: str, variant: str) -> bool:
     if pair_weights[pair].is_built_in and triplet_weights[triplet].is_built_in:
         return (pair, triplet) in BUILT_IN_LOSSES[variant]
-    from goal_core.objectives.pointwise import has_scalar_loss  # with torch, which the 15 do without
+    # With torch, which the 15 do without.
+    from goal_core.objectives.gradient_objective import GradientObjective
+    from goal_core.objectives.pointwise import has_scalar_loss
 
-    return has_scalar_loss(pair=pair, triplet=triplet, variant=variant)
+    return has_scalar_loss(GradientObjective(pair=pair, triplet=triplet, variant=variant))

@@ -12,7 +12,7 @@ from torch import Tensor
 from goal_core.basics.devices import full_precision
 from goal_core.basics.errors import GoalError
 from goal_core.objectives.baselines import LOSS, baselines
-from goal_core.objectives.mining import AttachGradient, AttachGradients, mine
+from goal_core.objectives.mining import AttachGradient, DenseGradient, mine
 from goal_core.objectives.pair_weights import PairWeights, pair_weights
 from goal_core.objectives.parameters import Value
 from goal_core.objectives.stats import ObjectiveStats
@@ -31,8 +31,8 @@ class ShapeError(GoalError):
     """The embeddings of a batch do not fit each other."""
 
 
-class GradientObjective:
-    """One of the objectives, as a callable on a batch of paired embeddings.
+class Objective:
+    """What the objective of one batch and those of several cells have in common: a callable on embeddings.
 
     The result's `backward` adds dL/dX and dL/dY, summed over the batch and both retrieval directions, times whatever
     gradient reaches the result (loss scale, warm-up factor, accumulation). The result's *value* is the hinge
@@ -40,6 +40,48 @@ class GradientObjective:
 
     Half and single precision are computed in float32 (autocast or not), double in float64. Pairs without a negative
     (a batch of one; all others masked) contribute nothing. On the CPU the same input gives the same bits.
+    """
+
+    def __call__(self, image_emb: Tensor, text_emb: Tensor, ids: Tensor | None = None) -> Tensor:
+        """The scalar to call `backward` on.
+
+        Args:
+            image_emb: L2-normalised image embeddings, shape (N, D), any floating dtype; of C cells, (C, N, D).
+            text_emb: L2-normalised text embeddings of the same pairs, likewise.
+            ids: which pairs share an image, shape (N,), integers. Two pairs of the same id are not negative pairs and
+                not in each other's relative sets. None: all ids differ.
+
+        Returns:
+            The batch's hinge, shape (), float32 (float64 for float64 embeddings); of C cells, shape (C,), to be summed.
+
+        Raises:
+            ShapeError: the shapes, dtypes or devices do not fit.
+            NonFiniteError: a NaN or an infinity in the embeddings, or an overflow in their products.
+        """
+        return self.forward_with_stats(image_emb, text_emb, ids)[0]
+
+    def forward_with_stats(
+        self, image_emb: Tensor, text_emb: Tensor, ids: Tensor | None = None
+    ) -> tuple[Tensor, ObjectiveStats]:
+        """As a call, with the statistics of the batch; arguments and errors as those of a call."""
+        self._check(image_emb, text_emb, ids)
+        dtype = torch.float64 if torch.float64 in (image_emb.dtype, text_emb.dtype) else torch.float32
+        with torch.no_grad(), full_precision(image_emb.device):
+            stats = self._weigh(image_emb.detach().to(dtype), text_emb.detach().to(dtype), ids)
+            hinge = stats.hinge
+        scalar: Tensor = AttachGradient.apply(image_emb, text_emb, hinge, stats.gradient)
+        return scalar, stats
+
+    def _check(self, image_emb: Tensor, text_emb: Tensor, ids: Tensor | None) -> None:
+        check_batch(image_emb, text_emb, ids)
+
+    def _weigh(self, images: Tensor, texts: Tensor, ids_N: Tensor | None) -> ObjectiveStats:
+        """The batch's weights, gradient and statistics, from embeddings that carry no graph."""
+        raise NotImplementedError
+
+
+class GradientObjective(Objective):
+    """One of the objectives, as a callable on a batch of paired embeddings; see :class:`Objective`.
 
     Args:
         pair: name of a pair weight.
@@ -77,75 +119,19 @@ class GradientObjective:
         settings = "".join(f", {name}={value!r}" for name, value in self.params.items())
         return f"GradientObjective({self.name!r}{settings})"
 
-    def __call__(self, image_emb: Tensor, text_emb: Tensor, ids: Tensor | None = None) -> Tensor:
-        """The scalar to call `backward` on.
-
-        Args:
-            image_emb: L2-normalised image embeddings, shape (N, D), any floating dtype.
-            text_emb: L2-normalised text embeddings of the same pairs, shape (N, D).
-            ids: which pairs share an image, shape (N,), integers. Two pairs of the same id are not negative pairs and
-                not in each other's relative sets. None: all ids differ.
-
-        Returns:
-            The batch's hinge, shape (), float32 (float64 for float64 embeddings).
-
-        Raises:
-            ShapeError: the shapes, dtypes or devices do not fit.
-            NonFiniteError: a NaN or an infinity in the embeddings, or an overflow in their products.
-        """
-        return self.forward_with_stats(image_emb, text_emb, ids)[0]
-
-    def forward_with_stats(
-        self, image_emb: Tensor, text_emb: Tensor, ids: Tensor | None = None
-    ) -> tuple[Tensor, ObjectiveStats]:
-        """As a call, with the statistics of the batch.
-
-        Args:
-            image_emb: as in a call.
-            text_emb: as in a call.
-            ids: as in a call.
-
-        Returns:
-            The scalar to call `backward` on, and the statistics, which are computed only when asked for.
-
-        Raises:
-            ShapeError: as in a call.
-            NonFiniteError: as in a call.
-        """
-        check_batch(image_emb, text_emb, ids)
-        with torch.no_grad(), full_precision(image_emb.device):
-            stats = self.weigh(image_emb.detach(), text_emb.detach(), ids, check_finite=self.check_finite)
-        scalar: Tensor = AttachGradient.apply(image_emb, text_emb, stats.hinge, stats.gradient)
-        return scalar, stats
-
-    def weigh(self, image_emb: Tensor, text_emb: Tensor, ids_N: Tensor | None, *, check_finite: bool) -> ObjectiveStats:
-        """The batch's weights, gradient and statistics, from embeddings that carry no graph; see a call."""
-        dtype = torch.float64 if torch.float64 in (image_emb.dtype, text_emb.dtype) else torch.float32
-        images_ND, texts_ND = image_emb.to(dtype), text_emb.to(dtype)
-        mined = mine(images_ND, texts_ND, ids_N)
-        if check_finite and not mined.finite:
-            raise NonFiniteError(describe_non_finite(images_ND, texts_ND))
+    def _weigh(self, images: Tensor, texts: Tensor, ids_N: Tensor | None) -> ObjectiveStats:
+        mined = mine(images, texts, ids_N)
+        if self.check_finite and not mined.finite:
+            raise NonFiniteError(describe_non_finite(images, texts))
         triplets, sets = mined.triplets()
-        triplet_A = torch.where(mined.valid, self.triplet_weight(triplets), 0)
-        pair = self.pair_weight(triplets)
-        return ObjectiveStats(
-            margin=self.margin,
-            pos=mined.pos,
-            neg=mined.neg,
-            valid=mined.valid,
-            finite=mined.finite,
-            triplet=triplet_A,
-            pair_pos=pair.pos,
-            pair_neg=pair.neg,
-            set_sizes=sets.sizes(),
-            gradient=mined.gradient(triplet_A, pair.pos, pair.neg),
-            images=images_ND,
-            texts=texts_ND,
-        )
+        weights = self.triplet_weight(triplets), *self.pair_weight(triplets)
+        return ObjectiveStats.of(mined, weights, margin=self.margin, set_sizes=sets.sizes())
 
 
 class LossObjective(GradientObjective):
     """A baseline as an objective: the gradient is that of its loss, the value and the monitoring are as of the others.
+
+    Two pairs of one image are neither positive nor negative for each other.
 
     Args:
         name: of a baseline.
@@ -163,20 +149,15 @@ class LossObjective(GradientObjective):
         self.params = resolve_parameters(name, LOSS, "paper", params)
         self._loss: partial[Tensor] = partial(baselines[name].function, **self.params)
 
-    def forward_with_stats(
-        self, image_emb: Tensor, text_emb: Tensor, ids: Tensor | None = None
-    ) -> tuple[Tensor, ObjectiveStats]:
-        """As for the other objectives. Two pairs of one image are neither positive nor negative for each other."""
-        _, stats = super().forward_with_stats(image_emb, text_emb, ids)
-        leaves = [rows.detach().requires_grad_() for rows in (stats.images, stats.texts)]
-        excluded_NN = None if ids is None else (ids[:, None] == ids).fill_diagonal_(False)
-        with torch.enable_grad(), full_precision(image_emb.device):
+    def _weigh(self, images: Tensor, texts: Tensor, ids_N: Tensor | None) -> ObjectiveStats:
+        stats = super()._weigh(images, texts, ids_N)
+        leaves = [rows.detach().requires_grad_() for rows in (images, texts)]
+        excluded_NN = None if ids_N is None else (ids_N[:, None] == ids_N).fill_diagonal_(False)
+        with torch.enable_grad():
             loss = self._loss(leaves[0] @ leaves[1].mT, excluded_NN)
-            gradients = torch.autograd.grad(loss, leaves)
-        stats = replace(stats, norm=torch.hypot(gradients[0].norm(), gradients[1].norm()))
-        added = (rows[None] for rows in (image_emb, text_emb, stats.hinge, *gradients))
-        scalars: Tensor = AttachGradients.apply(*added)
-        return scalars[0], stats
+            d_images, d_texts = torch.autograd.grad(loss, leaves)
+        gradient = DenseGradient(images=images, texts=texts, d_images=d_images, d_texts=d_texts)
+        return replace(stats, gradient=gradient, has_weights=False)
 
 
 def check_batch(image_emb: Tensor, text_emb: Tensor, ids: Tensor | None) -> None:

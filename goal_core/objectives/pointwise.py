@@ -7,16 +7,15 @@ detect the jump of a Heaviside weight.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor
 
 from goal_core.objectives.gradient_objective import GradientObjective
-from goal_core.objectives.parameters import Value
-from goal_core.objectives.triplets import FixedSets, Triplets
+from goal_core.objectives.mining.relative_sets import SummedSet
+from goal_core.objectives.triplets import RelativeSet, Triplets
 
 OTHER_POSITIVES: Final = (0.35, 0.55, 0.7)
 OTHER_NEGATIVES: Final = (-0.1, 0.05, 0.3)
@@ -29,8 +28,7 @@ THRESHOLD: Final = 1e-3
 1 / POINTS_PER_SIDE = 2.4e-4; the smallest true work among the 15 is above 1e-2."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PointWeights:
+class PointWeights(NamedTuple):
     """The weights at given similarities; all of the shape of the points."""
 
     triplet: Tensor
@@ -46,70 +44,63 @@ class PointWeights:
         return -self.triplet * self.pos, self.triplet * self.neg
 
 
-def weights_at(
-    pos: Tensor,
-    neg: Tensor,
-    *,
-    pair: str,
-    triplet: str,
-    variant: str = "paper",
-    params: Mapping[str, Value] | None = None,
-) -> PointWeights:
+class _FixedSet(SummedSet):
+    """Relative similarities that are the same for every anchor."""
+
+    def __init__(self, selected_A: Tensor, members: Sequence[float]) -> None:
+        self._gap_AK = selected_A[:, None] - torch.tensor(members).to(selected_A)
+
+    def _sum(self, transform: Callable[[Tensor], Tensor]) -> Tensor:
+        return transform(self._gap_AK.clone()).sum(1)
+
+
+class _FixedSets(NamedTuple):
+    """The sets at single points, whatever the thresholds."""
+
+    pos: Tensor
+    neg: Tensor
+
+    def positives(self, *, eps: float, strict: bool) -> RelativeSet:
+        return _FixedSet(self.pos, OTHER_POSITIVES)
+
+    def negatives(self, *, eps: float, strict: bool) -> RelativeSet:
+        return _FixedSet(self.neg, OTHER_NEGATIVES)
+
+
+def weights_at(objective: GradientObjective, pos: Tensor, neg: Tensor) -> PointWeights:
     """The weights of single triplets, the relative sets held fixed.
 
     Args:
+        objective: of the grid.
         pos: similarities s_p, any shape, floating.
         neg: similarities s_n, the same shape.
-        pair: name of a pair weight.
-        triplet: name of a triplet weight.
-        variant: one of `VARIANTS`.
-        params: parameters that differ from the variant's.
 
     Returns:
         T, P+ and P-, shaped as the points.
-
-    Raises:
-        UnknownNameError: no such pair or triplet weight.
-        ConfigError: an unknown variant or parameter, or a value out of range.
     """
-    objective = GradientObjective(pair=pair, triplet=triplet, variant=variant, check_finite=False, **(params or {}))
     pos_A, neg_A = pos.flatten(), neg.flatten()
-    sets = FixedSets(pos_A, neg_A, torch.tensor(OTHER_POSITIVES), torch.tensor(OTHER_NEGATIVES))
-    triplets = Triplets(pos=pos_A, neg=neg_A, sets=sets)
-    triplet_A, pair_A = objective.triplet_weight(triplets), objective.pair_weight(triplets)
-    return PointWeights(triplet=triplet_A.view_as(pos), pos=pair_A.pos.view_as(pos), neg=pair_A.neg.view_as(pos))
+    triplets = Triplets(pos=pos_A, neg=neg_A, sets=_FixedSets(pos_A, neg_A))
+    weights = objective.triplet_weight(triplets), *objective.pair_weight(triplets)
+    return PointWeights(*(weight_A.view_as(pos) for weight_A in weights))
 
 
-def circulation(*, pair: str, triplet: str, variant: str = "paper", params: Mapping[str, Value] | None = None) -> float:
+def circulation(objective: GradientObjective) -> float:
     """The largest relative work of an objective's field around squares in the (s_p, s_n) plane.
-
-    Args:
-        pair: name of a pair weight.
-        triplet: name of a triplet weight.
-        variant: one of `VARIANTS`.
-        params: parameters that differ from the variant's.
 
     Returns:
         max over the loops of |work| / (perimeter x largest |F| on it), 0 for a gradient field up to quadrature.
-
-    Raises:
-        UnknownNameError: no such pair or triplet weight.
-        ConfigError: an unknown variant or parameter, or a value out of range.
     """
     pos_L4P, neg_L4P, side_L = _square_loops()
-    weights = weights_at(pos_L4P, neg_L4P, pair=pair, triplet=triplet, variant=variant, params=params)
-    d_pos, d_neg = weights.gradient
+    d_pos, d_neg = weights_at(objective, pos_L4P, neg_L4P).gradient
     # Sides in order: bottom (+s_p), right (+s_n), top (-s_p), left (-s_n).
     work_L4 = torch.stack((d_pos[:, 0], d_neg[:, 1], -d_pos[:, 2], -d_neg[:, 3]), 1).mean(2) * side_L[:, None]
     strongest_L = torch.hypot(d_pos, d_neg).flatten(1).amax(1)
     return float((work_L4.sum(1).abs() / (4 * side_L * strongest_L).clamp(min=1e-300)).max())
 
 
-def has_scalar_loss(
-    *, pair: str, triplet: str, variant: str = "paper", params: Mapping[str, Value] | None = None
-) -> bool:
-    """Whether some loss of (s_p, s_n) has the objective as its gradient; arguments as for :func:`circulation`."""
-    return circulation(pair=pair, triplet=triplet, variant=variant, params=params) < THRESHOLD
+def has_scalar_loss(objective: GradientObjective) -> bool:
+    """Whether some loss of (s_p, s_n) has the objective as its gradient."""
+    return circulation(objective) < THRESHOLD
 
 
 def _square_loops() -> tuple[Tensor, Tensor, Tensor]:

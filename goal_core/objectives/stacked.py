@@ -6,56 +6,31 @@ parameters share its evaluation. Shapes have C cells in front: (C, N, D) embeddi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from math import isnan
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from goal_core.basics.devices import full_precision, send
+from goal_core.basics.devices import send
 from goal_core.basics.registry import Entry
-from goal_core.objectives.gradient_objective import GradientObjective, ShapeError, check_batch
-from goal_core.objectives.mining import AttachGradients, MinedBatch, Place, mine
+from goal_core.objectives.gradient_objective import GradientObjective, Objective, ShapeError, check_batch
+from goal_core.objectives.mining import MinedBatch, Place, mine
 from goal_core.objectives.pair_weights import pair_weights
-from goal_core.objectives.stats import TripletStats, named
+from goal_core.objectives.stats import ObjectiveStats
 from goal_core.objectives.triplet_weights import triplet_weights
 from goal_core.objectives.triplets import Triplets
 
-SETS: Final = ("pos_set", "neg_set")
-"""Names of the relative sets' sizes among the statistics; NaN of a cell whose pair weight used none."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StackedStats(TripletStats):
-    """The statistics of C cells."""
-
-    norms: Tensor
-    """Frobenius norm of each cell's gradient with respect to both embeddings together, shape (C,)."""
-    errors: Mapping[int, Exception] = field(default_factory=dict)
-    """What the weights of a cell raised, or why they do not fit, by its number; the gradient of such a cell is 0."""
-
-    def grad_norm(self) -> Tensor:
-        """The norms, shape (C,)."""
-        return self.norms
-
-    def dicts(self, names: Sequence[str], values_KC: Sequence[Sequence[float]]) -> list[dict[str, float]]:
-        """The statistics of each cell, from the names and values of :meth:`numbers`."""
-        return [
-            {name: value for name, value in named(names, values).items() if name not in SETS or not isnan(value)}
-            for values in zip(*values_KC, strict=True)
-        ]
-
-
-class StackedObjectives:
-    """The objectives of C cells, as a callable on their embeddings of one batch.
+class StackedObjectives(Objective):
+    """The objectives of C cells, as a callable on their embeddings of one batch, (C, N, D).
 
     Equal to each cell's `GradientObjective` but for rounding. Nothing synchronises with the device: non-finite
-    embeddings do not raise, they show in `StackedStats.finite`, and do not reach other cells. A weight that does not
+    embeddings do not raise, they show in `ObjectiveStats.finite`, and do not reach other cells. A weight that does not
     come with goal-sweep may use a whole batch (a mean, a rank), so it is called for each cell by itself; what it raises
-    is kept in `StackedStats.errors`.
+    is kept in `ObjectiveStats.errors`.
 
     Args:
         objectives: those of the cells, at least one.
@@ -66,65 +41,23 @@ class StackedObjectives:
         self._for_triplets = _groups([(triplet_weights[each.triplet], each.triplet_weight) for each in objectives])
         self._for_pairs = _groups([(pair_weights[each.pair], each.pair_weight) for each in objectives])
 
-    def __call__(self, images_CND: Tensor, texts_CND: Tensor, ids_N: Tensor | None = None) -> Tensor:
-        """The cells' scalars, shape (C,), to sum and call `backward` on; see :meth:`forward_with_stats`."""
-        return self.forward_with_stats(images_CND, texts_CND, ids_N)[0]
-
-    def forward_with_stats(
-        self, images_CND: Tensor, texts_CND: Tensor, ids_N: Tensor | None = None
-    ) -> tuple[Tensor, StackedStats]:
-        """Compute every cell's hinge, to which its gradient is attached, and the statistics.
-
-        Args:
-            images_CND: L2-normalised image embeddings, shape (C, N, D), any floating dtype.
-            texts_CND: L2-normalised text embeddings of the same pairs, likewise.
-            ids_N: pairs of the same id are not negative pairs, shape (N,); None: all ids differ.
-
-        Returns:
-            The hinges, shape (C,), float32 (float64 for float64 embeddings), and the statistics.
-
-        Raises:
-            ShapeError: the shapes, dtypes or devices do not fit.
-        """
-        if len(images_CND) != len(self._margins) or texts_CND.shape != images_CND.shape:
+    def _check(self, image_emb: Tensor, text_emb: Tensor, ids: Tensor | None) -> None:
+        if len(image_emb) != len(self._margins) or text_emb.shape != image_emb.shape:
             raise ShapeError(
                 f"{len(self._margins)} objectives need embeddings (C, N, D) of as many cells; "
-                f"got images {tuple(images_CND.shape)}, texts {tuple(texts_CND.shape)}"
+                f"got images {tuple(image_emb.shape)}, texts {tuple(text_emb.shape)}"
             )
-        check_batch(images_CND[0], texts_CND[0], ids_N)
-        with torch.no_grad(), full_precision(images_CND.device):
-            dtype = torch.float64 if torch.float64 in (images_CND.dtype, texts_CND.dtype) else torch.float32
-            stats, gradients = self._weigh(images_CND.detach().to(dtype), texts_CND.detach().to(dtype), ids_N)
-            hinge_C = stats.hinge
-        scalars: Tensor = AttachGradients.apply(images_CND, texts_CND, hinge_C, *gradients)
-        return scalars, stats
+        check_batch(image_emb[0], text_emb[0], ids)
 
-    def _weigh(
-        self, images_CND: Tensor, texts_CND: Tensor, ids_N: Tensor | None
-    ) -> tuple[StackedStats, tuple[Tensor, Tensor]]:
-        """The statistics, and the gradients dL/dX and dL/dY of every cell, (C, N, D), before any upstream factor."""
-        mined = mine(images_CND, texts_CND, ids_N)
+    def _weigh(self, images: Tensor, texts: Tensor, ids_N: Tensor | None) -> ObjectiveStats:
+        mined = mine(images, texts, ids_N)
         weights = _Weights(mined)
         weights.evaluate(self._for_triplets, weights.triplet)
         weights.evaluate(self._for_pairs, weights.pair_pos, weights.pair_neg)
-        triplet_CA = torch.where(mined.valid, weights.triplet, 0)
-        gradient = mined.gradient(triplet_CA, weights.pair_pos, weights.pair_neg)
-        d_images = gradient.for_images(texts_CND.flatten(0, 1)).view_as(images_CND)
-        d_texts = gradient.for_texts(images_CND.flatten(0, 1)).view_as(texts_CND)
-        stats = StackedStats(
-            margin=send(self._margins.to(mined.pos.dtype), mined.pos.device)[:, None],
-            pos=mined.pos,
-            neg=mined.neg,
-            valid=mined.valid,
-            finite=mined.finite,
-            triplet=triplet_CA,
-            pair_pos=weights.pair_pos,
-            pair_neg=weights.pair_neg,
-            set_sizes=weights.set_sizes,
-            norms=torch.hypot(*(torch.linalg.vector_norm(rows.flatten(1), dim=1) for rows in (d_images, d_texts))),
-            errors=weights.errors,
-        )
-        return stats, (d_images, d_texts)
+        margin = send(self._margins.to(mined.pos.dtype), mined.pos.device)[:, None]
+        three = weights.triplet, weights.pair_pos, weights.pair_neg
+        stats = ObjectiveStats.of(mined, three, margin=margin, set_sizes=weights.set_sizes, errors=weights.errors)
+        return replace(stats, gradient=stats.gradient.computed())
 
 
 class _Group(NamedTuple):

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from math import isnan
+from typing import Any, Final, Self
 
 import torch
 from torch import Tensor
 
 from goal_core.basics.devices import send
-from goal_core.objectives.mining import SparseGradient
+from goal_core.objectives.mining import Gradient, MinedBatch
 
+SETS: Final = ("pos_set", "neg_set")
+"""Names of the relative sets' sizes among the statistics; NaN of one of several cells whose pair weight used none."""
 QUANTILES: Final = (0.1, 0.5, 0.9)
 """Quantiles of the similarities in `ObjectiveStats.as_dict`."""
 TOLERANCE: Final = 0.01
@@ -19,10 +22,10 @@ TOLERANCE: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TripletStats:
-    """A batch's triplets and their weights; of the batches of C cells, with C in front of every shape.
+class ObjectiveStats:
+    """A batch's triplets, their weights and its gradient; of the batches of C cells, with C in front of every shape.
 
-    Tensors stay on the device.
+    Tensors stay on the device. What is derived from them is computed only when asked for.
     """
 
     margin: float | Tensor
@@ -44,6 +47,32 @@ class TripletStats:
     set_sizes: Mapping[str, Tensor]
     """Members of the relative sets that the pair weight used (`pos_set`, `neg_set`), shape (A,) each; of C cells, NaN
     where the pair weight used none."""
+    gradient: Gradient
+    """Before any upstream factor."""
+    has_weights: bool = True
+    """Whether the gradient is that of the weights; False of a baseline, whose triplets have none."""
+    errors: Mapping[int, Exception] = field(default_factory=dict)
+    """What the weights of a cell raised, or why they do not fit, by its number; the gradient of such a cell is 0."""
+
+    @classmethod
+    def of(
+        cls, mined: MinedBatch, weights: tuple[Tensor, Tensor, Tensor], *, margin: float | Tensor, **given: Any
+    ) -> Self:
+        """The statistics of a batch whose triplets have the weights T, P+ and P-, shape (A,) each, or (C, A)."""
+        pair_pos, pair_neg = weights[1:]
+        triplet = torch.where(mined.valid, weights[0], 0)
+        return cls(
+            margin=margin,
+            pos=mined.pos,
+            neg=mined.neg,
+            valid=mined.valid,
+            finite=mined.finite,
+            triplet=triplet,
+            pair_pos=pair_pos,
+            pair_neg=pair_neg,
+            gradient=mined.gradient(triplet, pair_pos, pair_neg),
+            **given,
+        )
 
     @property
     def violations(self) -> Tensor:
@@ -55,53 +84,23 @@ class TripletStats:
         """Sum over both directions of max(0, margin + s_n - s_p), shape (); 2 N margin when all embeddings coincide."""
         return self.violations.sum(-1)
 
-    def grad_norm(self) -> Tensor:
-        """Frobenius norm of the gradient with respect to both embeddings together, shape ()."""
-        raise NotImplementedError
-
-    def weights(self) -> dict[str, Tensor]:
-        """T, P+ and P- by their names in the statistics, shape (A,) each."""
-        return {"triplet_weight": self.triplet, "pos_weight": self.pair_pos, "neg_weight": self.pair_neg}
-
     def numbers(self) -> tuple[list[str], Tensor]:
         """Names of K statistics, and their values on the device, shape (K,) or (K, C); see `named`."""
-        sums = {"hinge": self.hinge, "triplets": self.valid.sum(-1), "grad_norm": self.grad_norm()}
-        per_anchor = {
-            "pos_sim": self.pos,
-            "neg_sim": self.neg,
-            **self.weights(),
-            "active": (self.violations > 0).to(self.pos),
-            **self.set_sizes,
-        }
-        return _summary(sums, per_anchor, self.valid)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ObjectiveStats(TripletStats):
-    """The statistics of one batch."""
-
-    gradient: SparseGradient
-    """dL/dS of the batch, before any upstream factor."""
-    images: Tensor = field(repr=False)
-    """The image embeddings in the dtype of the computation."""
-    texts: Tensor = field(repr=False)
-    """The text embeddings, likewise."""
-    norm: Tensor | None = None
-    """Norm of the gradient of a baseline, shape (), whose triplets have no weights."""
-
-    def weights(self) -> dict[str, Tensor]:
-        """As of all statistics; none of a baseline."""
-        return TripletStats.weights(self) if self.norm is None else {}
-
-    def grad_norm(self) -> Tensor:
-        """Frobenius norm of the gradient with respect to both embeddings together, shape (); O(N D)."""
-        if self.norm is not None:
-            return self.norm
-        d_images, d_texts = self.gradient.for_images(self.texts), self.gradient.for_texts(self.images)
-        return torch.hypot(d_images.norm(), d_texts.norm())
+        weights = {"triplet_weight": self.triplet, "pos_weight": self.pair_pos, "neg_weight": self.pair_neg}
+        return _summary(
+            {"hinge": self.hinge, "triplets": self.valid.sum(-1), "grad_norm": self.gradient.norm()},
+            {
+                "pos_sim": self.pos,
+                "neg_sim": self.neg,
+                **(weights if self.has_weights else {}),
+                "active": (self.violations > 0).to(self.pos),
+                **self.set_sizes,
+            },
+            self.valid,
+        )
 
     def as_dict(self) -> dict[str, float]:
-        """Everything as Python floats; waits for the device once.
+        """Everything of one batch as Python floats; waits for the device once.
 
         Returns:
             `hinge` (sum), `triplets` (anchors with a negative), `grad_norm`; and over those anchors the means
@@ -137,15 +136,16 @@ def _summary(sums: Mapping[str, Tensor], per_anchor: Mapping[str, Tensor], valid
 
 
 def named(names: Sequence[str], values: Sequence[float]) -> dict[str, float]:
-    """The statistics of a batch by name; those over its triplets are left out where it has none.
+    """The statistics of a batch by name: without sets that its pair weight did not use, or those of no triplets.
 
     Args:
-        names: of :meth:`TripletStats.numbers`.
-        values: likewise, on the CPU.
+        names: of :meth:`ObjectiveStats.numbers`.
+        values: likewise, on the CPU; of one batch or cell.
     """
     statistics = dict(zip(names, values, strict=True))
-    kept = names if statistics["triplets"] else ("hinge", "triplets", "grad_norm")
-    return {name: statistics[name] for name in kept}
+    if not statistics["triplets"]:
+        return {name: statistics[name] for name in ("hinge", "triplets", "grad_norm")}
+    return {name: value for name, value in statistics.items() if name not in SETS or not isnan(value)}
 
 
 class CollapseDetector:

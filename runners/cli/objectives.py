@@ -75,9 +75,10 @@ def _numbers(what: Literal["triplet", "pair", "gradient"], pair: str, triplet: s
     def at(pos: Array, neg: Array) -> Any:
         import torch
 
-        from goal_core.objectives import weights_at
+        from goal_core.objectives import GradientObjective, weights_at
 
-        weights = weights_at(torch.from_numpy(pos), torch.from_numpy(neg), pair=pair, triplet=triplet)
+        objective = GradientObjective(pair=pair, triplet=triplet)
+        weights = weights_at(objective, torch.from_numpy(pos), torch.from_numpy(neg))
         if what == "triplet":
             return weights.triplet.numpy()
         both = (weights.pos, weights.neg) if what == "pair" else weights.gradient

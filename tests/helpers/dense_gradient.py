@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from goal_core.objectives.mining import SparseGradient
+from goal_core.objectives.mining import Gradient
+from goal_core.objectives.mining.sparse_gradient import SparseGradient
 
 
-def dense(gradient: SparseGradient) -> Tensor:
+def dense(gradient: Gradient) -> Tensor:
     """dL/dS, shape (N, N), entries of one place added."""
+    assert isinstance(gradient, SparseGradient)
     rows, columns, values = gradient.entries()
     num_pairs = len(gradient.pull)
     return values.new_zeros(num_pairs, num_pairs).index_put_((rows, columns), values, accumulate=True)

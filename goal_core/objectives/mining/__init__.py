@@ -6,4 +6,4 @@ and makes the gradient of the weights (`sparse_gradient`). All of it takes one b
 
 from goal_core.objectives.mining.batch import MinedBatch, mine
 from goal_core.objectives.mining.similarity import Place
-from goal_core.objectives.mining.sparse_gradient import AttachGradient, AttachGradients, SparseGradient
+from goal_core.objectives.mining.sparse_gradient import AttachGradient, DenseGradient, Gradient

@@ -36,10 +36,7 @@ class MinedBatch:
         return Triplets(pos=pos, neg=neg, sets=sets), sets
 
     def gradient(self, triplet: Tensor, pair_pos: Tensor, pair_neg: Tensor) -> SparseGradient:
-        """The gradient of weights T, P+ and P-, each of shape (A,); of C cells as one batch of C N pairs.
-
-        In that batch no pair meets one of another cell.
-        """
+        """The gradient of weights T, P+ and P-, each of shape (A,), or (C, A)."""
         pull, push = (
             torch.where(self.valid, triplet * pair, 0).view(*self.pos.shape[:-1], 2, -1)
             for pair in (pair_pos, pair_neg)
@@ -49,6 +46,8 @@ class MinedBatch:
             hardest = hardest + torch.arange(len(self.pos), device=self.pos.device)[:, None] * self.blocks.num_pairs
         text_of_image, image_of_text = hardest.chunk(2, -1)
         return SparseGradient(
+            images=self.blocks.images_ND,
+            texts=self.blocks.texts_ND,
             pull=-pull.sum(-2).flatten(),
             push_i2t=push[..., 0, :].flatten(),
             push_t2i=push[..., 1, :].flatten(),

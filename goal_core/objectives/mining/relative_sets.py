@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from goal_core.objectives.mining.similarity import Place, SimilarityBlocks
-from goal_core.objectives.triplets import RelativeSet, mean_or
+from goal_core.objectives.triplets import RelativeSet
 
 
 class BatchSets:
@@ -117,25 +117,47 @@ class PositiveSet:
         return torch.minimum(after_A, self._below_A) - self._place_A - self._own_A
 
 
-class MaskedPositiveSet:
+class SummedSet:
+    """A relative set whose means are sums over its members, each of which is asked for when it is needed."""
+
+    _size: Tensor | None = None
+
+    @property
+    def size(self) -> Tensor:
+        """See :class:`RelativeSet`."""
+        if self._size is None:
+            self._size = self._sum(torch.ones_like)
+        return self._size
+
+    def mean_gap(self, *, empty: float, count_ties: bool = True) -> Tensor:
+        """See :class:`RelativeSet`."""
+        total_A = self._sum(lambda gap: gap)
+        counted_A = self.size if count_ties else self._sum(lambda gap: torch.ne(gap, 0, out=gap))
+        return mean_or(total_A, counted_A, empty)
+
+    def mean_exp_gap(self, rate: float, *, empty: float) -> Tensor:
+        """See :class:`RelativeSet`."""
+        return mean_or(self._sum(lambda gap: gap.mul_(rate).exp_()), self.size, empty)
+
+    def _sum(self, transform: Callable[[Tensor], Tensor]) -> Tensor:
+        """Sum of a function of the gap over the members, shape (A,).
+
+        Args:
+            transform: gets gaps that nobody else reads and may write to them.
+        """
+        raise NotImplementedError
+
+
+def mean_or(total: Tensor, count: Tensor, empty: float) -> Tensor:
+    """``total / count``, or ``empty`` where ``count`` is 0; never a division by zero. All of one shape."""
+    return (total / count.clamp(min=1)).where(count > 0, empty)
+
+
+class MaskedPositiveSet(SummedSet):
     """P with ids: pairs of the anchor's id are out, so each anchor has its own list; read in blocks of anchors."""
 
     def __init__(self, pos_A: Tensor, limit_A: Tensor, strict: bool, ids_N: Tensor) -> None:
         self._pos_A, self._limit_A, self._strict, self._ids_N = pos_A, limit_A, strict, ids_N
-
-    @property
-    def size(self) -> Tensor:
-        """Members per anchor."""
-        return self._sum(torch.ones_like)
-
-    def mean_gap(self, *, empty: float, count_ties: bool = True) -> Tensor:
-        """Mean of s_p - R."""
-        counted_A = self.size if count_ties else self._sum(lambda gap: gap.ne(0).to(gap))
-        return mean_or(self._sum(lambda gap: gap), counted_A, empty)
-
-    def mean_exp_gap(self, rate: float, *, empty: float) -> Tensor:
-        """Mean of exp(rate (s_p - R))."""
-        return mean_or(self._sum(lambda gap: (rate * gap).exp()), self.size, empty)
 
     def _sum(self, transform: Callable[[Tensor], Tensor]) -> Tensor:
         num_pairs = len(self._ids_N)
@@ -151,36 +173,14 @@ class MaskedPositiveSet:
         return torch.cat(sums, -1)
 
 
-class NegativeSet:
+class NegativeSet(SummedSet):
     """N: the entries of S above one threshold for the whole batch, less each anchor's selected negative."""
 
     def __init__(self, blocks: SimilarityBlocks, hardest_A: Tensor, neg_A: Tensor, limit: Tensor, strict: bool) -> None:
         self._blocks, self._hardest_A, self._neg_A, self._limit, self._strict = blocks, hardest_A, neg_A, limit, strict
-        self._size_A: Tensor | None = None
-
-    @property
-    def size(self) -> Tensor:
-        """Members per anchor."""
-        if self._size_A is None:
-            self._size_A = self._sum(torch.ones_like)
-        return self._size_A
-
-    def mean_gap(self, *, empty: float, count_ties: bool = True) -> Tensor:
-        """Mean of s_n - R', at least 0."""
-        total_A = self._sum(lambda gap: gap)
-        counted_A = self.size if count_ties else self._sum(lambda gap: torch.ne(gap, 0, out=gap))
-        return mean_or(total_A, counted_A, empty)
-
-    def mean_exp_gap(self, rate: float, *, empty: float) -> Tensor:
-        """Mean of exp(rate (s_n - R'))."""
-        return mean_or(self._sum(lambda gap: gap.mul_(rate).exp_()), self.size, empty)
 
     def _sum(self, transform: Callable[[Tensor], Tensor]) -> Tensor:
-        """Sum of a function of the gap over the members, shape (2N,); counts them on the way, the first time.
-
-        Args:
-            transform: gets gaps that nobody else reads and may write to them.
-        """
+        # Counts the members on the way, the first time.
         total_A, size_A = torch.zeros_like(self._neg_A), torch.zeros_like(self._neg_A)
         compare = torch.gt if self._strict else torch.ge
         limit = self._limit[..., None, None]
@@ -197,11 +197,11 @@ class NegativeSet:
                     member_RN.scatter_(dim, selected, torch.where(here, 0, kept))
                 gap_RN = self._neg_A[..., anchors].unsqueeze(dim) - floored_RN
                 total_A[..., anchors] += transform(gap_RN).mul_(member_RN).sum(dim)
-                if self._size_A is None:
+                if self._size is None:
                     size_A[..., anchors] += member_RN.sum(dim)
                 member_RN.scatter_(dim, selected, kept)
-        if self._size_A is None:
-            self._size_A = size_A
+        if self._size is None:
+            self._size = size_A
         return total_A
 
     def _directions(self, start: int, num_rows: int) -> Iterator[tuple[int, slice, Tensor, Tensor | None]]:

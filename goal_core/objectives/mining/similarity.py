@@ -43,7 +43,7 @@ class SimilarityBlocks:
         self.num_pairs = images_ND.shape[-2]
         self.ids_N = ids_N
         self.pos_N = images_ND.new_empty(images_ND.shape[:-1])
-        self._images_ND, self._texts_DN = images_ND, texts_ND.mT
+        self.images_ND, self.texts_ND = images_ND, texts_ND
         entries = BLOCK_ENTRIES.get(images_ND.device.type, DEFAULT_BLOCK_ENTRIES)
         self._rows = max(1, entries // self.pos_N.numel())
         self._stored: list[Tensor] | None = [] if self.pos_N.numel() * self.num_pairs <= STORED_ENTRIES else None
@@ -65,14 +65,14 @@ class SimilarityBlocks:
             cells: one number, a slice, or indices of shape (C',), int64.
         """
         if self._stored is None:
-            chosen = SimilarityBlocks(self._images_ND[cells], self._texts_DN[cells].mT, self.ids_N)
+            chosen = SimilarityBlocks(self.images_ND[cells], self.texts_ND[cells], self.ids_N)
             chosen.pos_N = self.pos_N[cells]
             return chosen
         return _KeptBlocks(self, cells)
 
     def _make(self, start: int) -> Tensor:
         rows = slice(start, start + self._rows)
-        block_RN = self._images_ND[..., rows, :] @ self._texts_DN
+        block_RN = self.images_ND[..., rows, :] @ self.texts_ND.mT
         diagonal = block_RN.diagonal(start, -2, -1)
         self.pos_N[..., rows] = diagonal
         if self.ids_N is not None:

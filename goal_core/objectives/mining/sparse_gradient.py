@@ -15,9 +15,62 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import embedding_bag
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SparseGradient:
-    """G as entries, to be added where they coincide: a pull on each pair and two pushes on its hardest negatives."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Gradient:
+    """A gradient with respect to the embeddings of a batch, or to those of C cells."""
+
+    images: Tensor
+    """The image embeddings X in the dtype of the computation, shape (N, D), or (C, N, D)."""
+    texts: Tensor
+    """The text embeddings Y, likewise."""
+
+    def of_images(self, scale: Tensor | None = None) -> Tensor:
+        """dL/dX, shaped as X; times ``scale``, shape () or (C,), if there is one."""
+        raise NotImplementedError
+
+    def of_texts(self, scale: Tensor | None = None) -> Tensor:
+        """dL/dY, likewise."""
+        raise NotImplementedError
+
+    def computed(self) -> DenseGradient:
+        """The same gradient, computed once: for cells, whose scales may differ, and where its norm is needed too."""
+        return DenseGradient(images=self.images, texts=self.texts, d_images=self.of_images(), d_texts=self.of_texts())
+
+    def norm(self) -> Tensor:
+        """Frobenius norm of both together, shape () or (C,)."""
+        both = self.of_images(), self.of_texts()
+        return torch.hypot(*(torch.linalg.vector_norm(rows.flatten(-2), dim=-1) for rows in both))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DenseGradient(Gradient):
+    """A gradient that is kept, not made anew when it is needed."""
+
+    d_images: Tensor
+    d_texts: Tensor
+
+    def of_images(self, scale: Tensor | None = None) -> Tensor:
+        """See :class:`Gradient`."""
+        return _scaled(self.d_images, scale)
+
+    def of_texts(self, scale: Tensor | None = None) -> Tensor:
+        """See :class:`Gradient`."""
+        return _scaled(self.d_texts, scale)
+
+
+def _scaled(gradient: Tensor, scale: Tensor | None) -> Tensor:
+    # Asking for the factor's value would make an accelerator wait; on the CPU it saves a copy of the gradient.
+    if scale is None or (scale.device.type == "cpu" and bool((scale == 1).all())):
+        return gradient
+    return gradient * scale[..., None, None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SparseGradient(Gradient):
+    """G as entries, to be added where they coincide: a pull on each pair and two pushes on its hardest negatives.
+
+    That of C cells is G of one batch of C N pairs, in which no pair meets one of another cell.
+    """
 
     pull: Tensor
     """-(T P+ + T' P'+), at G[i, i], shape (N,)."""
@@ -39,33 +92,35 @@ class SparseGradient:
             torch.cat((self.pull, self.push_i2t, self.push_t2i)),
         )
 
-    def for_images(self, texts_ND: Tensor, scale: Tensor | float = 1.0) -> Tensor:
-        """``scale`` G Y, shape (N, D)."""
+    def of_images(self, scale: Tensor | None = None) -> Tensor:
+        """G Y; only of one batch with a ``scale``."""
         rows, columns, values = self.entries()
-        return _weighted_row_sums(rows, columns, values * scale, texts_ND)
+        return _weighted_row_sums(rows, columns, values if scale is None else values * scale, self.texts)
 
-    def for_texts(self, images_ND: Tensor, scale: Tensor | float = 1.0) -> Tensor:
-        """``scale`` Gᵀ X, shape (N, D)."""
+    def of_texts(self, scale: Tensor | None = None) -> Tensor:
+        """Gᵀ X; likewise."""
         rows, columns, values = self.entries()
-        return _weighted_row_sums(columns, rows, values * scale, images_ND)
+        return _weighted_row_sums(columns, rows, values if scale is None else values * scale, self.images)
 
 
-def _weighted_row_sums(target: Tensor, source: Tensor, values: Tensor, table_ND: Tensor) -> Tensor:
+def _weighted_row_sums(target: Tensor, source: Tensor, values: Tensor, table: Tensor) -> Tensor:
     """Row t of the result is the sum of values[e] table[source[e]] over the entries e with target[e] = t.
 
-    Sorted by target, it is one embedding bag a row: one pass, and one order of addition on every device.
+    Sorted by target, it is one embedding bag a row: one pass, and one order of addition on every device. The rows of C
+    cells, (C, N, D), count on from one cell to the next.
     """
+    rows = table.flatten(0, -2)
     target, order = target.sort(stable=True)
-    first_N = torch.searchsorted(target, torch.arange(len(table_ND), device=target.device))
-    return embedding_bag(source[order], table_ND, first_N, mode="sum", per_sample_weights=values[order])
+    first_N = torch.searchsorted(target, torch.arange(len(rows), device=target.device))
+    return embedding_bag(source[order], rows, first_N, mode="sum", per_sample_weights=values[order]).view_as(table)
 
 
 class AttachGradient(torch.autograd.Function):
-    """Gives a number the gradient G with respect to the embeddings, so that its backward is the objective."""
+    """Gives a number, or one of each cell, a gradient with respect to the embeddings: its backward is the objective."""
 
     @staticmethod
-    def forward(ctx: Any, image_emb: Tensor, text_emb: Tensor, value: Tensor, gradient: SparseGradient) -> Tensor:
-        """Returns ``value``; keeps the embeddings and 5N numbers for backward."""
+    def forward(ctx: Any, image_emb: Tensor, text_emb: Tensor, value: Tensor, gradient: Gradient) -> Tensor:
+        """Returns ``value``, shape () or (C,); keeps the gradient for backward."""
         ctx.save_for_backward(image_emb, text_emb)
         ctx.gradient = gradient
         return value.clone()
@@ -73,39 +128,10 @@ class AttachGradient(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
-        """``upstream`` x (G Y, Gᵀ X), in the embeddings' dtypes."""
-        image_emb, text_emb = ctx.saved_tensors
-        gradient: SparseGradient = ctx.gradient
-        dtype = gradient.pull.dtype
-        upstream = upstream.to(dtype)
-        d_image = d_text = None
-        if ctx.needs_input_grad[0]:
-            d_image = gradient.for_images(text_emb.to(dtype), upstream).to(image_emb.dtype)
-        if ctx.needs_input_grad[1]:
-            d_text = gradient.for_texts(image_emb.to(dtype), upstream).to(text_emb.dtype)
-        return d_image, d_text, None, None
-
-
-class AttachGradients(torch.autograd.Function):
-    """Gives each cell's number its gradients with respect to the embeddings, (C, N, D)."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, images_CND: Tensor, texts_CND: Tensor, values_C: Tensor, d_images: Tensor, d_texts: Tensor
-    ) -> Tensor:
-        """Returns ``values_C``; keeps the gradients for backward."""
-        ctx.save_for_backward(d_images, d_texts)
-        ctx.dtypes = images_CND.dtype, texts_CND.dtype
-        return values_C.clone()
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, upstream_C: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None]:
         """``upstream`` x the gradients, in the embeddings' dtypes."""
-        # Asking for the factor's value would make an accelerator wait; on the CPU it saves a copy of the gradients.
-        plain = upstream_C.device.type == "cpu" and bool((upstream_C == 1).all())
-        d_images, d_texts = (
-            (gradient if plain else gradient * upstream_C.to(gradient)[:, None, None]).to(dtype) if needed else None
-            for gradient, dtype, needed in zip(ctx.saved_tensors, ctx.dtypes, ctx.needs_input_grad[:2], strict=True)
-        )
-        return d_images, d_texts, None, None, None
+        image_emb, text_emb = ctx.saved_tensors  # which fails where they have been written to
+        gradient: Gradient = ctx.gradient
+        scale = upstream.to(gradient.images.dtype)
+        d_image = gradient.of_images(scale).to(image_emb.dtype) if ctx.needs_input_grad[0] else None
+        d_text = gradient.of_texts(scale).to(text_emb.dtype) if ctx.needs_input_grad[1] else None
+        return d_image, d_text, None, None

@@ -19,8 +19,9 @@ from goal_core.basics.devices import send
 from goal_core.data import Batch
 from goal_core.evaluation import Embedded, EvalSplit, embed_split
 from goal_core.models import Encoder
-from goal_core.objectives import LOSS, NonFiniteError, StackedObjectives, StackedStats
+from goal_core.objectives import LOSS, NonFiniteError, ObjectiveStats, StackedObjectives
 from goal_core.objectives.gradient_objective import describe_non_finite
+from goal_core.objectives.stats import named
 from goal_core.training.cells.optim import (
     build_optimizer,
     clip_each,
@@ -182,27 +183,8 @@ class CellStack:
         norm_C = clip_each(self._parameters.values(), stage.grad_clip)
         names, numbers_KC = stats.numbers()
         table = torch.cat((numbers_KC, torch.stack((norm_C, stats.finite.to(norm_C))).to(numbers_KC)))
-        outcomes = self._outcomes(stats, names, table.tolist(), images_CBD.detach(), texts_CBD.detach())
+        outcomes = _outcomes(stats, names, table.tolist())
         TripletHistogram.count(self._counts, stats)
-        return outcomes
-
-    def _outcomes(
-        self,
-        stats: StackedStats,
-        names: Sequence[str],
-        table: Sequence[Sequence[float]],
-        images_CBD: Tensor,
-        texts_CBD: Tensor,
-    ) -> list[StepOutcome]:
-        *values_KC, norms, finite = table
-        outcomes: list[StepOutcome] = []
-        for number, values in enumerate(stats.dicts(names, values_KC)):
-            if not finite[number]:
-                outcomes.append(NonFiniteError(describe_non_finite(images_CBD[number], texts_CBD[number])))
-            elif number in stats.errors:
-                outcomes.append(stats.errors[number])
-            else:
-                outcomes.append({**values, "weight_grad_norm": norms[number]})
         return outcomes
 
     def embed(self, split: EvalSplit) -> dict[str, Embedded]:
@@ -210,6 +192,20 @@ class CellStack:
         images_CND, texts_CMD = embed_split(self.encoder, split)
         both = zip(images_CND, texts_CMD, strict=True)
         return {cell.key: embedded for cell, embedded in zip(self.cells, both, strict=True)}
+
+
+def _outcomes(stats: ObjectiveStats, names: Sequence[str], table: Sequence[Sequence[float]]) -> list[StepOutcome]:
+    """What came of a step in each cell, from the statistics of its objective, its weights' gradient and `finite`."""
+    outcomes: list[StepOutcome] = []
+    for number, (*values, norm, finite) in enumerate(zip(*table, strict=True)):
+        if not finite:
+            images_BD, texts_BD = stats.gradient.images[number], stats.gradient.texts[number]
+            outcomes.append(NonFiniteError(describe_non_finite(images_BD, texts_BD)))
+        elif number in stats.errors:
+            outcomes.append(stats.errors[number])
+        else:
+            outcomes.append({**named(names, values), "weight_grad_norm": norm})
+    return outcomes
 
 
 def dissolve(cells: Iterable[CellTrainer]) -> None:

@@ -101,7 +101,7 @@ class CellTrainer(CellState):
         others = torch.stack([value.to(numbers_K) for value in (*own.values(), stats.finite)])
         *values, finite = torch.cat((numbers_K, others)).tolist()
         if not finite:
-            raise NonFiniteError(describe_non_finite(stats.images, stats.texts))
+            raise NonFiniteError(describe_non_finite(stats.gradient.images, stats.gradient.texts))
         return named(names, values[: len(names)]) | dict(zip(own, values[len(names) :], strict=True))
 
     def _descended(self, image_BD: Tensor, text_BD: Tensor, batch: Batch) -> tuple[Tensor, ObjectiveStats]:
@@ -140,7 +140,7 @@ class CellTrainer(CellState):
             pairs = self._ranks.gather(replace(encoded, context=()), len(batch))
         _, stats = self._descended(pairs.image_BD, pairs.text_BD, batch)
         if not stats.finite:
-            raise NonFiniteError(describe_non_finite(stats.images, stats.texts))
+            raise NonFiniteError(describe_non_finite(stats.gradient.images, stats.gradient.texts))
         own = gradient_norm(lambda image, text: self._descended(image, text, batch)[0] / (2 * len(batch)), pairs)
         return own, gradient_norm(lambda image, text: self.heads.replaced_loss(image, text, batch.ids), pairs)
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from goal_core.checkpoints import TRIPLETS
-from goal_core.objectives import LOSS, ObjectiveConfig, ObjectiveStats, StackedStats, weights_at
+from goal_core.objectives import LOSS, ObjectiveConfig, ObjectiveStats, weights_at
 from goal_core.training.plan import TrainingFiles
 
 NUM_BINS: Final = 80
@@ -40,7 +40,7 @@ class TripletHistogram:
         self.count(self._counts, stats)
 
     @staticmethod
-    def count(counts: Tensor, stats: ObjectiveStats | StackedStats) -> None:
+    def count(counts: Tensor, stats: ObjectiveStats) -> None:
         """Add a batch's triplets to counts; those of C cells to (C, ...), see :meth:`stack`."""
         pos_A, neg_A = (_bins(similarity) for similarity in (stats.pos, stats.neg))
         bin_A = torch.where(stats.valid, pos_A * NUM_BINS + neg_A, NUM_BINS * NUM_BINS)
@@ -107,10 +107,7 @@ def weight_field(objective: ObjectiveConfig) -> Tensor:
         return torch.zeros(NUM_BINS, NUM_BINS)
     centres = (torch.arange(NUM_BINS, dtype=torch.float64) + 0.5) * (2 / NUM_BINS) - 1
     pos, neg = torch.meshgrid(centres, centres, indexing="ij")
-    weights = weights_at(
-        pos, neg, pair=objective.pair, triplet=objective.triplet, variant=objective.variant, params=objective.params
-    )
-    return weights.triplet.to(torch.float32)
+    return weights_at(objective.build(), pos, neg).triplet.to(torch.float32)
 
 
 def _bins(similarity_A: Tensor) -> Tensor:

@@ -12,14 +12,14 @@ import torch
 from matplotlib.quiver import Quiver
 
 from analysis.figures.objectives import draw_gradient_fields, draw_pair_weights, draw_triplet_weights
-from goal_core.objectives import list_objectives, weights_at
+from goal_core.objectives import GradientObjective, list_objectives, weights_at
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def at(pair: str, triplet: str) -> Callable[..., Any]:
     def weights(pos: np.ndarray, neg: np.ndarray):
-        return weights_at(torch.from_numpy(pos), torch.from_numpy(neg), pair=pair, triplet=triplet)
+        return weights_at(GradientObjective(pair=pair, triplet=triplet), torch.from_numpy(pos), torch.from_numpy(neg))
 
     return weights
 

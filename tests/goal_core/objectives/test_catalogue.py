@@ -52,7 +52,7 @@ def test_a_weight_of_your_own_is_measured(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize(("pair", "triplet"), PAPER_GRID)
 def test_the_verdict_is_not_close(pair: str, triplet: str, variant: str) -> None:
-    work = circulation(pair=pair, triplet=triplet, variant=variant)
+    work = circulation(GradientObjective(pair=pair, triplet=triplet, variant=variant))
     if f"{pair}/{triplet}" in (PAPER if variant == "paper" else RELEASED):
         assert work < 1e-6
     else:
@@ -60,8 +60,8 @@ def test_the_verdict_is_not_close(pair: str, triplet: str, variant: str) -> None
 
 
 def test_parameters_decide_too() -> None:
-    assert has_scalar_loss(pair="sig", triplet="con", params={"gate": False})
-    assert not has_scalar_loss(pair="sig", triplet="con")
+    assert has_scalar_loss(GradientObjective(pair="sig", triplet="con", gate=False))
+    assert not has_scalar_loss(GradientObjective(pair="sig", triplet="con"))
 
 
 def curl(pair: str, triplet: str, variant: str) -> float:
@@ -71,7 +71,7 @@ def curl(pair: str, triplet: str, variant: str) -> float:
     h = 1e-5
 
     def field(s_p: Tensor, s_n: Tensor) -> tuple[Tensor, Tensor]:
-        return weights_at(s_p, s_n, pair=pair, triplet=triplet, variant=variant).gradient
+        return weights_at(GradientObjective(pair=pair, triplet=triplet, variant=variant), s_p, s_n).gradient
 
     d_neg_by_pos = (field(pos + h, neg)[1] - field(pos - h, neg)[1]) / (2 * h)
     d_pos_by_neg = (field(pos, neg + h)[0] - field(pos, neg - h)[0]) / (2 * h)

@@ -19,7 +19,8 @@ from goal_core.objectives import (
     triplet_weights,
 )
 from goal_core.objectives.mining import similarity
-from goal_core.objectives.stacked import StackedObjectives, StackedStats
+from goal_core.objectives.stacked import StackedObjectives
+from goal_core.objectives.stats import ObjectiveStats, named
 from tests.helpers import objective_oracle as oracle
 
 GRID = [(pair, triplet) for pair in oracle.PAIRS for triplet in oracle.TRIPLETS]
@@ -49,9 +50,9 @@ def gradients(
     return torch.stack((images.grad, texts.grad))
 
 
-def numbers_of(stats: StackedStats) -> list[dict[str, float]]:
+def numbers_of(stats: ObjectiveStats) -> list[dict[str, float]]:
     names, values_KC = stats.numbers()
-    return stats.dicts(names, values_KC.tolist())
+    return [named(names, values) for values in zip(*values_KC.tolist(), strict=True)]
 
 
 @pytest.fixture(params=["together", "in blocks", "made anew"])

@@ -148,4 +148,4 @@ def test_the_norm_is_that_over_images_and_texts() -> None:
     image = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     objective = ObjectiveConfig(pair="con", triplet="con").build()
     norm = gradient_norm(objective, Pairs(image_BD=image, text_BD=image.flip(0)))
-    assert norm == pytest.approx(float(objective.forward_with_stats(image, image.flip(0))[1].grad_norm()))
+    assert norm == pytest.approx(float(objective.forward_with_stats(image, image.flip(0))[1].gradient.norm()))
