@@ -28,7 +28,7 @@ from rich.console import Console
 
 from benchmarks.program import Report, Row, run
 from goal_core.training import EpochDone, TrainingDone
-from runners.execution.unit_line import UnitJob
+from runners.execution.unit_job import UnitJob
 from runners.launch import launch, launcher
 from runners.launch.opened_sweep import open_sweep
 from runners.launch.remaining.plan import LaunchOptions

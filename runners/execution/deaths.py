@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
 
@@ -47,26 +46,9 @@ def read_death(text: str) -> Death:
     return Death(kind="machine" if _MACHINE.search(text) else "died", line=last, ids=ids)
 
 
-class Deaths:
-    """Counts the deaths of each unit's workers, and says what follows."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[tuple[int, Kind]] = Counter()
-
-    def pause(self, unit: int, kind: Kind, *, began: bool, progressed: bool) -> float | None:
-        """Note a death. Returns the seconds to wait before the unit starts again; None where it is given up.
-
-        Args:
-            unit: number of the unit.
-            kind: how its worker ended.
-            began: whether the worker had begun an attempt; then the store shows who is at fault.
-            progressed: whether an epoch ended since the unit started.
-        """
-        if progressed or (kind == "died" and began):
-            for each in MOST:
-                del self._counts[unit, each]
-        if kind not in MOST or (kind == "died" and began):
-            return 0.0
-        self._counts[unit, kind] += 1
-        count, (first, longest) = self._counts[unit, kind], PAUSES_S[kind]
-        return min(first * 2.0 ** (count - 1), longest) if count < MOST[kind] else None
+def pause_after(kind: Kind, count: int) -> float | None:
+    """Seconds that a unit waits after so many deaths of a kind in a row; None where it is given up."""
+    if kind not in MOST:
+        return 0.0
+    first, longest = PAUSES_S[kind]
+    return min(first * 2.0 ** (count - 1), longest) if count < MOST[kind] else None

@@ -15,8 +15,8 @@ from itertools import count
 from goal_core.basics.errors import GoalError
 from runners.execution.session.session import AGAIN, RayLostError, RaySession
 from runners.execution.trial import train_trial
-from runners.execution.unit_line import UnitJob
-from runners.execution.unit_watch import UnitObserver, UnitWatch
+from runners.execution.unit_job import UnitJob, UnitObserver
+from runners.execution.unit_watch import UnitWatch
 
 MAX_PENDING = 200
 """Units that ask Ray for room at the same time. The more there are, the faster an autoscaler adds machines."""
@@ -48,11 +48,11 @@ class RayUnits(RaySession):
         """
         list_machines = None if self.address is None else self.machines
         watch = UnitWatch(jobs, observer, self.resources, list_machines, wait=self.wait)
-        while not watch.line.is_over:
+        while not watch.is_over:
             self._run(watch, observer)
             if observer.stopping:
                 return
-            if not watch.line.is_over and not watch.is_stuck:
+            if not watch.is_over and not watch.is_stuck:
                 # Tune's own handler took the signal, before the observer's was in its place again.
                 observer.step()
                 signal.raise_signal(signal.SIGUSR1)
@@ -70,7 +70,7 @@ class RayUnits(RaySession):
         def check() -> bool:
             observer.step()
             try:
-                watch.line.ask()
+                watch.ask()
                 if self.watch.lost:
                     raise RayLostError(f"{self.watch.lost}; {AGAIN}")
                 if self.watch.answers_lately:

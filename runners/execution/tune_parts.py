@@ -51,7 +51,7 @@ class UnitQueue(_NotKept, Searcher):  # type: ignore[misc]  # ray is not typed
         self._watch, self._elsewhere, self._most, self._check = watch, elsewhere, most, check
 
     def suggest(self, trial_id: str) -> Any:
-        if (self._watch.is_idle and self._check()) or self._watch.line.is_over:
+        if (self._watch.is_idle and self._check()) or self._watch.is_over:
             return Searcher.FINISHED
         start = self._watch.take(self._most)
         return start and {**start, "job": ray.put(start["job"]), "elsewhere": self._elsewhere}

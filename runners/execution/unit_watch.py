@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from goal_core.basics.atomic import DamagedError
 from goal_core.basics.errors import GoalError
 from goal_core.training import EpochDone, TrainingDone, TrainingEvent, TrainingFailed
 from runners.execution.capacity import Machine, Resources
-from runners.execution.deaths import MEMORY, Deaths, read_death
+from runners.execution.deaths import MEMORY, Kind, pause_after, read_death
 from runners.execution.machines import ClusterMachines
-from runners.execution.unit_line import UnitJob, UnitLine
+from runners.execution.unit_job import UnitJob, UnitObserver
 from runners.store import Store, TrainingFolder
 
 LOOK_S = 2.0
@@ -30,35 +30,6 @@ _WHY = {
     "machine": "its worker died with its machine",
     "memory": MEMORY,
 }
-
-
-class UnitObserver(Protocol):
-    """Called in the driver's process while units run."""
-
-    def started(self, job: UnitJob) -> None:
-        """Called when a worker has begun a unit."""
-
-    def events(self, events: Sequence[TrainingEvent]) -> None:
-        """Called with what happened to the trainings of a unit."""
-
-    def ended(self, job: UnitJob) -> None:
-        """Called when a unit's worker has ended, however it ended."""
-
-    def finished(self, job: UnitJob) -> Sequence[UnitJob]:
-        """Called when a unit needs no further start. Returns the units that can start because of that."""
-
-    def step(self) -> None:
-        """Called several times a second, in the main thread. Signal handlers set here stay in place."""
-
-    def given_up(self, job: UnitJob, error: str) -> None:
-        """Called when a unit's workers died too often; `error` is the last error line."""
-
-    def note(self, line: str) -> None:
-        """Called with a line for the user."""
-
-    @property
-    def stopping(self) -> bool:
-        """Whether all units should stop."""
 
 
 @dataclass(slots=True)
@@ -77,11 +48,29 @@ class _Run:
     began: bool = False
     """Whether the worker has claimed trainings."""
     epochs: int = 0
-    failures: list[str] = field(default_factory=list)
+    failure: str = ""
+    """The last failure that its machine may have caused."""
+
+
+@dataclass(slots=True)
+class _Unit:
+    """A unit that waits, asks for room or runs."""
+
+    job: UnitJob
+    start: float = 0.0
+    """When it may start at the earliest."""
+    avoid: set[str] = field(default_factory=set)
+    """The machines that it must not start on, as it asked for room."""
+    died_on: str = ""
+    """The machine on which its worker died last without an epoch."""
+    deaths: Counter[Kind] = field(default_factory=Counter)
+    """Deaths since the last epoch; those from which the store shows who is at fault are not counted."""
+    run: _Run | None = None
+    """Its present start; None before its worker has started."""
 
 
 class UnitWatch:
-    """Follows the units of one round.
+    """Follows the units of one round. A unit is known by its number.
 
     Args:
         jobs: the units that can start at once.
@@ -102,29 +91,36 @@ class UnitWatch:
         wait: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.line = UnitLine(jobs, lambda job: observer.finished(job), clock)
         self._observer, self._need, self._list_machines, self._clock = observer, need, list_machines, clock
-        self._deaths, self._checked = Deaths(), clock()
         self._machines = ClusterMachines(need, observer.note, wait, clock)
-        self._runs: dict[int, _Run] = {}
-        self._died_on: dict[int, str] = defaultdict(str)
-        """The machine on which a unit's worker died last without an epoch."""
-        self._asked: dict[int, set[str]] = {}
-        """The machines that each unit that waits or runs must not start on."""
-        self._looked = clock() - LOOK_S
+        self._waiting: dict[int, _Unit] = {number: _Unit(job) for number, job in enumerate(jobs)}
+        self._taken: dict[int, _Unit] = {}
+        """The units that ask for room, or run."""
+        self._ended: list[tuple[UnitJob, str]] = []
+        """Units that have ended for good, with the error if they were given up, and of which nobody has asked yet what
+        follows them."""
+        self._jobs = list(jobs)
+        self._checked, self._looked = clock(), clock() - LOOK_S
         self.is_stuck = False
         """Whether every unit that waits must not start on any of the machines that are left; then begin anew."""
 
     def restart(self) -> None:
-        """Let the units that have not ended wait for a start again."""
+        """Let the units that have not ended wait for a start again, because whoever ran them has stopped."""
         self.is_stuck = False
-        self._asked.clear()
-        self.line.restart()
+        self._waiting |= self._taken
+        self._taken.clear()
+        for unit in self._waiting.values():
+            unit.start, unit.run = 0.0, None
 
     @property
     def is_idle(self) -> bool:
         """Whether no unit runs."""
-        return not self._runs
+        return not any(unit.run for unit in self._taken.values())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all units have ended, and nothing follows them."""
+        return not (self._waiting or self._taken or self._ended)
 
     @property
     def ends(self) -> bool:
@@ -132,41 +128,46 @@ class UnitWatch:
         return self._observer.stopping or self.is_stuck
 
     def take(self, most: int) -> dict[str, Any] | None:
-        """The next unit that asks for room; None if none waits.
+        """The next unit that asks for room: that of the lowest rank, then the earliest. None if none waits now.
 
         Args:
-            most: units that may ask for room at the same time. The others stay in line, where a unit of a lower rank
-                can still overtake them.
+            most: units that may ask for room at the same time. The others wait, where a unit of a lower rank can still
+                overtake them.
 
         Returns:
             Its number as `unit`, its `job`, the `bundle` of resources that it needs, and in `avoid` the ids of the
             machines that it must not start on.
         """
-        pending = len(self._asked.keys() - self._runs.keys())
-        unit = self.line.take() if pending < most else None
-        if unit is None:
+        if sum(unit.run is None for unit in self._taken.values()) >= most:
             return None
-        avoid = set(self._machines.avoided())
-        elsewhere = avoid | {self._died_on[unit]} - {""}
+        now = self._clock()
+        ready = [number for number, unit in self._waiting.items() if unit.start <= now]
+        number = min(ready, key=lambda number: (self._waiting[number].job.rank, number), default=None)
+        if number is None:
+            return None
+        unit = self._taken[number] = self._waiting.pop(number)
+        unit.avoid = set(self._machines.avoided())
+        elsewhere = unit.avoid | {unit.died_on} - {""}
         if any(machine.fits(self._need) and machine.id not in elsewhere for machine in self._machines.machines):
-            avoid = elsewhere
-        job, self._asked[unit] = self.line.jobs[unit], avoid
-        need = self._need.shared_by(job.plan.units_per_gpu)
-        return {"unit": unit, "job": job, "bundle": need.bundle, "avoid": sorted(avoid)}
+            unit.avoid = elsewhere
+        need = self._need.shared_by(unit.job.plan.units_per_gpu)
+        return {"unit": number, "job": unit.job, "bundle": need.bundle, "avoid": sorted(unit.avoid)}
 
-    def started(self, unit: int) -> None:
+    def started(self, number: int) -> None:
         """A worker has started for a unit."""
-        self._runs[unit] = _Run(self._clock())
-        self._observer.started(self.line.jobs[unit])
+        unit = self._taken[number]
+        unit.run = _Run(self._clock())
+        self._observer.started(unit.job)
 
-    def reported(self, unit: int, report: Mapping[str, Any]) -> None:
+    def reported(self, number: int, report: Mapping[str, Any]) -> None:
         """A worker has sent a report (`runners.execution.trial`)."""
-        run = self._runs.setdefault(unit, _Run(self._clock()))
+        unit = self._taken[number]
+        run = unit.run = unit.run or _Run(self._clock())
         run.machine, run.began = report.get("node", run.machine), run.began or report.get("began", False)
         run.heard, run.reports, run.where = self._clock(), run.reports + 1, report.get("where", "")
         if run.told:
             run.told = False
-            self._observer.note(f"{self.line.jobs[unit].unit.label}: its worker{run.where} is back")
+            self._observer.note(f"{unit.job.unit.label}: its worker{run.where} is back")
         if "unfit" in report:
             self._machines.unfit(run.machine, report["unfit"])
         events: Sequence[TrainingEvent] = report.get("events", ())
@@ -175,45 +176,53 @@ class UnitWatch:
                 run.epochs += 1
                 self._machines.succeeded(run.machine)
             elif isinstance(event, TrainingFailed) and event.kind in _OF_MACHINES:
-                run.failures.append(event.reason)
+                run.failure = event.reason
         if events:
             self._observer.events(events)
 
-    def completed(self, unit: int) -> None:
+    def completed(self, number: int) -> None:
         """A unit has ended, by itself or because it was stopped."""
-        run = self._runs.get(unit)
-        if run and run.failures and not run.epochs:
-            self._failed_on(run.machine, unit, run.failures[-1])
-        self._end(unit)
-        self.line.finish(unit)
+        unit, run = self._end(number)
+        if run.failure and not run.epochs:
+            self._failed_on(run.machine, number, run.failure)
+        self._ended.append((unit.job, ""))
 
-    def died(self, unit: int, text: str) -> None:
+    def died(self, number: int, text: str) -> None:
         """A unit's worker has died. The unit waits for another start, or is given up.
 
         Args:
-            unit: its number.
+            number: the unit's number.
             text: the error, as Ray Tune keeps it.
         """
-        death, job = read_death(text), self.line.jobs[unit]
-        run = self._runs.get(unit) or _Run(self._clock())
-        run.machine = run.machine or next((one.id for one in self._machines.machines if one.id in death.ids), "")
-        is_alone = all(other is run or other.machine != run.machine for other in self._runs.values())
-        self._end(unit)
+        death, (unit, run) = read_death(text), self._end(number)
+        job, machine = unit.job, run.machine
+        machine = machine or next((one.id for one in self._machines.machines if one.id in death.ids), "")
         if death.kind == "memory":
             # All that runs on a machine fills its memory. A unit that was alone there has filled it itself.
-            _change(job, lambda one: one.end_for(job.launch_id, "lost", death.line, charged=False, died=is_alone))
+            alone = all(one.run is None or one.run.machine != machine for one in self._taken.values())
+            _change(job, lambda folder: folder.end_for(job.launch_id, "lost", death.line, charged=False, died=alone))
         elif death.kind == "died" and not run.epochs:
-            self._died_on[unit] = run.machine
-            self._failed_on(run.machine, unit, death.line)
-        pause = self._deaths.pause(unit, death.kind, began=run.began, progressed=run.epochs > 0)
+            unit.died_on = machine
+            self._failed_on(machine, number, death.line)
+        of_store = death.kind == "died" and run.began  # the store shows who is at fault
+        if run.epochs or of_store:
+            unit.deaths.clear()
+        unit.deaths[death.kind] += not of_store
+        pause = 0.0 if of_store else pause_after(death.kind, unit.deaths[death.kind])
         if pause is None:
-            self.line.finish(unit)
-            self._observer.given_up(job, death.line)
+            self._ended.append((job, death.line))
             return
-        self.line.put_back(unit, pause)
+        unit.start, self._waiting[number] = self._clock() + pause, unit
         if death.kind != "unfit":
             when = f" in {pause:.0f} s" if pause else ""
             self._observer.note(f"{job.unit.label}: {_WHY[death.kind]}; restarting from the last checkpoints{when}")
+
+    def ask(self) -> None:
+        """Ask what can start because of the units that have ended."""
+        while self._ended:
+            for job in self._observer.finished(*self._ended.pop(0)):
+                self._waiting[len(self._jobs)] = _Unit(job)
+                self._jobs.append(job)
 
     def step(self) -> None:
         """Look at the signs of life and at the machines.
@@ -227,9 +236,10 @@ class UnitWatch:
         if self._list_machines is None or now - self._looked < LOOK_S:
             return
         self._looked = now
-        large = {one.id for one in self._machines.check(self._list_machines(), running=len(self._runs))}
-        waiting = [asked for unit, asked in self._asked.items() if unit not in self._runs]
-        self.is_stuck = not self._runs and bool(large and waiting) and all(large <= asked for asked in waiting)
+        waiting = [unit.avoid for unit in self._taken.values() if unit.run is None]
+        running = len(self._taken) - len(waiting)
+        large = {one.id for one in self._machines.check(self._list_machines(), running=running)}
+        self.is_stuck = not running and bool(large and waiting) and all(large <= avoid for avoid in waiting)
 
     def _check_signs(self, now: float) -> None:
         """Tell the user once of a unit whose worker has given no sign of life for too long.
@@ -239,8 +249,7 @@ class UnitWatch:
         about it here: a worker that wakes up goes on, and Ray restarts one that is dead.
         """
         deaf_s, self._checked = now - self._checked, now
-        for unit, run in self._runs.items():
-            job = self.line.jobs[unit]
+        for job, run in [(unit.job, unit.run) for unit in self._taken.values() if unit.run]:
             if deaf_s > job.watchdog / 4:  # the driver was suspended, or busy, and has not heard what was said
                 run.heard = max(run.heard, now - job.watchdog / 4)
             silent_s = now - run.heard
@@ -251,15 +260,17 @@ class UnitWatch:
                     "process or its machine suspended? The launch waits for it"
                 )
 
-    def _end(self, unit: int) -> None:
-        self._runs.pop(unit, None)
-        self._asked.pop(unit, None)
-        self._observer.ended(self.line.jobs[unit])
+    def _end(self, number: int) -> tuple[_Unit, _Run]:
+        """Note that a unit's worker has ended. Returns the unit and the start that ended."""
+        unit = self._taken.pop(number)
+        run, unit.run = unit.run or _Run(self._clock()), None
+        self._observer.ended(unit.job)
+        return unit, run
 
-    def _failed_on(self, machine: str, unit: int, reason: str) -> None:
+    def _failed_on(self, machine: str, number: int, reason: str) -> None:
         """Note a failure without an epoch. Of a machine on which all fail, none is charged."""
-        for number in self._machines.failed(machine, unit, reason) if machine and self._list_machines else ():
-            job = self.line.jobs[number]
+        for other in self._machines.failed(machine, number, reason) if machine and self._list_machines else ():
+            job = self._jobs[other]
             _change(job, partial(TrainingFolder.forgive, launch_id=job.launch_id, node=machine))
 
 

@@ -23,7 +23,7 @@ from runners.execution.inputs import (
     open_inputs,
 )
 from runners.execution.memory import Chunks
-from runners.execution.unit_line import UnitJob
+from runners.execution.unit_job import UnitJob
 from runners.execution.unit_listener import SavedError, UnitListener, log_to_all
 from runners.execution.verdict import judge
 from runners.store import (

@@ -14,7 +14,7 @@ from goal_core.training import EpochDone, TrainingDone, TrainingEvent, TrainingF
 from runners.execution.capacity import Resources
 from runners.execution.ray_tune import RayUnits
 from runners.execution.session.session import RayLostError, not_on_restart
-from runners.execution.unit_line import UnitJob
+from runners.execution.unit_job import UnitJob
 from runners.execution.unit_listener import HOPELESS, NOT_RETRIED
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.remaining.plan import LaunchOptions, LaunchPlan
@@ -95,8 +95,6 @@ class Launcher:
         self._tracking, self._launch_id = tracking, launch_id
         self._progress = plan.progress
         self._trainings = {training.key: training for training in sweep.trainings}
-        self._abandoned: dict[Training, str] = {}
-        """Trainings whose workers died again and again before they began, with the last error message."""
         self._damages: Counter[Training] = Counter()
         """How often a file of a training was found damaged."""
         self._failed_fast = False
@@ -104,8 +102,6 @@ class Launcher:
         self._cut_short = ""
         """What the store said when the credentials for it had expired; empty while they work."""
         self._signals = signals or StopSignals()
-        self._running: set[str] = set()
-        """The first key of each running unit."""
         self._saved_by: float | None = None
         """When the running units have had their time to save; None until a signal comes."""
         self._others = options.share and Others(sweep.store, launch_id, plan, options.share)
@@ -114,7 +110,8 @@ class Launcher:
     @property
     def stopping(self) -> bool:
         """Whether all units should stop now. After a signal they should when they have saved, or had their time."""
-        has_saved = self._saved_by is not None and (not self._running or time.monotonic() > self._saved_by)
+        idle = not self._progress.pace.has_units
+        has_saved = self._saved_by is not None and (idle or time.monotonic() > self._saved_by)
         return self._failed_fast or bool(self._cut_short) or has_saved
 
     def run(self) -> int:
@@ -208,19 +205,22 @@ class Launcher:
     def _is_over(self) -> bool:
         return self._failed_fast or bool(self._cut_short) or self._signals.received is not None
 
-    def _settle(self, training: Training) -> None:
+    def _settle(self, training: Training, error: str = "") -> None:
         """Read from the store how a training ended, because a lost worker may have lost events too.
 
         Those evicted from a shared unit that have attempts left, and those whose worker was lost, wait again.
+
+        Args:
+            training: the training.
+            error: the last error line, where workers died again and again.
         """
         store, tried = self._sweep.store, self._queue.take_back(training)
         # The workers have charged the cells that are at fault. One that died before it began is no cell's fault.
-        message = self._abandoned.pop(training, "")
-        reason = f"its workers died: {message}" if message else "its worker died"
+        reason = f"its workers died: {error}" if error else "its worker died"
         try:
             store.folder(training).end_for(self._launch_id, "lost", reason, charged=False)
-        except (OSError, DamagedError) as error:
-            self._refused(training, error)
+        except (OSError, DamagedError) as problem:
+            self._refused(training, problem)
             return
         allowed = self._sweep.config.resources.max_attempts + self._plan.forgiven.get(training, 0)
         status = store.status([training], max_attempts=allowed)[training]
@@ -228,11 +228,11 @@ class Launcher:
             self._done(training, status.result)
         elif status.state == "failed":
             self._failed(training, status.reason)
-        elif self._others is not None and not message and self._others.leaves_alone(training, status.state, tried):
+        elif self._others is not None and not error and self._others.leaves_alone(training, status.state, tried):
             self._progress.waiting(training)
         elif not tried or training in self._plan.given_up:
             self._plan.given_up.add(training)
-            self._failed(training, (reason if message else status.reason) or "no worker started it")
+            self._failed(training, (reason if error else status.reason) or "no worker started it")
         else:
             self._progress.waiting(training)
 
@@ -240,7 +240,6 @@ class Launcher:
 
     def started(self, job: UnitJob) -> None:
         """Note that a worker has begun a unit."""
-        self._running.add(job.unit.trainings[0].key)
         for training in job.unit.trainings:
             self._progress.running(training)
             self._tracking.sync(training)
@@ -248,16 +247,17 @@ class Launcher:
 
     def ended(self, job: UnitJob) -> None:
         """Note that a unit's worker has ended."""
-        self._running.discard(job.unit.trainings[0].key)
         self._progress.pace.end(job.unit)
 
-    def finished(self, job: UnitJob) -> Sequence[UnitJob]:
+    def finished(self, job: UnitJob, error: str = "") -> Sequence[UnitJob]:
         """Note how the trainings of a unit ended. Returns the units that can start because of that."""
+        if error:  # what is left of it may be tried again
+            self._view.note(f"{job.unit.label}: given up for now: {error}")
         for training in () if self._is_over() else job.unit.trainings:
             try:
-                self._settle(training)
-            except UnfinishedError as error:
-                self._cut_short = str(error)
+                self._settle(training, error)
+            except UnfinishedError as expired:
+                self._cut_short = str(expired)
         return () if self._is_over() else self._queue.after(job.unit, damaged=self._damages.keys())
 
     def step(self) -> None:
@@ -293,11 +293,6 @@ class Launcher:
     def note(self, line: str) -> None:
         """Show a line to the user."""
         self._view.note(line)
-
-    def given_up(self, job: UnitJob, error: str) -> None:
-        """Note that a unit's workers died too often. What is left of it may be tried again."""
-        self._abandoned.update(dict.fromkeys(job.unit.trainings, error))
-        self._view.note(f"{job.unit.label}: given up for now: {error}")
 
     def _evicted(self, training: Training, kind: str, reason: str) -> None:
         if self._progress[training].state == "done":

@@ -21,7 +21,7 @@ from sweeps import ResolvedSweep, Running, SweepConfig, Training, Unit, load_swe
 
 if TYPE_CHECKING:
     from goal_core.training import UnitPlan
-    from runners.execution.unit_line import UnitJob
+    from runners.execution.unit_job import UnitJob
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +117,7 @@ class OpenedSweep(ResolvedSweep):
             units_per_gpu: how many units of its kind share a GPU.
             shares: whether other launches share the sweep.
         """
-        from runners.execution.unit_line import UnitJob
+        from runners.execution.unit_job import UnitJob
 
         resources = self.config.resources
         return UnitJob(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from runners.execution.capacity import Machine
-from runners.execution.unit_line import UnitJob
+from runners.execution.unit_job import UnitJob
 from runners.execution.worker import run_unit
 from runners.launch import launch as launch_module
 from runners.launch import launcher

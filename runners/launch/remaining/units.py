@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from runners.execution.unit_line import UnitJob
+from runners.execution.unit_job import UnitJob
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.remaining.plan import LaunchPlan
 from runners.launch.remaining.sharing import Others

@@ -107,6 +107,11 @@ class Pace:
         self._runs |= dict.fromkeys(unit.trainings, _Run(unit, time.monotonic(), epoch))
         self.lanes = max(self.lanes, len({id(run) for run in self._runs.values()}))
 
+    @property
+    def has_units(self) -> bool:
+        """Whether a unit trains."""
+        return bool(self._runs)
+
     def end(self, unit: Unit) -> None:
         """Note that a unit's worker has ended."""
         for training in unit.trainings:

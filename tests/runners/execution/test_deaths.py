@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runners.execution.deaths import MOST, Deaths, Kind, read_death
+from runners.execution.deaths import MOST, Kind, pause_after, read_death
 
 ID = "ab" * 28
 
@@ -25,17 +25,16 @@ def test_rays_words_are_told_apart(text: str, kind: Kind) -> None:
     assert death.ids == {ID}
 
 
-def pauses(kind: Kind, number: int, *, began: bool = False) -> list[float | None]:
-    deaths = Deaths()
-    return [deaths.pause(1, kind, began=began, progressed=False) for _ in range(number)]
+def pauses(kind: Kind) -> list[float | None]:
+    return [pause_after(kind, count) for count in range(1, MOST[kind] + 1)]
 
 
 def test_workers_that_die_before_they_begin_wait_longer_each_time_and_are_given_up_after_minutes() -> None:
-    assert pauses("died", MOST["died"]) == [1, 2, 4, 8, 16, 32, 60, None]
+    assert pauses("died") == [1, 2, 4, 8, 16, 32, 60, None]
 
 
 def test_a_full_memory_is_waited_for_much_longer_and_not_for_ever() -> None:
-    *seconds, last = pauses("memory", MOST["memory"])
+    *seconds, last = pauses("memory")
     assert seconds[:4] == [10, 20, 40, 80]
     assert max(filter(None, seconds)) == 300
     assert sum(filter(None, seconds)) > 1800
@@ -44,13 +43,4 @@ def test_a_full_memory_is_waited_for_much_longer_and_not_for_ever() -> None:
 
 @pytest.mark.parametrize("kind", ["unfit", "machine"])
 def test_what_a_machine_does_neither_waits_nor_counts(kind: Kind) -> None:
-    assert pauses(kind, 50) == [0.0] * 50
-
-
-def test_deaths_after_an_attempt_began_are_left_to_the_store() -> None:
-    assert pauses("died", 50, began=True) == [0.0] * 50
-
-
-def test_progress_forgets_the_deaths_before_it() -> None:
-    deaths = Deaths()
-    assert [deaths.pause(1, "memory", began=True, progressed=at == 3) for at in range(5)] == [10, 20, 40, 10, 20]
+    assert pause_after(kind, 50) == 0.0

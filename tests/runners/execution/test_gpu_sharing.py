@@ -12,7 +12,7 @@ import torch
 from goal_core.training.cells.trainer import CellTrainer
 from runners.execution import memory
 from runners.execution.capacity import Resources
-from runners.execution.unit_line import UnitJob
+from runners.execution.unit_job import UnitJob
 from runners.execution.worker import run_unit
 from runners.store import charged_failures
 from tests.helpers import in_process

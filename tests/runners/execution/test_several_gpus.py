@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from runners.execution import worker
-from runners.execution.unit_line import UnitJob
+from runners.execution.unit_job import UnitJob
 from runners.execution.unit_listener import RANK_LOST, UnitListener
 from runners.execution.worker import run_unit
 from runners.store import charged_failures

@@ -27,6 +27,7 @@ class Driver:
         observer: Any = Mock(note=self.said.append)
         need = Resources(cpus=1, gpus=0)
         self.watch = UnitWatch([sweep.job(unit, "L", {})], observer, need, clock=lambda: self.now)
+        self.watch.take(most=1)
         self.watch.started(0)
 
     def hears(self) -> None:

@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple
+from unittest.mock import Mock
 
 import pytest
 import ray
@@ -18,7 +19,7 @@ from runners.execution import tune_parts
 from runners.execution.capacity import Resources
 from runners.execution.deaths import read_death
 from runners.execution.tune_parts import UnitCallback, UnitOrder, UnitQueue, memory_kills_end_one_worker, request
-from runners.execution.unit_line import UnitLine
+from runners.execution.unit_watch import UnitWatch
 
 NEED = Resources(cpus=2, gpus=0.25, accelerator="A100")
 
@@ -55,34 +56,33 @@ def test_a_ray_without_the_replaced_function_is_refused_at_once(change: str, mon
 
 
 class Job(NamedTuple):
-    """What the line needs of a job."""
+    """What the watch needs of a job that never starts."""
 
     name: str
     rank: tuple[int, float] = (0, 0.0)
+    plan = SimpleNamespace(units_per_gpu=1)
+    watchdog = 20
+    unit = SimpleNamespace(label="unit", trainings=())
 
     def __str__(self) -> str:
         return self.name
 
 
-class Watch:
-    """What the queue needs of a watch."""
+class Watch(UnitWatch):
+    """A watch on such jobs, with a clock of its own."""
 
     def __init__(self, *jobs: Job, follow: Mapping[str, Sequence[Job]] = {}) -> None:
         self.now = 0.0
-        self.line = UnitLine(jobs, lambda job: follow.get(str(job), ()), lambda: self.now)  # type: ignore[arg-type, return-value]
-        self.is_idle, self.pending = False, 0
-
-    def take(self, most: int) -> dict[str, Any] | None:
-        unit = self.line.take() if self.pending < most else None
-        of_unit = {"bundle": NEED.bundle, "avoid": ["abc"]}
-        return None if unit is None else {"unit": unit, "job": self.line.jobs[unit], **of_unit}
+        observer: Any = Mock(finished=lambda job, error: follow.get(str(job), ()))
+        super().__init__(jobs, observer, NEED, clock=lambda: self.now)  # type: ignore[arg-type]
 
 
-def queue_of(watch: Watch, monkeypatch: pytest.MonkeyPatch, *, ends: Sequence[bool] = ()) -> UnitQueue:
+def queue_of(
+    watch: UnitWatch, monkeypatch: pytest.MonkeyPatch, *, most: int = 99, ends: Sequence[bool] = ()
+) -> UnitQueue:
     monkeypatch.setattr(ray, "put", lambda job: f"reference to {job}")
-    monkeypatch.setattr(Job, "watchdog", 20, raising=False)
     answers = iter(ends)
-    return UnitQueue(watch, elsewhere=True, most=2, check=lambda: next(answers, False))  # type: ignore[arg-type]
+    return UnitQueue(watch, elsewhere=True, most=most, check=lambda: next(answers, False))
 
 
 def suggested(queue: UnitQueue) -> str | None:
@@ -91,9 +91,8 @@ def suggested(queue: UnitQueue) -> str | None:
 
 
 def test_a_trial_is_one_start_with_its_own_job_and_resources(monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = Watch(Job("a"), Job("b"))
-    queue = queue_of(watch, monkeypatch)
-    common = {"bundle": NEED.bundle, "avoid": ["abc"], "elsewhere": True}
+    queue = queue_of(Watch(Job("a"), Job("b")), monkeypatch)
+    common = {"bundle": NEED.bundle, "avoid": [], "elsewhere": True}
     assert [queue.suggest("x") for _ in range(2)] == [
         {"unit": 0, "job": "reference to a", **common},
         {"unit": 1, "job": "reference to b", **common},
@@ -103,23 +102,28 @@ def test_a_trial_is_one_start_with_its_own_job_and_resources(monkeypatch: pytest
 def test_the_queue_waits_for_what_follows_a_unit_and_gives_lower_ranks_first(monkeypatch: pytest.MonkeyPatch) -> None:
     follow = {"a": [Job("a2", (1, 0.0))], "b": [Job("b again"), Job("b2", (1, 0.0))]}
     watch = Watch(Job("c", (0, 9.0)), Job("a"), Job("b", (0, 1.0)), follow=follow)
-    queue, line = queue_of(watch, monkeypatch), watch.line
+    queue = queue_of(watch, monkeypatch, most=2)
 
     assert [suggested(queue) for _ in range(2)] == ["a", "b"]
-    watch.pending = 2
-    assert suggested(queue) is None  # c stays in line, where others can overtake it
-    watch.pending = 0
+    assert suggested(queue) is None  # c waits, where others can overtake it
     for unit in (1, 2):
-        line.finish(unit)
-        line.ask()
-    assert [suggested(queue) for _ in range(4)] == ["b again", "c", "a2", "b2"]
-    assert suggested(queue) is None  # all run, and more may follow
-    line.restart()  # they were stopped
-    assert [suggested(queue) for _ in range(4)] == ["b again", "c", "a2", "b2"]
-    for unit in (0, 3, 4, 5):
-        line.finish(unit)
-    assert suggested(queue) is None  # nobody has asked what follows them
-    line.ask()
+        watch.started(unit)
+        watch.completed(unit)
+    assert not watch.is_over  # nobody has asked what follows them
+    watch.ask()
+    assert [suggested(queue) for _ in range(2)] == ["b again", "c"]
+    watch.restart()  # they were stopped
+    assert [suggested(queue) for _ in range(2)] == ["b again", "c"]
+    for unit in (0, 4):
+        watch.started(unit)
+        watch.completed(unit)
+    watch.ask()
+    assert [suggested(queue) for _ in range(2)] == ["a2", "b2"]
+    for unit in (3, 5):
+        watch.started(unit)
+        assert suggested(queue) is None  # it runs, and more may follow
+        watch.completed(unit)
+    watch.ask()
     assert suggested(queue) == Searcher.FINISHED
 
 
@@ -127,10 +131,11 @@ def test_a_unit_that_rests_after_a_death_starts_again_when_its_time_has_come(mon
     watch = Watch(Job("a"), Job("b"))
     queue = queue_of(watch, monkeypatch)
     assert [suggested(queue) for _ in range(2)] == ["a", "b"]
-    watch.line.put_back(0, 10.0)
-    watch.line.put_back(1, 5.0)
+    for unit, text in ((0, "running low on memory"), (1, "it died")):
+        watch.started(unit)
+        watch.died(unit, text)
     assert suggested(queue) is None
-    watch.now = 6.0
+    watch.now = 2.0
     assert [suggested(queue) for _ in range(2)] == ["b", None]
     watch.now = 11.0
     assert [suggested(queue) for _ in range(2)] == ["a", None]
@@ -139,9 +144,8 @@ def test_a_unit_that_rests_after_a_death_starts_again_when_its_time_has_come(mon
 def test_where_no_unit_runs_the_queue_looks_after_signals_for_tune(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tune then asks it once a second, for ten minutes, and does nothing else."""
     watch = Watch(Job("a"))
-    watch.line.put_back(watch.line.take() or 0, 60.0)
-    watch.is_idle = True
-    queue = queue_of(watch, monkeypatch, ends=[False, True])
+    queue = queue_of(watch, monkeypatch, ends=[False, False, True])
+    assert suggested(queue) == "a"
     assert [suggested(queue) for _ in range(2)] == [None, Searcher.FINISHED]
 
 

@@ -13,7 +13,7 @@ from goal_core.basics.errors import MissingDataError
 from goal_core.training import TrainingFailed
 from runners.execution import inputs, worker
 from runners.execution.inputs import InputsDifferError, UnfitMachineError
-from runners.execution.unit_line import UnitJob
+from runners.execution.unit_job import UnitJob
 from runners.execution.worker import run_unit
 from runners.launch.opened_sweep import OpenedSweep
 from runners.store.leases.heartbeat import DriverRecords

@@ -14,8 +14,8 @@ from goal_core.basics.errors import DeviceError
 from goal_core.training import EpochDone, TrainingFailed
 from runners.execution.capacity import Machine, Resources
 from runners.execution.deaths import MOST
-from runners.execution.unit_line import UnitJob
-from runners.execution.unit_watch import LOOK_S, UnitWatch
+from runners.execution.unit_job import UnitJob
+from runners.execution.unit_watch import LOOK_S, UnitWatch, _Unit
 from runners.launch.opened_sweep import OpenedSweep
 from runners.store import Attempt, TrainingFolder, charged_failures
 from sweeps import pack
@@ -31,15 +31,14 @@ class Observer:
 
     def __init__(self) -> None:
         self.said: list[str] = []
+        self.over: list[tuple[UnitJob, str]] = []
         self.stopping = False
 
     def note(self, line: str) -> None:
         self.said.append(line)
 
-    def given_up(self, job: Any, error: str) -> None:
-        self.said.append(f"given up: {error}")
-
-    def finished(self, job: UnitJob) -> Sequence[UnitJob]:
+    def finished(self, job: UnitJob, error: str = "") -> Sequence[UnitJob]:
+        self.over.append((job, error))
         return ()
 
     def started(self, *arguments: Any, **named: Any) -> None:
@@ -67,13 +66,17 @@ class Cluster:
 
     def avoid(self, unit: int) -> tuple[str, ...]:
         """The machines that a unit which asks for room now must not start on."""
-        self.watch.line.put_back(unit, 0.0)
-        start = self.watch.take(most=99)
-        while start is not None and start["unit"] != unit:
-            self.watch.line.put_back(start["unit"], 1e9)
-            start = self.watch.take(most=99)
+        waiting, taken = self.watch._waiting, self.watch._taken
+        asks = waiting.pop(unit, None) or taken.pop(unit, None) or _Unit(self.jobs[unit])
+        asks.start, asks.run, self.watch._waiting = 0.0, None, {unit: asks}
+        start, self.watch._waiting = self.watch.take(most=99), waiting
         assert start is not None
         return tuple(start["avoid"])
+
+    def ended(self) -> list[tuple[int, str]]:
+        """The units that have ended for good, each with its error."""
+        self.watch.ask()
+        return [(self.jobs.index(job), error) for job, error in self.observer.over]
 
     def begins(self, unit: int, machine: str) -> None:
         """A worker starts a unit and claims its training."""
@@ -112,7 +115,7 @@ def test_a_machine_on_which_everything_fails_is_left_alone_and_its_cells_are_not
         cluster.fails(unit, "bad")
     assert cluster.avoid(3) == ("bad",)
     assert [charged_failures(cluster.attempts(unit)) for unit in range(3)] == [0, 0, 0]
-    assert cluster.watch.line.finished == {0, 1, 2}
+    assert cluster.ended() == [(0, ""), (1, ""), (2, "")]
     assert "machine bad (10.0.0.1) is left alone for 30 min" in cluster.observer.said[0]
 
 
@@ -154,17 +157,19 @@ def test_an_end_for_want_of_memory_is_the_cells_own_only_where_it_was_alone(clus
 
 def test_a_unit_whose_workers_die_before_they_begin_is_given_up_at_last(cluster: Cluster) -> None:
     for _ in range(MOST["died"]):
-        assert 0 not in cluster.watch.line.finished
+        assert not cluster.ended()
+        cluster.avoid(0)
         cluster.watch.started(0)
         cluster.watch.reported(0, {"node": "good", "events": []})
         cluster.watch.died(0, DIED)
-    assert cluster.watch.line.finished == {0}
-    assert len(cluster.observer.said) == MOST["died"]
-    assert cluster.observer.said[-1].startswith("given up: ray.exceptions.ActorDiedError")
+    ((unit, error),) = cluster.ended()
+    assert (unit, error.partition(": ")[0]) == (0, "ray.exceptions.ActorDiedError")
+    assert len(cluster.observer.said) == MOST["died"] - 1
 
 
 def test_a_launch_ends_when_every_machine_lacks_what_its_units_need(cluster: Cluster) -> None:
     for unit, machine in enumerate(("bad", "good")):
+        cluster.avoid(unit)
         cluster.watch.started(unit)
         cluster.watch.reported(unit, {"node": machine, "events": [], "unfit": f"{machine}: no such folder /data"})
         cluster.watch.died(unit, "UnfitMachineError")
@@ -191,8 +196,8 @@ def test_a_look_at_a_thousand_units_reads_no_file(cluster: Cluster, monkeypatch:
     watch = UnitWatch(
         jobs, cluster.observer, Resources(cpus=1, gpus=0), lambda: cluster.machines, clock=lambda: cluster.now
     )
-    for unit in range(len(jobs)):
-        watch.started(unit)
+    while watch.take(most=1) is not None:
+        watch.started(unit := max(watch._taken))
         watch.reported(unit, {"node": "good", "events": [], "began": True})
 
     def refused(*arguments: Any, **named: Any) -> Any:

@@ -20,7 +20,7 @@ from goal_core.models.weights import timm_library
 from goal_core.training import EpochDone, TrainingEvent, train_unit
 from runners.cli.app import run
 from runners.execution import worker
-from runners.execution.unit_line import UnitJob
+from runners.execution.unit_job import UnitJob
 from runners.execution.worker import run_unit
 from runners.launch import launcher
 from runners.launch.launch import LaunchOutcome

@@ -15,7 +15,7 @@ from goal_core.basics.atomic import StorageError
 from goal_core.basics.errors import GoalError
 from goal_core.basics.sealed_json import json_bytes
 from goal_core.training import EpochDone, TrainingFailed
-from runners.execution.unit_line import UnitJob
+from runners.execution.unit_job import UnitJob
 from runners.execution.unit_listener import UnitListener
 from runners.launch.launch import LaunchOutcome, launch_sweep
 from runners.launch.launcher import Launcher

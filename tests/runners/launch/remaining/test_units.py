@@ -12,7 +12,7 @@ from rich.console import Console
 from goal_core.data import SplitCounts
 from goal_core.models.sizes import DataSize
 from goal_core.training import TrainingFailed
-from runners.execution.unit_line import UnitJob
+from runners.execution.unit_job import UnitJob
 from runners.launch.launcher import Launcher
 from runners.launch.remaining.plan import LaunchOptions, LaunchPlan
 from runners.launch.remaining.units import UnitQueue
