@@ -222,19 +222,20 @@ def status(
     if as_json:
         rows = [
             {
-                "cell": one.training.cell.id,
-                "name": one.training.name,
-                "stage": one.training.stage.name,
+                "cell": training.cell.id,
+                "name": training.name,
+                "stage": training.stage.name,
                 "state": one.state,
-                "epoch": one.epoch,
-                "epochs": one.epochs,
+                "epoch": one.epochs,
+                "epochs": training.epochs,
                 "val_rsum": None if math.isnan(one.best_rsum) else one.best_rsum,
                 "reason": one.reason,
                 "damaged": one.damaged,
-                "test": dict(one.test) if one.training.cell.tested else {},
+                "test": dict(one.metrics) if training.cell.tested else {},
                 "imported": one.imported,
             }
-            for one in progress.standings
+            for training in progress.trainings
+            for one in [progress[training]]
         ]
         print(json.dumps(rows, indent=2))
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -243,7 +244,7 @@ class Launcher:
         for training in job.unit.trainings:
             self._progress.running(training)
             self._tracking.sync(training)
-        self._progress.pace.begin(job.unit, min(self._progress[one].epoch for one in job.unit.trainings))
+        self._progress.pace.begin(job.unit, min(self._progress[one].epochs for one in job.unit.trainings))
 
     def ended(self, job: UnitJob) -> None:
         """Note that a unit's worker has ended."""
@@ -282,8 +283,8 @@ class Launcher:
         for event in events:
             training = self._trainings[event.key]
             match event:
-                case EpochDone():
-                    self._view.epoch(training)
+                case EpochDone(record=record):
+                    self._view.epoch(training, record["metrics"].get("val/rsum", math.nan))
                     self._tracking.sync(training)
                 case TrainingDone(result=result):
                     self._done(training, result)

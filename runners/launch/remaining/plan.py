@@ -54,7 +54,7 @@ class LaunchPlan:
         """Number of each training's charged attempts that no longer count."""
         self.given_up: set[Training] = set()
         """Trainings that this launch will not try again."""
-        self._damaged = [standing.training for standing in self.progress.standings if standing.damaged]
+        self._damaged = [training for training in sweep.trainings if self.progress[training].damaged]
         self._repeated = self._to_repeat()
         for training in self._repeated:
             self.progress.restart(training)

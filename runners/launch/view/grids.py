@@ -15,8 +15,8 @@ from rich.console import Console, Group
 from rich.text import Text
 
 from goal_core.objectives import LOSS, baselines, pair_weights, triplet_weights
-from runners.launch.view.progress import Objective, Standing, SweepProgress
-from sweeps import Block
+from runners.launch.view.progress import Objective, SweepProgress
+from sweeps import Block, Training
 from sweeps.cells import CANDIDATES
 
 METRICS = {"test/i2t_r1": "image -> text R@1", "test/t2i_r1": "text -> image R@1"}
@@ -90,34 +90,35 @@ def block_grid(
         The grid with its title, a line for each pair weight, and whether it was judged.
     """
     seeds = progress.seeds(block)
-    points = {name: of_seed for name, states in seeds.items() if (of_seed := _points(states, metric))}
+    points = {name: of_seed for name, own in seeds.items() if (of_seed := _points(progress, own, metric))}
     searched = block.point == CANDIDATES
     means = {name: (max if searched else statistics.fmean)(of_seed.values()) for name, of_seed in points.items()}
     judged = judge(points) if judge else None
     if judged is None:
-        complete = [name for name in means if all(seed.state == "done" for seed in seeds[name])]
+        complete = [name for name in means if all(progress[seed].state == "done" for seed in seeds[name])]
         top = max((means[name] for name in complete), default=math.inf)
         best = {name for name in complete if means[name] == top}
     else:
         best = {judged.best} | {name for name in judged.level if means[name] == means[judged.best]}
     squares = {}
-    for name, states in seeds.items():
+    for name, own in seeds.items():
         mean = f"{'*' if name in best else ''}{means[name]:.1f}" if name in means else "--"
         text = Text(f"{mean:>{MEAN}}", style="bold" if name in best else "")
         several = not searched and len(points.get(name, ())) > 1
         spread = f" {signs.spread} {statistics.stdev(points[name].values()):.1f}" if several else ""
         near = judged is not None and name in judged.level - best
         text.append(f"{spread:<{len(signs.spread) + 6}} {f'{signs.near} ' if near else ''}")
-        squares[name] = text.append_text(_marks(states, signs, always=not metric))
+        squares[name] = text.append_text(_marks(progress, own, signs, always=not metric))
     title = Text(f"{block_title(block)}: {METRICS[metric] if metric else block_counts(progress, block)}", style="bold")
     return Group(title, *map(_one_line, _rows(squares))), judged is not None
 
 
-def _points(seeds: Sequence[Standing], metric: str) -> dict[int, float]:
+def _points(progress: SweepProgress, seeds: Sequence[Training], metric: str) -> dict[int, float]:
     """The value of each seed that has one; candidates of one seed are numbered."""
     if metric:
-        return {one.training.cell.seed: one.test[metric] for one in seeds if one.state == "done" and metric in one.test}
-    return {number: one.best_rsum for number, one in enumerate(seeds) if not math.isnan(one.best_rsum)}
+        return {one.cell.seed: value for one in seeds if (value := progress[one].metrics.get(metric)) is not None}
+    scores = enumerate(progress[one].best_rsum for one in seeds)
+    return {number: score for number, score in scores if not math.isnan(score)}
 
 
 def _rows(squares: Mapping[Objective, Text]) -> Iterable[Text]:
@@ -142,12 +143,12 @@ def _one_line(text: Text) -> Text:
 def block_counts(progress: SweepProgress, block: Block) -> str:
     """How far a block is: `15 of 45 done, 4 running (epoch 3-5 of 30)`."""
     seeds = progress.of_block(block)
-    counts = progress.counts(seed.training for seed in seeds)
+    counts = progress.counts(seeds)
     parts = [f"{counts['done']} of {len(seeds)} done"]
-    if epochs := [seed.epoch for seed in seeds if seed.state == "running"]:
+    if epochs := [progress[seed].epochs for seed in seeds if progress[seed].state == "running"]:
         span = f"{min(epochs)}" if min(epochs) == max(epochs) else f"{min(epochs)}-{max(epochs)}"
         parts.append(f"{counts['running']} running (epoch {span} of {seeds[0].epochs})")
-    if begun := sum(seed.begun for seed in seeds):
+    if begun := sum(map(progress.begun, seeds)):
         parts.append(f"{begun} begun")
     if counts["failed"]:
         parts.append(f"{counts['failed']} failed")
@@ -166,24 +167,25 @@ def legend(signs: Signs, *, judged: bool = False) -> Text:
     return text
 
 
-def _marks(seeds: Sequence[Standing], signs: Signs, *, always: bool) -> Text:
+def _marks(progress: SweepProgress, seeds: Sequence[Training], signs: Signs, *, always: bool) -> Text:
     """A mark for each seed, as long as not all are done or `always`; and whether any was imported."""
-    text = Text()
-    if always or any(seed.state != "done" for seed in seeds):
-        failed, done = (sum(seed.state == state for seed in seeds) for state in ("failed", "done"))
+    text, counts = Text(), progress.counts(seeds)
+    done, failed = counts["done"], counts["failed"]
+    if always or done < len(seeds):
         if len(seeds) > MAX_MARKS:
             text.append(f"{done}/{len(seeds)}")
             text.append(f" {signs.failed}{failed}" if failed else "", style="bold red")
         else:
             for seed in seeds:
-                text.append_text(_mark(seed, signs))
-    return text.append(" i" if any(seed.imported for seed in seeds) else "")
+                text.append_text(_mark(progress, seed, signs))
+    return text.append(" i" if any(progress[seed].imported for seed in seeds) else "")
 
 
-def _mark(seed: Standing, signs: Signs) -> Text:
-    if seed.state == "running" or seed.begun:
-        place = seed.epoch * (len(signs.epochs) - 1) // max(1, seed.epochs)
-        return Text(signs.epochs[place], style="yellow" if seed.state == "running" else "dim")
-    if seed.state == "done":
+def _mark(progress: SweepProgress, seed: Training, signs: Signs) -> Text:
+    status = progress[seed]
+    if status.state == "running" or progress.begun(seed):
+        place = status.epochs * (len(signs.epochs) - 1) // max(1, seed.epochs)
+        return Text(signs.epochs[place], style="yellow" if status.state == "running" else "dim")
+    if status.state == "done":
         return Text(signs.done)
-    return Text(signs.failed, style="bold red") if seed.state == "failed" else Text(signs.waiting, style="dim")
+    return Text(signs.failed, style="bold red") if status.state == "failed" else Text(signs.waiting, style="dim")

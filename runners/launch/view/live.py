@@ -22,8 +22,8 @@ from runners.launch.view.grids import (
     legend,
     signs_of,
 )
-from runners.launch.view.progress import STATES, Standing, SweepProgress, TimeLeft
-from runners.store import State
+from runners.launch.view.progress import STATES, SweepProgress, TimeLeft
+from runners.store import State, TrainingStatus
 from sweeps import Training
 from sweeps.cells import CANDIDATES
 
@@ -48,7 +48,7 @@ def header(progress: SweepProgress, name: str, *, live: bool) -> RenderableType:
     """Draw the counts and, while a launch runs, the times and a progress bar."""
     counts = progress.counts()
     states = ", ".join(f"{counts[state]} {state}" for state in STATES)
-    if begun := [standing.epoch for standing in progress.standings if standing.begun]:
+    if begun := [progress[training].epochs for training in progress.trainings if progress.begun(training)]:
         states += f"\n{len(begun)} of the waiting continue from a saved state ({sum(begun)} epochs in all)"
     if not live:
         return Text.assemble((name, "bold"), f"  {states}", f"\n{progress.phase}" if progress.phase else "")
@@ -87,7 +87,8 @@ def overview(
     """
     parts: list[RenderableType] = [header(progress, name, live=live)]
     judged = False
-    of_block = {block: {one.state for one in progress.of_block(block)} for block in progress.blocks()}
+    statuses = {training: progress[training] for training in progress.trainings}
+    of_block = {block: {statuses[one].state for one in progress.of_block(block)} for block in progress.blocks()}
     in_turn = sorted(of_block, key=lambda block: min(map(_ORDER.index, of_block[block]))) if live else of_block
     for block in in_turn:
         has_results = "done" in of_block[block] and block.point != CANDIDATES  # which are not tested
@@ -97,16 +98,16 @@ def overview(
             grid, was_judged = block_grid(progress, block, signs, metric, judge if metric else None)
             judged |= was_judged
             parts += [Text(), grid]
-    parts += _listed("failed", [_named(one) for one in progress.standings if one.state == "failed"])
-    parts += _listed("damaged, to be trained again", [_named(one) for one in progress.standings if one.damaged])
-    archives = Counter(standing.imported for standing in progress.standings if standing.imported)
+    parts += _listed("failed", [_named(*one) for one in statuses.items() if one[1].state == "failed"])
+    parts += _listed("damaged, to be trained again", [_named(*one) for one in statuses.items() if one[1].damaged])
+    archives = Counter(status.imported for status in statuses.values() if status.imported)
     origins = (f"i imported: {count} from {archive}, not trained here" for archive, count in archives.items())
     parts += [Text(), *(Text(printable(line), style="yellow") for line in origins)]
     return Group(*parts, legend(signs, judged=judged))
 
 
-def _named(standing: Standing) -> str:
-    return printable(f"{standing.training.name}  {standing.training.cell.id}  {standing.reason}")
+def _named(training: Training, status: TrainingStatus) -> str:
+    return printable(f"{training.name}  {training.cell.id}  {status.reason}")
 
 
 def _listed(heading: str, lines: Sequence[str]) -> list[Text]:
@@ -164,19 +165,16 @@ class LiveView:
         """Print the state of the sweep in full."""
         self.console.print(overview(self.progress, self.name, signs_of(self.console), self.judge))
 
-    def epoch(self, training: Training) -> None:
+    def epoch(self, training: Training, val_rsum: float) -> None:
         """Print a line for a finished epoch, unless the view redraws itself."""
         if not self._interactive:
-            standing, left = self.progress[training], _left_text(self.progress.left())
-            self.note(
-                f"{training.name}: epoch {standing.epoch}/{standing.epochs}, val rsum {standing.val_rsum:.1f} "
-                f"(left {left})"
-            )
+            done, left = self.progress[training].epochs, _left_text(self.progress.left())
+            self.note(f"{training.name}: epoch {done}/{training.epochs}, val rsum {val_rsum:.1f} (left {left})")
 
     def done(self, training: Training) -> None:
         """Print a line for a finished training, unless the view redraws itself."""
         if not self._interactive:
-            test, counts = self.progress[training].test, self.progress.counts()
+            test, counts = self.progress[training].metrics, self.progress.counts()
             shown = f"best val rsum {self.progress[training].best_rsum:.1f}"
             if training.cell.tested:
                 shown = f"test R@1 {test['test/i2t_r1']:.1f} / {test['test/t2i_r1']:.1f}"

@@ -10,7 +10,7 @@ import math
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from runners.store import State, TrainingStatus
@@ -19,43 +19,7 @@ from sweeps import Block, Training, Unit, content_id
 Objective = tuple[str, str]
 """A pair weight and a triplet weight."""
 STATES: tuple[State, ...] = ("done", "running", "waiting", "failed")
-
-
-@dataclass(slots=True)
-class Standing:
-    """The state of one training."""
-
-    training: Training
-    state: State = "waiting"
-    epoch: int = 0
-    """Epochs done, those included that it continues; of one that waits, those whose state is saved."""
-    val_rsum: float = math.nan
-    """val/rsum of the last epoch; NaN before the first."""
-    best_rsum: float = math.nan
-    """Highest val/rsum of an epoch so far, which selects the weights; NaN before the first."""
-    test: Mapping[str, float] = field(default_factory=dict)
-    """Final metrics; empty until the training is done."""
-    reason: str = ""
-    """Why it failed, or what is damaged."""
-    damaged: bool = False
-    """Whether it has a result whose files are damaged, so that it must be trained again."""
-    imported: str = ""
-    """The archive that the result came from; empty if it was trained here."""
-
-    @property
-    def epochs(self) -> int:
-        """Epochs of the stage."""
-        return self.training.epochs
-
-    @property
-    def left(self) -> int:
-        """Epochs still to do: none once it is done or has failed."""
-        return self.epochs - self.epoch if self.state in ("waiting", "running") else 0
-
-    @property
-    def begun(self) -> bool:
-        """Whether it waits with epochs saved, from which it continues."""
-        return self.state == "waiting" and self.epoch > 0
+_NEW = TrainingStatus(state="waiting")
 
 
 class TimeLeft(NamedTuple):
@@ -132,27 +96,27 @@ class Pace:
                 self._ratios[kind] = first, (mean * count + ratio) / (count + 1), count + 1
         run.since, run.epoch, run.is_first = now, epoch, False
 
-    def left(self, standings: Mapping[Training, Standing]) -> TimeLeft | None:
+    def left(self, epochs_left: Callable[[Training], int]) -> TimeLeft | None:
         """What is left, computed once a second, because a large sweep has thousands of units.
 
         Args:
-            standings: the state of every training.
+            epochs_left: how many epochs a training still has to do.
 
         Returns:
             None without a price and before the first epoch.
         """
         now = time.monotonic()
         if self.units and (self.priced or self._ratios) and (self._answer is None or now >= self._answer[0] + 1.0):
-            self._answer = now, self._left(standings, now)
+            self._answer = now, self._left(epochs_left, now)
         return self._answer and self._answer[1]
 
-    def _left(self, standings: Mapping[Training, Standing], now: float) -> TimeLeft:
+    def _left(self, epochs_left: Callable[[Training], int], now: float) -> TimeLeft:
         free, ends, unmeasured = [0.0] * self.lanes, defaultdict[str, float](float), False
         runs = [
             (next((self._runs[one] for one in unit.trainings if one in self._runs), None), unit) for unit in self.units
         ]
         for run, unit in sorted(runs, key=lambda pair: pair[0] is None):  # those that train have their device
-            if epochs := max(standings[one].left for one in unit.trainings):
+            if epochs := max(map(epochs_left, unit.trainings)):
                 known = self._ratios.get(unit.kind)
                 ratio = (known or self._ratios.get(None) or (False, 1.0, 0))[1]
                 taken, unmeasured = now - run.since if run else 0.0, unmeasured or known is None
@@ -165,7 +129,7 @@ class Pace:
 
 
 class SweepProgress:
-    """The state of every training of one sweep.
+    """The status of every training of one sweep: as the store has it, then as its launch tells.
 
     Args:
         trainings: all trainings, in the sweep's order.
@@ -175,7 +139,8 @@ class SweepProgress:
     def __init__(
         self, trainings: Sequence[Training], statuses: Mapping[Training, TrainingStatus] | None = None
     ) -> None:
-        self._standings = {training: Standing(training) for training in trainings}
+        self.trainings = list(trainings)
+        self._statuses = dict.fromkeys(self.trainings, _NEW)
         self._blocks: dict[Block, dict[Objective, list[Training]]] = {block: {} for block in _in_order(trainings)}
         self._later: dict[Training, list[Training]] = {}
         """The trainings that start from each training's weights."""
@@ -190,92 +155,87 @@ class SweepProgress:
         self.phase = ""
         """What a sweep that tunes does now, in words; empty for others."""
         for training, status in (statuses or {}).items():
-            self._read(training, status)
+            if status.state == "done":
+                self.done(training, status.result)
+            elif status.state == "failed":
+                self.failed(training, status.reason)
+            elif self[training].state != "failed":  # with the stage before it
+                self._statuses[training] = replace(status, epochs=min(status.epochs, training.epochs))
 
-    def _read(self, training: Training, status: TrainingStatus) -> None:
-        standing = self[training]
-        if status.state == "done":
-            self.done(training, status.result, status.imported)
-        elif status.state == "failed":
-            self.failed(training, status.reason)
-        elif standing.state != "failed":  # with the stage before it
-            standing.state, standing.epoch = status.state, min(status.epochs, training.epochs)
-            standing.best_rsum = status.best_rsum
-            if status.damaged:
-                standing.reason, standing.damaged = status.reason, True
-
-    def __getitem__(self, training: Training) -> Standing:
-        """The state of a training."""
-        return self._standings[training]
-
-    @property
-    def standings(self) -> list[Standing]:
-        """The state of every training, in the sweep's order."""
-        return list(self._standings.values())
+    def __getitem__(self, training: Training) -> TrainingStatus:
+        """The status of a training; of one that is done or runs, with the epochs of those that it continues."""
+        return self._statuses[training]
 
     def running(self, training: Training, epoch: int | None = None, best_rsum: float = math.nan) -> None:
         """Note that a training runs, if given with so many epochs done, the best of which had this val/rsum."""
-        standing = self[training]
-        standing.state, standing.epoch = "running", standing.epoch if epoch is None else epoch
-        standing.best_rsum = _higher(standing.best_rsum, best_rsum)
+        before = self[training]
+        epoch, best_rsum = before.epochs if epoch is None else epoch, _higher(before.best_rsum, best_rsum)
+        self._statuses[training] = replace(before, state="running", epochs=epoch, best_rsum=best_rsum)
 
     def epoch_done(self, training: Training, epoch: int, metrics: Mapping[str, float]) -> None:
         """Note that a training finished an epoch."""
-        val_rsum = metrics.get("val/rsum", math.nan)
-        self.running(training, epoch, val_rsum)
+        self.running(training, epoch, metrics.get("val/rsum", math.nan))
         self.pace.epoch_done(training, epoch)
-        self[training].val_rsum = val_rsum
 
-    def done(self, training: Training, result: Mapping[str, Any], imported: str = "") -> None:
-        """Note that a training is done, here or in the store that an archive came from."""
-        standing = self[training]
-        standing.state, standing.epoch = "done", standing.epochs
-        standing.imported, standing.test = imported, result["metrics"]
-        standing.best_rsum = standing.test.get("val/rsum", standing.best_rsum)
+    def done(self, training: Training, result: Mapping[str, Any]) -> None:
+        """Note that a training is done."""
+        best_rsum = result["metrics"].get("val/rsum", self[training].best_rsum)
+        self._statuses[training] = TrainingStatus(
+            state="done", epochs=training.epochs, best_rsum=best_rsum, result=result
+        )
 
     def failed(self, training: Training, reason: str) -> None:
         """Note that a training failed. The stages after it cannot start and fail too."""
-        self[training].state, self[training].reason = "failed", reason
+        self._statuses[training] = replace(self[training], state="failed", reason=reason)
         for later in self._later.get(training, ()):
             self.failed(later, f"its {training.stage.name} stage failed")
 
     def waiting(self, training: Training) -> None:
         """Note that a training will be tried again, from the epochs that it has done."""
-        self[training].state = "waiting"
+        self._statuses[training] = replace(self[training], state="waiting")
 
     def restart(self, training: Training) -> None:
         """Note that a finished training will be repeated from its first epoch."""
-        self._standings[training] = Standing(training)
+        self._statuses[training] = _NEW
+
+    def begun(self, training: Training) -> bool:
+        """Whether a training waits with epochs saved, from which it continues."""
+        return self[training].state == "waiting" and self[training].epochs > 0
+
+    def epochs_left(self, training: Training) -> int:
+        """Epochs that a training still has to do: none once it is done or has failed."""
+        status = self[training]
+        return training.epochs - status.epochs if status.state in ("waiting", "running") else 0
 
     def counts(self, trainings: Iterable[Training] | None = None) -> dict[State, int]:
         """Count the trainings in each state."""
-        chosen = Counter(self[training].state for training in (self._standings if trainings is None else trainings))
+        chosen = Counter(self[training].state for training in (self.trainings if trainings is None else trainings))
         return {state: chosen[state] for state in STATES}
 
     def share_done(self) -> float:
         """Share of the epochs that are done, 0 to 1. All epochs of a failed training count as done."""
-        total = sum(training.epochs for training in self._standings)
-        return 1 - sum(standing.left for standing in self.standings) / total if total else 1.0
+        total = sum(training.epochs for training in self.trainings)
+        return 1 - sum(map(self.epochs_left, self.trainings)) / total if total else 1.0
 
     def left(self) -> TimeLeft | None:
         """The time left; None if it is not known yet."""
-        return self.pace.left(self._standings)
+        return self.pace.left(self.epochs_left)
 
     def blocks(self) -> list[Block]:
         """The blocks, ordered by stage, then by cell. A training at several points of the axes is in several."""
         return list(self._blocks)
 
-    def seeds(self, block: Block) -> Mapping[Objective, Sequence[Standing]]:
-        """The state of each seed of each objective of a block."""
-        return {name: [self[training] for training in own] for name, own in self._blocks[block].items()}
+    def seeds(self, block: Block) -> Mapping[Objective, Sequence[Training]]:
+        """The seeds of each objective of a block."""
+        return self._blocks[block]
 
-    def of_block(self, block: Block) -> list[Standing]:
-        """The state of every training of a block."""
-        return [standing for seeds in self.seeds(block).values() for standing in seeds]
+    def of_block(self, block: Block) -> list[Training]:
+        """The trainings of a block."""
+        return [training for seeds in self._blocks[block].values() for training in seeds]
 
     def digest(self) -> str:
         """16 hex digits that change when the set of trainings changes, or the state or result of any of them."""
-        ends = [[one.training.cell.id, one.training.key, one.state, dict(one.test)] for one in self.standings]
+        ends = [[one.cell.id, one.key, self[one].state, dict(self[one].metrics)] for one in self.trainings]
         return content_id(sorted(ends, key=str))
 
 

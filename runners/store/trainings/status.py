@@ -36,11 +36,18 @@ class TrainingStatus:
     holder: str = ""
     """The driver that works on it, while it is running."""
     epochs: int = 0
-    """Epochs done, while it is running, and epochs in the saved state from which it continues, while it waits."""
+    """Epochs done, while it is running, and epochs in the saved state from which it continues, while it waits; those
+    included that it continues."""
     best_rsum: float = math.nan
     """Highest val/rsum of these epochs; NaN before the first."""
     result: Mapping[str, Any] = field(default_factory=dict)
     """The content of ``result.json``; empty until it is done."""
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """The final metrics; empty until it is done."""
+        metrics: Mapping[str, float] = self.result.get("metrics", {})
+        return metrics
 
     @property
     def imported(self) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 from unittest.mock import Mock
 
 import pytest
@@ -55,14 +56,15 @@ def test_a_ray_without_the_replaced_function_is_refused_at_once(change: str, mon
             pass
 
 
-class Job(NamedTuple):
+@dataclass(frozen=True)
+class Job:
     """What the watch needs of a job that never starts."""
 
     name: str
     rank: tuple[int, float] = (0, 0.0)
-    plan = SimpleNamespace(units_per_gpu=1)
-    watchdog = 20
-    unit = SimpleNamespace(label="unit", trainings=())
+    plan: ClassVar = SimpleNamespace(units_per_gpu=1)
+    watchdog: ClassVar = 20
+    unit: ClassVar = SimpleNamespace(label="unit", trainings=())
 
     def __str__(self) -> str:
         return self.name

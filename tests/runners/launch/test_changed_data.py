@@ -116,7 +116,7 @@ def test_nothing_is_trained_on_images_that_were_exchanged(
     kept_in_memory = augment == "none" and "epoch" in moment
     if not kept_in_memory:  # images that are decoded once, and were right then
         assert outcome.status == 1
-        reasons = {one.reason for one in outcome.progress.standings if one.state == "failed"}
+        reasons = {one.reason for one in map(outcome.progress.__getitem__, sweep.trainings) if one.state == "failed"}
         assert any("0001.png is not the one" in reason or "0002.png is not the one" in reason for reason in reasons)
         assert not any(charged_failures(sweep.store.folder(one).attempts.all()) for one in sweep.trainings)
         assert len(results(sweep)) == (0 if moment.startswith("frozen") else 2)
@@ -268,7 +268,7 @@ def check_stopped_and_continued(
         CALM[change] = results(calm)
     sweep = sweep_of(folder / "run", change)
     outcome = launched(sweep, runs, monkeypatch)
-    reasons = {one.reason for one in outcome.progress.standings if one.state == "failed"}
+    reasons = {one.reason for one in map(outcome.progress.__getitem__, sweep.trainings) if one.state == "failed"}
     assert any(named in reason or "the data (" in reason for reason in reasons), reasons
     assert not any(charged_failures(sweep.store.folder(one).attempts.all()) for one in sweep.trainings)
     undo()
@@ -355,7 +355,8 @@ def test_a_weights_file_that_is_missing_for_a_moment_is_not_charged(
         else:
             outcome = launched(sweep, disturbed(lambda: act(weights), moment), patch)
     assert outcome.status == 1
-    assert any("w.safetensors" in one.reason or "the first weights" in one.reason for one in outcome.progress.standings)
+    reasons = [outcome.progress[one].reason for one in sweep.trainings]
+    assert any("w.safetensors" in reason or "the first weights" in reason for reason in reasons)
     assert not any(charged_failures(sweep.store.folder(one).attempts.all()) for one in sweep.trainings)
     act(weights)
     assert launch(opened(tmp_path / "run"), monkeypatch).status == 0

@@ -26,11 +26,11 @@ def in_training(sweep: ResolvedSweep) -> SweepProgress:
     seeds = list(progress.seeds(progress.blocks()[0]).values())
     for one, val in ((seeds[0][0], 300.0), *((seed, 310.0 + number) for number, seed in enumerate(seeds[1]))):
         metrics = {"test/i2t_r1": val / 6, "test/t2i_r1": val / 8, "val/rsum": val}
-        progress.done(one.training, {"metrics": metrics})
-    progress.running(seeds[0][1].training, 0)
-    progress.epoch_done(seeds[0][1].training, 1, {"val/rsum": 290.0})
-    progress.epoch_done(seeds[0][1].training, 2, {"val/rsum": 270.0})
-    progress.failed(seeds[2][0].training, "lost")
+        progress.done(one, {"metrics": metrics})
+    progress.running(seeds[0][1], 0)
+    progress.epoch_done(seeds[0][1], 1, {"val/rsum": 290.0})
+    progress.epoch_done(seeds[0][1], 2, {"val/rsum": 270.0})
+    progress.failed(seeds[2][0], "lost")
     return progress
 
 
@@ -60,7 +60,7 @@ def test_more_seeds_than_marks_are_counted() -> None:
 
 def test_what_waits_with_saved_epochs_is_shown_as_begun() -> None:
     progress = in_training(resolved("con/con", "con/nca", "con/cir", seeds=(1, 2, 3)))
-    progress.waiting(progress.seeds(progress.blocks()[0])["con", "con"][1].training)
+    progress.waiting(progress.seeds(progress.blocks()[0])["con", "con"][1])
 
     title, _, squares = grid_of(progress, RICH)
 
@@ -79,8 +79,8 @@ def test_the_legend_explains_every_sign_within_80_columns(signs: Signs) -> None:
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_the_block_in_training_is_drawn_first_and_all_others_below(width: int) -> None:
     progress = SweepProgress(scenes("model.backbones=[resnet18,resnet34]").trainings)
-    busy = next(one for one in progress.standings if one.training.blocks[0].backbone == "resnet34")
-    progress.running(busy.training, 1)
+    busy = next(one for one in progress.trainings if one.blocks[0].backbone == "resnet34")
+    progress.running(busy, 1)
 
     lines = text_of(overview(progress, "quickstart", live=True), width, 60)
 

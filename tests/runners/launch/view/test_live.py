@@ -31,9 +31,9 @@ console = Console(highlight=False)
 with LiveView(progress, "quickstart", console, str) as view:
     view.note("frozen: 45 of 45 cells to train")
     time.sleep(1.2)
-    first = progress.standings[3].training
+    first = progress.trainings[3]
     progress.epoch_done(first, 2, {"val/rsum": 250.0})
-    view.epoch(first)
+    view.epoch(first, 250.0)
     time.sleep(1.2)
 print("the end")
 """
@@ -96,7 +96,7 @@ def plain(encoding: str) -> list[str]:
 
 def test_failures_beyond_those_named_are_counted() -> None:
     progress = half_done()
-    for training in [one.training for one in progress.standings][-14:]:
+    for training in progress.trainings[-14:]:
         progress.failed(training, "lost")
     console = Console(file=io.StringIO(), width=80)
     console.print(overview(progress, "quickstart"))
@@ -137,7 +137,7 @@ def test_the_best_cell_is_one_whose_seeds_are_all_in() -> None:
 
 def test_marks_do_not_move_decimals_out_of_line() -> None:
     progress = SweepProgress(resolved(seeds=(1, 2)).trainings)
-    for number, training in enumerate(one.training for one in progress.standings):
+    for number, training in enumerate(progress.trainings):
         if number % 7:
             progress.done(training, {"metrics": {"test/i2t_r1": 7.0 * number}})
     level = frozenset({("lin", "con"), ("sig", "nca")})
@@ -152,10 +152,10 @@ def test_marks_do_not_move_decimals_out_of_line() -> None:
 
 def test_what_steers_a_terminal_is_not_printed() -> None:
     progress = half_done()
-    progress.failed(progress.standings[40].training, "no file a\x1b[2Jb\r\x07\u202e.jpg")
+    progress.failed(progress.trainings[40], "no file a\x1b[2Jb\r\x07\u202e.jpg")
     console = Console(file=io.StringIO(), width=200)
     view = LiveView(progress, "quickstart", console, lambda *words: " ".join(words))
-    view.failed(progress.standings[40].training)
+    view.failed(progress.trainings[40])
     view.show_all()
     written = console.file.getvalue()  # type: ignore[attr-defined]  # the StringIO above
     assert written.count("a\ufffd[2Jb\ufffd\ufffd\ufffd.jpg") == 2
@@ -165,10 +165,10 @@ def test_what_steers_a_terminal_is_not_printed() -> None:
 def test_where_nothing_is_redrawn_events_are_lines() -> None:
     progress = half_done()
     console = Console(file=io.StringIO(), highlight=False)
-    running, failed = progress.standings[8].training, progress.standings[4].training
+    running, failed = progress.trainings[8], progress.trainings[4]
     with LiveView(progress, "quickstart", console, lambda verb, cell_id: f"goal-sweep {verb} x.yaml {cell_id}") as view:
         progress.epoch_done(running, 2, {"val/rsum": 250.0})
-        view.epoch(running)
+        view.epoch(running, 250.0)
         view.failed(failed)
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]  # the StringIO above
     assert lines[0].startswith("con/cir test_byobnet seed 3 (frozen): epoch 2/3, val rsum 250.0 (left about ")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from runners.launch.view.progress import Pace, Standing
+from runners.launch.view.progress import Pace
 from sweeps import Training, Unit, pack
 from tests.helpers.sweep_cases import scenes
 
@@ -43,27 +43,23 @@ def simulate(
     Returns:
         What `pace` says every minute.
     """
-    standings = {training: Standing(training) for unit in units for training in unit.trainings}
+    left = {training: training.epochs for unit in units for training in unit.trainings}
     waiting, running = list(units), dict[float, list[Unit]]()
     began, said = clock[0], list[tuple[float, float | None, bool]]()
 
     def start() -> None:
         while sum(map(len, running.values())) < lanes and (
-            unit := next((one for one in waiting if _can_start(one, standings)), None)
+            unit := next((one for one in waiting if _can_start(one, left)), None)
         ):
             waiting.remove(unit)
             pace.begin(unit, 0)
-            for training in unit.trainings:
-                standings[training].state = "running"
             running.setdefault(clock[0] + start_s + epoch_s[unit.stage.name], []).append(unit)
 
     def end_epoch(unit: Unit) -> None:
         for training in unit.trainings:
-            standing = standings[training]
-            standing.epoch += 1
-            pace.epoch_done(training, standing.epoch)
-            standing.state = "done" if standing.epoch == standing.epochs else "running"
-        if standing.state == "done":
+            left[training] -= 1
+            pace.epoch_done(training, training.epochs - left[training])
+        if not left[training]:
             pace.end(unit)
         else:
             running.setdefault(clock[0] + epoch_s[unit.stage.name], []).append(unit)
@@ -73,16 +69,16 @@ def simulate(
         for unit in running.pop(clock[0], ()):
             end_epoch(unit)
         start()
-        left = pace.left(standings)
-        said.append((clock[0], left and left.seconds, bool(left and left.priced)))
+        told = pace.left(left.__getitem__)
+        said.append((clock[0], told and told.seconds, bool(told and told.priced)))
         clock[0] += 60
     end = said[-1][0]
     return [Moment(at - began, seconds, priced, end - at) for at, seconds, priced in said]
 
 
-def _can_start(unit: Unit, standings: Mapping[Training, Standing]) -> bool:
+def _can_start(unit: Unit, left: Mapping[Training, int]) -> bool:
     before = unit.trainings[0].before
-    return before is None or standings[before].state == "done"
+    return before is None or not left[before]
 
 
 HOURS = {"frozen": 3600.0, "finetune": 7200.0}
