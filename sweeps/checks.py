@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from typing import get_args, get_type_hints
+from typing import ClassVar, get_args, get_type_hints
 from urllib.parse import parse_qsl, urlsplit
+
+from pydantic import ConfigDict
 
 from goal_core.basics.errors import ConfigError, UnknownNameError, nearest
 from goal_core.basics.plugins import Plugin
+from goal_core.basics.ranges import InRange
 from goal_core.models.config import BackboneConfig
 from goal_core.objectives import baselines, pair_weights, triplet_weights
 from goal_core.training.config import StageConfig
@@ -105,28 +108,28 @@ def check_tracking(place: str) -> str:
     return _check_place("tracking", place)
 
 
+class Settings(InRange):
+    """Base of a section of settings: numbers keep to their ranges; unknown keys, NaN and infinity are refused."""
+
+    __slots__ = ()
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
 def failures(*checks: Callable[[], object]) -> list[str]:
     """Run checks and collect the messages of those that raise a `ConfigError`."""
-    messages = []
+    messages: list[str] = []
     for check in checks:
         try:
             check()
         except ConfigError as error:
-            messages.append(str(error))
+            messages += error.problems
     return messages
 
 
 def refuse(problems: Sequence[str]) -> None:
     """Raise one `ConfigError` that lists all problems, if there are any."""
     if problems:
-        raise ConfigError("; ".join(problems))
-
-
-def too_small(settings: object, **least: int) -> list[str]:
-    """Which numbers of a dataclass are below their least value."""
-    values = {name: getattr(settings, name) for name in least}
-    small = [name for name in least if values[name] < least[name]]
-    return [f"{name} must be at least {least[name]}, got {values[name]:g}" for name in small]
+        raise ConfigError(*problems)
 
 
 def _check_list(key: str, values: Sequence[object], known: Sequence[str] = ()) -> None:

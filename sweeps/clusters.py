@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any
 
-from pydantic import ConfigDict
+from goal_core.basics.ranges import Range, range_problems
+from sweeps.checks import Settings, check_tracking, failures, looks_secret, refuse
 
-from sweeps.checks import check_tracking, failures, looks_secret, refuse, too_small
-
-_STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
+Count = Annotated[int, Range(at_least=1)]
+OrNone = Annotated[int, Range(at_least=0)]
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PASSWORD = re.compile(r"://[^/\s@]*:[^/\s@]*@")
 _OURS = (
@@ -25,10 +25,8 @@ _OURS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerConfig:
+class ContainerConfig(Settings):
     """A container image in which a Slurm job runs, by Apptainer."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     image: str
     """A file, or what Apptainer accepts in its place."""
@@ -45,24 +43,22 @@ class ContainerConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlurmConfig:
+class SlurmConfig(Settings):
     """A job of a Slurm cluster whose nodes share the folder of the store with the machine that submits."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
-
-    nodes: int = 1
+    nodes: Count = 1
     """Nodes of the job. More than one are joined by Ray."""
-    gpus_per_node: int = 0
+    gpus_per_node: OrNone = 0
     """GPUs of each node; 0 trains on the CPU."""
     gpu_type: str = ""
     """As the site names it, such as `a100`; empty takes any."""
-    cpus_per_node: int = 1
+    cpus_per_node: Count = 1
     """CPU cores of each node."""
     memory_per_node: str = ""
     """Such as `64G`; empty takes the partition's default."""
     time: str = ""
     """Time limit of one run, `hours:minutes:seconds` or `days-hours:minutes`; empty takes the partition's default."""
-    save_before: int = 120
+    save_before: Annotated[int, Range(at_least=30)] = 120
     """Seconds before the time limit at which every training saves and the job goes back to the queue."""
     partition: str = ""
     """Empty takes the site's default, as for `account` and `qos`."""
@@ -70,7 +66,7 @@ class SlurmConfig:
     qos: str = ""
     options: tuple[str, ...] = ()
     """Further options of `sbatch`, such as `--constraint=a100`."""
-    array: int = 0
+    array: OrNone = 0
     """Number of independent jobs that share the store, each on one node and without Ray between them; 0 is one job."""
     modules: tuple[str, ...] = ()
     """Environment modules to load."""
@@ -87,7 +83,7 @@ class SlurmConfig:
 
     def __post_init__(self) -> None:
         """Check each setting, and those that depend on each other."""
-        problems = too_small(self, nodes=1, cpus_per_node=1, gpus_per_node=0, array=0, save_before=30)
+        problems = range_problems(self)
         if self.gpu_type and not self.gpus_per_node:
             problems.append("gpu_type needs gpus_per_node")
         if self.array and self.nodes > 1:
@@ -107,10 +103,8 @@ class SlurmConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RayConfig:
+class RayConfig(Settings):
     """A job of a running Ray cluster, through Ray's Jobs API."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     address: str = ""
     """Address of the head's dashboard, such as `http://head:8265`."""
@@ -118,8 +112,6 @@ class RayConfig:
     """The results folder as the cluster's nodes see it; empty is that of the sweep."""
     tracking: str = ""
     """MLflow tracking URI as the head sees it; empty is that of the sweep."""
-    code: Literal["ship", "installed"] = "ship"
-    """`ship` sends this goal-sweep with its registered objectives; `installed` uses the cluster's and compares it."""
     files: tuple[str, ...] = ()
     """Further files and folders to send; they lie beside the sweep file, and Python modules can be imported."""
     runtime_env: Mapping[str, Any] = field(default_factory=dict)
@@ -141,28 +133,26 @@ class RayConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KubernetesConfig:
+class KubernetesConfig(Settings):
     """A RayJob of a Kubernetes cluster with the KubeRay operator, version 1.5.1 or later.
 
     What has no setting here goes through `pod`, `head_pod` and `worker_pod`, in Kubernetes' own words: volumes,
     variables from secrets, tolerations, node selectors, security contexts, pull secrets, the size of the head.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
-
     image: str = ""
     """Image with this version of goal-sweep and Ray, for the head and the workers."""
     namespace: str = "default"
     context: str = ""
     """Context of kubectl; empty takes the current one."""
-    workers: int = 1
+    workers: OrNone = 1
     """Worker pods at the start."""
-    max_workers: int = 0
+    max_workers: OrNone = 0
     """Largest number of workers; above `workers`, Ray's autoscaler starts them as needed. 0 is `workers`."""
-    gpus_per_worker: int = 1
+    gpus_per_worker: OrNone = 1
     gpu_resource: str = "nvidia.com/gpu"
     """Name of a GPU among the node's resources."""
-    cpus_per_worker: int = 8
+    cpus_per_worker: Count = 8
     memory_per_worker: str = "32Gi"
     """With 8Gi of /dev/shm, which counts as memory of the pod."""
     store: str = ""
@@ -181,7 +171,7 @@ class KubernetesConfig:
 
     def __post_init__(self) -> None:
         """Check numbers, and that the pod templates are such."""
-        problems = too_small(self, cpus_per_worker=1, workers=0, max_workers=0, gpus_per_worker=0)
+        problems = range_problems(self)
         if self.max_workers and self.max_workers < self.workers:
             problems.append(f"max_workers must be at least workers ({self.workers}), got {self.max_workers}")
         if not self.max_workers and not self.workers:
@@ -194,10 +184,8 @@ class KubernetesConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterConfig:
+class ClusterConfig(Settings):
     """The settings of each kind of cluster."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     slurm: SlurmConfig = field(default_factory=SlurmConfig)
     ray: RayConfig = field(default_factory=RayConfig)

@@ -24,8 +24,6 @@ from goal_core.training.config import Precision, StageConfig
 T = TypeVar("T")
 reader_of: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 """What reads a class from JSON: to build one takes longer than to read a hundred mappings with it."""
-NO_KEY = "no_key"
-"""A field with this in its metadata has no key in a sweep file."""
 
 _NOT_OF_THE_DATA = frozenset(
     {

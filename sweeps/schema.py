@@ -7,21 +7,14 @@ from dataclasses import MISSING, dataclass, field, fields
 from functools import partial
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, Field
+from pydantic.json_schema import SkipJsonSchema
 
 from goal_core.basics.errors import ConfigError, nearest
 from goal_core.basics.plugins import Plugin
+from goal_core.basics.ranges import Range, range_problems
 from goal_core.data.config import DataConfig
-from goal_core.models.config import (
-    BackboneConfig,
-    BertConfig,
-    FrameworkName,
-    ModelConfig,
-    TextConfig,
-    VectorsConfig,
-    VseInftyConfig,
-    XvlmConfig,
-)
+from goal_core.models.config import BackboneConfig, ModelConfig, ModelParts
 from goal_core.models.frameworks import FRAMEWORKS
 from goal_core.objectives import LOSS, ObjectiveConfig, accepted_parameters, pair_weights, triplet_weights
 from goal_core.objectives.parameters import Value
@@ -29,6 +22,7 @@ from goal_core.objectives.variants import Variant
 from goal_core.training.config import MemoryFormat, Precision, Sharing, StageConfig
 from sweeps.axes import Axis, Point, check_axes, combinations, settings_at
 from sweeps.checks import (
+    Settings,
     announced,
     check_backbones,
     check_baselines,
@@ -41,36 +35,20 @@ from sweeps.checks import (
     check_tracking,
     failures,
     refuse,
-    too_small,
 )
-from sweeps.identity import NO_KEY
 from sweeps.tuning import TuneConfig
 from sweeps.tuning.checks import check_tune
 
 DataSection = Annotated[DataConfig, Field(discriminator="format")]
 """The `data` section: `format` selects the kind of dataset."""
 
-_STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepModel:
+class SweepModel(ModelParts, Settings):
     """The models of a sweep: one for each backbone, equal in everything else."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
-
-    framework: FrameworkName = "vsepp"
-    """As in `ModelConfig`."""
     backbones: Annotated[tuple[BackboneConfig, ...], AfterValidator(check_backbones)]
     """Image backbones, names distinct. In YAML an item may be the name alone, for timm's pretrained weights."""
-    text: TextConfig = field(default_factory=TextConfig)
-    """As in `ModelConfig`, like all below."""
-    embed_dim: int = 1024
-    bert: BertConfig = field(default_factory=BertConfig)
-    vse_infty: VseInftyConfig = field(default_factory=VseInftyConfig)
-    xvlm: XvlmConfig = field(default_factory=XvlmConfig)
-    vectors: VectorsConfig = field(default_factory=VectorsConfig)
-    init_from: str = ""
 
     def __post_init__(self) -> None:
         """Check the backbones, then each model as `ModelConfig` checks it."""
@@ -79,15 +57,13 @@ class SweepModel:
     @property
     def models(self) -> tuple[ModelConfig, ...]:
         """One model for each backbone, in the order of the sweep file."""
-        alike = {item.name: getattr(self, item.name) for item in fields(ModelConfig) if item.name != "backbone"}
+        alike = {item.name: getattr(self, item.name) for item in fields(ModelParts)}
         return tuple(ModelConfig(backbone=backbone, **alike) for backbone in self.backbones)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepObjectives:
+class SweepObjectives(Settings):
     """The objectives of a sweep: a grid of pair weights x triplet weights, or some of its cells."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     pair: Annotated[tuple[str, ...], AfterValidator(partial(check_names, "pair", pair_weights))] = field(
         default_factory=lambda: pair_weights.shipped
@@ -162,19 +138,17 @@ class SweepObjectives:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutionConfig:
+class ExecutionConfig(Settings):
     """How cells share a device. Affects speed and memory; a result only by the rounding of stacked heads."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     sharing: Sharing = "auto"
     """`none`: a unit is one cell; `trunk`: cells that differ only in objective share the frozen backbone's features;
     `heads`: in the stage `frozen` their heads also run as one, which needs a framework other than xvlm and is equal
     but for rounding; `auto`: `heads` on a GPU where the framework can, elsewhere `trunk`."""
-    cells_per_unit: int | Literal["auto"] = "auto"
+    cells_per_unit: Annotated[int | Literal["auto"], Range(at_least=0)] = "auto"
     """Largest number of cells in a unit; 0 means no limit. `auto`: for each stage, the number with which the sweep ends
     earliest on the devices at hand (docs/performance.md). A number above 1 needs another sharing than `none`."""
-    units_per_gpu: int = 1
+    units_per_gpu: Annotated[int, Range(at_least=1)] = 1
     """How many units share a GPU where `resources.gpus` is 1 (docs/performance.md)."""
     memory_format: MemoryFormat = "auto"
     """Layout of images and filters in memory. `auto`: `channels_last` for convolutional backbones on a GPU with `bf16`
@@ -194,37 +168,33 @@ class ExecutionConfig:
 
     def __post_init__(self) -> None:
         """Check the numbers, and that sharing is on where a limit is set."""
-        problems, limit = too_small(self, units_per_gpu=1), self.cells_per_unit
-        if isinstance(limit, int) and limit < 0:
-            problems.append(f"cells_per_unit must be 0 (no limit) or more, or auto, got {limit}")
+        problems, limit = range_problems(self), self.cells_per_unit
         if isinstance(limit, int) and limit > 1 and self.sharing == "none":
             problems.append(f"cells_per_unit={limit} needs another sharing than none, with which a unit is one cell")
         refuse(problems)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceConfig:
+class ResourceConfig(Settings):
     """What one unit may use, and how often a failing cell is tried."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
-
-    cpus: int = 1
+    cpus: Annotated[int, Range(at_least=1)] = 1
     """CPU cores of one unit."""
-    gpus: float = 0.0
+    gpus: Annotated[float, Range(at_least=0)] = 0.0
     """GPUs of one unit: 0 trains on the CPU; a fraction below 1 lets units share a GPU; of 2 or more each encodes its
     part of every batch, and the numbers are those of one GPU up to rounding."""
     accelerator: str = ""
     """Kind of GPU that a unit needs, as Ray names it (`A100`, `H100`); empty takes any. Needs `gpus`."""
-    loader_workers: int = 0
+    loader_workers: Annotated[int, Range(at_least=0)] = 0
     """Extra processes that decode each unit's images; 0 decodes in the unit's process. Results do not depend on it."""
-    max_attempts: int = 3
+    max_attempts: Annotated[int, Range(at_least=1)] = 3
     """Attempts in all before a failing cell is given up; lost nodes and pre-emptions do not count."""
-    watchdog: int = 1800
+    watchdog: Annotated[int, Range(at_least=0)] = 1800
     """Seconds without a step after which a unit counts as hung; 0 disables the check."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        problems = too_small(self, cpus=1, max_attempts=1, gpus=0, loader_workers=0, watchdog=0)
+        problems = range_problems(self)
         if self.accelerator and not self.gpus:
             problems.append(f"accelerator: {self.accelerator} needs gpus above 0, such as gpus: 1")
         if self.gpus > 1 and self.gpus != int(self.gpus):
@@ -233,12 +203,11 @@ class ResourceConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepConfig:
+class SweepConfig(Settings):
     """One sweep file, complete and checked."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
-    FILE_KEYS: ClassVar[tuple[str, ...]] = ("extends",)
-    """Further keys of a sweep file, which are taken out before it is checked."""
+    FILE_KEYS: ClassVar = {"extends": {"type": "string", "description": "Another sweep, which this one changes."}}
+    """Further keys of a sweep file, as JSON schema, which are taken out before it is checked."""
 
     plugins: Annotated[tuple[Plugin, ...], AfterValidator(announced)] = ()
     """Python files of one's own, relative to the sweep file, or modules, which register what the sweep names. They come
@@ -264,7 +233,7 @@ class SweepConfig:
     of the sweep file."""
     tune: TuneConfig | None = None
     """How each objective's constants are searched first; None trains with the sweep's own alone."""
-    axes: tuple[Axis, ...] = field(default=(), metadata={NO_KEY: True})
+    axes: SkipJsonSchema[tuple[Axis, ...]] = ()
     """The settings with several values. No key of a sweep file, where they stand as lists in their places."""
 
     def __post_init__(self) -> None:
@@ -350,7 +319,7 @@ class SweepConfig:
 
 def unused(model: SweepModel, uses: frozenset[str]) -> Iterator[str]:
     """The settings that differ from their defaults although the framework does not use them."""
-    for item in fields(ModelConfig):
+    for item in fields(ModelParts):
         if item.name not in uses and item.default_factory is not MISSING:
             if getattr(model, item.name) != item.default_factory():
                 yield f"model.{item.name}: framework {model.framework} has no such part; leave it out"

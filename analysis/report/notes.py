@@ -15,7 +15,7 @@ from analysis.wording import count_text, list_text, seeds_text
 from sweeps.axes import value_text
 from sweeps.results import TUNED
 
-_SEARCHES: Final = {"grid": "grid", "random": "random search", "tpe": "TPE"}
+_SEARCHES: Final = {"random": "random search", "tpe": "TPE"}
 _FLAWS: Final = {
     "below_warmup": "BELOW THE WARM-UP: {} reached a val rsum more than 5 % below that of their own warm-up epochs. "
     "Their numbers show how much an objective undid, not what it can do",

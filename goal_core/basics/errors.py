@@ -22,7 +22,15 @@ class UnfinishedError(GoalError):
 
 
 class ConfigError(GoalError):
-    """A setting is wrong, or does not fit another setting."""
+    """Settings are wrong, or do not fit each other.
+
+    Args:
+        problems: what is wrong, each beginning with the setting that it is about.
+    """
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
 
 
 class DataError(GoalError):

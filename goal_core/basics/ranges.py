@@ -23,6 +23,12 @@ class Range:
         limits = {"at least": self.at_least, "above": self.above, "below": self.below, "at most": self.at_most}
         return " and ".join(f"{words} {limit:,.10g}" for words, limit in limits.items() if abs(limit) < inf)
 
+    def __get_pydantic_json_schema__(self, of_type: Any, written: Any) -> Any:
+        """The range in a JSON schema, for editors and for the list of settings."""
+        limits = {"minimum": self.at_least, "exclusiveMinimum": self.above}
+        limits |= {"exclusiveMaximum": self.below, "maximum": self.at_most}
+        return written(of_type) | {word: limit for word, limit in limits.items() if abs(limit) < inf}
+
     def holds(self, value: float) -> bool:
         """Whether ``value`` is in the range."""
         return self.at_least <= value <= self.at_most and self.above < value < self.below
@@ -35,7 +41,7 @@ class InRange:
 
     def __post_init__(self) -> None:
         if problems := range_problems(self):
-            raise ConfigError("; ".join(problems))
+            raise ConfigError(*problems)
 
 
 def range_problems(settings: object) -> list[str]:

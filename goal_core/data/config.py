@@ -50,7 +50,7 @@ class ImageConfig:
                 f"resize must be at least size, or the crop leaves the image: resize={self.resize} < size={self.size}"
             )
         if problems:
-            raise ConfigError("; ".join(problems))
+            raise ConfigError(*problems)
 
 
 Count = Annotated[int, Range(at_least=1)]

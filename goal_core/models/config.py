@@ -103,11 +103,10 @@ FrameworkName = Literal["vsepp", "vse_infty", "xvlm", "vectors", "dual"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelConfig(InRange):
-    """One model: the framework, its image backbone, its text encoder and the joint space."""
+class ModelParts(InRange):
+    """What models have beside their image backbone: the framework, the text encoder and the joint space."""
 
     framework: FrameworkName = "vsepp"
-    backbone: BackboneConfig
     text: TextConfig = field(default_factory=TextConfig)
     """Text encoder of VSE++."""
     embed_dim: Size = 1024
@@ -123,3 +122,10 @@ class ModelConfig(InRange):
     init_from: str = ""
     """A checkpoint from which the first stage starts: a `best-*.safetensors` of a cell, or what `goal-sweep convert`
     made of a published checkpoint. Its tokenizer comes with it. Empty: none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig(ModelParts):
+    """One model."""
+
+    backbone: BackboneConfig

@@ -100,7 +100,7 @@ def resolve_parameters(pair: str, triplet: str, variant: str, given: Mapping[str
         if problem:
             problems.append(problem)
     if problems:
-        raise ConfigError("; ".join(problems))
+        raise ConfigError(*problems)
     merged = {**values, **given}
     return {
         name: float(value) if isinstance(value, int) and not isinstance(value, bool) else value

@@ -150,7 +150,7 @@ class StageConfig:
                 f"got {self.frozen_epochs} + {self.ramp_epochs}"
             )
         if problems:
-            raise ConfigError("; ".join(problems))
+            raise ConfigError(*problems)
 
 
 def own_settings(stage: StageConfig, of_unit: StageConfig) -> dict[str, Any]:

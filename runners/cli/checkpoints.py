@@ -64,9 +64,9 @@ def evaluate(
         print(json.dumps(result, indent=2))
         return
     of = "" if data is None else f" of {result['data']}; trained on {result['trained_on']}"
-    console.print(f"{split}: {result['images']} images, {result['captions']} captions{of}", soft_wrap=True)
+    console.print(f"{split}: {result['images']} images, {result['captions']} captions{of}")
     for line in _lines(result, split):
-        console.print(line, soft_wrap=True)
+        console.print(line)
 
 
 @checkpoints.command()
@@ -101,7 +101,7 @@ def embed(
     with out.open("wb") as file:
         np.save(file, rows)
     out.with_suffix(".txt").write_text("".join(f"{' '.join(name.split())}\n" for name in names))
-    console.print(f"{out}: {rows.shape[0]} rows of {rows.shape[1]} numbers, of unit length", soft_wrap=True)
+    console.print(f"{out}: {rows.shape[0]} rows of {rows.shape[1]} numbers, of unit length")
 
 
 @checkpoints.command()
@@ -125,10 +125,10 @@ def search(
     model = load_model(checkpoint, weights=weights, device=device)
     found = [(paths[index], similarity) for index, similarity in model.search(text, model.encode_images(paths), top)]
     for path, similarity in found:
-        console.print(f"{similarity:6.3f}  {path}", soft_wrap=True)
+        console.print(f"{similarity:6.3f}  {path}")
     if page is not None:
         page.write_text(_page(text, found))
-        console.print(str(page), soft_wrap=True)
+        console.print(str(page))
 
 
 @checkpoints.command()
@@ -157,8 +157,8 @@ def recall(
     if as_json:
         print(json.dumps(found, indent=2))
         return
-    console.print(f"{len(loaded[0])} images, {len(loaded[1])} texts", soft_wrap=True)
-    console.print("  ".join(f"{name} {found[name]:.2f}" for name in _RECALLS), soft_wrap=True)
+    console.print(f"{len(loaded[0])} images, {len(loaded[1])} texts")
+    console.print("  ".join(f"{name} {found[name]:.2f}" for name in _RECALLS))
 
 
 def _array(path: Path) -> Any:
@@ -268,11 +268,10 @@ def convert(
     model, words = official.description.model, official.description.vocabulary
     console.print(
         f"{out}: {model.framework} {model.backbone.name}, {len(official.tensors)} tensors, all used; "
-        f"{len(words)} words, epoch {official.epoch}",
-        soft_wrap=True,
+        f"{len(words)} words, epoch {official.epoch}"
     )
     if not official.leftovers:
         console.print("nothing left over")
     for reason, names in official.leftovers.items():
         shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
-        console.print(f"left over, {reason}: {len(names)} ({shown})", soft_wrap=True)
+        console.print(f"left over, {reason}: {len(names)} ({shown})")

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.progress import Progress
 
 from goal_core.basics.errors import ConfigError
-from runners.cli.options import AsJson, Device, Set, StoreDir, Sweep, SweepArguments, console, local_path, notes
+from runners.cli.options import AsJson, Device, Set, StoreDir, Sweep, SweepArguments, console, local_path, progress_bar
 
 if TYPE_CHECKING:
     from goal_core.data import DataReport
-    from goal_core.data.packs import Progress as Counter
     from goal_core.models import BackboneConfig
     from sweeps import SweepConfig
 
@@ -54,11 +51,8 @@ def check(
     if set_aside and not store:
         raise ConfigError("give --set-aside with --store")
     config = load_sweep(sweep, set_ or [])
-    with Progress(console=notes, transient=True, disable=not notes.is_interactive) as bar:
-        task = bar.add_task("reading", total=None)
-        report = check_data(
-            config.data, quick=quick, progress=lambda done, total: bar.update(task, completed=done, total=total)
-        )
+    with progress_bar("reading") as count:
+        report = check_data(config.data, quick=quick, progress=partial(count, "images"))
     names = [backbone.name for backbone in config.model.backbones]
     if report.complete:
         report.attempt("features.json", lambda: check_origin(config.data, names))
@@ -75,7 +69,7 @@ def check(
     else:
         _print_report(report)
         for line in [*(f"damaged  {one}" for one in damaged or ()), *(f"other    {one}" for one in other)]:
-            console.print(line, soft_wrap=True, markup=False)
+            console.print(line)
         if damaged is not None:
             console.print(f"results: {f'{len(damaged)} damaged' if damaged else 'no file is damaged'}")
             if other:
@@ -92,7 +86,7 @@ def _print_report(report: DataReport) -> None:
     for finding in report.findings:
         published = f"  [published: {finding.published}]" if finding.published else ""
         line = f"{finding.state:8s} {finding.item:{width}s}  {finding.found}{published}"
-        console.print(line, soft_wrap=True, markup=False)
+        console.print(line)
     bad = sum(finding.state != "ok" for finding in report.findings)
     console.print(f"{report.name}: {f'{bad} missing or wrong' if bad else 'complete'}")
     if bad and report.name in ("coco", "f30k"):
@@ -126,35 +120,16 @@ def pack(
     if config.data.image is None:
         raise ConfigError(f"{config.name} trains on features (data.format: {config.data.format}); there is no image")
     results = Store(config.store)
-    with _bar("reading") as count:
-        dataset = open_dataset(config.data, results.indexes, progress=lambda done, total: count("images", done, total))
+    with progress_bar("reading") as count:
+        dataset = open_dataset(config.data, results.indexes, progress=partial(count, "images"))
     plan = plan_pack(dataset, config.data.image, results.packs)
     sizes = estimate_bytes(dataset, plan)
     parts = [f"{name} {split.num_images:,} {plan.form(name)}" for name, split in dataset.splits.items()]
-    _say(f"{', '.join(parts)}: about {sum(sizes.values()) / 1e9:.2f} GB in all")
-    with _bar("packing") as count:
+    console.print(f"{', '.join(parts)}: about {sum(sizes.values()) / 1e9:.2f} GB in all")
+    with progress_bar("packing") as count:
         size = write_pack(dataset, plan, workers=workers, progress=count)
     images = sum(split.num_images for split in dataset.splits.values())
-    _say(f"{plan.folder}: {images:,} images, {size / 1e9:.2f} GB; trainings of these data use it from now on")
-
-
-def _say(line: str) -> None:
-    console.print(line, soft_wrap=True, markup=False)
-
-
-@contextmanager
-def _bar(doing: str) -> Iterator[Counter]:
-    """A progress bar, with a line for each split."""
-    # Where the output is no terminal, a bar that ends leaves an empty line.
-    with Progress(console=notes, transient=True, disable=not notes.is_interactive) as bar:
-        tasks: dict[str, Any] = {}
-
-        def count(split: str, done: int, total: int) -> None:
-            if split not in tasks:
-                tasks[split] = bar.add_task(f"{doing} {split}", total=total)
-            bar.update(tasks[split], completed=done)
-
-        yield count
+    console.print(f"{plan.folder}: {images:,} images, {size / 1e9:.2f} GB; trainings of these data use it from now on")
 
 
 @data.command()
@@ -191,28 +166,16 @@ def features(
             "texts by itself, and once; launch it as it is"
         )
     chosen = _one_backbone(config, backbone)
-    with _bar("computing") as progress:
+    with progress_bar("computing") as progress:
+        dataset = open_dataset(config.data, own_indexes())
         images, regions, width = extract_features(
-            open_dataset(config.data, own_indexes()),
-            config.data.image,
-            chosen,
-            out,
-            kind=kind,
-            seed=config.seeds[0],
-            device=device,
-            workers=workers,
+            dataset, config.data.image, chosen, out, kind=kind, seed=config.seeds[0], device=device, workers=workers,
             progress=progress,
-        )
+        )  # fmt: skip
     each = f"a vector of {width} numbers each" if kind == "vectors" else f"{regions} regions of {width} numbers each"
-    console.print(f"{out}: {images} images, {each}", soft_wrap=True)
-    _say_how_to_train("precomp" if kind == "vectors" else "regions", out)
-
-
-def _say_how_to_train(layout: str, out: Path) -> None:
-    console.print(
-        f"train on them with: data: {{format: {layout}, name: ..., root: {out}}}, and backbone weights precomputed",
-        soft_wrap=True,
-    )
+    console.print(f"{out}: {images} images, {each}")
+    layout = f"data: {{format: {'precomp' if kind == 'vectors' else 'regions'}, name: ..., root: {out}}}"
+    console.print(f"train on them with: {layout}, and backbone weights precomputed")
 
 
 def _one_backbone(config: SweepConfig, name: str | None) -> BackboneConfig:

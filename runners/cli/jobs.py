@@ -35,9 +35,6 @@ def submit(
     set_: Set = None,
     store: StoreDir = None,
     tracking_uri: Uri = None,
-    array: Annotated[
-        int | None, typer.Option("--array", min=1, help="Slurm: this many independent jobs that share the store.")
-    ] = None,
     show: Annotated[bool, typer.Option("--print", help="Print exactly what would be sent; send nothing.")] = False,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Also retry failed cells.")] = False,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first failed cell.")] = False,
@@ -55,17 +52,12 @@ def submit(
         return
     if not sweep or to is None:
         raise GoalError("give a sweep and --to ray, slurm or kubernetes (see goal-sweep submit --help)")
-    if array is not None and to != "slurm":
-        raise GoalError("--array is a form of Slurm jobs; on Ray and Kubernetes the workers share the sweep")
     options = [*(["--retry-failed"] if retry_failed else []), *(["--fail-fast"] if fail_fast else [])]
     arguments = SweepArguments(sweep, set_, store, tracking_uri, running_of(trust_plugins))
-    overrides = [*arguments.overrides, *([] if array is None else [f"cluster.slurm.array={array}"])]
-    _submit(arguments, overrides, to, site, options, show=show)
+    _submit(arguments, to, site, options, show=show)
 
 
-def _submit(
-    arguments: SweepArguments, overrides: list[str], to: Kind, site: Path | None, options: list[str], *, show: bool
-) -> None:
+def _submit(arguments: SweepArguments, to: Kind, site: Path | None, options: list[str], *, show: bool) -> None:
     """Check a job, and print or send it."""
     from runners.cluster import submission as jobs
     from runners.execution.inputs import code_digest
@@ -73,7 +65,9 @@ def _submit(
     from runners.store.submissions import Submissions
     from sweeps import load_for_cluster
 
-    loaded = load_for_cluster(arguments.sweep, overrides, site=jobs.site_file(site), kind=to, running=arguments.running)
+    loaded = load_for_cluster(
+        arguments.sweep, arguments.overrides, site=jobs.site_file(site), kind=to, running=arguments.running
+    )
     name, store, code, backend = loaded.config.name, loaded.config.store, code_digest(), jobs.backend_of(to)
     records = Submissions(local_root(store))
     make = partial(jobs.job_of, loaded, code=code, options=options)
@@ -89,17 +83,17 @@ def _submit(
     cancel = SweepArguments(arguments.sweep, kept, arguments.store).command("cancel")
     own = records.begin(name, to, code, backend.place(draft))
     sent = jobs.send(make, own, backend, records, cancel, _note)
-    console.print(f"{sent.id}: submitted to {to} as job {sent.job}", soft_wrap=True)
+    console.print(f"{sent.id}: submitted to {to} as job {sent.job}")
     # The same sweep and store, named so that a command works in any folder.
     path, place = Path(arguments.sweep).expanduser(), store if "://" in store else str(local_root(store))
     sweep = str(path.absolute()) if path.is_file() else arguments.sweep
     anywhere = SweepArguments(sweep, [one for one in kept if not one.startswith("store=")], place)
     for verb, words in (("status", ()), ("logs", ("--job", "--follow")), ("cancel", ())):
-        console.print(f"  {anywhere.command(verb, *words)}", soft_wrap=True)
+        console.print(f"  {anywhere.command(verb, *words)}")
 
 
 def _note(text: str) -> None:
-    console.print(f"note: {text}", soft_wrap=True)
+    console.print(f"note: {text}")
 
 
 def _check_here(loaded: ClusterSweep) -> None:
@@ -109,7 +103,7 @@ def _check_here(loaded: ClusterSweep) -> None:
     try:
         open_config(loaded.config).check_trainable()
     except (DataError, WeightsError) as error:
-        console.print(f"not checked here: {error}", soft_wrap=True)
+        console.print(f"not checked here: {error}")
 
 
 @submitting.command()
@@ -142,7 +136,7 @@ def cancel(
                 raise GoalError(f"{one.id}: {state.said}; without --forget, cancel ends it")
             if state.phase != "ended":
                 records.note(one, ended="forgotten")
-                console.print(f"{one.id}: forgotten; {state.said}", soft_wrap=True)
+                console.print(f"{one.id}: forgotten; {state.said}")
                 done = True
         elif state.phase == "silent" and not one.cancelled:
             raise GoalError(f"{one.id}: {state.said}; if it is gone: {command} {one.id} --forget")
@@ -150,7 +144,7 @@ def cancel(
             backend_of(one.to).cancel(one, records.files(one.id))
             records.note(one, cancelled=time.time())
             how = "is being cancelled; its running cells save" if state.phase == "running" else "leaves the queue"
-            console.print(f"{one.id}: {one.to} job {one.job}".rstrip() + f" {how}", soft_wrap=True)
+            console.print(f"{one.id}: {one.to} job {one.job}".rstrip() + f" {how}")
             done = True
         elif job is not None and len(asked) == 1:
             raise GoalError(f"{one.id} is over: {state.said}")

@@ -104,7 +104,7 @@ def launch(
             # A library may turn the interruption of its work into an error of its own.
             if signals.received is None and not isinstance(error, KeyboardInterrupt):
                 raise
-            console.print(f"{signals.cause}: the same command continues", soft_wrap=True)
+            console.print(f"{signals.cause}: the same command continues")
             status = signals.status
     raise typer.Exit(status)
 
@@ -148,7 +148,7 @@ def _report(sweep: OpenedSweep, outcome: LaunchOutcome, arguments: SweepArgument
     target, digest = reports.ReportTarget.of(sweep.config), outcome.progress.digest()
     again = arguments.command("report", with_tracking=True)
     if outcome.found_nothing_to_do and reports.is_current(target, digest):
-        console.print(f"nothing to train; report: {target.folder / 'report.html'}", soft_wrap=True)
+        console.print(f"nothing to train; report: {target.folder / 'report.html'}")
         return
     try:
         result, why = reports.report([target], None, None, "paper", attach=outcome.is_tracked)
@@ -161,7 +161,7 @@ def _report(sweep: OpenedSweep, outcome: LaunchOutcome, arguments: SweepArgument
         # The exit status tells how training ended. The report may have failed for the same reason (a full disk).
         print(f"error: no report: {error}; afterwards: {again}", file=sys.stderr)
         return
-    console.print(f"MLflow UI: {arguments.command('ui', with_tracking=True)}", soft_wrap=True)
+    console.print(f"MLflow UI: {arguments.command('ui', with_tracking=True)}")
 
 
 @launching.command()
@@ -180,18 +180,18 @@ def validate(sweep: Sweep, set_: Set = None, trust_plugins: Trust = False) -> No
     splits = ", ".join(
         f"{s.name} {s.num_images} images {s.num_captions} captions" for s in opened.dataset.splits.values()
     )
-    console.print(f"{opened.config.name}: valid. {opened.dataset.name}: {splits}", soft_wrap=True)
+    console.print(f"{opened.config.name}: valid. {opened.dataset.name}: {splits}")
     decodes = ("images were not decoded: `goal-sweep data check` does that",) if opened.config.data.image else ()
     for line in (*opened.dataset.notes, *decodes):
-        console.print(f"data: {line}", soft_wrap=True, markup=False)
+        console.print(f"data: {line}")
     for line in describe_size(opened):
-        console.print(line, soft_wrap=True)
+        console.print(line)
     if opened.trails:
-        console.print(opened.progress().phase, soft_wrap=True)
+        console.print(opened.progress().phase)
     try:
         check_here(Resources.of(opened.config.resources))
     except DeviceError as error:
-        console.print(f"note: {error}", soft_wrap=True)
+        console.print(f"note: {error}")
 
 
 @launching.command()
@@ -242,7 +242,7 @@ def status(
     console.print(overview(progress, opened.config.name, signs_of(console), judge))
     records = Submissions(opened.store.root)
     for line in job_lines(records, records.of(opened.config.name)):
-        console.print(line, soft_wrap=True)
+        console.print(line)
 
 
 @launching.command()

@@ -34,7 +34,7 @@ def objectives(
     """
     if plot is not None:
         for path in draw_objectives(plot):
-            console.print(str(path), soft_wrap=True)
+            console.print(str(path))
         return
     from goal_core.objectives import VARIANTS, list_objectives
 

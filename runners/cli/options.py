@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -22,14 +25,15 @@ if TYPE_CHECKING:
 
 
 class _Console(Console):
-    """Prints plain texts without the characters that steer a terminal."""
+    """Prints plain texts without the characters that steer a terminal, and breaks no line of them."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        super().print(*(printable(one) if isinstance(one, str) else one for one in objects), **options)
+        texts = [printable(one) if isinstance(one, str) else one for one in objects]
+        super().print(*texts, **{"soft_wrap": all(isinstance(one, str) for one in objects)} | options)
 
 
 console = _Console(highlight=False, markup=False)
-notes = Console(highlight=False, stderr=True)
+_notes = Console(highlight=False, stderr=True)
 """For progress bars, which do not belong to the output of a command."""
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
@@ -67,6 +71,23 @@ def running_of(trust: bool) -> Running:
     return "any" if trust else "own"
 
 
+@contextmanager
+def progress_bar(doing: str) -> Iterator[Callable[[str, int, int], None]]:
+    """A progress bar with a line for each part, of which it is told what is done of how much."""
+    from rich.progress import Progress
+
+    # Where the output is no terminal, a bar that ends leaves an empty line.
+    with Progress(console=_notes, transient=True, disable=not _notes.is_interactive) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def count(part: str, done: int, total: int) -> None:
+            if part not in tasks:
+                tasks[part] = bar.add_task(f"{doing} {part}", total=total)
+            bar.update(tasks[part], completed=done)
+
+        yield count
+
+
 @dataclass(frozen=True, slots=True)
 class SweepArguments:
     """The arguments by which a command line names a sweep."""
@@ -84,17 +105,10 @@ class SweepArguments:
         Args:
             renew: look at every image of the data, as a command does that trains; else the index is believed.
         """
-        from rich.progress import Progress
-
         from runners.launch.opened_sweep import open_sweep
 
-        with Progress(console=notes, transient=True, disable=not notes.is_interactive) as bar:
-            tasks: list[TaskID] = []
-
-            def read(done: int, total: int) -> None:
-                tasks.extend([] if tasks else [bar.add_task("reading the data", total=total)])
-                bar.update(tasks[0], completed=done)
-
+        with progress_bar("reading") as count:
+            read = partial(count, "the data")
             return open_sweep(self.sweep, self.overrides, running=self.running, renew=renew, progress=read)
 
     @property

@@ -58,7 +58,7 @@ def plan(
         opened.check_trainable()
     show_plan(opened, devices=devices, card=card, measured=measure, as_json=as_json)
     for line in () if as_json else opened.dataset.notes:
-        console.print(f"data: {line}", soft_wrap=True, markup=False)
+        console.print(f"data: {line}")
 
 
 def show_plan(
@@ -78,10 +78,10 @@ def show_plan(
         return
     size, *axes = describe_size(sweep)
     for line in (f"{found['sweep']}: {size}; data {found['data']}", *axes, *_search_lines(sweep, found)):
-        console.print(line, soft_wrap=True)
+        console.print(line)
     Console(file=console.file, width=max(120, console.width)).print(_table(found))  # rather too long than cut off
     for line in _explanations(found):
-        console.print(line, soft_wrap=True)
+        console.print(line)
 
 
 def _plan(sweep: ResolvedSweep, count: int | None, card_name: str | None, *, measured: bool) -> dict[str, Any]:

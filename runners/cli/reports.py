@@ -187,10 +187,10 @@ def print_result(result: ReportResult, console: Console) -> None:
     """Print how complete a report is and where it is."""
     failed = result.missing.get("failed", 0)
     missing = f" ({failed} failed, gaps are marked)" if result.num_counted < result.num_expected else ""
-    console.print(f"report: {result.num_counted} of {result.num_expected} results{missing}", soft_wrap=True)
+    console.print(f"report: {result.num_counted} of {result.num_expected} results{missing}")
     for note in result.tuning_notes:
-        console.print(f"        {note}", soft_wrap=True, markup=False)
-    console.print(f"        {result.folder / 'report.html'}", soft_wrap=True)
+        console.print(f"        {note}")
+    console.print(f"        {result.folder / 'report.html'}")
 
 
 def warnings(target: ReportTarget, result: ReportResult) -> list[str]:

@@ -52,7 +52,7 @@ def report(
         if as_json:
             print(json.dumps({"files": [str(path) for path in files]}, indent=2))
         else:
-            console.print(f"{len(files)} files in {out}", soft_wrap=True)
+            console.print(f"{len(files)} files in {out}")
         return
     if not sweeps:
         raise GoalError("give a sweep, or --published goal_grid with --out")
@@ -67,7 +67,7 @@ def report(
     for line in warned:
         print(f"warning: {line}", file=sys.stderr)
     if why:
-        console.print(f"        not attached to MLflow: {why}", soft_wrap=True)
+        console.print(f"        not attached to MLflow: {why}")
 
 
 @results.command()
@@ -135,12 +135,12 @@ def gc(
         print(json.dumps({"removed": delete, "garbage": rows}, indent=2))
         return
     for one in found:
-        console.print(f"{decimal(one.bytes):>10}  {len(one.files):4d} files  {one.kind}: {one.what}", soft_wrap=True)
+        console.print(f"{decimal(one.bytes):>10}  {len(one.files):4d} files  {one.kind}: {one.what}")
     total = f"{decimal(sum(one.bytes for one in found))} in {sum(len(one.files) for one in found)} files"
     if delete or not found:
         console.print(f"{total} removed" if found else "nothing to remove")
     else:
-        console.print(f"{total} can be removed: {arguments.command('gc', '--delete')}", soft_wrap=True)
+        console.print(f"{total} can be removed: {arguments.command('gc', '--delete')}")
 
 
 @results.command("export")
@@ -161,7 +161,7 @@ def export_(
     opened = SweepArguments(sweep, set_, store).open()
     done, asked = export_results(opened, opened.store, file)
     left = f"; the other {asked - done} are not finished" if done < asked else ""
-    console.print(f"{file}: {done} of {asked} results{left}", soft_wrap=True)
+    console.print(f"{file}: {done} of {asked} results{left}")
 
 
 @results.command("import")
@@ -189,11 +189,11 @@ def import_(
         with SweepTracking(tracked, target, live=False, warn=lambda line: None, closing_s=_END_WAIT_S) as tracking:
             path = add_results(archive, outcome, target, uri)
             added, known = len(outcome.added), len(outcome.known)
-            console.print(f"{archive.config.name}: {added} results added, {known} were there already", soft_wrap=True)
+            console.print(f"{archive.config.name}: {added} results added, {known} were there already")
             if outcome.begun:
                 left = f"begun in {target.location} and not finished; a launch continues them"
-                console.print(f"  {len(outcome.begun)} not imported: {left}", soft_wrap=True)
+                console.print(f"  {len(outcome.begun)} not imported: {left}")
             tracking.sync_all(wait=_SYNC_WAIT_S, patient=False)
             if tracking.trouble:
                 raise UnfinishedError(f"the results are imported, but {tracking.trouble}")
-    console.print(f"report: {SweepArguments(str(path)).command('report')}", soft_wrap=True)
+    console.print(f"report: {SweepArguments(str(path)).command('report')}")

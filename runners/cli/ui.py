@@ -41,7 +41,7 @@ def ui(
 
     (target,) = report_targets([sweep], SweepArguments(sweep, set_, store, tracking_uri).overrides, tracking_uri)
     if target.uri.startswith(("http://", "https://")):
-        console.print(page_link(target, target.uri.rstrip("/")), soft_wrap=True, markup=False)
+        console.print(page_link(target, target.uri.rstrip("/")))
         return
     if target.config is not None:
         Store(target.config.store)  # refuses one of another version, whose runs the page would show wrongly
@@ -54,7 +54,7 @@ def ui(
     with _server(target.uri, port) as server:
         link = page_link(target, address)  # computed while the server starts
         _wait_until_it_answers(server, address)
-        console.print(f"{address}  ({target.uri})\n{link}", soft_wrap=True, markup=False)
+        console.print(f"{address}  ({target.uri})\n{link}")
         raise typer.Exit(server.wait())
 
 

@@ -100,9 +100,7 @@ class RayJobs:
     def render(self, job: Job) -> str:
         """What the Jobs API gets, as JSON, and the sweep file."""
         request = {"address": job.cluster.ray.address, **self._request(job, "<the files below>")}
-        sent = ["sweep.yaml", *job.cluster.ray.files]
-        if job.cluster.ray.code == "ship":
-            sent += [f"{name}/" for name in _PACKAGES]
+        sent = ["sweep.yaml", *job.cluster.ray.files, *(f"{name}/" for name in _PACKAGES)]
         shown = json_bytes({**request, "files": sent}, seal=False).decode()
         return f"{shown}\n# sweep.yaml\n{job.sweep_text}"
 
@@ -213,15 +211,13 @@ def _working_dir(job: Job) -> Iterator[Path]:
         folder = Path(name)
         (folder / "sweep.yaml").write_text(job.sweep_text)
         sources = [job.working_dir / one for one in job.cluster.ray.files]
-        if job.cluster.ray.code == "ship":
-            sources += [Path(str(goal_core.__file__)).parents[1] / name for name in _PACKAGES]
+        sources += [Path(str(goal_core.__file__)).parents[1] / name for name in _PACKAGES]
         for source in sources:
             if source.is_dir():
                 shutil.copytree(source, folder / source.name, ignore=_SKIPPED)
             else:
                 shutil.copy2(source, folder / source.name)
-        if job.cluster.ray.code == "ship":
-            here = gather()
-            record = {"git_commit": here.git_commit, "git_diff": here.git_diff}
-            (folder / "runners" / "store" / BUILT_FROM).write_text(json.dumps(record), encoding="utf-8")
+        here = gather()
+        record = {"git_commit": here.git_commit, "git_diff": here.git_diff}
+        (folder / "runners" / "store" / BUILT_FROM).write_text(json.dumps(record), encoding="utf-8")
         yield folder

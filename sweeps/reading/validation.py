@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
-from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from goal_core.basics.errors import nearest
-from sweeps.identity import NO_KEY, reader_of
+from goal_core.basics.errors import ConfigError, nearest
+from sweeps.identity import reader_of
+from sweeps.reading.json_schema import schema_at
 from sweeps.reading.tree import MAX_PROBLEMS, KeyPath, Node, Problem
 
 T = TypeVar("T")
@@ -31,8 +31,6 @@ _KINDS = {
     "dataclass_type": "a mapping",
 }
 """Kinds of values, by the error that pydantic reports where another kind stands."""
-_ITEM = {tuple: 0, Mapping: 1}
-"""Where the type of an item stands among the arguments of a container's type."""
 
 
 def validate(root: Node, kind: type[T], problems: list[Problem]) -> T | None:
@@ -55,13 +53,14 @@ def validate(root: Node, kind: type[T], problems: list[Problem]) -> T | None:
         try:
             built: T = reader_of(kind).validate_json(json.dumps(root.plain()), strict=True)
         except ValidationError as failure:
-            told = list(_Failure(root, kind, left_out).problems(failure.errors()[: MAX_PROBLEMS + 1]))
-            problems.extend(problem for _, problem in told)
+            told = _Failure(root, kind, left_out)
+            found = list(told.problems(failure.errors()[: MAX_PROBLEMS + 1]))
+            problems.extend(problem for _, problem in found)
             pruned = root
-            for path in dict.fromkeys(_to_key(path) for path, _ in told if path):
+            for path in dict.fromkeys(_to_key(path) for path, _ in found if path):
                 left_out.add(path)
                 if pruned.at(path) is not None:
-                    pruned = pruned.put(path, _stand_in(kind, root, path))
+                    pruned = pruned.put(path, told.stand_in(path))
             if pruned == root or failure.error_count() > MAX_PROBLEMS:
                 return None
             root = pruned
@@ -93,7 +92,7 @@ class _Failure:
             elif sort in _KINDS:
                 wrong_kind.setdefault(path, []).append(_KINDS[sort])
             elif sort == "value_error":
-                yield from self._refused(str(error["ctx"]["error"]), path)
+                yield from self._refused(error["ctx"]["error"], path)
             elif sort == "union_tag_invalid":
                 yield self._problem((*path, "format"), self._not_listed(error["ctx"]["expected_tags"], path, "format"))
             elif sort == "literal_error":
@@ -103,6 +102,12 @@ class _Failure:
         for path, kinds in wrong_kind.items():
             expected = " or ".join(dict.fromkeys(kinds))
             yield self._problem(path, f"must be {expected}, got {_describe(_at(self.root, path))}")
+
+    def stand_in(self, path: KeyPath) -> Node | None:
+        """A number in place of a faulty one that is required, so that the other keys beside it can be checked."""
+        owner = self._schema(path[:-1])
+        number = owner.get("properties", {}).get(path[-1], {}).get("type") in ("integer", "number")
+        return Node(1, _at(self.root, path).where) if number and path[-1] in owner.get("required", ()) else None
 
     def _problem(self, path: KeyPath, message: str) -> tuple[KeyPath, Problem]:
         return path, Problem(_at(self.root, path).where, self.root.shown(path), message)
@@ -120,17 +125,17 @@ class _Failure:
             tag = member.value if (member := node.child("format")) is not None else None
         return path
 
-    def _refused(self, text: str, path: KeyPath) -> Iterator[tuple[KeyPath, Problem]]:
-        """Split the message of a check of a whole value into its parts, and place each at the key it names first."""
-        keys = _keys_at(self.kind, self.root, path)
+    def _refused(self, error: Exception, path: KeyPath) -> Iterator[tuple[KeyPath, Problem]]:
+        """Place each problem that a check of a whole value has found at the key that it names first."""
+        keys = self._keys(path)
         below = [key for key in self.left_out if key[: len(path)] == path and len(key) > len(path)]
         if below and not _at(self.root, path).value:
             return  # all that was written is named as faulty already
         gone = [str(key[len(path)]) for key in below if path or len(key) == 1]
-        for part in re.split(rf"; (?=(?:{'|'.join(map(re.escape, keys))})\b)", text) if keys else [text]:
-            if any(re.search(rf"\b{re.escape(key)}\b", part) for key in gone):
-                continue  # this part is about a value that was left out, so the check saw its default
-            target, message = self._target(path, part, keys)
+        for text in error.problems if isinstance(error, ConfigError) else [str(error)]:
+            if any(re.search(rf"\b{re.escape(key)}\b", text) for key in gone):
+                continue  # it is about a value that was left out, so the check saw its default
+            target, message = self._target(path, text, keys)
             if target not in self.left_out:  # else the check saw a stand-in, which nobody wrote
                 yield self._problem(target, message)
 
@@ -162,12 +167,18 @@ class _Failure:
         return f"must be one of {', '.join(options)}; got {_describe(node)}{hint}"
 
     def _unknown_key(self, path: KeyPath) -> str:
-        keys = [*_keys_at(self.kind, self.root, path[:-1])]
-        keys += getattr(self.kind, "FILE_KEYS", ()) if len(path) == 1 else ()
+        keys = self._keys(path[:-1])
         hint = nearest(str(path[-1]), keys)
-        if not hint and len(path) > 1 and get_origin(_type_at(self.kind, self.root, path[:-2])) is Mapping:
+        if not hint and len(path) > 1 and isinstance(self._schema(path[:-2]).get("additionalProperties"), dict):
             hint = f"; keys with dots are written as one, such as {'.'.join(map(str, path[-2:]))}"
         return f"unknown key{hint}; valid here: {', '.join(keys)}"
+
+    def _keys(self, path: KeyPath) -> list[str]:
+        """The keys that a mapping at a path may have; none where any are allowed."""
+        return list(self._schema(path).get("properties", ()))
+
+    def _schema(self, path: KeyPath) -> Mapping[str, Any]:
+        return schema_at(self.kind, self.root, path)
 
 
 def _at(root: Node, path: KeyPath) -> Node:
@@ -181,49 +192,6 @@ def _to_key(path: KeyPath) -> KeyPath:
     while path and isinstance(path[-1], int):
         path = path[:-1]
     return path
-
-
-def _stand_in(kind: type[Any], root: Node, path: KeyPath) -> Node | None:
-    """A number in place of a faulty one that its dataclass requires, so that the other fields can be checked."""
-    owner = _type_at(kind, root, path[:-1])
-    for item in fields(owner) if is_dataclass(owner) else ():
-        if item.name == path[-1] and item.default is MISSING and item.default_factory is MISSING:
-            return Node(1, _at(root, path).where) if get_type_hints(owner)[item.name] in (int, float) else None
-    return None
-
-
-def _keys_at(kind: type[Any], root: Node, path: KeyPath) -> Sequence[str]:
-    """The keys that a mapping at `path` may have; empty where no dataclass is expected."""
-    owner = _type_at(kind, root, path)
-    return [item.name for item in fields(owner) if NO_KEY not in item.metadata] if is_dataclass(owner) else ()
-
-
-def _type_at(kind: Any, root: Node, path: KeyPath) -> Any:
-    """The type expected at `path`; None below a value that is neither a dataclass nor a tuple."""
-    node = root
-    kind = _choose(kind, node)
-    for part in path:
-        node = _at(node, (part,))
-        if is_dataclass(kind):
-            kind = get_type_hints(kind).get(str(part))
-        else:
-            kind = get_args(kind)[_ITEM[get_origin(kind)]] if get_origin(kind) in _ITEM else None
-        kind = _choose(kind, node)
-    return kind
-
-
-def _choose(kind: Any, node: Node) -> Any:
-    """Choose the member of a union that a mapping stands for: the only dataclass, or else that of its `format`.
-
-    Other types are left unchanged.
-    """
-    members = [member for member in get_args(kind) if is_dataclass(member)]
-    if len(members) == 1 and get_origin(kind) in (Union, UnionType) and isinstance(node.value, dict):
-        return members[0]
-    tag = node.child("format")
-    if get_origin(kind) in _ITEM or not members or tag is None:
-        return kind
-    return next((member for member in members if tag.value in get_args(get_type_hints(member)["format"])), kind)
 
 
 def _describe(node: Node) -> str:

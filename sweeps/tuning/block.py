@@ -4,32 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, BeforeValidator
 
 from goal_core.basics.errors import ConfigError
+from goal_core.basics.ranges import Range, range_problems
 from sweeps.axes import AxisValue
-from sweeps.checks import check_seeds, refuse, too_small
+from sweeps.checks import Settings, check_seeds, refuse
 
-_STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
+Count = Annotated[int, Range(at_least=1)]
 Kind = Literal["uniform", "loguniform", "choice"]
 Score = Literal["val/rsum", "val/i2t_r1", "val/i2t_r5", "val/i2t_r10", "val/t2i_r1", "val/t2i_r5", "val/t2i_r10"]
 """What candidates are compared by. Never a number of the test split."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Domain:
+class Domain(Settings):
     """The values that a setting may take, in Ray Tune's words. Exactly one of them is given."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     uniform: tuple[float, ...] = ()
     """Two bounds of a number. Every value between them is equally likely."""
     loguniform: tuple[float, ...] = ()
     """Two bounds, above 0, of a number whose logarithm is drawn."""
     choice: tuple[AxisValue, ...] = ()
-    """Values of which one is drawn; search `grid` tries them in turn."""
+    """Values of which one is drawn."""
 
     def __post_init__(self) -> None:
         """Check that one word is given, and its values."""
@@ -71,22 +70,16 @@ class Domain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopEarly:
+class StopEarly(Settings):
     """Successive halving: the weaker candidates of an objective end before their last epoch.
 
     Source: Jamieson and Talwalkar 2016, "Non-stochastic best arm identification and hyperparameter optimization".
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
-
-    first: int
+    first: Count
     """The epoch after which candidates are compared for the first time."""
-    factor: int = 2
+    factor: Annotated[int, Range(at_least=2)] = 2
     """One of so many candidates goes on; they are compared again after so many times the epochs."""
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        refuse(too_small(self, first=1, factor=2))
 
     def rungs(self, epochs: int) -> tuple[int, ...]:
         """The epochs after which candidates are compared, all before the last of so many."""
@@ -97,20 +90,19 @@ class StopEarly:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TuneConfig:
+class TuneConfig(Settings):
     """How each objective's constants are searched before the reporting seeds train."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     space: Mapping[str, Domain]
     """What is searched: keys as in `--set`, such as `objectives.params.tau` or `stages.frozen.lr`."""
-    budget: int
+    budget: Count
     """Candidates of each objective: the same for all."""
-    search: Literal["random", "grid", "tpe"] = "random"
-    """`random`; `grid`: every combination in turn; `tpe`: Optuna's tree-structured Parzen estimator."""
-    search_seed: int = 1
+    search: Literal["random", "tpe"] = "random"
+    """`random`: listed values come in every combination once, if `budget` lasts; `tpe`: Optuna's tree-structured Parzen
+    estimator."""
+    search_seed: Annotated[int, Range(at_least=0)] = 1
     """Seed of the search. The same seed gives the same candidates."""
-    batch: int = 4
+    batch: Count = 4
     """Candidates of an objective that `tpe` proposes at a time, and of which `stop_early` keeps the best."""
     seeds: Annotated[tuple[int, ...], AfterValidator(check_seeds)] = (101,)
     """Seeds that every candidate is trained with, apart from the sweep's own."""
@@ -124,7 +116,7 @@ class TuneConfig:
     def __post_init__(self) -> None:
         """Check the ranges."""
         problems = [] if self.space else ["space must have at least one setting, such as objectives.params.tau"]
-        problems += too_small(self, budget=1, batch=1, search_seed=0)
+        problems += range_problems(self)
         if self.stop_early and self.batch >= 1 and self.budget % self.batch:
             problems.append(
                 f"budget must be a multiple of batch ({self.batch}) with stop_early, which keeps the best of each "

@@ -43,7 +43,6 @@ def check_tune(config: Any) -> None:
     of_space = (f"tune.space.{item.key}: {text}" for item in dimensions for text in _dimension(config, item))
     refuse([*of_space, *_block(config, tune)])
     refuse(list(_pairs(config, dimensions)))
-    refuse(list(_grid(config, tune)))
 
 
 def _block(config: Any, tune: TuneConfig) -> Iterator[str]:
@@ -79,8 +78,6 @@ def _dimension(config: Any, searched: Dimension) -> list[str]:
     if problem := _key_problem(config, searched):
         return [problem]
     domain = searched.domain
-    if config.tune.search == "grid" and not domain.values:
-        return [f"search grid needs choice, got {domain.kind}"]
     kind = Variant if searched.key == VARIANT else _STAGE_TYPES[searched.setting] if searched.stage else None
     if not domain.values and not _has_ranges(config, searched, kind):
         return [f"takes no numbers between others; write choice, got {domain.kind}"]
@@ -145,15 +142,3 @@ def _pairs(config: Any, dimensions: list[Dimension]) -> Iterator[str]:
                 values = f"{searched.setting} {value_text(value)} and {other.setting} {value_text(beside)}"
                 yield f"tune.space.{other.key}: {values} do not go together: {text}"
                 return
-
-
-def _grid(config: Any, tune: TuneConfig) -> Iterator[str]:
-    """A grid of more combinations than the budget would leave out those that come last."""
-    for name in config.objectives.names if tune.search == "grid" else ():
-        space = Space(config, tune, *name)
-        if (count := len(space.first()) + len(space.grid())) > tune.budget:
-            yield (
-                f"tune.budget: {tune.budget} is less than the {count} combinations of {'/'.join(name)}; search: random "
-                "draws from them"
-            )
-            return

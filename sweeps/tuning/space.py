@@ -1,4 +1,4 @@
-"""The space of a search: which settings an objective knows, and the candidates of random and grid search.
+"""The space of a search: which settings an objective knows, and the candidates of random search.
 
 Draws are hashes of the search's seed, the setting and a number, so that the n-th draw of a setting is the same in every
 objective, on every machine and with every version of every library.
@@ -143,10 +143,6 @@ class Space:
         """The sweep's own settings, where they are among the candidates."""
         return [self.shown({})] if self._tune.include_default else []
 
-    def grid(self) -> list[Values]:
-        """Every combination, that of the last setting changing fastest, after the sweep's own settings."""
-        return list(self.distinct(self._listed(), self.first()))
-
     def random(self) -> Iterator[Values]:
         """Candidates drawn at random, all of them different, without those of `first`.
 
@@ -162,9 +158,8 @@ class Space:
         return self.distinct(drawn, self.first(), _MAX_REPEATS)
 
     def without_scores(self, budget: int) -> list[Values]:
-        """The first candidates of random search or, if the sweep asks for it, of the grid."""
-        rest = self.grid() if self._tune.search == "grid" else self.random()
-        return list(islice(chain(self.first(), rest), budget))
+        """The first candidates of random search."""
+        return list(islice(chain(self.first(), self.random()), budget))
 
     def _listed(self) -> Iterator[Values]:
         for values in product(*(own.domain.values for own in self.dimensions.values())):

@@ -43,7 +43,6 @@ _TRAIL = (
     "The candidates of TPE are not independent draws: each is proposed from those before it. So a curve is what this "
     "trail gives, the best score so far, and not an estimate for random search; one trail has no band. "
 )
-_GRID = "The points of a grid are not drawn either: the curve is that of a random order of them. "
 _FIRST = "The default is always tried first, so a curve starts at its score and draws the others. "
 _STOPPED = (
     "A candidate that was stopped early counts with the best epoch that it reached, which is at most what it would "
@@ -196,7 +195,6 @@ def _budget_text(header: Header) -> str:
     sentences = {
         _TRAIL: search == "tpe",
         _DODGE: search != "tpe",
-        _GRID: search == "grid",
         _FIRST: search != "tpe" and any(candidate.default for candidate in candidates),
         _STOPPED: any(candidate.stopped for candidate in candidates),
         _FAILED: any(candidate.score is None for candidate in candidates),

@@ -67,7 +67,7 @@ def test_a_launch_trains_to_its_end_when_nobody_reads_on(tmp_path: Path) -> None
 def test_output_goes_on_when_its_terminal_is_closed() -> None:
     terminal, ours = os.openpty()
     with open(ours, "w", buffering=1) as stream:
-        output = LastingOutput(stream)
+        output = LastingOutput.of(stream)
         print("read", file=output)
         assert os.read(terminal, 99) == b"read\r\n"
         os.close(terminal)

@@ -63,7 +63,7 @@ def test_an_edit_after_the_submission_does_not_reach_the_job(here: Path, capsys)
 
 def test_printing_changes_nothing_and_asks_nobody(here: Path, capsys) -> None:
     before = everything(here)
-    assert run(["submit", "tiny.yaml", "--to", "slurm", "--print", "--array", "2"]) == 0
+    assert run(["submit", "tiny.yaml", "--to", "slurm", "--print", "--set", "cluster.slurm.array=2"]) == 0
     assert "#SBATCH --array=0-1" in (out := capsys.readouterr().out)
     assert "\n# sweep.yaml\n" in out
     assert (everything(here), asked(here)) == (before, [])
@@ -103,7 +103,6 @@ def test_each_kind_has_an_example_that_can_be_used(kind: str, here: Path, capsys
         ("submit", "give a sweep and --to ray, slurm or kubernetes"),
         ("submit tiny.yaml", "give a sweep and --to ray, slurm or kubernetes"),
         ("submit tiny.yaml --to pbs", "Invalid value for '--to'"),
-        ("submit tiny.yaml --to ray --array 2", "--array is a form of Slurm jobs"),
         ("submit tiny.yaml --to ray", "cluster.ray.address is needed"),
         ("submit tiny.yaml --to kubernetes", "cluster.kubernetes.image is needed"),
         ("submit tiny.yaml --to slurm --site .", "cannot be read: Is a directory"),

@@ -83,12 +83,6 @@ def test_the_code_that_submits_is_sent_with_the_sweep_and_the_files(tmp_path: Pa
     )
 
 
-def test_installed_code_is_not_sent(tmp_path: Path) -> None:
-    client = Client()
-    RayJobs(lambda *_: client).submit(made(tmp_path, "ray.code=installed"))
-    assert client.sent == {"sweep.yaml"}
-
-
 def test_what_is_printed_is_what_is_sent(tmp_path: Path) -> None:
     client, sent = Client(), made(tmp_path)
     RayJobs(lambda *_: client).submit(sent)

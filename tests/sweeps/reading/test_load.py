@@ -108,7 +108,7 @@ def test_one_mistake_is_one_line(
     ("section", "told"),
     [
         ("precision: fp8", "a.yaml:16 | precision | fp32, tf32, bf16, fp16 | 'fp8' | 'fp32'"),
-        ("execution: {sharing: trunk, cells_per_unit: -1}", "a.yaml:16 | execution.cells_per_unit | auto | -1"),
+        ("execution: {sharing: trunk, cells_per_unit: -1}", "a.yaml:16 | execution.cells_per_unit | at least 0 | -1"),
         ("execution: {sharing: none, cells_per_unit: 8}", "a.yaml:16 | execution.cells_per_unit | 8 | none"),
         ("resources:\n  gpus: 2.5", "a.yaml:17 | resources.gpus | whole number | 2.5"),
         ("objectives: {pair: [lni]}", f"a.yaml:16 | objectives.pair | 'lni' | 'lin' | {', '.join(pair_weights)}, all"),

@@ -204,7 +204,7 @@ def test_a_candidate_is_trained_again_although_its_states_are_gone(tmp_path: Pat
 def test_a_search_works_with_two_stages_and_shares_what_is_equal(tmp_path: Path, launch: Launch) -> None:
     space = "{stages.frozen.lr: {choice: [1e-3, 1e-2]}, stages.finetune.lr: {choice: [1e-4, 1e-3]}}"
     short = "stages.frozen={name: frozen, epochs: 1, lr: 1e-3, batch_size: 24}"
-    overrides = (f"tune={{space: {space}, budget: 4, search: grid}}", short, "objectives={only: [sig/con]}")
+    overrides = (f"tune={{space: {space}, budget: 4}}", short, "objectives={only: [sig/con]}")
     assert launch(sweep_in(tmp_path, *overrides)).status == 0
     sweep = sweep_in(tmp_path, *overrides)
     frozen, finetune = ([one for one in stage if one.number is not None] for stage in sweep.by_stage)
