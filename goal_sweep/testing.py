@@ -9,25 +9,20 @@ check_training(tmp_path, pair="mine")
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
 from goal_core.basics.errors import GoalError
-from goal_core.basics.sealed_json import json_bytes
-from goal_core.checkpoints import BEST, best_name
 from goal_core.data.config import ImageConfig, ScenesConfig
 from goal_core.models import BackboneConfig, ModelConfig, TextConfig, build_backbone
 from goal_core.objectives import GradientObjective, ObjectiveConfig, StackedObjectives, Value
 from goal_core.objectives.trial import try_objective
-from goal_core.training import Listener, StageConfig, TrainingPlan, UnitPlan, train_unit
+from goal_core.training import Listener, ScratchFiles, StageConfig, TrainingPlan, UnitPlan, train_unit
 
 _PAIRS, _DIM = 8, 16
 _RELATIVE, _ABSOLUTE = 1e-4, 1e-6
@@ -130,60 +125,6 @@ def check_training(
             raise AssertionError(f"{pair}/{triplet}, {backbone}: {how}, the training ends otherwise: {names[0]}")
 
 
-class Folder:
-    """A training's files in a folder of this machine: `goal_core.training.plan.TrainingFiles` without leases.
-
-    Args:
-        root: the folder, which is made.
-    """
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        root.mkdir(parents=True, exist_ok=True)
-
-    def path(self, name: str) -> Path:
-        """The path of a file; of the best weights, once the training is done, their own name."""
-        return self.best() if name == BEST and (self.root / "result.json").exists() else self.root / name
-
-    def versions(self, name: str) -> list[Path]:
-        """The file, if it is there."""
-        return [self.path(name)] if self.path(name).exists() else []
-
-    def save_with(self, name: str, write: Any) -> None:
-        """Let ``write`` fill a temporary file, then put it in place."""
-        temporary = self.root / f"{name}.new"
-        write(temporary)
-        temporary.replace(self.root / name)
-
-    def write_metrics(self, records: Sequence[Mapping[str, Any]]) -> None:
-        """Write the epochs."""
-        (self.root / "metrics.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
-
-    def log(self, line: str) -> None:
-        """Add a line to the log."""
-        with (self.root / "log.txt").open("a") as file:
-            file.write(f"{line}\n")
-
-    def finish(self, result: Mapping[str, Any]) -> None:
-        """Write the result."""
-        name = best_name(result["best_epoch"])
-        files = {BEST: {"name": name, "sha256": hashlib.sha256(self.path(name).read_bytes()).hexdigest()}}
-        (self.root / "result.json").write_bytes(json_bytes({**result, "files": files}))
-
-    def set_aside(self, path: Path) -> None:
-        """Rename a damaged file."""
-        path.rename(path.with_name(f"{path.name}.damaged"))
-
-    def discard(self, name: str) -> None:
-        """Remove a file."""
-        (self.root / name).unlink(missing_ok=True)
-
-    def best(self) -> Path:
-        """The weights of the best epoch, once the training is done."""
-        result = json.loads((self.root / "result.json").read_text())
-        return self.root / str(result["files"][BEST]["name"])
-
-
 class _KilledError(BaseException):
     """Stands for a kill, which nothing catches."""
 
@@ -200,7 +141,7 @@ class _KillAt(Listener):
 
 def _train(unit: UnitPlan, root: Path, kill_at: int = 0) -> dict[str, Tensor]:
     """The best weights of a unit's first training, killed once after so many steps if they are not 0."""
-    folders = {training.key: Folder(root / training.key) for training in unit.trainings}
+    folders = {training.key: ScratchFiles(root / training.key) for training in unit.trainings}
     if kill_at:
         try:
             train_unit(unit, folders, _KillAt(kill_at))
@@ -209,7 +150,8 @@ def _train(unit: UnitPlan, root: Path, kill_at: int = 0) -> dict[str, Tensor]:
         else:
             raise AssertionError(f"the training ended before step {kill_at}")
     train_unit(unit, folders)
-    weights: dict[str, Tensor] = load_file(folders[unit.trainings[0].key].best())
+    (best,) = (root / unit.trainings[0].key).glob("best-*")
+    weights: dict[str, Tensor] = load_file(best)
     return weights
 
 

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from goal_core.evaluation.evaluate import (
         OpenedCheckpoint,
         check_same_queries,
-        evaluate_checkpoint,
         evaluate_ensemble,
         open_checkpoint,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +12,7 @@ import torch
 from goal_core.basics.errors import ConfigError, DataError
 from goal_core.checkpoints import ModelDescription, read_model, trained_encoder, weights_in
 from goal_core.data import DataConfig, Dataset, Split, open_dataset, own_indexes, tokenize
-from goal_core.evaluation.embedding import EvalSplit, embed_split, prepare_split, split_inputs
+from goal_core.evaluation.embedding import Embedded, EvalSplit, embed_split, prepare_split, split_inputs
 from goal_core.evaluation.recalls import all_recalls_of, recalls_between
 from goal_core.models import Encoder
 
@@ -23,8 +23,9 @@ _THREADS = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedCheckpoint:
-    """A trained cell with its data, ready to embed."""
+    """A trained cell with its data, ready to embed. :func:`open_checkpoint` makes one."""
 
+    path: Path
     description: ModelDescription
     epoch: int
     """The epoch whose weights these are."""
@@ -39,8 +40,17 @@ class OpenedCheckpoint:
         inputs = split_inputs(chosen, self.description.data.image, self.encoder.device)
         return prepare_split(chosen, self.description.vocabulary, inputs)
 
-    def report(self, split: str, metrics: Mapping[str, float]) -> dict[str, Any]:
-        """What was evaluated, with its metrics; see :func:`evaluate_checkpoint`."""
+    def evaluate(self, split: SplitName = "test", embedded: Embedded | None = None) -> dict[str, Any]:
+        """Measure the recall on a split.
+
+        Args:
+            split: which one.
+            embedded: its embeddings, where they are known already.
+
+        Returns:
+            ``metrics`` (recalls by name, percent), and what was evaluated: ``cell``, ``stage``, ``objective``,
+            ``seed``, ``epoch``, ``trained_on``, ``data``, ``split``, ``images``, ``captions``.
+        """
         description, chosen = self.description, self.dataset.splits[split]
         return {
             "cell": description.cell,
@@ -53,7 +63,7 @@ class OpenedCheckpoint:
             "split": split,
             "images": chosen.num_images,
             "captions": chosen.num_captions,
-            "metrics": dict(metrics),
+            "metrics": all_recalls_of(self.encoder, self.prepared(split), embedded)[0],
         }
 
 
@@ -65,11 +75,31 @@ def open_checkpoint(
     device: str = "cpu",
     data: DataConfig | None = None,
 ) -> OpenedCheckpoint:
-    """Load a trained cell and open its data; arguments and errors as those of :func:`evaluate_checkpoint`."""
+    """Load a trained cell and open its data.
+
+    Args:
+        path: a file of weights, or the folder of a finished training.
+        root: the data's folder, if it is not the one the cell was trained with.
+        weights: the backbone's weights file, if it has moved; its content must be the same.
+        device: `cpu` or `cuda`.
+        data: other data than the cell was trained on. Words and the preparation of images stay the cell's.
+
+    Raises:
+        WeightsError: the checkpoint or the backbone's weights are missing, damaged or changed.
+        DataError: the data is missing, or is not the data the cell was trained on.
+        ConfigError: the cell takes pictures and the other data are features, or the reverse.
+    """
+    torch.set_num_threads(_THREADS)
     trained = read_model(weights_in(path) if path.is_dir() else path)
     description = trained.description.moved(root=root, weights=weights)
     if data is not None:
-        description = replace(description, data=_as_trained(data, description.data))
+        own = description.data
+        if (data.image is None) != (own.image is None):
+            has, takes = data.format, "pictures" if own.image is not None else own.format
+            raise ConfigError(f"the cell takes {takes}, but the other data are {has}")
+        if own.image is not None:
+            data = replace(data, image=own.image)  # type: ignore[arg-type]  # all with pictures have one
+        description = replace(description, data=data)
     dataset = open_dataset(description.data, own_indexes())
     if data is None and dataset.fingerprint != description.data_fingerprint:
         raise DataError(
@@ -78,6 +108,7 @@ def open_checkpoint(
         )
     encoder = trained_encoder(trained, description, torch.device(device), dataset)
     return OpenedCheckpoint(
+        path=path,
         description=description,
         epoch=trained.epoch,
         encoder=encoder,
@@ -86,57 +117,7 @@ def open_checkpoint(
     )
 
 
-def _as_trained(data: DataConfig, own: DataConfig) -> DataConfig:
-    """Other data with images prepared as in a cell's training.
-
-    Raises:
-        ConfigError: the cell takes pictures and these are features, or the reverse.
-    """
-    if (data.image is None) != (own.image is None):
-        has, takes = data.format, "pictures" if own.image is not None else own.format
-        raise ConfigError(f"the cell takes {takes}, but the other data are {has}")
-    return data if own.image is None else replace(data, image=own.image)  # type: ignore[arg-type]  # all have one
-
-
-def evaluate_checkpoint(
-    path: Path,
-    *,
-    split: SplitName = "test",
-    root: str | None = None,
-    weights: str | None = None,
-    device: str = "cpu",
-    data: DataConfig | None = None,
-) -> dict[str, Any]:
-    """Measure the recall of a trained cell on a split.
-
-    Args:
-        path: a file of weights, or the folder of a finished training.
-        split: which split.
-        root: the data's folder, if it is not the one the cell was trained with.
-        weights: the backbone's weights file, if it has moved; its content must be the same.
-        device: `cpu` or `cuda`.
-        data: other data than the cell was trained on. Words and the preparation of images stay the cell's.
-
-    Returns:
-        ``metrics`` (recalls by name, percent), and what was evaluated: ``cell``, ``stage``, ``objective``, ``seed``,
-        ``epoch``, ``trained_on``, ``data``, ``split``, ``images``, ``captions``.
-
-    Raises:
-        WeightsError: the checkpoint or the backbone's weights are missing, damaged or changed.
-        DataError: the data is missing, or is not the data the cell was trained on.
-    """
-    torch.set_num_threads(_THREADS)
-    opened = open_checkpoint(path, root=root, weights=weights, device=device, data=data)
-    return opened.report(split, all_recalls_of(opened.encoder, opened.prepared(split))[0])
-
-
-def evaluate_ensemble(
-    paths: Sequence[Path],
-    *,
-    split: SplitName = "test",
-    root: str | None = None,
-    device: str = "cpu",
-) -> dict[str, Any]:
+def evaluate_ensemble(members: Iterable[OpenedCheckpoint], split: SplitName = "test") -> dict[str, Any]:
     """Measure the recall of several trained cells together, ranking a split by their mean similarity.
 
     The cells may differ in seed, objective, backbone and framework, and one may read regions and another images, but
@@ -146,52 +127,45 @@ def evaluate_ensemble(
     of one model with long embeddings: exact, in blocks, and with ties counted against the ensemble.
 
     Args:
-        paths: two checkpoints or more, each as in :func:`evaluate_checkpoint`.
+        members: two checkpoints or more.
         split: which split.
-        root: the data's folder, if it is not the one the cells were trained with.
-        device: `cpu` or `cuda`.
 
     Returns:
         ``metrics`` of the ensemble (recalls by name, percent), ``split``, ``images``, ``captions``, and ``members``:
-        for each checkpoint what ``evaluate_checkpoint`` returns for it.
+        for each checkpoint what its ``evaluate`` returns.
 
     Raises:
         ConfigError: a checkpoint is given twice, or one re-ranks by another score.
         DataError: the cells' splits are not the same images and captions in the same order.
-        WeightsError: a checkpoint is missing or damaged.
 
     Source: VSE-infinity's ensembles (Chen et al. 2021, arXiv:2011.04305), of two models.
     """
-    if len({path.resolve() for path in paths}) < len(paths):
-        raise ConfigError("an ensemble takes each checkpoint once; the same one is given twice")
-    torch.set_num_threads(_THREADS)
-    members, images, texts = [], [], []
-    splits: list[Split] = []
-    for path in paths:
-        opened = open_checkpoint(path, root=root, device=device)
-        if opened.encoder.heads.rerank_top:
+    found, embedded = [], []
+    splits: list[tuple[Path, Split]] = []
+    for member in members:
+        if member.path.resolve() in {path.resolve() for path, _ in splits}:
+            raise ConfigError("an ensemble takes each checkpoint once; the same one is given twice")
+        if member.encoder.heads.rerank_top:
             raise ConfigError(
-                f"{path} ({opened.description.model.framework}) re-ranks the nearest by a score that is not a "
+                f"{member.path} ({member.description.model.framework}) re-ranks the nearest by a score that is not a "
                 "similarity; an ensemble averages similarities"
             )
-        splits.append(opened.dataset.splits[split])
-        check_same_queries(splits[0], splits[-1], paths[0], path)
-        prepared = opened.prepared(split)
-        image_ND, text_MD = embed_split(opened.encoder, prepared)
-        caption_image = prepared.caption_image
-        members.append(opened.report(split, recalls_between(image_ND, text_MD, caption_image, split)[0]))
-        images.append(image_ND)
-        texts.append(text_MD)
+        splits.append((member.path, member.dataset.splits[split]))
+        check_same_queries(*splits[0], *splits[-1])
+        embedded.append(embed_split(member.encoder, member.prepared(split)))
+        found.append(member.evaluate(split, embedded[-1]))
+    images_ND, texts_MD = (torch.cat(parts, 1) for parts in zip(*embedded, strict=True))
+    ranked = splits[0][1]
     return {
         "split": split,
-        "images": splits[0].num_images,
-        "captions": splits[0].num_captions,
-        "metrics": recalls_between(torch.cat(images, 1), torch.cat(texts, 1), caption_image, split)[0],
-        "members": members,
+        "images": ranked.num_images,
+        "captions": ranked.num_captions,
+        "metrics": recalls_between(images_ND, texts_MD, torch.tensor(ranked.caption_image), split)[0],
+        "members": found,
     }
 
 
-def check_same_queries(first: Split, other: Split, first_path: Path, other_path: Path) -> None:
+def check_same_queries(first_path: Path, first: Split, other_path: Path, other: Split) -> None:
     """Check that two splits are the same images and captions in the same order.
 
     Images are compared by their captions, word by word, because region files and image files name them differently.

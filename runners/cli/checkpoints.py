@@ -46,7 +46,7 @@ def evaluate(
 
     Example: goal-sweep evaluate STORE/cells/A/frozen-KEY STORE/cells/B/frozen-KEY
     """
-    from goal_core.evaluation import evaluate_checkpoint, evaluate_ensemble
+    from goal_core.evaluation import evaluate_ensemble, open_checkpoint
     from sweeps import load_sweep
 
     _check_stores(files)
@@ -54,12 +54,13 @@ def evaluate(
         raise GoalError("give --data or --root: the folder of other data stands in their sweep")
     if len(files) == 1:
         other = None if data is None else load_sweep(data).data
-        result = evaluate_checkpoint(files[0], split=split, root=root, weights=weights, device=device, data=other)
+        opened = open_checkpoint(files[0], root=root, weights=weights, device=device, data=other)
+        result = opened.evaluate(split)
     elif weights is not None or data is not None:
         option = "--weights" if data is None else "--data"
         raise GoalError(f"{option} needs a single checkpoint, got {len(files)}; evaluate them one by one or without it")
     else:
-        result = evaluate_ensemble(files, split=split, root=root, device=device)
+        result = evaluate_ensemble((open_checkpoint(path, root=root, device=device) for path in files), split)
     if as_json:
         print(json.dumps(result, indent=2))
         return

@@ -22,7 +22,7 @@ from goal_core.checkpoints import (
     write_checkpoint,
 )
 from goal_core.data import open_dataset
-from goal_core.evaluation import evaluate_checkpoint
+from goal_core.evaluation import open_checkpoint
 from goal_core.models import BackboneConfig, TextConfig
 from goal_core.models.frameworks import initial_weights_id
 from goal_core.training import StageConfig, TrainingDone, train_unit
@@ -60,7 +60,7 @@ def test_cells_train_from_it_and_evaluate(start: Path, tmp_path: Path, stage: St
     ours, theirs = load_file(folder.path("best.safetensors")), load_file(start)
     assert ours.keys() == theirs.keys()
     assert all(torch.allclose(ours[key], theirs[key], atol=1e-6) for key in ours)
-    again = evaluate_checkpoint(folder.path("best.safetensors"))
+    again = open_checkpoint(folder.path("best.safetensors")).evaluate()
     assert again["metrics"]["test/rsum"] == pytest.approx(outcome.result["metrics"]["test/rsum"])
 
 

@@ -13,7 +13,6 @@ from goal_core.data import open_dataset
 from goal_core.evaluation import (
     check_same_queries,
     embed_split,
-    evaluate_checkpoint,
     evaluate_ensemble,
     open_checkpoint,
     recalls_between,
@@ -29,7 +28,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def test_the_ensemble_ranks_by_the_mean_of_both_similarity_matrices(two: list[Path]) -> None:
-    result = evaluate_ensemble(two)
+    result = evaluate_ensemble(map(open_checkpoint, two))
     sims = []
     for path in two:
         opened = open_checkpoint(path)
@@ -39,7 +38,7 @@ def test_the_ensemble_ranks_by_the_mean_of_both_similarity_matrices(two: list[Pa
     expected = oracle_metrics((sims[0] + sims[1]) / 2, owners)
     assert result["metrics"] == {f"test/{key}": pytest.approx(value) for key, value in expected.items()}
     assert result["metrics"] != result["members"][0]["metrics"]
-    assert result["members"] == [evaluate_checkpoint(path) for path in two]
+    assert result["members"] == [open_checkpoint(path).evaluate() for path in two]
     assert (result["images"], result["captions"]) == (8, 40)
 
 
@@ -73,16 +72,16 @@ def test_five_thousand_images_are_also_ranked_in_folds_of_one_thousand() -> None
 
 def test_what_cannot_be_averaged_is_refused(two: list[Path], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="the same one is given twice"):
-        evaluate_ensemble([two[0], two[1], two[0] / ".." / two[0].name])
+        evaluate_ensemble(map(open_checkpoint, [two[0], two[1], two[0] / ".." / two[0].name]))
     other = trained_cell(tmp_path, 1, replace(DATA, num_test=9))
     with pytest.raises(DataError, match="ranked on different data: 8 images with 40 captions, and 9 with 45"):
-        evaluate_ensemble([two[0], other])
+        evaluate_ensemble(map(open_checkpoint, [two[0], other]))
 
 
 def test_captions_tell_images_apart_and_their_spelling_does_not_matter() -> None:
     split = open_dataset(DATA).splits["test"]
     shouted = replace(split, captions=[f" {caption.upper()}" for caption in split.captions])
-    check_same_queries(split, shouted, Path("a"), Path("b"))
+    check_same_queries(Path("a"), split, Path("b"), shouted)
     changed = replace(split, captions=[*split.captions[:7], "something else", *split.captions[8:]])
     with pytest.raises(DataError, match=r"a and b are ranked on different data: caption 7 of split 'test' is"):
-        check_same_queries(split, changed, Path("a"), Path("b"))
+        check_same_queries(Path("a"), split, Path("b"), changed)

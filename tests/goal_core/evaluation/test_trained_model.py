@@ -16,7 +16,6 @@ from goal_core.data.config import PrecompConfig
 from goal_core.evaluation import (
     RetrievalModel,
     embed_split,
-    evaluate_checkpoint,
     load_model,
     open_checkpoint,
     recalls_between,
@@ -52,7 +51,7 @@ def test_pictures_and_sentences_are_embedded_as_evaluation_embeds_them(folder: P
         expected_images, expected_texts = embed_split(opened.encoder, opened.prepared("test"))
         assert np.array_equal(images, expected_images.numpy())
         assert np.array_equal(texts, expected_texts.numpy())
-        expected = evaluate_checkpoint(folder)["metrics"]
+        expected = open_checkpoint(folder).evaluate()["metrics"]
     assert {name: expected[name] for name in metrics} == metrics
 
 
@@ -103,17 +102,17 @@ def test_a_cell_is_evaluated_on_other_data_and_says_so(folder: Path) -> None:
     other = replace(DATA, data_seed=7, num_test=5)
     with pytest.raises(DataError, match="not what the cell was trained on"):
         evaluate_checkpoint_on_changed(folder, other)
-    result = evaluate_checkpoint(folder, data=replace(other, name="elsewhere"))
+    result = open_checkpoint(folder, data=replace(other, name="elsewhere")).evaluate()
     assert (result["trained_on"], result["data"]) == (DATA.name, "elsewhere")
     assert result["images"] == 5
     with pytest.raises(ConfigError, match="pictures"):
-        evaluate_checkpoint(folder, data=PrecompConfig(name="x", root="nowhere"))
+        open_checkpoint(folder, data=PrecompConfig(name="x", root="nowhere")).evaluate()
 
 
 def evaluate_checkpoint_on_changed(folder: Path, data: object) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("goal_core.evaluation.evaluate.open_dataset", lambda *_: open_dataset(data))  # type: ignore[arg-type]
-        evaluate_checkpoint(folder)
+        open_checkpoint(folder).evaluate()
 
 
 def test_xvlm_encodes_by_itself(tmp_path: Path, without_data: None) -> None:

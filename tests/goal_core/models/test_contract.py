@@ -16,7 +16,7 @@ import pytest
 
 from goal_core.basics.errors import ConfigError
 from goal_core.data.config import DataConfig, EmbeddingsConfig, ImageConfig, PrecompConfig, RegionsConfig
-from goal_core.evaluation import evaluate_checkpoint, evaluate_ensemble
+from goal_core.evaluation import evaluate_ensemble, open_checkpoint
 from goal_core.models import ModelConfig, VectorsConfig
 from goal_core.training import StageConfig, UnitPlan, train_unit
 from goal_core.training.cells import optim
@@ -198,7 +198,7 @@ def test_resumed_equals_unbroken(
 @pytest.mark.parametrize("name", CASES)
 def test_a_checkpoint_evaluated_again_repeats_the_result(name: str, trained: Callable[[str], Trained]) -> None:
     for folder in trained(name).folders.values():
-        assert evaluate_checkpoint(folder.root)["metrics"] == folder.result()
+        assert open_checkpoint(folder.root).evaluate()["metrics"] == folder.result()
 
 
 def test_xvlm_reports_its_matching_and_both_rankings(trained: Callable[[str], Trained]) -> None:
@@ -208,4 +208,4 @@ def test_xvlm_reports_its_matching_and_both_rankings(trained: Callable[[str], Tr
         assert {"train/itm", "train/itm_accuracy"} <= folder.numbers()[0].keys()
         assert not any(key.startswith("val_embed") for row in folder.numbers() for key in row)
     with pytest.raises(ConfigError, match="re-ranks"):
-        evaluate_ensemble([folder.root for folder in folders.values()])
+        evaluate_ensemble(map(open_checkpoint, [folder.root for folder in folders.values()]))

@@ -16,7 +16,7 @@ from goal_core.basics.errors import ConfigError, WeightsError
 from goal_core.checkpoints import InitialModel
 from goal_core.data import open_dataset
 from goal_core.data.text import Subwords, tokenizer_from_json
-from goal_core.evaluation import evaluate_checkpoint
+from goal_core.evaluation import open_checkpoint
 from goal_core.models import (
     BackboneConfig,
     ModelConfig,
@@ -108,7 +108,7 @@ def test_frozen_towers_are_passed_once_and_their_heads_stack(
     assert all(outcome.result["stacked"] == 1 for outcome in outcomes)  # type: ignore[union-attr]
     monkeypatch.setattr(Towers, "texts", texts)
     for folder in stacked.values():
-        again = evaluate_checkpoint(folder.root)["metrics"]
+        again = open_checkpoint(folder.root).evaluate()["metrics"]
         assert again == pytest.approx(folder.result())
     init = {key: folder.best() for key, folder in stacked.items()}
     tuned = unit_of(*NAMES[:2], model=dual(towers), data=DATA, stage=replace(FINETUNE, lr=1e-3), init=init)
@@ -118,7 +118,7 @@ def test_frozen_towers_are_passed_once_and_their_heads_stack(
     before = build_dual(tuned.model.backbone, image_size=32).state_dict()
     for key, folder in whole.items():
         assert same_weights(folder, killed[key])
-        assert evaluate_checkpoint(folder.root)["metrics"] == folder.result()
+        assert open_checkpoint(folder.root).evaluate()["metrics"] == folder.result()
         after = load_file(folder.best())
         for part in ("vision_model", "text_model"):
             assert any(part in name and not torch.equal(after[f"backbone.{name}"], one) for name, one in before.items())
@@ -188,7 +188,7 @@ def test_any_text_encoder_trains(name: str, tmp_path: Path) -> None:
     train_killed(unit(NAMES[1]), alone, 2)
     (key,) = alone
     assert same_weights(shared[key], alone[key])
-    assert evaluate_checkpoint(alone[key].root)["metrics"] == alone[key].result()
+    assert open_checkpoint(alone[key].root).evaluate()["metrics"] == alone[key].result()
     initial = InitialModel(model, data, open_dataset(data))
     assert isinstance(initial.tokenizer, Subwords)
     groups = initial.heads(initial.backbone(1), 1).parameter_groups(0.1)

@@ -20,7 +20,7 @@ from goal_core.checkpoints import check_initial_weights
 from goal_core.data import open_dataset
 from goal_core.data.config import ImageConfig, RegionsConfig, ScenesConfig
 from goal_core.data.text import SPECIAL_PIECES, Wordpieces
-from goal_core.evaluation import evaluate_checkpoint, open_checkpoint
+from goal_core.evaluation import open_checkpoint
 from goal_core.models import BackboneConfig, BertConfig, build_backbone
 from goal_core.models.frameworks import initial_weights_id
 from goal_core.official import layouts, read_published
@@ -221,7 +221,7 @@ def test_regions_embed_as_an_independent_forward(tmp_path: Path) -> None:
         ours = opened.encoder.images(regions)
         torch.testing.assert_close(ours, torch.stack([plain_regions(image, r) for r in regions]), atol=1e-6, rtol=0)
         check_texts(opened.encoder, text)
-    assert evaluate_checkpoint(out)["captions"] == 15
+    assert open_checkpoint(out).evaluate()["captions"] == 15
 
 
 @pytest.mark.usefixtures("small_grid")

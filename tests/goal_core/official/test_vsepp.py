@@ -16,7 +16,7 @@ from goal_core.basics.errors import WeightsError
 from goal_core.checkpoints import load_module, read_checkpoint, read_model
 from goal_core.data import Vocabulary, open_dataset
 from goal_core.data.config import ImageConfig, ScenesConfig
-from goal_core.evaluation import evaluate_checkpoint
+from goal_core.evaluation import open_checkpoint
 from goal_core.models import BackboneConfig, VseppHeads, build_backbone
 from goal_core.official import read_published, read_vocabulary
 from tests.helpers.python2_pickle import save_python2_torch
@@ -113,7 +113,7 @@ def test_converted_embeds_as_an_independent_forward(converted: Path) -> None:
 
 
 def test_converted_is_evaluated_like_any_cell(converted: Path) -> None:
-    result = evaluate_checkpoint(converted)
+    result = open_checkpoint(converted).evaluate()
     assert result["stage"] == "published"
     assert (result["images"], result["captions"]) == (4, 20)
     assert 0 <= result["metrics"]["test/rsum"] <= 600

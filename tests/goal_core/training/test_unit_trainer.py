@@ -22,7 +22,7 @@ from goal_core.basics.errors import (
     WeightsError,
 )
 from goal_core.data import BatchSource
-from goal_core.evaluation import NonFiniteEmbeddingError, RetrievalRanks, evaluate_checkpoint
+from goal_core.evaluation import NonFiniteEmbeddingError, RetrievalRanks, open_checkpoint
 from goal_core.models import BackboneConfig
 from goal_core.training import (
     EpochDone,
@@ -314,7 +314,7 @@ def test_another_models_checkpoint_is_refused(tmp_path: Path) -> None:
 def test_a_damaged_checkpoint_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "best.safetensors").write_bytes(b"\x00" * 40)
     with pytest.raises(DamagedError, match=r"best\.safetensors"):
-        evaluate_checkpoint(tmp_path / "best.safetensors")
+        open_checkpoint(tmp_path / "best.safetensors").evaluate()
 
 
 def test_what_cannot_train_is_said_before_anything_is_written(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from goal_core.data import open_dataset
 from goal_core.data.config import PrecompConfig, RegionsConfig
-from goal_core.evaluation import evaluate_ensemble
+from goal_core.evaluation import evaluate_ensemble, open_checkpoint
 from runners.cli.app import run
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.training_cases import trained_cell
@@ -158,7 +158,7 @@ def test_evaluate_prints_each_model_and_the_ensemble(tmp_path: Path, capsys: pyt
     two = [trained_cell(tmp_path, seed) for seed in (1, 2)]
     assert run(["evaluate", *map(str, two), "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
-    assert printed["metrics"] == evaluate_ensemble(two)["metrics"]
+    assert printed["metrics"] == evaluate_ensemble(map(open_checkpoint, two))["metrics"]
     assert run(["evaluate", *map(str, two)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "test: 8 images, 40 captions"

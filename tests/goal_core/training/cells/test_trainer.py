@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from goal_core.checkpoints import read_checkpoint, write_checkpoint
-from goal_core.evaluation import evaluate_checkpoint
+from goal_core.evaluation import open_checkpoint
 from goal_core.models import ImageBackbone
 from goal_core.objectives import GradientObjective
 from goal_core.training import StageConfig, TrainingFailed, UnitPlan, train_unit
@@ -65,7 +65,7 @@ def test_frozen_statistics_move_and_weights_stay(tmp_path: Path, monkeypatch: py
     before, after = (load_file(f["con-con"].path("best.safetensors")) for f in (still, moved))
     changed = {name for name in before if name.startswith("backbone.") and not torch.equal(before[name], after[name])}
     assert changed == {name for name in before if "running" in name or name.endswith("num_batches_tracked")}
-    result = evaluate_checkpoint(moved["con-con"].path("best.safetensors"))
+    result = open_checkpoint(moved["con-con"].path("best.safetensors")).evaluate()
     assert result["metrics"]["test/rsum"] == moved["con-con"].numbers()[-1]["test/rsum"]
 
 
