@@ -55,29 +55,28 @@ def test_chunks_give_the_gradient_of_the_whole_batch() -> None:
 
 
 @pytest.mark.slow
-def test_two_processes_give_the_gradient_of_one(tmp_path: Path) -> None:
+def test_two_processes_give_the_gradient_of_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def group(rank: int, processes: int) -> dict[str, str]:
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        return {**place, "WORLD_SIZE": str(processes), "RANK": str(rank)}
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
     (tmp_path / "train.py").write_text(block("DistributedDataParallel("))
-
-    def norm(processes: int) -> float:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(processes)}
-        running = [
-            subprocess.Popen(
-                [sys.executable, "train.py"],
-                cwd=tmp_path,
-                env={**os.environ, **group, "RANK": str(rank)},
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            for rank in range(processes)
-        ]
-        outputs = [process.communicate()[0] for process in running]
-        assert [process.returncode for process in running] == [0] * processes
-        return float(outputs[0])
-
-    assert norm(2) == pytest.approx(norm(1), rel=1e-4)
+    command = [sys.executable, "train.py"]
+    running = [
+        subprocess.Popen(command, cwd=tmp_path, env={**os.environ, **group(rank, 2)}, stdout=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    outputs = [process.communicate()[0] for process in running]
+    assert [process.returncode for process in running] == [0, 0]
+    for name, value in group(0, 1).items():
+        monkeypatch.setenv(name, value)
+    run_block("DistributedDataParallel(")
+    assert float(outputs[0]) == pytest.approx(float(capsys.readouterr().out), rel=1e-4)
 
 
 def test_recall_and_a_model_of_ones_own(

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import pytest
+import torch
 
 from goal_core.basics.atomic import StorageError
-from goal_core.training import TrainingDone, TrainingEvent, TrainingFailed
+from goal_core.training import EpochDone, TrainingDone, TrainingEvent, TrainingFailed
 from runners.execution import unit_listener, worker
 from runners.execution.unit_listener import DEVICE_LOST, HUNG, UnitListener
 from runners.execution.worker import run_unit
 from runners.launch.opened_sweep import OpenedSweep
 from runners.store import TrainingFolder, charged_failures
 from sweeps import pack
-from tests.helpers.paths import ROOT
+from tests.helpers.dying_workers import PretendTrainer
+from tests.helpers.forked import FORK, exit_status, forked
 from tests.helpers.store_cases import train
 from tests.helpers.sweep_cases import opened_in
 
@@ -87,40 +87,27 @@ def test_an_error_after_one_training_is_done_fails_only_the_others(
     assert [status.state for status in sweep.statuses().values()][:2] == ["done", "waiting"]
 
 
-HANGS = """
-import sys, time
-from pathlib import Path
-from tests.helpers.sweep_cases import opened_in
-from tests.helpers.store_cases import train
-from runners.execution.unit_listener import UnitListener
-from goal_core.training import TrainingDone
+def hangs(sweep: OpenedSweep, disk: str) -> None:
+    """Finish one training, and do no step of the other. Its disk may refuse to say so."""
+    first, second = sweep.by_stage[0]
+    claimed = {one.key: sweep.store.folder(one) for one in (first, second)}
+    for folder in claimed.values():
+        folder.claim("L")
+    train(claimed[first.key], 2)
+    if disk == "refuses":
 
-sweep = opened_in(Path(sys.argv[1]))
-first, second = sweep.by_stage[0]
-folders = {one.key: sweep.store.folder(one) for one in (first, second)}
-for folder in folders.values():
-    folder.claim("L")
-train(folders[first.key], 2)
-if sys.argv[2] == "refuses":
-    def refuse(*arguments, **named):
-        raise OSError(28, "No space left on device")
-    folders[second.key].lose = folders[second.key].log = refuse
-with UnitListener(folders, lambda events: None, 1) as listener:
-    listener.events([TrainingDone(key=first.key, result={})])
-    time.sleep(60)
-"""
+        def refuse(*arguments: object, **named: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        claimed[second.key].lose = claimed[second.key].log = refuse  # type: ignore[method-assign]
+    with UnitListener(claimed, lambda events: None, 1) as listener:
+        listener.events([TrainingDone(key=first.key, result={})])
+        time.sleep(60)
 
 
 @pytest.mark.parametrize("disk", ["works", "refuses"])
 def test_a_hang_ends_the_process_whatever_the_disk_does(sweep: OpenedSweep, disk: str) -> None:
-    store = str(sweep.store.root)
-    done = subprocess.run(
-        [sys.executable, "-c", HANGS, store, disk],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        timeout=200,
-        check=False,
-    )
-    assert done.returncode == HUNG
+    assert exit_status(forked(hangs, sweep, disk)) == HUNG
     finished, hung = folders(sweep)
     assert finished.result() is not None
     assert not finished.log_text()  # nothing in the folder of a finished training changes any more
@@ -145,83 +132,34 @@ def test_events_pass_on_after_the_store_has_them(sweep: OpenedSweep) -> None:
     assert outcomes == ["failed"]
 
 
-WAITS = """
-import os, sys, time
-from pathlib import Path
-from tests.helpers.sweep_cases import opened_in
-from runners.execution.unit_listener import UnitListener
-from goal_core.training import EpochDone
-
-sweep = opened_in(Path(sys.argv[1]))
-folder = sweep.store.folder(sweep.trainings[0])
-folder.claim("L")
-with UnitListener({sweep.trainings[0].key: folder}, lambda events: time.sleep(4), 2) as listener:
-    print("ready", flush=True)
-    if sys.argv[2] == "suspended":
-        for _ in range(10):
-            time.sleep(0.1)
-            listener.step()
-        time.sleep(0.5)
-    else:
-        listener.events([EpochDone(key=sweep.trainings[0].key, record={})])
-print("alive", flush=True)
-"""
+def waits(sweep: OpenedSweep, why: str, is_ready: Event) -> None:
+    """Do some steps, or wait for a driver that takes long."""
+    training = sweep.trainings[0]
+    folder = sweep.store.folder(training)
+    folder.claim("L")
+    with UnitListener({training.key: folder}, lambda events: time.sleep(4), 2) as listener:
+        is_ready.set()
+        if why == "suspended":
+            for _ in range(10):
+                time.sleep(0.1)
+                listener.step()
+            time.sleep(0.5)
+        else:
+            listener.events([EpochDone(key=training.key, record={})])  # type: ignore[typeddict-item]
 
 
 @pytest.mark.parametrize("why", ["suspended", "driver"])
 def test_a_suspended_process_or_one_whose_driver_is_suspended_does_not_hang(sweep: OpenedSweep, why: str) -> None:
-    worker = subprocess.Popen(
-        [sys.executable, "-c", WAITS, str(sweep.store.root), why],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert worker.stdout is not None
-    assert worker.stdout.readline() == "ready\n"
+    is_ready = FORK.Event()
+    process = forked(waits, sweep, why, is_ready)
+    assert is_ready.wait(120)
     if why == "suspended":
-        worker.send_signal(signal.SIGSTOP)
+        os.kill(process.pid or 0, signal.SIGSTOP)
         time.sleep(6)
-        worker.send_signal(signal.SIGCONT)
-    assert worker.stdout.read() == "alive\n"
-    assert worker.wait(timeout=200) == 0
+        os.kill(process.pid or 0, signal.SIGCONT)
+    assert exit_status(process) == 0
     (attempt,) = sweep.store.folder(sweep.trainings[0]).attempts.all()
     assert attempt.outcome == "running"
-
-
-POISONED = """
-import json, os, sys, time
-from pathlib import Path
-import torch
-from runners.execution import worker
-from runners.launch.opened_sweep import OpenedSweep
-from sweeps import pack
-from tests.helpers.dying_workers import PretendTrainer
-from tests.helpers.sweep_cases import opened_in
-
-sweep = opened_in(Path(sys.argv[1]), "resources.watchdog=1")
-poisoned = sweep.by_stage[0][1].key
-
-def dies(key, epoch):
-    if (key, epoch) == (poisoned, 2):
-        if sys.argv[2] == "hangs":
-            time.sleep(600)
-        if sys.argv[2] == "breaks":
-            raise torch.AcceleratorError("CUDA error: device-side assert triggered")
-        os._exit(1)
-
-worker.train_unit = PretendTrainer(dies)
-worker.open_inputs = lambda unit, code, indexes: None
-(unit,) = pack(sweep.by_stage[0], sweep.config.execution)
-ends = []
-while not ends or (ends[-1] and len(ends) < 10):
-    # A fork is a worker process that has imported everything already.
-    process = os.fork()
-    if not process:
-        worker.run_unit(sweep.job(unit, sys.argv[3], {}), lambda events: None)
-        os._exit(0)
-    ends.append(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
-print(json.dumps(ends))
-"""
 
 
 @pytest.mark.parametrize(
@@ -229,23 +167,32 @@ print(json.dumps(ends))
     [
         pytest.param("hangs", HUNG, "hung: no step for", marks=pytest.mark.exhaustive),
         ("dies", 1, "its worker process died"),
-        pytest.param(
-            "breaks",
-            DEVICE_LOST,
-            "AcceleratorError: CUDA error: device-side assert triggered",
-            marks=pytest.mark.exhaustive,
-        ),
+        ("breaks", DEVICE_LOST, "AcceleratorError: CUDA error: device-side assert triggered"),
     ],
 )
 def test_a_cell_that_hangs_dies_or_breaks_the_gpu_in_a_shared_process_fails_alone(
-    sweep: OpenedSweep, how: str, status: int, reason: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, status: int, reason: str
 ) -> None:
+    sweep = opened_in(tmp_path / "store", "resources.watchdog=1")
+    at_fault = sweep.by_stage[0][1].key
+
+    def dies(key: str, epoch: int) -> None:
+        if (key, epoch) == (at_fault, 2):
+            if how == "hangs":
+                time.sleep(600)
+            if how == "breaks":
+                raise torch.AcceleratorError("CUDA error: device-side assert triggered")
+            os._exit(1)
+
+    monkeypatch.setattr(worker, "train_unit", PretendTrainer(dies))
+    monkeypatch.setattr(worker, "open_inputs", lambda unit, code, indexes: None)
+    (unit,) = pack(sweep.by_stage[0], sweep.config.execution)
+    ends: list[int] = []
     with sweep.store.heartbeat("s") as launch:
-        command = [sys.executable, "-c", POISONED, str(sweep.store.root), how, launch.id]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, timeout=200, check=True)
+        while not ends or (ends[-1] and len(ends) < 10):
+            ends.append(exit_status(forked(worker.run_unit, sweep.job(unit, launch.id, {}), lambda events: None)))
     # After progress, without progress, and three times alone.
-    assert json.loads(done.stdout.splitlines()[-1]) == [status] * 5 + [0]
+    assert ends == [status] * 5 + [0]
     healthy, poisoned = folders(sweep)
     assert healthy.result() is not None
     assert charged_failures(healthy.attempts.all()) == 0

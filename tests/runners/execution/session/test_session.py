@@ -19,10 +19,21 @@ from runners.execution.session.session import RaySession
 from tests.helpers.paths import ROOT
 
 _LAUNCH = """
-import json, os, psutil
+import gc, json, os, psutil, threading, time
 from pathlib import Path
 from runners.execution.capacity import Resources
 from runners.execution.ray_tune import RayUnits
+
+class Knot:
+    def __init__(self):
+        self.me, self.ref = self, ray.put(1)
+
+def collect():
+    while knots:
+        time.sleep(0.0005)
+        knots.pop()
+        if gc.isenabled():
+            gc.collect()
 
 with RayUnits(None, Resources(cpus=1, gpus=0)):
     import ray
@@ -39,27 +50,7 @@ with RayUnits(None, Resources(cpus=1, gpus=0)):
     path = Path(node["RayletSocketName"]).parent
     modes = [folder.stat().st_mode & 0o077 for folder in [path, *path.parents]]
     print(json.dumps({"sockets": sockets, "dashboard": ray.worker.get_dashboard_url(), "closed": 0 in modes[:4]}))
-"""
-
-_LEAVE = """
-import gc, threading, time
-from runners.execution.capacity import Resources
-from runners.execution.session.session import RaySession
-
-class Knot:
-    def __init__(self):
-        self.me, self.ref = self, ray.put(1)
-
-def collect():
-    while knots:
-        time.sleep(0.0005)
-        knots.pop()
-        if gc.isenabled():
-            gc.collect()
-
-with RaySession(None, Resources(cpus=1, gpus=0)):
-    import ray
-
+    # References to Ray's objects that another thread collects while Ray shuts down would end the process.
     knots = [Knot() for _ in range(3_000)]
     gc.set_threshold(10**9)  # garbage is collected by the thread alone
     threading.Thread(target=collect, daemon=True).start()
@@ -68,33 +59,23 @@ print("left")
 """
 
 
-def start_ray(home: Path) -> dict[str, list[tuple[str, str]]]:
-    environment = {key: text for key, text in os.environ.items() if not key.startswith("RAY_")} | {"HOME": str(home)}
+@pytest.mark.integration
+def test_a_local_ray_listens_on_loopback_only_leaves_no_token_and_is_left_while_a_thread_collects_garbage(
+    tmp_path: Path,
+) -> None:
+    environment = {key: text for key, text in os.environ.items() if not key.startswith("RAY_")}
+    environment["HOME"] = str(tmp_path)
     command = [sys.executable, "-c", _LAUNCH]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    answer: dict[str, list[tuple[str, str]]] = json.loads(done.stdout.splitlines()[-1])
-    return answer
-
-
-@pytest.mark.integration
-def test_a_local_ray_listens_on_loopback_only_and_leaves_no_token(tmp_path: Path) -> None:
-    said = start_ray(tmp_path)
+    *_, line, left = done.stdout.splitlines()
+    assert left == "left"
+    said = json.loads(line)
     assert {name for name, _ in said["sockets"]} >= {"gcs_server", "raylet"}
     assert {address.removeprefix("::ffff:") for _, address in said["sockets"]} == {"127.0.0.1"}
     assert not said["dashboard"]
     assert said["closed"], "other users of the machine reach Ray's sockets"
     assert not (tmp_path / ".ray" / "auth_token").exists()
-
-
-@pytest.mark.integration
-def test_ray_is_left_while_another_thread_would_collect_garbage() -> None:
-    """References to Ray's objects that another thread collects while Ray shuts down would end the process."""
-    environment = {key: text for key, text in os.environ.items() if not key.startswith("RAY_")}
-    done = subprocess.run(
-        [sys.executable, "-c", _LEAVE], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout) == (0, "left\n"), done.stderr
 
 
 @pytest.mark.parametrize("address", [None, "10.0.0.1:6379"])
