@@ -127,7 +127,7 @@ class RayNode:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    process_group=0,  # Ctrl-C is for the driver
+                    start_new_session=True,  # Ctrl-C is for the driver; and all that Ray starts is known by it
                 )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -161,17 +161,19 @@ class RayNode:
         return self._process is not None and self._process.poll() is None and all(map(is_alive, self._core))
 
     def end(self) -> None:
-        """End all processes of the node at once."""
+        """End all processes of the node at once, also those whose parent has ended before."""
         process, self._process = self._process, None
         if process is None:
             return
-        tree = self._children(process, recursive=True)
+        deadline = time.monotonic() + _END_S
         process.kill()
-        for child in tree:
-            with contextlib.suppress(psutil.Error):
-                child.kill()
-        psutil.wait_procs(tree, timeout=_END_S)
-        process.wait(timeout=_END_S)
+        while (left := _alive_in_session(process.pid)) and time.monotonic() < deadline:
+            for one in left:  # another may have started meanwhile
+                with contextlib.suppress(psutil.Error):
+                    one.kill()
+            psutil.wait_procs(left, timeout=_POLL_S)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=_END_S)
 
     @property
     def last_lines(self) -> str:
@@ -189,13 +191,10 @@ class RayNode:
                     found += [f"{path.name} | {line}" for line in text.splitlines()[-lines:] if line.strip()]
         return "\n".join(found)
 
-    def _children(
-        self, process: subprocess.Popen[bytes] | None = None, *, recursive: bool = False
-    ) -> list[psutil.Process]:
-        process = process or self._process
+    def _children(self) -> list[psutil.Process]:
         with contextlib.suppress(psutil.Error):
-            if process is not None:
-                return psutil.Process(process.pid).children(recursive=recursive)
+            if self._process is not None:
+                return psutil.Process(self._process.pid).children()
         return []
 
     def _tell_port(self) -> bool:
@@ -223,6 +222,16 @@ def is_alive(process: psutil.Process) -> bool:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def _alive_in_session(session: int) -> list[psutil.Process]:
+    """The living processes of a session, except its leader."""
+    found = []
+    for pid in psutil.pids():
+        with contextlib.suppress(OSError, psutil.Error):
+            if pid != session and os.getsid(pid) == session and is_alive(process := psutil.Process(pid)):
+                found.append(process)
+    return found
 
 
 def _free_ports() -> Iterator[int]:

@@ -61,6 +61,22 @@ def test_a_head_listens_on_a_free_port_and_ends_with_all_that_it_started(
     assert not node.is_running()
 
 
+def test_what_its_processes_leave_behind_when_they_are_killed_ends_too(
+    node: RayNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agents of a node process that was killed live on for minutes."""
+    orphan = f"import os; os.fork() or (open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid())), time.sleep(300))"
+    before = f"subprocess.run([sys.executable, '-c', {f'import time; {orphan}'!r}])"
+    monkeypatch.setattr(module, "_START", FAKE.format(before=before))
+    node.start_head("127.0.0.1")
+    said = tmp_path / "pid"
+    until(lambda: said.exists() and said.read_text(), "orphan")
+    left = psutil.Process(int(said.read_text()))
+    assert left.parent() != psutil.Process(node._process.pid)  # type: ignore[union-attr]
+    node.end()
+    assert not is_alive(left)
+
+
 def test_a_port_that_another_process_takes_first_is_left_to_it(node: RayNode) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         node._ports = itertools.chain([taken.getsockname()[1]], node._ports)
