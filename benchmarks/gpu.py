@@ -1,4 +1,4 @@
-"""Prove a GPU in one run: its tests, the flagship's speed, planning's prices, ratios, packs, and a profile.
+"""Prove a GPU in one run: its tests, the flagship's speed, planning's prices, ratios and packs.
 
     python -m benchmarks.gpu --out DIR [--device cuda|cpu] [--quick] [--only STEP ...] [--deadline SECONDS]
 
@@ -67,8 +67,6 @@ STEPS = (
     Step("packs", "JPEG files and packs against torchvision", "data_path",
          f"{TINY} --files 100",
          "--images 400 --size 224 --workers 8", limit=75),
-    Step("profile", "what ten steps consist of", "steps", f"{SMALL} --rows heads finetune --cells 3 --profiled 2",
-         f"{LARGE} --rows heads finetune --profiled 10", limit=75),
 )  # fmt: skip
 """The most important first."""
 

@@ -28,19 +28,17 @@ class _Results:
     def __init__(self, report: Report, tests: str) -> None:
         self._report, self._tests, self._ended = report, tests, dict[str, str]()
 
-    def pytest_collectreport(self, report: Any) -> None:
-        if report.failed:
-            self._note(report)
-
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._report.failed[nodeid] = "did not end"
         self._report.save()
 
-    def pytest_runtest_logreport(self, report: Any) -> None:
-        if report.failed or report.skipped or report.when == "call":
-            self._note(report)
+    def pytest_collectreport(self, report: Any) -> None:
+        if report.failed:
+            self.pytest_runtest_logreport(report)
 
-    def _note(self, report: Any) -> None:
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.passed and report.when != "call":
+            return
         self._ended[report.nodeid] = report.outcome
         self._report.failed.pop(report.nodeid, None)
         if report.failed:

@@ -98,7 +98,7 @@ def _heads(given: argparse.Namespace, data: KarpathyConfig, precision: str) -> R
     for dim in (given.embed_dim, NARROW):
         own = argparse.Namespace(**{**vars(given), "embed_dim": dim, "word_dim": min(dim, given.word_dim)})
         unit = unit_of(own, data, precision=precision)
-        ms.append(timed(own, unit, open_dataset(data))[0]["ms a step"])
+        ms.append(timed(own, unit, open_dataset(data))["ms a step"])
         width = build_backbone(unit.model.backbone, image_size=given.size, seed=1).num_features
     dim, (wide, narrow) = given.embed_dim, ms
     gmac = given.batch * (width * dim + LENGTH * 3 * dim * (given.word_dim + dim)) / 1e9

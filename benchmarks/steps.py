@@ -9,7 +9,7 @@ Sources: `files` and `pack` are photographs that are augmented, so that a frozen
 are `kept` are not: they are decoded once, and a frozen backbone sees each once, so that the heads alone are measured.
 `speed-up` compares the steps that all cells take in a second with the first row of the same stage. On a CPU with one
 thread and no workers times are the processor's own, so that other work counts little. `--apart` gives every row a
-process of its own; on a CPU memory needs that. `--profiled 10` shows what so many further steps consist of.
+process of its own; on a CPU memory needs that.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ROWS: Mapping[str, Mapping[str, Any]] = {
 """What each row trains: one cell, or with `sharing` all of them. Those called usual are `benchmarks.usual`."""
 OPTIONS = {
     **UNIT, "cells": 15, "rows": ("one", "trunk", "heads"), "sources": ("files",), "precisions": ("fp32",),
-    "profiled": 0, "apart": False,
+    "apart": False,
 }  # fmt: skip
 _opened = cache(open_dataset)
 
@@ -46,34 +46,27 @@ _opened = cache(open_dataset)
 def measure(given: argparse.Namespace, report: Report) -> None:
     """Measure each row with each source and precision."""
     if given.device == "cpu":
-        report.leave_out("how busy the GPU is, its memory, its kernels", "there is no GPU; operators stand for kernels")
-    with photographs(given, given.batch * (given.warm + given.steps + given.profiled + 4)) as root:
+        report.leave_out("how busy the GPU is, and its memory", "there is no GPU")
+    with photographs(given, given.batch * (given.warm + given.steps + 4)) as root:
         for precision in given.precisions:
             for source in given.sources:
                 table = f"{given.backbone} at {given.size} px, batch {given.batch}, {precision}, images from {source}"
                 firsts: dict[str, Row] = {}
                 for name in given.rows:
-                    profile: dict[str, Row] = {}
                     stage = ROWS[name].get("stage", "frozen")
-                    row = partial(_row, given, root, source, precision, name, firsts.get(stage), profile)
+                    row = partial(_row, given, root, source, precision, name, firsts.get(stage))
                     firsts.setdefault(stage, report.row(table, name, row))
-                    for label, figures in profile.items():
-                        report.add(f"heaviest work of {name}, {precision}", label, figures)
 
 
-def _row(
-    given: argparse.Namespace, root: Path, source: str, precision: Any, name: str, first: Row | None,
-    profile: dict[str, Row],
-) -> Row:  # fmt: skip
-    """A row, and its ratios to the first of its stage; fills ``profile``."""
+def _row(given: argparse.Namespace, root: Path, source: str, precision: Any, name: str, first: Row | None) -> Row:
+    """A row, and its ratios to the first of its stage."""
     row: dict[str, float]
     if name.startswith("usual"):
         row = own_process(usual_steps, given, root, precision, "stage" in ROWS[name])
     elif given.apart:
-        row, _ = own_process(_measured, given, root, source, precision, name)
+        row = own_process(_measured, given, root, source, precision, name)
     else:
-        row, work = _measured(given, root, source, precision, name)
-        profile |= work if given.profiled else {}
+        row = _measured(given, root, source, precision, name)
         if given.device == "cpu":
             del row["MiB"]
     compared = {"/ first": "ms a step", "speed-up": "cell steps/s", "MiB / first": "MiB"}
@@ -82,8 +75,8 @@ def _row(
     return row | {ratio: row[key] / float(base[key]) for ratio, key in compared.items() if key in both}
 
 
-def _measured(given: argparse.Namespace, root: Path, source: str, precision: Any, name: str) -> Any:
-    """The figures of a row, and what its steps consist of."""
+def _measured(given: argparse.Namespace, root: Path, source: str, precision: Any, name: str) -> dict[str, float]:
+    """The figures of a row."""
     changes = dict(ROWS[name])
     if count := changes.pop("chunks", 0):
         changes["stage_settings"] = {"micro_batch": given.batch // count}
@@ -93,7 +86,7 @@ def _measured(given: argparse.Namespace, root: Path, source: str, precision: Any
         write_pack(dataset, plan_pack(dataset, data.image, packs), workers=os.cpu_count() or 1)
     cells = given.cells if "sharing" in changes else 1
     unit = unit_of(given, data, cells=cells, precision=precision, packs=packs, **changes)
-    return timed(given, unit, dataset, given.profiled)
+    return timed(given, unit, dataset)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import fields, replace
-from itertools import islice
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal
@@ -22,7 +21,7 @@ import torch
 from PIL import Image
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.program import MIB, Row, clock_of, peak_memory, wait_for
+from benchmarks.program import MIB, clock_of, peak_memory, wait_for
 from goal_core import training
 from goal_core.data import Dataset
 from goal_core.data.config import ImageConfig, KarpathyConfig
@@ -36,6 +35,8 @@ UNIT: Mapping[str, Any] = {
     "framework": "vsepp", "threads": 1, "workers": 0, "warm": 2, "steps": 10,
 }  # fmt: skip
 """Options of a benchmark that trains. `data`: folder of the photographs, made where there are none."""
+PROFILED = 3
+"""Steps after those that are timed, to see how long a GPU works in one."""
 CAPTIONS, WORDS, VOCABULARY = 5, 12, 12_000
 """Of an image; of a caption, COCO's mean; and of all captions, about COCO's."""
 
@@ -123,11 +124,12 @@ class _SmallFirst(EpochBatches):
 
 
 class _Clock(training.SilentListener):
-    """Times the steps of a unit after those that warm up, then profiles some, then ends the training."""
+    """Times the steps of a unit after those that warm up, profiles some on a GPU, and ends the training."""
 
-    def __init__(self, unit: UnitPlan, warm: int, steps: int, profiled: int, profiler: profile) -> None:
-        self._device, self._cells, self._profiler = unit.device, len(unit.trainings), profiler
-        self._warm, self._end, self._profiled = warm, warm + steps, profiled
+    def __init__(self, unit: UnitPlan, warm: int, steps: int) -> None:
+        self._device, self._cells = unit.device, len(unit.trainings)
+        self._warm, self._end = warm, warm + steps
+        self._profiler = None if unit.device == "cpu" else profile(activities=[ProfilerActivity.CUDA])
         self._now = clock_of(unit.device, unit.threads + unit.loader_workers)
         self._done, self._held, self._began = 0, 0, (0.0, 0.0, 0.0)
         self._batches: EpochBatches | None = None
@@ -143,7 +145,7 @@ class _Clock(training.SilentListener):
         self._done += 1
         if self._done == (1 if self._device == "cpu" else self._warm):
             self._held = peak_memory(self._device, anew=True)
-        if self._done not in (self._warm, self._end, self._end + self._profiled):
+        if self._done not in (self._warm, self._end, self._end + PROFILED):
             return
         wait_for(self._device)
         stamp = self._now(), perf_counter(), self._batches.waited
@@ -154,63 +156,46 @@ class _Clock(training.SilentListener):
             ms = 1000 * took / (self._end - self._warm)
             self.row = {"ms a step": ms, "cell steps/s": 1000 * self._cells / ms, "data wait %": 100 * waited / passed}
             self.row["MiB"] = (peak_memory(self._device) - (self._held if self._device == "cpu" else 0)) / MIB
-            if self._device != "cpu":
-                self.row["MiB reserved"] = torch.cuda.max_memory_reserved() / MIB
-            if self._profiled:
-                self._profiler.start()
+            if self._profiler is None:
+                raise _Enough
+            self.row["MiB reserved"] = torch.cuda.max_memory_reserved() / MIB
+            self._profiler.start()
         else:
+            assert self._profiler is not None
             self._profiler.stop()
-        if self._done == self._end + self._profiled:
+            kernels = [event for event in self._profiler.key_averages() if event.device_type.name == "CUDA"]
+            worked_ms = sum(event.self_device_time_total for event in kernels) / 1e3 / PROFILED
+            self.row["GPU busy %"] = 100 * worked_ms / self.row["ms a step"]
             raise _Enough
 
 
-def timed(
-    given: argparse.Namespace, unit: UnitPlan, dataset: Dataset, profiled: int = 0
-) -> tuple[dict[str, float], dict[str, Row]]:
+def timed(given: argparse.Namespace, unit: UnitPlan, dataset: Dataset) -> dict[str, float]:
     """Train a unit for some steps, and keep nothing.
 
     Args:
         given: `warm` steps that do not count, at least 1, and `steps` that do.
         unit: the unit, with an epoch of at least all these steps.
         dataset: its data.
-        profiled: further steps under torch's profiler; on a GPU 3 of its kernels alone, where none are given.
 
     Returns:
         Time, share of data wait and peak memory of the steps; on a CPU the memory that a step adds, right for the first
         unit of a process. On a GPU also the share of the time in which it worked: the time of the kernels of a profiled
-        step, divided by that of a step without the profiler. Then the ten kernels, on a CPU operators, that took most
-        of the profiled steps.
+        step, divided by that of a step without the profiler.
 
     Raises:
         RuntimeError: a cell failed.
     """
-    if (needed := given.warm + given.steps + max(3, profiled)) > dataset.splits["train"].num_captions // given.batch:
+    if (needed := given.warm + given.steps + PROFILED) > dataset.splits["train"].num_captions // given.batch:
         raise ValueError(f"the data are too small for {needed} steps of {given.batch} pairs")
     gc.collect()
-    activities = [ProfilerActivity.CPU] * (profiled > 0 or unit.device == "cpu")
     if unit.device == "cuda":
         torch.cuda.empty_cache()
-        activities, profiled = [*activities, ProfilerActivity.CUDA], profiled or 3
-    profiler = profile(activities=activities)
-    clock = _Clock(unit, given.warm, given.steps, profiled, profiler)
+    clock = _Clock(unit, given.warm, given.steps)
     watched = mock.patch.object(unit_trainer, "EpochBatches", clock.watched)
     with tempfile.TemporaryDirectory() as scratch, watched:
         files = {plan.key: _Nowhere(Path(scratch, plan.key)) for plan in unit.trainings}
         try:
             training.train_unit(unit, files, clock, dataset)
         except _Enough:
-            work = _work(profiler, profiled, unit.device) if profiled else {}
-            busy_ms = sum(float(row["ms a step"]) for row in work.values())
-            busy = {"GPU busy %": 100 * busy_ms / clock.row["ms a step"]} if unit.device == "cuda" else {}
-            return clock.row | busy, dict(islice(work.items(), 10))
+            return clock.row
     raise RuntimeError("the training ended before these steps")
-
-
-def _work(profiler: profile, steps: int, device: str) -> dict[str, Row]:
-    """The kernels of a GPU, or a CPU's operators, by the time that they took of so many steps, the longest first."""
-    took, times = "self_device_time_total" if device == "cuda" else "self_cpu_time_total", dict[str, Row]()
-    for number, event in enumerate(profiler.key_averages()):
-        if event.device_type.name == device.upper():
-            row = {"ms a step": getattr(event, took) / 1e3 / steps, "calls a step": event.count / steps}
-            times[f"{event.key[:80]} ({number})"] = row  # numbered, for names may begin alike
-    return dict(sorted(times.items(), key=lambda item: -float(item[1]["ms a step"])))

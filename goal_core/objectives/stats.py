@@ -85,19 +85,27 @@ class ObjectiveStats:
         return self.violations.sum(-1)
 
     def numbers(self) -> tuple[list[str], Tensor]:
-        """Names of K statistics, and their values on the device, shape (K,) or (K, C); see `named`."""
+        """Names of K statistics, and their values on the device, shape (K,) or (K, C); see `named`.
+
+        They are the sums over a batch, means over the anchors with a negative, and quantiles of the similarities.
+        """
+        sums = {"hinge": self.hinge, "triplets": self.valid.sum(-1), "grad_norm": self.gradient.norm()}
         weights = {"triplet_weight": self.triplet, "pos_weight": self.pair_pos, "neg_weight": self.pair_neg}
-        return _summary(
-            {"hinge": self.hinge, "triplets": self.valid.sum(-1), "grad_norm": self.gradient.norm()},
-            {
-                "pos_sim": self.pos,
-                "neg_sim": self.neg,
-                **(weights if self.has_weights else {}),
-                "active": (self.violations > 0).to(self.pos),
-                **self.set_sizes,
-            },
-            self.valid,
-        )
+        per_anchor = {
+            "pos_sim": self.pos,
+            "neg_sim": self.neg,
+            **(weights if self.has_weights else {}),
+            "active": (self.violations > 0).to(self.pos),
+            **self.set_sizes,
+        }
+        # NaN marks anchors without a negative: the means and quantiles skip it, and no shape depends on the data.
+        table_KA = torch.where(self.valid, torch.stack(list(per_anchor.values())), torch.nan)
+        levels = send(torch.tensor(QUANTILES, dtype=table_KA.dtype), table_KA.device)
+        quantiles_Q2 = torch.nanquantile(table_KA[:2], levels, dim=-1)
+        totals = torch.stack([value.to(table_KA) for value in sums.values()])
+        quantiles = (f"{name}_p{level:.0%}"[:-1] for level in QUANTILES for name in ("pos_sim", "neg_sim"))
+        numbers = torch.cat((totals, table_KA.nanmean(-1), quantiles_Q2.flatten(0, 1)))
+        return [*sums, *per_anchor, *quantiles], numbers
 
     def as_dict(self) -> dict[str, float]:
         """Everything of one batch as Python floats; waits for the device once.
@@ -110,29 +118,6 @@ class ObjectiveStats:
         """
         names, numbers = self.numbers()
         return named(names, numbers.tolist())
-
-
-def _summary(sums: Mapping[str, Tensor], per_anchor: Mapping[str, Tensor], valid_A: Tensor) -> tuple[list[str], Tensor]:
-    """The numbers to log of a batch, or of the batches of C cells.
-
-    Args:
-        sums: numbers of a whole batch, shape () or (C,) each.
-        per_anchor: values of its anchors, shape (A,) or (C, A) each; `pos_sim` and `neg_sim` come first.
-        valid_A: whether the anchor has a negative, shape (A,) or (C, A), bool.
-
-    Returns:
-        K names, and their values, shape (K,) or (K, C): the sums, the means over anchors with a negative, and the
-        quantiles of `pos_sim` and `neg_sim`.
-    """
-    # NaN marks anchors without a negative: the means and quantiles skip it, and no shape depends on the data.
-    table_KA = torch.where(valid_A, torch.stack(list(per_anchor.values())), torch.nan)
-    levels = send(torch.tensor(QUANTILES, dtype=table_KA.dtype), table_KA.device)
-    quantiles_Q2 = torch.nanquantile(table_KA[:2], levels, dim=-1)
-    numbers = torch.cat(
-        (torch.stack([value.to(table_KA) for value in sums.values()]), table_KA.nanmean(-1), quantiles_Q2.flatten(0, 1))
-    )
-    quantiles = (f"{name}_p{level:.0%}"[:-1] for level in QUANTILES for name in ("pos_sim", "neg_sim"))
-    return [*sums, *per_anchor, *quantiles], numbers
 
 
 def named(names: Sequence[str], values: Sequence[float]) -> dict[str, float]:

@@ -27,7 +27,7 @@ from goal_core.models import FrameworkName, ModelConfig, build_backbone, file_sh
 from goal_core.models.frameworks import framework_of
 from goal_core.models.weights import misfits
 from goal_core.objectives import ObjectiveConfig
-from goal_core.official.layouts import LAYOUTS, Layout, published_name
+from goal_core.official.layouts import LAYOUTS, Layout
 from goal_core.official.pickles import read_torch_file, read_vocabulary, tensors_of
 
 _TABLE = "relative_position_bias_table"
@@ -85,6 +85,7 @@ def read_published(
         vocabulary = (read_vocabulary if framework == "vsepp" else Wordpieces.from_file)(vocabulary)
     layout, stored = LAYOUTS[framework], read_torch_file(path)
     given, options = _tensors_and_options(stored, layout, path)
+    layout.check(options, given, str(path))
     model = layout.model(options, given, str(path))
     framework_of(model).check(model, data)
     rows, words = len(given[layout.words]), "word pieces" if isinstance(vocabulary, Wordpieces) else "words"
@@ -97,7 +98,7 @@ def read_published(
         vocabulary = replace(vocabulary, cleans=True)
     width = given["image.fc.weight"].shape[1] if model.backbone.weights == "precomputed" else 0
     shapes = _shapes(model, vocabulary, image_size=data.image.size if data.image else 0, region_width=width)
-    name_of = partial(published_name, layout, model)
+    name_of = partial(layout.published_name, model)
     given = resized_tables(given, {name_of(name): tensor for name, tensor in shapes.items()})
     tensors, leftovers = rename_tensors(shapes, given, name_of, known_leftovers=layout.leftovers, source=str(path))
     epoch = stored.get("epoch", 0)
@@ -184,13 +185,10 @@ def rename_tensors(
     if problems := misfits({wanted[name]: tensor for name, tensor in own.items()}, given, spare=reasons.get):
         raise WeightsError(f"{source} does not have the expected layout; tensors {problems}")
     tensors = {
-        name: given[other].to(own[name].dtype) if other in given else torch.zeros((), dtype=own[name].dtype)
+        name: given.get(other, torch.zeros(())).to(own[name].dtype)  # old files lack counters, which nothing reads
         for name, other in wanted.items()
     }
-    leftovers: dict[str, list[str]] = {}
-    for name, why in reasons.items():
-        leftovers.setdefault(why, []).append(name)
-    return tensors, leftovers
+    return tensors, {why: [name for name in reasons if reasons[name] == why] for why in dict.fromkeys(reasons.values())}
 
 
 def resized_tables(given: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:

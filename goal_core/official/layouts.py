@@ -11,6 +11,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from torch import Tensor
 
@@ -54,9 +55,7 @@ class Layout:
     names: Rules
     """From our name of a tensor (`heads.*`, `backbone.net.*`) to the published one."""
     encoders: tuple[str, ...] = ()
-    """What to put before the names of the image and the text encoder, which are stored apart; empty where they are one.
-
-    """
+    """What to put before the names of the image and the text encoder; empty where they are not stored apart."""
     prefix: str = ""
     """What every name begins with, such as that of DataParallel; it is taken off."""
     wrapper: tuple[str, str] = ("", "")
@@ -64,75 +63,82 @@ class Layout:
     leftovers: Mapping[str, str] = field(default_factory=dict)
     """Regular expressions of the tensors that the model does not use, with the reason."""
 
+    needs: tuple[str, ...] = ()
+    """Tensors without which a file is of something else."""
+    usual: Mapping[str, object] = field(default_factory=dict)
+    """The options that change the model, and their values in the models that can be converted."""
 
-def published_name(layout: Layout, model: ModelConfig, name: str) -> str:
-    """The published name of one of our tensors."""
-    for rule, replacement in layout.names.items():
-        name = re.sub(rule, replacement if isinstance(replacement, str) else partial(replacement, model), name)
-    return name
+    def check(self, options: Namespace, tensors: Mapping[str, Tensor], source: str) -> None:
+        """Check that a file is of this system, trained as usual; arguments as those of ``model``.
+
+        Raises:
+            WeightsError: it is not.
+        """
+        if missing := [name for name in (self.words, *self.needs) if name not in tensors]:
+            raise WeightsError(f"{source} is not a checkpoint of {self.system}: it lacks {' and '.join(missing)}")
+        for name, usual in self.usual.items():
+            if (value := getattr(options, name, usual)) != usual:
+                raise WeightsError(f"{source} was trained with {name} = {value!r}; only {usual!r} can be converted")
+
+    def published_name(self, model: ModelConfig, name: str) -> str:
+        """The published name of one of our tensors."""
+        for rule, replacement in self.names.items():
+            name = re.sub(rule, replacement if isinstance(replacement, str) else partial(replacement, model), name)
+        return name
+
+
+def _one_of(table: Mapping[Any, str], key: object, what: str, source: str) -> str:
+    """Timm's name of a published backbone.
+
+    Raises:
+        WeightsError: it is none of the table.
+    """
+    if key not in table:
+        raise WeightsError(f"{source} has the {what} {key!r}; only {', '.join(map(str, table))} can be converted")
+    return table[key]
 
 
 def _vsepp(options: Namespace, tensors: Mapping[str, Tensor], source: str) -> ModelConfig:
-    _check_present(("fc.weight", "fc.bias", "embed.weight"), tensors, source, "VSE++")
     if not any(name.startswith("cnn.") for name in tensors):
         raise WeightsError(f"{source} is a VSE++ model of precomputed features: it has no image network to convert")
-    cnn = getattr(options, "cnn_type", None)
-    if cnn not in RESNETS:
-        raise WeightsError(f"{source} has the image network {cnn!r}; only {', '.join(RESNETS)} can be converted")
-    for name, usual in (("use_abs", False), ("no_imgnorm", False), ("measure", "cosine"), ("num_layers", 1)):
-        value = getattr(options, name, usual)
-        if value != usual:
-            raise WeightsError(f"{source} was trained with {name} = {value!r}; only {usual!r} can be converted")
+    name = _one_of(RESNETS, getattr(options, "cnn_type", None), "image network", source)
     return ModelConfig(
-        backbone=BackboneConfig(name=RESNETS[cnn], weights="random"),
+        backbone=BackboneConfig(name=name, weights="random"),
         text=TextConfig(word_dim=tensors["embed.weight"].shape[1]),
         embed_dim=len(tensors["fc.weight"]),
     )
 
 
 def _vse_infty(options: Namespace, tensors: Mapping[str, Tensor], source: str) -> ModelConfig:
-    for name in ("no_imgnorm", "no_txtnorm"):
-        if getattr(options, name, False):
-            raise WeightsError(f"{source} was trained with {name}; only normalised embeddings can be converted")
-    kind, origin = getattr(options, "precomp_enc_type", None), getattr(options, "backbone_source", None)
-    if kind not in ("basic", "backbone"):
+    kind = getattr(options, "precomp_enc_type", None)
+    if kind == "basic":
+        backbone = BackboneConfig(name="butd_region", weights="precomputed")
+    elif kind == "backbone":
+        name = _one_of(RESNEXTS, getattr(options, "backbone_source", None), "backbone", source)
+        backbone = BackboneConfig(name=name, weights="random")
+    else:
         raise WeightsError(f"{source} has precomp_enc_type = {kind!r}; only 'basic' and 'backbone' can be converted")
-    if kind == "backbone" and origin not in RESNEXTS:
-        raise WeightsError(f"{source} has the backbone {origin!r}; only {', '.join(RESNEXTS)} can be converted")
-    words = VSE_INFTY.words
-    _check_present(("image.fc.weight", words), tensors, source, "VSE-infinity")
     return ModelConfig(
         framework="vse_infty",
-        backbone=BackboneConfig(name="butd_region", weights="precomputed")
-        if kind == "basic"
-        else BackboneConfig(name=RESNEXTS[str(origin)], weights="random"),
+        backbone=backbone,
         embed_dim=len(tensors["image.fc.weight"]),
-        bert=_bert(_layers(tensors), tensors[words].shape[1]),
+        bert=_bert(_layers(tensors), tensors[VSE_INFTY.words].shape[1]),
     )
 
 
 def _xvlm(options: Namespace, tensors: Mapping[str, Tensor], source: str) -> ModelConfig:
-    words, patches = XVLM.words, "vision_encoder.patch_embed.proj.weight"
-    _check_present((words, "vision_proj.weight", "itm_head.0.weight"), tensors, source, "X-VLM")
-    first = len(tensors[patches]) if patches in tensors else 0
-    if first not in SWINS:
-        raise WeightsError(f"the image encoder of {source} is not a Swin of width {' or '.join(map(str, SWINS))}")
+    patches = tensors.get("vision_encoder.patch_embed.proj.weight", ())
+    name = _one_of(SWINS, len(patches), "image encoder of width", source)
     fused = _layers(tensors, that_see_images=True)
     if not fused:
         raise WeightsError(f"{source} is not a checkpoint of X-VLM: no layer of its BERT sees the image")
     return ModelConfig(
         framework="xvlm",
-        backbone=BackboneConfig(name=SWINS[first], weights="random"),
+        backbone=BackboneConfig(name=name, weights="random"),
         embed_dim=len(tensors["vision_proj.weight"]),
-        bert=_bert(_layers(tensors), tensors[words].shape[1]),
+        bert=_bert(_layers(tensors), tensors[XVLM.words].shape[1]),
         xvlm=XvlmConfig(fusion_layer=min(fused)),
     )
-
-
-def _check_present(names: Iterable[str], tensors: Mapping[str, Tensor], source: str, system: str) -> None:
-    missing = [name for name in names if name not in tensors]
-    if missing:
-        raise WeightsError(f"{source} is not a checkpoint of {system}: it lacks {' and '.join(missing)}")
 
 
 def _layers(tensors: Mapping[str, Tensor], *, that_see_images: bool = False) -> set[int]:
@@ -160,6 +166,8 @@ VSEPP = Layout(
     system="VSE++",
     model=_vsepp,
     words="embed.weight",
+    needs=("fc.weight", "fc.bias"),
+    usual={"use_abs": False, "no_imgnorm": False, "measure": "cosine", "num_layers": 1},
     encoders=("", ""),
     names={r"^backbone\.net\.": "cnn.module.", r"^heads\.(image|text)\.": ""},
 )
@@ -167,6 +175,8 @@ VSE_INFTY = Layout(
     system="VSE-infinity",
     model=_vse_infty,
     words="text.bert.embeddings.word_embeddings.weight",
+    needs=("image.fc.weight",),
+    usual={"no_imgnorm": False, "no_txtnorm": False},
     encoders=("image.", "text."),
     prefix="module.",
     wrapper=(r"^image\.image_encoder\.", "image."),
@@ -192,6 +202,7 @@ XVLM = Layout(
     system="X-VLM",
     model=_xvlm,
     words="text_encoder.embeddings.word_embeddings.weight",
+    needs=("vision_proj.weight", "itm_head.0.weight"),
     wrapper=(r"^text_encoder\.bert\.", "text_encoder."),
     names={
         r"^backbone\.net\.layers\.(\d+)\.downsample\.": _merging,

@@ -71,9 +71,9 @@ def tensors_of(stored: object, where: str) -> dict[str, Tensor]:
     """
     if not isinstance(stored, dict) or not stored:
         raise WeightsError(f"{where} is not a state dict")
-    wrong = [str(name) for name, value in stored.items() if not (isinstance(name, str) and isinstance(value, Tensor))]
-    if wrong:
-        raise WeightsError(f"{where} contains {wrong[0]!r}, which is not a tensor")
+    for name, value in stored.items():
+        if not (isinstance(name, str) and isinstance(value, Tensor)):
+            raise WeightsError(f"{where} contains {str(name)!r}, which is not a tensor")
     return dict(stored)
 
 

@@ -114,7 +114,7 @@ def test_without_a_gpu_it_says_what_can_be_done(capsys: pytest.CaptureFixture[st
 
 def test_limits_fit_a_lease() -> None:
     names = [step.name for step in gpu.STEPS]
-    assert names == ["tests", "flagship", "prices", "ratios", "packs", "profile"]
+    assert names == ["tests", "flagship", "prices", "ratios", "packs"]
     assert sum(step.limit for step in gpu.STEPS[:3]) <= 500  # of 570
 
 
@@ -139,7 +139,7 @@ def test_a_bare_checkout_proves_itself(tmp_path: Path) -> None:
     found = json.loads((out / "gpu.json").read_text())
     assert {name: step["status"] for name, step in found["steps"].items()} == {step.name: "done" for step in gpu.STEPS}
     missing = {name: " ".join(step["not_measured"]) for name, step in found["steps"].items()}
-    parts = {"tests": "GPU", "flagship": "busy", "prices": "capability", "profile": "kernels"}
+    parts = {"tests": "GPU", "flagship": "busy", "prices": "capability"}
     assert all(part in missing[name] for name, part in parts.items())
     tables = found["steps"]["flagship"]["tables"]
     assert [list(rows) for rows in tables.values()] == [["one", "heads", "trunk", "finetune"]] * 2  # files, pack

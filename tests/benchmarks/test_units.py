@@ -34,11 +34,9 @@ def test_photographs_are_those_of_a_dataset(root: Path) -> None:
 def test_a_unit_is_timed_and_leaves_nothing(root: Path) -> None:
     given = parse(None, steps.OPTIONS, WORDS)
     unit = unit_of(given, data_of(root, 32), cells=2, sharing="heads")
-    row, work = timed(given, unit, open_dataset(unit.data), profiled=2)
+    row = timed(given, unit, open_dataset(unit.data))
     assert row["cell steps/s"] == pytest.approx(2000 / row["ms a step"])
     assert 0 <= row["data wait %"] < 100
-    assert 0 < len(work) <= 10
-    assert all(float(figures["ms a step"]) > 0 for figures in work.values())
 
 
 def test_too_few_data_are_an_error(root: Path) -> None:
