@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol, TypedDict
+from typing import Any, Protocol, TypedDict
 
-import torch
-
-from goal_core.basics.atomic import DamagedError
-from goal_core.basics.devices import is_out_of_memory
-from goal_core.basics.errors import (
-    CollapsedError,
-    DataError,
-    DivergedError,
-    GoalError,
-    TooLargeError,
-    UnfinishedError,
-    WeightsError,
-    first_line,
-)
+from goal_core.basics.errors import GoalError
 from goal_core.basics.plugins import Plugin
 from goal_core.data import DataConfig
-from goal_core.evaluation import NonFiniteEmbeddingError
 from goal_core.models import ModelConfig
-from goal_core.objectives import NonFiniteError, ObjectiveConfig
+from goal_core.objectives import ObjectiveConfig
 from goal_core.training.config import MemoryFormat, Precision, Sharing, StageConfig
 
 
@@ -173,6 +158,8 @@ class TrainingFailed:
     @classmethod
     def because_of(cls, key: str, error: Exception) -> TrainingFailed:
         """The failure of a training by an exception."""
+        from goal_core.training.failures import failure_kind  # with torch, which readers of events do without
+
         text = " ".join(str(error).split()) or "no message"
         return cls(
             key=key,
@@ -218,44 +205,3 @@ class Listener(Protocol):
 
 class SilentListener(Listener):
     """A listener that ignores everything."""
-
-
-@contextmanager
-def fits_or_says(what: str) -> Iterator[None]:
-    """Around work whose memory does not depend on the batch: running out of it becomes one clear error.
-
-    Args:
-        what: does not fit; the beginning of a sentence.
-
-    Raises:
-        TooLargeError: memory ran out.
-    """
-    try:
-        yield
-    except Exception as error:
-        if not is_out_of_memory(error):
-            raise
-        raise TooLargeError(
-            f"{what} does not fit into memory, which no smaller batch would change; give units fewer cells "
-            f"(cells_per_unit) or a device with more memory ({first_line(error)})"
-        ) from error
-
-
-_KINDS: Final = {
-    UnfinishedError: "refused",
-    OSError: "storage",
-    DataError | WeightsError: "inputs",
-    DamagedError: "damaged",
-    DivergedError | NonFiniteError | NonFiniteEmbeddingError: "diverged",
-    CollapsedError: "collapsed",
-    TooLargeError: "too_large",
-    torch.AcceleratorError: "device",
-}
-"""Kinds of failures by their errors, of which the first counts."""
-
-
-def failure_kind(error: Exception) -> str:
-    """The kind of a failure; see :attr:`TrainingFailed.kind`."""
-    if is_out_of_memory(error):
-        return "memory"
-    return next((kind for errors, kind in _KINDS.items() if isinstance(error, errors)), "error")

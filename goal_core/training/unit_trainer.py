@@ -20,6 +20,7 @@ from goal_core.training.cells.scale import BATCHES
 from goal_core.training.cells.stack import Stacks
 from goal_core.training.cells.trainer import CellTrainer
 from goal_core.training.cells.validation import Validation
+from goal_core.training.failures import fits_or_says
 from goal_core.training.plan import (
     Listener,
     TrainingDone,
@@ -27,7 +28,6 @@ from goal_core.training.plan import (
     TrainingFiles,
     TrainingPlan,
     UnitPlan,
-    fits_or_says,
 )
 from goal_core.training.ranks import ALONE, Ranks, weight_sums
 from goal_core.training.sharing import choose_path

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from goal_core import checkpoints
@@ -165,8 +170,21 @@ class OpenedSweep(ResolvedSweep):
 
             for objective in dict.fromkeys(training.cell.objective for training in self.trainings):
                 try_objective(objective)
-        for model in self.config.model.models:
-            checkpoints.check_initial_weights(model, self.config.data, self.dataset)
+        if self.config.plugins or "torch" in sys.modules:
+            _check_weights(self.config, self.dataset)
+            return
+        # In a process of its own: a driver is small, and would keep torch and the models' memory to its end.
+        with ProcessPoolExecutor(1, get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
+            pool.submit(_open_and_check_weights, self.config, self.store.indexes).result()
+
+
+def _open_and_check_weights(config: SweepConfig, indexes: Path) -> None:
+    _check_weights(config, open_dataset(config.data, indexes))
+
+
+def _check_weights(config: SweepConfig, dataset: Dataset) -> None:
+    for model in config.model.models:
+        checkpoints.check_initial_weights(model, config.data, dataset)
 
 
 def open_sweep(

@@ -16,7 +16,8 @@ from goal_core.training.cells.roster import Roster
 from goal_core.training.cells.stack import SplitShare, Stacks
 from goal_core.training.cells.trainer import CellTrainer
 from goal_core.training.doubts import below_warmup, weak_objective
-from goal_core.training.plan import EpochDone, TrainingDone, UnitPlan, fits_or_says
+from goal_core.training.failures import fits_or_says
+from goal_core.training.plan import EpochDone, TrainingDone, UnitPlan
 
 Inputs = Callable[[Split], Callable[[], Iterator[Tensor]]]
 """Gives a function that passes over a split's images, chunk by chunk on the device."""

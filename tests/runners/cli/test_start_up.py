@@ -44,3 +44,11 @@ def test_a_suggested_command_keeps_its_brackets() -> None:
     with console.capture() as capture:
         console.print(suggested, soft_wrap=True)
     assert capture.get().strip() == "goal-sweep ui quickstart --set 'objectives.only=[con/con,sig/cir]'"
+
+
+def test_a_driver_has_no_torch_in_memory(tmp_path: Path) -> None:
+    """Neither for what it imports nor for the check of the first weights."""
+    check = f"from runners.launch.opened_sweep import open_sweep; open_sweep('quickstart', ['store={tmp_path}']).check_trainable()"
+    code = f"import sys, runners.launch.launch; {check}; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

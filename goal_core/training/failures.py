@@ -1,0 +1,64 @@
+"""What a training can fail of, by its errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import torch
+
+from goal_core.basics.atomic import DamagedError
+from goal_core.basics.devices import is_out_of_memory
+from goal_core.basics.errors import (
+    CollapsedError,
+    DataError,
+    DivergedError,
+    TooLargeError,
+    UnfinishedError,
+    WeightsError,
+    first_line,
+)
+from goal_core.evaluation import NonFiniteEmbeddingError
+from goal_core.objectives import NonFiniteError
+
+
+@contextmanager
+def fits_or_says(what: str) -> Iterator[None]:
+    """Around work whose memory does not depend on the batch: running out of it becomes one clear error.
+
+    Args:
+        what: does not fit; the beginning of a sentence.
+
+    Raises:
+        TooLargeError: memory ran out.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        raise TooLargeError(
+            f"{what} does not fit into memory, which no smaller batch would change; give units fewer cells "
+            f"(cells_per_unit) or a device with more memory ({first_line(error)})"
+        ) from error
+
+
+_KINDS: Final = {
+    UnfinishedError: "refused",
+    OSError: "storage",
+    DataError | WeightsError: "inputs",
+    DamagedError: "damaged",
+    DivergedError | NonFiniteError | NonFiniteEmbeddingError: "diverged",
+    CollapsedError: "collapsed",
+    TooLargeError: "too_large",
+    torch.AcceleratorError: "device",
+}
+"""Kinds of failures by their errors, of which the first counts."""
+
+
+def failure_kind(error: Exception) -> str:
+    """The kind of a failure; see :attr:`TrainingFailed.kind`."""
+    if is_out_of_memory(error):
+        return "memory"
+    return next((kind for errors, kind in _KINDS.items() if isinstance(error, errors)), "error")
