@@ -46,9 +46,16 @@ def test_a_suggested_command_keeps_its_brackets() -> None:
     assert capture.get().strip() == "goal-sweep ui quickstart --set 'objectives.only=[con/con,sig/cir]'"
 
 
+OPEN = """
+import sys, runners.launch.launch
+from runners.launch.opened_sweep import open_sweep
+open_sweep("quickstart", sys.argv[1:]).check_trainable()
+print("torch" in sys.modules)
+"""
+
+
 def test_a_driver_has_no_torch_in_memory(tmp_path: Path) -> None:
     """Neither for what it imports nor for the check of the first weights."""
-    check = f"from runners.launch.opened_sweep import open_sweep; open_sweep('quickstart', ['store={tmp_path}']).check_trainable()"
-    code = f"import sys, runners.launch.launch; {check}; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", OPEN, f"store={tmp_path}"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
