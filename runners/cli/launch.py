@@ -49,6 +49,9 @@ def launch(
             min=0.1, help="Minutes to wait for a machine with room, on a cluster that has none; then exit 75."
         ),
     ] = None,
+    devices: Annotated[
+        int, typer.Option(min=0, help="Devices to which an autoscaler may take the cluster; units are packed for them.")
+    ] = 0,
     ship_code: Annotated[
         bool, typer.Option("--ship-code", help="Send this machine's code of goal-sweep to the cluster's workers.")
     ] = False,
@@ -92,6 +95,7 @@ def launch(
             options = LaunchOptions(
                 address=address,
                 wait=wait,
+                devices=devices,
                 ship_code=ship_code,
                 failed=failed,
                 force=force,

@@ -150,7 +150,10 @@ def _manifest(job: Job) -> Any:
     """The RayJob, with the pod templates of the settings merged into its own."""
     settings = job.cluster.kubernetes
     # A driver that stopped before the end (75) starts again; SIGTERM to the pod ends it.
-    command = shlex.join(launch_command(job, f"{_FOLDER}/sweep.yaml", settings.store, settings.tracking))
+    words = launch_command(job, f"{_FOLDER}/sweep.yaml", settings.store, settings.tracking)
+    if grows := settings.max_workers > settings.workers:
+        words[4:4] = ["--devices", str(settings.max_workers * _at_once(job))]
+    command = shlex.join(words)
     runs = f"for run in $(seq {_MAX_RUNS}); do {command}; status=$?; [ $status -eq 75 ] || break; sleep 10; done"
     text = template("rayjob.yaml.j2").render(
         id=job.id,
@@ -162,7 +165,7 @@ def _manifest(job: Job) -> Any:
         environment={**PATIENT, **settings.environment, "GOAL_SWEEP_CODE": job.code},
         entrypoint=f"sh -c {shlex.quote(f'{runs}; exit $status')}",
         ray_version=metadata.version("ray"),
-        autoscaling=settings.max_workers > settings.workers,
+        autoscaling=grows,
         # The head lets the driver save, and the workers stay until its cells have saved. The image may lack pkill.
         save="for pid in $(grep -lz runners.cli /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3); "
         f"do [ $pid -eq $$ ] || kill -TERM $pid; done; {_WAIT}",
@@ -176,6 +179,13 @@ def _manifest(job: Job) -> Any:
         _merge(pod, deepcopy(more))
     head["metadata"]["annotations"][_ANNOTATION] = LiteralScalarString(job.sweep_text)
     return manifest
+
+
+def _at_once(job: Job) -> int:
+    """Units that a worker trains at the same time."""
+    settings, need = job.cluster.kubernetes, job.config.resources
+    has = [settings.cpus_per_worker / need.cpus, *([settings.gpus_per_worker / need.gpus] if need.gpus else [])]
+    return max(1, int(min(has) + 1e-6))
 
 
 def _merge(into: Any, more: Mapping[str, Any]) -> None:

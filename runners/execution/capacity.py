@@ -113,44 +113,22 @@ def _this_machine() -> Machine:
     return Machine(id="", host=socket.gethostname(), address="", resources=counted)
 
 
-def has_autoscaler(status: bytes | None, is_version_2: bool) -> bool:
-    """Whether the cluster adds machines by itself.
-
-    Args:
-        status: what Ray's monitor wrote about the machines, as JSON. Where nobody adds machines, the monitor makes up a
-            node type of its own for each.
-        is_version_2: whether Ray says that its second autoscaler runs.
-    """
-    if is_version_2 or not status:
-        return is_version_2
-    try:
-        kinds = json.loads(status)["autoscaler_report"]["node_type_mapping"]
-        return any(kind != f"node_{node}" for node, kind in kinds.items())
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return False
-
-
-def check_possible(machines: Sequence[Machine], need: Resources, *, grows: bool, wait: float | None) -> None:
-    """Check before a launch that it does not wait for what can never come.
-
-    A cluster that adds machines by itself, or has none to work with yet, is waited for.
+def check_possible(machines: Sequence[Machine], need: Resources) -> None:
+    """Check before a launch that it does not wait for what can never come. A cluster without machines is waited for.
 
     Args:
         machines: the machines alive.
         need: the resources of a unit.
-        grows: whether the cluster adds machines by itself.
-        wait: seconds that the user wants to wait for room; None if he has not said.
 
     Raises:
-        DeviceError: there are machines to work with, but none is large enough, and none will be added.
+        DeviceError: there are machines to work with, but none is large enough.
     """
     workers = [machine for machine in machines if machine.resources.get("CPU", 0) or machine.resources.get("GPU", 0)]
-    if grows or wait or not workers or any(machine.fits(need) for machine in workers):
-        return
-    raise DeviceError(
-        f"a unit needs {need} (resources.*), but no machine of the cluster is that large, and it has no autoscaler to "
-        f"add one; its machines have {kinds_of(workers)}. --wait MINUTES waits for one that joins later"
-    )
+    if workers and not any(machine.fits(need) for machine in workers):
+        raise DeviceError(
+            f"a unit needs {need} (resources.*), but no machine of the cluster is that large; its machines have "
+            f"{kinds_of(workers)}. --wait MINUTES waits for one that joins later, and --devices N for an autoscaler"
+        )
 
 
 def kinds_of(machines: Sequence[Machine]) -> str:

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from typing import Any
 
 from goal_core.basics.atomic import DamagedError, StorageError
@@ -180,7 +181,12 @@ class Launcher:
 
         def make() -> RayUnits:
             return RayUnits(
-                options.address, needs, lambda: bury(kept.launch_id), wait=wait, ship_code=options.ship_code
+                options.address,
+                needs,
+                lambda: bury(kept.launch_id),
+                wait=wait,
+                ship_code=options.ship_code,
+                grows=options.devices > 0,
             )
 
         with self._view, ExitStack() as leaving:
@@ -192,7 +198,8 @@ class Launcher:
             self._tracking.wait_open()
             self._plan.set_aside_finished(self._refused)
             if self._prices is not None:
-                devices = of_machines(ray.machines(), needs, grows=ray.grows, here=options.address is None)
+                devices = of_machines(ray.machines(), needs, here=options.address is None)
+                devices = replace(devices, count=max(devices.count, options.devices))
                 self._queue.fit_to(devices, self._prices(devices))
             while not self._is_over() and (jobs := self._queue.round()):
                 with self._signals.gentle():

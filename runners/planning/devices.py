@@ -33,8 +33,6 @@ class Devices:
     """The name of the GPUs, as the driver of this machine or Ray says it; empty if it is not known."""
     memory_mb: float | None = None
     """Memory of each in megabytes, of several GPUs that of one; None if it is not known."""
-    grows: bool = False
-    """Whether machines come as long as units wait."""
     units_each: int = 1
     """How many units the cores beside a GPU leave room for on it; 1 where a unit does not ask for one whole GPU."""
     cpus: str = ""
@@ -50,20 +48,19 @@ class Devices:
             name = f"{'' if self.need.gpus == 1 else f'{self.need.gpus:g} '}GPU{several}"
         else:
             name = f"core{several}" if self.need.cpus == 1 else f"group{several} of {self.need.cpus} cores"
-        return f"{self.count} {name}{' and what joins them' if self.grows else ''}"
+        return f"{self.count} {name}"
 
     def slots(self, units_per_gpu: int) -> int:
         """How many units train at the same time where so many are to share a GPU."""
         return self.count * min(units_per_gpu, self.units_each)
 
 
-def of_machines(machines: Sequence[Machine], need: Resources, *, grows: bool = False, here: bool = False) -> Devices:
+def of_machines(machines: Sequence[Machine], need: Resources, *, here: bool = False) -> Devices:
     """The devices of a cluster or of this machine, whoever uses them now.
 
     Args:
         machines: the machines alive.
         need: the resources of a unit.
-        grows: whether the cluster adds machines by itself.
         here: whether there is only this machine, whose driver tells the GPUs.
     """
     fitting = [machine.resources for machine in machines if machine.fits(need)]
@@ -80,7 +77,6 @@ def of_machines(machines: Sequence[Machine], need: Resources, *, grows: bool = F
         need=need,
         gpu=kinds[0] if kinds and need.gpus else "",
         memory_mb=min(memory) * min(1.0, need.gpus or 1.0) if memory else None,
-        grows=grows,
         units_each=max(1, min(per_gpu, default=1)),
         cpus=_idle(machines, need) if need.gpus else "",
     )

@@ -52,7 +52,7 @@ def fit(trainings: Sequence[Training], prices: Prices, devices: Devices) -> Pack
     for (_, name), alike in by_kind(trainings).items() if devices.memory_mb else ():
         if (cells := prices.most_cells(alike[0], usable[name])) is not None:
             most[name] = min(cells, most.get(name, cells))
-    limits = choose(trainings, config, slots, most, grows=devices.grows)
+    limits = choose(trainings, config, slots, most)
     units = pack_chain(trainings, config.execution, limits)
     lines, chunks = [_packed(name, units, limits, most, slots[name], devices) for name in slots], dict[Kind, int]()
     for kind, unit in largest(units).items():
@@ -89,7 +89,7 @@ def _packed(
     why = "as the sweep sets it"
     if stage in limits:
         turns = -(-len(own) // slots)
-        why = "costs least device time" if devices.grows else f"ends earliest, in {turns} turn{'s' * (turns > 1)}"
+        why = f"ends earliest, in {turns} turn{'s' * (turns > 1)}"
         why += f", as those of a unit share {100 * common_part(own[0]):.0f} % of their work"
         why += f"; no more than {most[stage]} fit into memory" if limits[stage] == most.get(stage) else ""
     return f"{stage}: {sum(sizes)} trainings as {len(own)} unit{'s' * (len(own) > 1)} of {cells} on {devices}: {why}"

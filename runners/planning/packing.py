@@ -30,19 +30,17 @@ def solo_times(unit: Unit) -> float:
 
 
 def choose(
-    trainings: Sequence[Training], config: SweepConfig, slots: Mapping[str, int], fit: Mapping[str, int], *, grows: bool
+    trainings: Sequence[Training], config: SweepConfig, slots: Mapping[str, int], fit: Mapping[str, int]
 ) -> dict[str, int]:
     """Choose the largest number of cells in the units of each stage for which the sweep leaves it open.
 
-    Where several numbers end alike, the fewest units are taken, because each has to start. On a cluster that adds
-    machines, each unit that waits brings one: there device time comes first, and where it is alike the most units.
+    Where several numbers end alike, the fewest units are taken, because each has to start.
 
     Args:
         trainings: the trainings still to do, of all stages.
         config: the sweep.
         slots: by stage, how many of its units train at the same time.
         fit: by stage, the most cells whose unit fits into memory, 0 for none; nothing where that is not known.
-        grows: whether machines come as long as units wait.
     """
     groups: dict[str, int] = {}
     for unit in pack(trainings, config.execution):
@@ -55,8 +53,8 @@ def choose(
             chain = pack_chain(trainings, config.execution, {**limits, stage: limit})
             times = [solo_times(unit) for unit in chain if unit.stage.name == stage]
             turns = sorted(times, reverse=True)[:: slots[stage]]
-            costs[limit] = sum(times if grows else turns), len(times)
+            costs[limit] = sum(turns), len(times)
         least = TIE * min(cost for cost, _ in costs.values())
         alike = {limit: units for limit, (cost, units) in costs.items() if cost <= least}
-        limits[stage] = max(alike, key=lambda limit: (alike[limit] if grows else -alike[limit], -limit))
+        limits[stage] = max(alike, key=lambda limit: (-alike[limit], -limit))
     return limits

@@ -48,8 +48,6 @@ class InProcess:
     def __exit__(self, *error: object) -> None:
         return
 
-    grows = False
-
     def machines(self) -> list[Machine]:
         return [Machine(id="here", host="here", address="127.0.0.1", resources={"CPU": 1.0})]
 

@@ -19,7 +19,7 @@ import goal_core
 import runners
 import sweeps
 from goal_core.basics.errors import GoalError, UnfinishedError
-from runners.execution.capacity import Machine, Resources, check_here, check_possible, has_autoscaler
+from runners.execution.capacity import Machine, Resources, check_here, check_possible
 from runners.execution.session.joining import MODE, TOKEN, TOKEN_PATH, reach
 from runners.execution.session.node import PATIENT, SAVING, NodeFailedError, RayNode, is_alive, private_folder
 from runners.execution.session.watch import RayWatch, end_process
@@ -75,6 +75,8 @@ class RaySession:
         resources: the resources of each unit.
         before_restart: called before this process is replaced or ended although its main thread hangs in a call to Ray.
         wait: seconds to wait on a cluster without room for a unit; None waits as long as it takes.
+        grows: whether the cluster adds machines by itself, so that one without a machine that is large enough is waited
+            for.
         ship_code: send this machine's code of goal-sweep to the cluster's workers.
     """
 
@@ -85,13 +87,12 @@ class RaySession:
         before_restart: Callable[[], None] = lambda: None,
         *,
         wait: float | None = None,
+        grows: bool = False,
         ship_code: bool = False,
     ) -> None:
         self.address, self.resources, self._before_restart = address, resources, before_restart
-        self.wait, self._ship_code = wait, ship_code
+        self.wait, self._grows, self._ship_code = wait, grows, ship_code
         self._node: RayNode | None = None
-        self.grows = False
-        """Whether the cluster adds machines by itself; known once it is joined."""
 
     def __enter__(self) -> Self:
         """Start or join Ray, and check that a unit may fit.
@@ -185,20 +186,11 @@ class RaySession:
                 restart_command(lost)
         end_process(f"error: {lost}", lost.status)
 
-    def _check_fit(self, here: Sequence[Machine]) -> None:
+    def _check_fit(self, machines: Sequence[Machine]) -> None:
         if self.address is None:
-            check_here(self.resources, here[0])
-            return
-        import ray
-        from ray.experimental.internal_kv import _internal_kv_get
-
-        status = second = None
-        with contextlib.suppress(Exception):  # of an interface that may change; then the machines alone decide
-            status = _internal_kv_get("__autoscaling_status")
-            place = ray._raylet.GCS_AUTOSCALER_STATE_NAMESPACE
-            second = _internal_kv_get(ray._raylet.GCS_AUTOSCALER_V2_ENABLED_KEY, namespace=place)
-        self.grows = has_autoscaler(status, second == b"1")
-        check_possible(here, self.resources, grows=self.grows, wait=self.wait)
+            check_here(self.resources, machines[0])
+        elif not (self._grows or self.wait):
+            check_possible(machines, self.resources)
 
     def machines(self) -> list[Machine]:
         """The machines alive."""

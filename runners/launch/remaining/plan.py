@@ -24,6 +24,8 @@ class LaunchOptions:
     """Address of a Ray cluster; None trains on this machine."""
     wait: float | None = None
     """Minutes to wait on a cluster without room for a unit; None waits as long as it takes where room may come."""
+    devices: int = 0
+    """Devices that a cluster which adds machines may grow to; 0 for one that does not grow."""
     ship_code: bool = False
     """Send this machine's code of goal-sweep to the workers of a cluster."""
     failed: Literal["keep", "retry", "only"] = "keep"

@@ -123,6 +123,13 @@ PASSED_THROUGH = {
 }
 
 
+def test_an_autoscaler_is_told_and_so_is_the_driver_that_packs_for_it(tmp_path: Path) -> None:
+    fixed, grows = (manifest(tmp_path, *LEAST, *more)["spec"] for more in ((), ("kubernetes.max_workers=8",)))
+    assert "--devices" not in fixed["entrypoint"]
+    assert "launch --devices 64 /" in grows["entrypoint"]  # of a sweep of 1 CPU, on workers of 8
+    assert grows["rayClusterSpec"]["enableInTreeAutoscaling"]
+
+
 def test_what_has_no_setting_is_passed_through(schema: Any, tmp_path: Path) -> None:
     settings = (*LEAST, *(f"kubernetes.{key}={json.dumps(value)}" for key, value in PASSED_THROUGH.items()))
     ray_job = manifest(tmp_path, *settings)

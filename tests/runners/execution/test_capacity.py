@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -12,8 +12,8 @@ from runners.execution.capacity import (
     Machine,
     Resources,
     check_possible,
-    has_autoscaler,
 )
+from runners.execution.session.session import RaySession
 
 NEED = Resources(cpus=2, gpus=0.5, accelerator="A100")
 
@@ -34,33 +34,28 @@ def test_a_unit_asks_for_its_part_of_a_gpu_of_its_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("machines", "grows", "wait", "refused"),
+    ("machines", "refused"),
     [
-        ([HEAD], False, None, False),  # no worker yet
-        ([HEAD, RIGHT], False, None, False),
-        ([HEAD, SMALL, OTHER], False, None, True),
-        ([HEAD, SMALL, OTHER], True, None, False),
-        ([HEAD, SMALL, OTHER], False, 60.0, False),
+        ([HEAD], False),  # no worker yet
+        ([HEAD, RIGHT], False),
+        ([HEAD, SMALL, OTHER], True),
     ],
 )
-def test_only_what_can_never_come_is_refused(
-    machines: Sequence[Machine], grows: bool, wait: float | None, refused: bool
-) -> None:
+def test_only_what_can_never_come_is_refused(machines: Sequence[Machine], refused: bool) -> None:
     if not refused:
-        check_possible(machines, NEED, grows=grows, wait=wait)
+        check_possible(machines, NEED)
         return
     with pytest.raises(DeviceError) as raised:
-        check_possible(machines, NEED, grows=grows, wait=wait)
+        check_possible(machines, NEED)
     assert "a unit needs 2 CPU and 0.5 GPU of type A100" in str(raised.value)
     assert "its machines have 8 CPU and 0 GPU; 8 CPU and 1 GPU (T4)" in str(raised.value)
 
 
-def test_an_autoscaler_shows_in_the_kinds_of_its_machines() -> None:
-    def status(kind: str) -> bytes:
-        return json.dumps({"autoscaler_report": {"node_type_mapping": {"abc": kind}}}).encode()
-
-    assert has_autoscaler(status("gpu_worker"), is_version_2=False)
-    assert not has_autoscaler(status("node_abc"), is_version_2=False)
-    assert has_autoscaler(None, is_version_2=True)
-    for broken in (None, b"", b"not json", b"[]", b'{"autoscaler_report": null}'):
-        assert not has_autoscaler(broken, is_version_2=False)
+@pytest.mark.parametrize("more", [{}, {"grows": True}, {"wait": 60.0}])
+def test_who_says_that_machines_come_is_believed(more: dict[str, Any]) -> None:
+    session = RaySession("10.0.0.1:6379", NEED, **more)
+    if more:
+        session._check_fit([HEAD, SMALL])
+        return
+    with pytest.raises(DeviceError, match="--devices N"):
+        session._check_fit([HEAD, SMALL])

@@ -33,7 +33,7 @@ def test_devices_are_what_ray_reports_and_fits() -> None:
     large = machine(CPU=32, GPU=4, accelerator_type__H100=1)
     found = of_machines([large, machine(CPU=4, GPU=1), machine(CPU=64)], Resources(cpus=8, gpus=0.5))
     assert (found.count, str(found), found.memory_mb, found.gpu) == (4, "4 0.5 GPUs", 40_000, "H100")
-    assert of_machines([], Resources(cpus=8, gpus=1), grows=True).count == 1
+    assert of_machines([], Resources(cpus=8, gpus=1)).count == 1
     several = of_machines([large, machine(CPU=64, GPU=8, accelerator_type__H100=1)], Resources(cpus=8, gpus=4))
     assert (several.count, str(several), several.memory_mb) == (3, "3 groups of 4 GPUs", 80_000)
     cores = of_machines([machine(CPU=4, memory=8e9)], Resources(cpus=2, gpus=0))

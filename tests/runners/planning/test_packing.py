@@ -50,7 +50,7 @@ def test_no_number_of_cells_ends_earlier_by_more_than_a_tie_by_the_formula() -> 
     config = load_sweep("coco_vsepp", ["stages=[{name: frozen, epochs: 2, lr: 1e-3}]"], environ={})
     trainings = unopened(config).trainings
     for count in range(1, 50):
-        (limit,) = choose(trainings, config, {"frozen": count}, {}, grows=False).values()
+        (limit,) = choose(trainings, config, {"frozen": count}, {}).values()
         ends = {}
         for cells in range(1, 16):
             parts = -(-15 // cells)
@@ -69,13 +69,7 @@ def test_what_is_left_of_uneven_groups_is_not_cut_up_for_the_largest() -> None:
     frozen = unopened(config).by_stage[0]
     left = [one for one in frozen if one.cell.seed > 1] + frozen[:1]
     # Units of 15, 15 and 1 on two devices take 15 and 1, which is within 5 % of the 16 of any others.
-    assert choose(left, config, {"frozen": 2}, {}, grows=False) == {"frozen": 15}
-
-
-def test_a_cluster_that_grows_gets_units_as_small_as_cost_nothing() -> None:
-    packing = fitted(count=1, grows=True)
-    assert packing.limits == {"frozen": 15, "finetune": 1}
-    assert "device time" in packing.lines[0]
+    assert choose(left, config, {"frozen": 2}, {}) == {"frozen": 15}
 
 
 def test_memory_limits_the_cells_of_a_unit() -> None:
