@@ -1,4 +1,4 @@
-"""The commands that read and carry results: `report`, `sync`, `export`, `import`."""
+"""The commands that read and carry results: `report`, `card`, `sync`, `export`, `import`."""
 
 from __future__ import annotations
 
@@ -68,6 +68,34 @@ def report(
         print(f"warning: {line}", file=sys.stderr)
     if why:
         console.print(f"        not attached to MLflow: {why}")
+
+
+@results.command()
+def card(
+    sweep: Sweep,
+    set_: Set = None,
+    store: StoreDir = None,
+    tracking_uri: Uri = None,
+    out: Annotated[Path | None, typer.Option(parser=local_path, help="Write it here, not to the terminal.")] = None,
+) -> None:
+    """Write the model card of the sweep's best model on val: data, objective, settings, mean and spread over seeds.
+
+    Example: goal-sweep card quickstart.yaml --out README.md
+    """
+    from analysis.errors import AnalysisError
+    from analysis.report.sections.card import model_card
+    from runners.cli import reports
+
+    (target,) = reports.report_targets([sweep], SweepArguments("", set_, store, tracking_uri).overrides, tracking_uri)
+    try:
+        text = model_card(target.results())
+    except AnalysisError as error:
+        raise GoalError(str(error)) from error
+    if out is None:
+        print(text, end="")
+    else:
+        out.write_text(text)
+        console.print(str(out))
 
 
 @results.command()

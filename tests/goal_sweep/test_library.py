@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ import goal_sweep
 from goal_core.basics.errors import GoalError
 from goal_core.evaluation import EmbeddingError, retrieval_metrics
 from runners.cli.app import run
-from tests.helpers.results_folder import finished
+from tests.helpers.results_folder import arguments, finished
 from tests.helpers.sweep_cases import SETTINGS
 
 ALONE = """
@@ -90,5 +91,9 @@ def test_results_are_a_frame(tmp_path: Path, empty_database: Path) -> None:
     assert set(frame["setting/objective.pair"]) == {"con", "sig"}
     assert frame["test/rsum"].notna().all()
     assert all(Path(path).is_file() for path in frame["checkpoint"])
+    assert run(arguments("card", tmp_path, "--out", str(tmp_path / "card.md"))) == 0
+    named = re.search(r'goal_sweep\.load\("(.*)"\)', (tmp_path / "card.md").read_text())
+    assert named is not None
+    assert named[1] in set(frame["checkpoint"])
     with pytest.raises(GoalError):
         goal_sweep.results("scenes", store=tmp_path / "none")
