@@ -28,7 +28,7 @@ reader_of: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 _NOT_OF_THE_DATA = frozenset(
     {
         # A name, and where the files are.
-        *("format", "name", "root", "annotations", "test_file", "train_files", "val_file", "image_root"),
+        *("format", "name", "root", "annotations", "test_file", "train_files", "val_file", "image_root", "importer"),
         # The fingerprint hashes the drawn scenes themselves.
         *("num_train", "num_val", "num_test", "data_seed"),
     }

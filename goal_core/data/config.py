@@ -219,6 +219,8 @@ class SourceConfig(_Files):
     """Column with the path of each image, relative to the table, or with images; empty takes one with a usual name."""
     caption_column: str = ""
     """Column with a caption, or a list of captions. Rows of the same image come together."""
+    importer: str = ""
+    """A plugin's importer, which reads it; empty recognises what it is."""
     split_column: str = ""
     """Column with the split; `restval` counts as train."""
     val_share: Annotated[float, Range(at_least=0, below=1)] = 0.1

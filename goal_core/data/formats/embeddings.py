@@ -14,7 +14,7 @@ from goal_core.data.columns import StoredArray, header_of
 from goal_core.data.config import EmbeddingsConfig
 from goal_core.data.dataset import SPLIT_NAMES
 from goal_core.data.formats.features import parquet_vectors, read_region_header
-from goal_core.data.formats.layout import Layout, Listing, dataset_folder, stamped
+from goal_core.data.formats.layout import Layout, Listing, dataset_folder, equal_counts, stamped
 
 
 def embeddings(config: EmbeddingsConfig) -> Layout:
@@ -49,10 +49,8 @@ def _split(root: Path, split: str) -> Listing:
 def _counts(owners: NDArray[np.integer] | None, num_images: int, num_texts: int, where: str) -> list[int]:
     """How many texts each image has."""
     if owners is None:
-        each, rest = divmod(num_texts, num_images)
-        if rest or not each:
-            raise DataError(f"{where}: {num_texts} texts are not a multiple of {num_images} images; give owners")
-        return [each] * num_images
+        message = f"{where}: {num_texts} texts are not a multiple of {num_images} images; give owners"
+        return equal_counts(num_texts, num_images, message)
     if owners.shape != (num_texts,) or owners.dtype.kind not in "iu":
         raise DataError(f"{where}: owners must be {num_texts} whole numbers, got {owners.dtype} {owners.shape}")
     if (np.diff(owners) < 0).any() or owners[0] < 0 or owners[-1] >= num_images:

@@ -109,7 +109,7 @@ class FeatureRows:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of each image's features: (R, F) or (F,)."""
-        return self.file.shape[1:]
+        return tuple(self.file.shape[1:])
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -7,8 +7,8 @@ any moment cannot train under an id.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from goal_core.data.config import DataConfig, ScenesConfig
 from goal_core.data.dataset import SPLIT_NAMES, Dataset, Split, fingerprint_of
 from goal_core.data.formats.features import FeatureRows
 from goal_core.data.formats.image_files import FileReader
+from goal_core.data.rows import importers
 
 VERSION = 4
 """Raise it whenever the same files would give another index."""
@@ -29,19 +30,19 @@ _NOT_READ = ("name", "image", "min_word_count")
 _OF_CONTENT = ("captions.text", "captions.ends", "owners", "digests", "text_digests")
 """The columns of a split that a model can see anything of; the others say where its files are."""
 
-_NO_DIGESTS = np.zeros((0, 32), np.uint8)
+_NOTHING = np.zeros((0, 32), np.uint8)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Index:
     """What is known of a dataset's files."""
 
-    columns: Mapping[str, NDArray[Any]]
+    columns: dict[str, NDArray[Any]]
     """For each split, `SPLIT.COLUMN`: its images' ``names`` (their files below the folder, or ids of features),
     ``digests`` (N, 32) and ``status`` (size and times, (N, 3)), its ``captions``, and their ``owners``, the index of
     each one's image; with features the ``rows`` of the images in their file, with images in shards their ``spans``; and
     ``corpus``."""
-    about: Mapping[str, Any]
+    about: dict[str, Any]
     """The folder below which image files lie, the stamps of the files that were parsed, and by split the
     files of the features and of the captions' vectors; ``notes``, and ``words``: how many words of train and val occur
     how often, (times, words)."""
@@ -69,28 +70,18 @@ class Index:
         Args:
             thorough: also look at every image; else only at the files that were parsed.
         """
-        if any(stamp != stamp_of(path) for path, *stamp in self.about["sources"]):
-            return False
-        return not thorough or all(
-            status == stamp_of(os.path.join(self.about["root"], name))
-            for split in SPLIT_NAMES
-            for name, *status in self.statuses(split)
-        )
+        images = chain.from_iterable(map(self.statuses, SPLIT_NAMES if thorough else ()))
+        return all(stamp == stamp_of(path) for path, *stamp in chain(self.about["sources"], images))
 
     def statuses(self, split: str) -> list[tuple[Any, ...]]:
-        """Name, size and times of each image of a split; empty where the stamps of the parsed files tell."""
-        if f"{split}.status" not in self.columns:
-            return []
-        stamps = self.columns[f"{split}.status"].tolist()
-        return [(name, *stamp) for name, stamp in zip(self.texts(f"{split}.names"), stamps, strict=True)]
+        """Path, size and times of each image of a split; empty where the stamps of the parsed files tell."""
+        root, stamps = self.about["root"], self.columns.get(f"{split}.status", _NOTHING).tolist()
+        return [(f"{root}/{name}", *stamp) for name, stamp in zip(self.texts(f"{split}.names"), stamps, strict=False)]
 
     def digests_by_status(self) -> dict[tuple[Any, ...], NDArray[np.uint8]]:
         """The digests of all images whose sizes and times are known."""
-        return {
-            status: digest
-            for split in SPLIT_NAMES
-            for status, digest in zip(self.statuses(split), self.columns[f"{split}.digests"], strict=False)
-        }
+        known = (zip(self.statuses(split), self.columns[f"{split}.digests"], strict=False) for split in SPLIT_NAMES)
+        return dict(chain.from_iterable(known))
 
     def dataset(self, config: DataConfig, caches: Path | None) -> Dataset:
         """The dataset, whose images are verified whenever they are read.
@@ -100,10 +91,20 @@ class Index:
             caches: folder in which the ids of its captions are kept; None keeps none.
         """
         assert not isinstance(config, ScenesConfig)
-        digest = self.digest
+        digest, splits = self.digest, dict[str, Split]()
+        for name in SPLIT_NAMES:
+            readers = self.readers(name)
+            splits[name] = Split(
+                name=name,
+                captions=self.texts(f"{name}.captions"),
+                caption_image=self.columns[f"{name}.owners"],
+                reader=readers[f"{name}.digests"],
+                texts=readers.get(f"{name}.text_digests"),
+                cache=caches and caches / f"{digest}-{name}",
+            )
         return Dataset(
             name=config.name,
-            splits={name: self._split(name, caches and caches / f"{digest}-{name}") for name in SPLIT_NAMES},
+            splits=splits,
             fingerprint=fingerprint_of(config.image, config.min_word_count, digest),
             corpus=self.texts("corpus"),
             notes=[*self.about["notes"], *self._rare_words(config.min_word_count)],
@@ -119,39 +120,22 @@ class Index:
         what = f"occur fewer than {min_word_count} times (min_word_count), {uses:,} times in all"
         return [f"{few:,} of {every:,} different words of train and val {what}: no vocabulary of words has them"]
 
-    def readers(self, name: str) -> dict[str, FileReader | FeatureRows]:
+    def readers(self, name: str) -> dict[str, Any]:
         """By the column of their digests, the readers of a split's images and of its captions' vectors."""
-        names, columns, readers = self.texts(f"{name}.names"), self.columns, dict[str, FileReader | FeatureRows]()
-        digests = columns.get(f"{name}.digests", _NO_DIGESTS)
+        names, columns = self.texts(f"{name}.names"), self.columns
+        images, texts = (columns.get(f"{name}.{kind}", _NOTHING) for kind in ("digests", "text_digests"))
+        readers: dict[str, FileReader | FeatureRows] = {}
         if features := self.about["features"].get(name):
             rows = columns[f"{name}.rows"]
-            readers[f"{name}.digests"] = FeatureRows(_stored(features), names, rows, digests)
+            readers[f"{name}.digests"] = FeatureRows(StoredArray(**features), names, rows, images)
         else:
             spans = columns.get(f"{name}.spans")
-            readers[f"{name}.digests"] = FileReader(self.about["root"], names, digests, spans)
+            readers[f"{name}.digests"] = FileReader(self.about["root"], names, images, spans)
         if vectors := self.about["texts"].get(name):
-            captions, digests = self.texts(f"{name}.captions"), columns.get(f"{name}.text_digests", _NO_DIGESTS)
-            file = _stored(vectors)
-            readers[f"{name}.text_digests"] = FeatureRows(file, captions, np.arange(len(captions)), digests)
+            captions = self.texts(f"{name}.captions")
+            rows = np.arange(len(captions))
+            readers[f"{name}.text_digests"] = FeatureRows(StoredArray(**vectors), captions, rows, texts)
         return readers
-
-    def _split(self, name: str, cache: Path | None) -> Split:
-        readers = self.readers(name)
-        texts = readers.get(f"{name}.text_digests")
-        assert not isinstance(texts, FileReader)
-        return Split(
-            name=name,
-            captions=self.texts(f"{name}.captions"),
-            caption_image=self.columns[f"{name}.owners"],
-            reader=readers[f"{name}.digests"],
-            texts=texts,
-            cache=cache,
-        )
-
-
-def _stored(about: Mapping[str, Any]) -> StoredArray:
-    """An array's description from JSON, which has lists alone."""
-    return StoredArray(**{**about, "shape": tuple(about["shape"])})
 
 
 def own_indexes() -> Path:
@@ -162,6 +146,8 @@ def own_indexes() -> Path:
 def index_path(config: DataConfig, folder: Path) -> Path:
     """The file of a dataset's index in the folder of all indexes."""
     used = {name: value for name, value in asdict(config).items() if name not in _NOT_READ}
+    if used.get("importer"):  # an edit of it may give other rows
+        used["importer"] = [used["importer"], importers[used["importer"]].code]
     if config.root is not None and used.get("annotations") == "auto":  # a second file there must be noticed
         used["annotations"] = sorted(path.name for path in Path(config.root).expanduser().glob("dataset_*.json"))
     return folder / f"{config.format}-{key_of([VERSION, used])}.index"

@@ -21,7 +21,6 @@ from goal_core.data.config import KarpathyConfig, XvlmJsonConfig
 from goal_core.data.formats.layout import (
     Layout,
     Listing,
-    Row,
     by_split,
     captions_in,
     dataset_folder,
@@ -31,6 +30,7 @@ from goal_core.data.formats.layout import (
     split_named,
     stamped,
 )
+from goal_core.data.rows import Row
 
 
 def karpathy(config: KarpathyConfig) -> Layout:

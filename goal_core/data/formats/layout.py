@@ -1,4 +1,7 @@
-"""What every importer says of a dataset: where its files are, and the images and captions of each split."""
+"""What every importer says of a dataset: where its files are, and the images and captions of each split.
+
+Whatever is wrong is a `DataError` of one line, which names the file and the place in it.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,16 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from goal_core.basics.errors import DataError, MissingDataError, nearest
 from goal_core.data.columns import StoredArray, stamp_of
 from goal_core.data.config import SHIPPED
 from goal_core.data.dataset import SPLIT_NAMES
+from goal_core.data.rows import Row
 
 SHIPPED_FOLDER = Path(__file__).parents[1] / "shipped"
 SPLIT_OF = {
@@ -22,20 +26,6 @@ SPLIT_OF = {
     **{"val": "val", "validation": "val", "valid": "val", "dev": "val"},
 }
 """The split for each name of one; `restval`, the rest of COCO's val2014, is trained on."""
-
-
-class Row(NamedTuple):
-    """An image with some of its captions."""
-
-    image: str
-    """Its file, relative to the folder of the dataset, with forward slashes; in a shard, the shard."""
-    captions: Sequence[str]
-    split: str = ""
-    """`train`, `val` or `test`; empty where none is given."""
-    span: tuple[int, int] | None = None
-    """Where it begins in a shard, and its bytes."""
-    key: str = ""
-    """Rows of the same key are one image; empty where the file tells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,36 +36,14 @@ class Listing:
     """The file of each image, relative, with forward slashes; of precomputed features, the image's id."""
     captions: Sequence[Sequence[str]]
     """The captions of each image, at least one."""
+    spans: Sequence[tuple[int, int]] = ()
+    """Where each image begins in its shard, and its bytes; empty where each has a file of its own."""
     features: StoredArray | None = None
     """The file of the images' features; None for image files."""
     rows: Sequence[int] = ()
     """The row of each image in that file where it repeats an image's row for each of its captions; else empty."""
     texts: StoredArray | None = None
     """The file of the captions' vectors; None where these are words."""
-    spans: Sequence[tuple[int, int]] = ()
-    """Where each image begins in its shard, and its bytes; empty where each has a file of its own."""
-    left_out: int = 0
-    """Captions beyond `max_captions`, which are not used."""
-    words_left_out: int = 0
-    """Words beyond `max_words` of the captions that are used."""
-
-    def limited(self, images: int, captions: int, words: int) -> Listing:
-        """The first images alone, of each the first captions, and of each of these the first words; 0 keeps all."""
-        kept = slice(0, images or None)
-        texts = [own[: captions or None] for own in self.captions]
-        left_out, words_left_out = sum(map(len, self.captions)) - sum(map(len, texts)), 0
-        if words:
-            words_left_out = sum(max(0, len(text.split()) - words) for own in texts for text in own)
-            texts = [[" ".join(text.split()[:words]) for text in own] for own in texts]
-        return replace(
-            self,
-            names=self.names[kept],
-            captions=texts[kept],
-            rows=self.rows[kept],
-            spans=self.spans[kept],
-            left_out=left_out,
-            words_left_out=words_left_out,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +53,7 @@ class Layout:
     root: Path
     """The folder below which image files are looked for."""
     splits: Mapping[str, Callable[[], Listing]]
-    """Reads `train`, `val` and `test`; raises a `DataError` that says in one line what is wrong."""
+    """Reads `train`, `val` and `test`."""
     files: Sequence[Sequence[str | int]]
     """The files that are parsed, as :func:`stamped` gave them before: where one changes, all is read again."""
     corpus: Sequence[str] = ()
@@ -129,15 +97,7 @@ def drawn_split(key: str, val_share: float, test_share: float) -> str:
 
 
 def captions_in(value: object, where: str) -> list[str]:
-    """Captions as files have them: a text, or a list of texts, or of objects with `raw` text or a list `tokens`.
-
-    Args:
-        value: what was read.
-        where: file, row and key, for messages.
-
-    Raises:
-        DataError: it is something else, or one is empty.
-    """
+    """Captions as files have them: a text, or a list of texts, or of objects with `raw` text or a list `tokens`."""
     several = value if isinstance(value, list | tuple) else [value]
     if not several:
         raise DataError(f"{where} has no captions")
@@ -155,11 +115,7 @@ def captions_in(value: object, where: str) -> list[str]:
 
 
 def image_path(value: object, where: str) -> str:
-    """A path of an image below its folder, with forward slashes and without ``.``.
-
-    Raises:
-        DataError: it is no text, or leaves the folder.
-    """
+    """A path of an image below its folder, with forward slashes and without ``.``."""
     path = value.replace("\\", "/") if isinstance(value, str) else ""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if path.startswith("/") or path.endswith("/") or ".." in parts or not parts:
@@ -168,23 +124,23 @@ def image_path(value: object, where: str) -> str:
 
 
 def split_named(value: object, where: str) -> str:
-    """The split that a file's word for it means.
-
-    Raises:
-        DataError: none has this name.
-    """
+    """The split that a file's word for it means."""
     if not isinstance(value, str) or value not in SPLIT_OF:
         close = nearest(value, SPLIT_OF) if isinstance(value, str) else ""
         raise DataError(f"{where} must be one of {', '.join(SPLIT_OF)}, got {value!r:.80}{close}")
     return SPLIT_OF[value]
 
 
-def read_json(path: Path) -> object:
-    """Parse a JSON file.
+def equal_counts(texts: int, images: int, message: str) -> list[int]:
+    """The same number of captions for each image; the message says what to do where there is none."""
+    each, rest = divmod(texts, images)
+    if rest or not each:
+        raise DataError(message)
+    return [each] * images
 
-    Raises:
-        DataError: it is missing, cannot be read, or is not JSON.
-    """
+
+def read_json(path: Path) -> object:
+    """Parse a JSON file."""
     try:
         return json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -196,11 +152,7 @@ def read_json(path: Path) -> object:
 
 
 def dataset_folder(root: str) -> Path:
-    """The folder that ``data.root`` names.
-
-    Raises:
-        MissingDataError: it does not exist.
-    """
+    """The folder that ``data.root`` names."""
     if root.startswith(SHIPPED):
         names = sorted(path.name for path in SHIPPED_FOLDER.iterdir() if path.is_dir())
         if root.removeprefix(SHIPPED) not in names:
@@ -214,8 +166,7 @@ def dataset_folder(root: str) -> Path:
 
 def precomp_folder(root: str) -> Path:
     """The folder of the `*_caps.txt` files: ``root/precomp`` where it exists, else the root."""
-    folder = dataset_folder(root)
-    inner = folder / "precomp"
+    inner = (folder := dataset_folder(root)) / "precomp"
     return inner if inner.is_dir() else folder
 
 

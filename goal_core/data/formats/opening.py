@@ -5,12 +5,12 @@ from __future__ import annotations
 import gc
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from contextlib import suppress
+from dataclasses import asdict, replace
 from functools import partial
-from itertools import chain, combinations
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -118,18 +118,6 @@ def check_data(config: DataConfig, *, quick: bool = False, progress: Progress = 
     return report
 
 
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Keep Python from visiting again and again the millions of small objects of a listing, none of them in a cycle."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
 def _indexed(
     config: DataConfig, report: DataReport, known: Index | None, progress: Progress, *, read: bool = True
 ) -> Index | None:
@@ -142,75 +130,101 @@ def _indexed(
         progress: called while images are read.
         read: without it the index has no digests.
     """
-    with _uncollected():
-        layout = report.attempt(config.root or "", partial(LAYOUTS[config.format], config))
-        if layout is None:
-            return None
-        if layout.says:
-            report.note(config.root or "", "ok", layout.says)
-        listings = _listings(config, layout, report)
-        columns = {} if config.image is None else _placed(layout.root, listings, report)
-        if not report.complete:
-            return None
-        columns |= _caption_columns(listings, report)
-    if layout.corpus:
-        columns |= Texts.of(layout.corpus).columns("corpus")
-    about = {
-        **{"root": str(layout.root), "sources": layout.files},
-        "features": {split: asdict(one.features) for split, one in listings.items() if one.features is not None},
-        "texts": {split: asdict(one.texts) for split, one in listings.items() if one.texts is not None},
-    }
-    index = Index(columns, about)
-    digests = report.attempt("content", partial(_digests, index, known, report, progress)) if read else {}
-    if not report.complete or digests is None:
+    was_enabled = gc.isenabled()
+    gc.disable()  # it would visit the millions of small objects of a listing again and again, and none is in a cycle
+    try:
+        index = _listed(config, report)
+    finally:
+        if was_enabled:
+            gc.enable()
+    if index is None or not read:
+        return index
+    digests = report.attempt("content", partial(_digests, index, known, report, progress))
+    if digests is None or not report.complete:
         return None
-    captions = _left_out("captions beyond max_captions", {split: one.left_out for split, one in listings.items()})
-    words = _left_out("words beyond max_words", {split: one.words_left_out for split, one in listings.items()})
-    counted = [] if about["texts"] else [own for split in _COUNTED for own in listings[split].captions]
-    counts = word_counts(chain.from_iterable(counted)).values()
-    about |= {"notes": [*captions, *words, *_duplicates(digests)], "words": list(Counter(counts).items())}
-    columns |= digests
-    if read and about["features"]:
-        report.attempt("features", partial(_check_features, index))
+    index.columns.update(digests)
+    index.about["notes"] += _duplicates(digests)
+    report.attempt("features", partial(_check_features, index))
     return index if report.complete else None
 
 
-def _listings(config: DataConfig, layout: Layout, report: DataReport) -> dict[str, Listing]:
-    """The splits in which nothing is wrong."""
+def _listed(config: DataConfig, report: DataReport) -> Index | None:
+    """What an importer says, as an index without digests."""
+    layout = report.attempt(config.root or "", partial(LAYOUTS[config.format], config))
+    if layout is None:
+        return None
+    if layout.says:
+        report.note(config.root or "", "ok", layout.says)
+    listings, notes = _listings(config, layout, report)
+    columns = {} if config.image is None else _placed(layout.root, listings, report)
+    if not report.complete:
+        return None
+    for split, listing in listings.items():
+        columns |= _caption_columns(split, listing, report)
+    if layout.corpus:
+        columns |= Texts.of(layout.corpus).columns("corpus")
+    about: dict[str, Any] = {"root": str(layout.root), "sources": layout.files, "notes": notes}
+    for kind in ("features", "texts"):
+        files = {split: getattr(listing, kind) for split, listing in listings.items()}
+        about[kind] = {split: asdict(file) for split, file in files.items() if file is not None}
+    counted = [] if about["texts"] else [own for split in _COUNTED for own in listings[split].captions]
+    about["words"] = list(Counter(word_counts(chain.from_iterable(counted)).values()).items())
+    return Index(columns, about) if report.complete else None
+
+
+def _listings(config: DataConfig, layout: Layout, report: DataReport) -> tuple[dict[str, Listing], list[str]]:
+    """The splits in which nothing is wrong, and a line for each limit that leaves something out."""
     listings: dict[str, Listing] = {}
+    left_out: dict[str, list[str]] = {"captions beyond max_captions": [], "words beyond max_words": []}
+    max_captions, max_words = (getattr(config, name, 0) for name in ("max_captions", "max_words"))
     published = published_counts(config)
     for split in SPLIT_NAMES:
         listing = report.attempt(split, layout.splits[split])
         if listing is None:
             continue
         images = getattr(config, "max_val_images", 0) if split == "val" else 0
-        listing = listing.limited(images, getattr(config, "max_captions", 0), getattr(config, "max_words", 0))
+        listing, *left = _limited(listing, images, max_captions, max_words)
+        for lines, count in zip(left_out.values(), left, strict=True):
+            lines += [f"{split} {count:,}"] if count else []
         listings[split] = listing
         captions = sum(map(len, listing.captions))
         report.counts(split, SplitCounts(images=len(listing.names), captions=captions), published.get(split))
-        if listing.features is not None:
-            file = listing.features
+        if file := listing.features:
             report.note(f"{split} features", "ok", f"shape {file.shape}, {np.dtype(file.dtype)}")
         if not listing.names:
             report.note(split, "wrong", f"split {split!r} has no images")
-    return listings
+    return listings, [f"{what}, which are not used: {', '.join(own)}" for what, own in left_out.items() if own]
 
 
-def _caption_columns(listings: Mapping[str, Listing], report: DataReport) -> dict[str, NDArray[Any]]:
-    """The captions of each split with their owners, and of features the names and rows."""
-    columns: dict[str, NDArray[Any]] = {}
-    for split, listing in listings.items():
-        counts = [len(captions) for captions in listing.captions]
-        if 0 in counts:
-            report.note(split, "wrong", f"image {listing.names[counts.index(0)]} of split {split!r} has no captions")
-        if long := [row for row, own in enumerate(listing.captions) if max(map(len, own), default=0) > _LONGEST]:
-            name = listing.names[long[0]]
-            report.note(split, "wrong", f"image {name} of split {split!r} has a caption of over {_LONGEST:,} letters")
-        columns |= Texts.of(chain.from_iterable(listing.captions)).columns(f"{split}.captions")
-        columns[f"{split}.owners"] = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
-        if listing.features is not None:
-            columns |= Texts.of(listing.names).columns(f"{split}.names")
-            columns[f"{split}.rows"] = np.array(listing.rows or range(len(counts)), np.int64)
+def _limited(listing: Listing, images: int, captions: int, words: int) -> tuple[Listing, int, int]:
+    """The first images alone, of each the first captions, and of these the first words; 0 keeps all.
+
+    Returns:
+        What is left, and how many captions and words of the others are not used.
+    """
+    texts, words_left_out = [own[: captions or None] for own in listing.captions], 0
+    left_out = sum(map(len, listing.captions)) - sum(map(len, texts))
+    if words:
+        words_left_out = sum(max(0, len(text.split()) - words) for own in texts for text in own)
+        texts = [[" ".join(text.split()[:words]) for text in own] for own in texts]
+    kept = slice(images or None)
+    parts = {name: getattr(listing, name)[kept] for name in ("names", "rows", "spans")}
+    return replace(listing, captions=texts[kept], **parts), left_out, words_left_out
+
+
+def _caption_columns(split: str, listing: Listing, report: DataReport) -> dict[str, NDArray[Any]]:
+    """The captions of a split with their owners, and of features the names and rows."""
+    counts = [len(captions) for captions in listing.captions]
+    if 0 in counts:
+        report.note(split, "wrong", f"image {listing.names[counts.index(0)]} of split {split!r} has no captions")
+    if long := [row for row, own in enumerate(listing.captions) if max(map(len, own), default=0) > _LONGEST]:
+        name = listing.names[long[0]]
+        report.note(split, "wrong", f"image {name} of split {split!r} has a caption of over {_LONGEST:,} letters")
+    columns = Texts.of(chain.from_iterable(listing.captions)).columns(f"{split}.captions")
+    columns[f"{split}.owners"] = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+    if listing.features is not None:
+        columns |= Texts.of(listing.names).columns(f"{split}.names")
+        columns[f"{split}.rows"] = np.array(listing.rows or range(len(counts)), np.int64)
     return columns
 
 
@@ -240,17 +254,15 @@ def _digests(index: Index, known: Index | None, report: DataReport, progress: Pr
     readers = {name: reader for split in SPLIT_NAMES for name, reader in index.readers(split).items()}
     found = {name: np.empty((len(reader), 32), np.uint8) for name, reader in readers.items()}
     done, total, problems = 0, sum(map(len, readers.values())), list[str]()
-    earlier = {} if known is None or known.about["root"] != index.about["root"] else known.digests_by_status()
+    earlier = {} if known is None else known.digests_by_status()
     # Reading, hashing and Pillow's decoding release Python's global lock, so threads use all cores.
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         for name, reader in readers.items():
-            statuses, todo = index.statuses(name.partition(".")[0]), list[int]()
-            for row in range(len(reader)):
-                digest = earlier.get(statuses[row]) if statuses else None
-                if digest is None:
-                    todo.append(row)
-                else:
-                    found[name][row] = digest
+            todo = list(range(len(reader)))
+            if earlier and (statuses := index.statuses(name.partition(".")[0])):
+                todo = [row for row in todo if statuses[row] not in earlier]
+                for row in set(range(len(reader))).difference(todo):
+                    found[name][row] = earlier[statuses[row]]
             done += len(reader) - len(todo)
             parts = [todo[start : start + _TOGETHER] for start in range(0, len(todo), _TOGETHER)]
             fresh = pool.map(partial(reader.fresh, thorough=not report.raises), parts)
@@ -261,12 +273,6 @@ def _digests(index: Index, known: Index | None, report: DataReport, progress: Pr
     if not report.raises:
         report.content(f"all read, {total:,}", problems)
     return found
-
-
-def _left_out(what: str, counts: Mapping[str, int]) -> list[str]:
-    """A line that says how much of each split a limit leaves out, if it does."""
-    found = [f"{split} {count:,}" for split, count in counts.items() if count]
-    return [f"{what}, which are not used: {', '.join(found)}"] if found else []
 
 
 def _duplicates(digests: Mapping[str, NDArray[np.uint8]]) -> list[str]:
@@ -283,9 +289,6 @@ def _check_features(index: Index) -> None:
     """Check that one model can take the features of all splits, and that no image is in two splits.
 
     Equal ids alone do not prove it, because some files count from 0 in each split: the features must be equal too.
-
-    Raises:
-        DataError: vectors differ in width, or an image is in two splits.
     """
     for files in (index.about["features"], index.about["texts"]):
         first, *others = files.values() or [None]
@@ -293,10 +296,9 @@ def _check_features(index: Index) -> None:
             if (width := file["shape"][-1]) != first["shape"][-1]:
                 ours, theirs = file["path"], first["path"]
                 raise DataError(f"{ours} has features of {width} numbers, but {theirs} of {first['shape'][-1]}")
-    images = {
-        split: set(zip(index.texts(f"{split}.names"), map(bytes, index.columns[f"{split}.digests"]), strict=True))
-        for split in index.about["features"]
-    }
-    for first, second in combinations(images, 2):
-        if both := sorted(images[first] & images[second]):
-            raise DataError(f"image {both[0][0]} is in two splits, {first} and {second}, with the same features")
+    seen: dict[tuple[str, bytes], str] = {}
+    for split in index.about["features"]:
+        for name, digest in zip(index.texts(f"{split}.names"), index.columns[f"{split}.digests"], strict=True):
+            other = seen.setdefault((name, bytes(digest)), split)
+            if other != split:
+                raise DataError(f"image {name} is in two splits, {other} and {split}, with the same features")

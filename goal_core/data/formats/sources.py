@@ -1,7 +1,7 @@
 """Data in the layouts that people have anyway: tables, Hugging Face datasets, WebDataset shards, folders of pictures.
 
-Each importer is a function that gives the rows of a dataset: an image, its captions, the name of its split, and a key.
-Images are read in place: from their files, or from where their bytes lie in a shard.
+Each importer is a function that gives the rows of a dataset, and so is one of a plugin. Images are read in place: from
+their files, or from where their bytes lie in a shard.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from goal_core.basics.errors import DataError, MissingDataError, nearest
+from goal_core.basics.errors import DataError, GoalError, MissingDataError, first_line, nearest
 from goal_core.data.config import SourceConfig
-from goal_core.data.formats.layout import SPLIT_OF, Layout, Row, by_split, captions_in, image_path, split_named, stamped
+from goal_core.data.formats.layout import SPLIT_OF, Layout, by_split, captions_in, image_path, split_named, stamped
+from goal_core.data.rows import Row, importers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +38,8 @@ def source(config: SourceConfig) -> Layout:
     path = Path(config.root).expanduser()
     if not path.exists():
         raise MissingDataError(f"data.root: {path} does not exist")
-    says, files, rows = _in_folder(path, config) if path.is_dir() else _in_file(path, config)
+    recognised = _by_plugin if config.importer else _in_folder if path.is_dir() else _in_file
+    says, files, rows = recognised(path, config)
     stamps = stamped(files)
     root = path if path.is_dir() else path.parent
     return Layout(root=root, files=stamps, splits=by_split(rows, config.val_share, config.test_share), says=says)
@@ -72,6 +74,28 @@ def _in_folder(path: Path, config: SourceConfig) -> tuple[str, Sequence[Path], I
         f"data.root: {path} has no Hugging Face dataset (dataset_dict.json, state.json), no shards (*.tar), and no "
         f"pictures ({', '.join(PICTURES)})"
     )
+
+
+def _by_plugin(path: Path, config: SourceConfig) -> tuple[str, Sequence[Path], Iterator[Row]]:
+    """The same for what a plugin's importer reads: it may read any file but the pictures."""
+    below = [one for one in sorted(path.rglob("*")) if one.suffix.lower() not in PICTURES]
+    return f"read by the importer {config.importer}", [path, *below], _rows_of(config.importer, path)
+
+
+def _rows_of(importer: str, path: Path) -> Iterator[Row]:
+    """The rows that a plugin's importer gives, each of them checked."""
+    entry, number = importers[importer], 0
+    where = f"plugin {entry.plugin}: {importer}"
+    try:
+        for number, given in enumerate(entry.function(path), start=1):
+            row, at = Row(*given), f"{where}, row {number}"
+            image, captions = image_path(row.image, f"{at}: image"), captions_in(row.captions, f"{at}: captions")
+            split = split_named(row.split, f"{at}: split") if row.split else ""
+            yield row._replace(image=image, captions=captions, split=split)
+    except GoalError:
+        raise
+    except Exception as error:
+        raise DataError(f"{where}, after row {number}: {type(error).__name__}: {first_line(error)}") from error
 
 
 def _column(config: SourceConfig, kind: str, names: Sequence[str], where: Path) -> str | None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import gzip
 import itertools
-import math
 import zlib
 from collections import Counter
 from collections.abc import Sequence
@@ -30,6 +29,7 @@ from goal_core.data.formats.layout import (
     Layout,
     Listing,
     dataset_folder,
+    equal_counts,
     image_path,
     precomp_folder,
     read_json,
@@ -54,22 +54,19 @@ def text_files(config: IdMappedConfig | RegionsConfig | PrecompConfig) -> Layout
     files_of = read_json(mapping) if mapping else None
     if mapping and (not isinstance(files_of, dict) or not files_of):
         raise DataError(f"{mapping} must be an object from image ids to file names")
-    splits = {split: partial(_split, config, folder, word, mapping, files_of) for split, word in words.items()}
+    splits = {split: partial(_split, config, folder / word, mapping, files_of) for split, word in words.items()}
     return Layout(root=root, files=files, splits=splits)
 
 
 def _split(
-    config: IdMappedConfig | RegionsConfig | PrecompConfig,
-    folder: Path,
-    word: str,
-    mapping: Path | None,
-    files_of: Any,
+    config: IdMappedConfig | RegionsConfig | PrecompConfig, start: Path, mapping: Path | None, files_of: Any
 ) -> Listing:
-    caps, ids = folder / f"{word}_caps.txt", folder / f"{word}_ids.txt"
-    axes = VECTOR_AXES if isinstance(config, PrecompConfig) else REGION_AXES
-    features = None if mapping else read_region_header(folder / f"{word}_ims.npy", axes)
+    """One split, whose files' names begin with a path."""
+    ims, caps, ids = (start.with_name(f"{start.name}_{end}") for end in ("ims.npy", "caps.txt", "ids.txt"))
+    has_vectors = isinstance(config, PrecompConfig)
+    features = None if mapping else read_region_header(ims, VECTOR_AXES if has_vectors else REGION_AXES)
     lines = read_lines(caps)
-    if features and isinstance(config, PrecompConfig) and not _stored(ids).exists():
+    if features and has_vectors and not _stored(ids).exists():
         counts = _counts_without_ids(features, caps, len(lines), ids)
         names = [str(image) for image in range(len(counts))]
     else:
@@ -92,21 +89,17 @@ def _stored(path: Path) -> Path:
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a text file, stripped. Where it does not exist, they are read from ``{path}.gz``.
-
-    Raises:
-        DataError: the file is missing, empty or not UTF-8 text, or a line is empty.
-    """
+    """The lines of a text file, stripped. Where it does not exist, they are read from ``{path}.gz``."""
     place = _stored(path)
     try:
         content = place.read_bytes()
         text = (content if place is path else gzip.decompress(content)).decode("utf-8-sig")
     except FileNotFoundError:
         raise MissingDataError(f"{path} is missing") from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"cannot read {place}: {getattr(error, 'strerror', None) or error}") from error
     except UnicodeDecodeError as error:
         raise DataError(f"{place} is not UTF-8 text: byte {error.start} cannot be read") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"cannot read {place}: {getattr(error, 'strerror', None) or error}") from error
     # Captions hold characters that `splitlines` takes for line ends.
     lines = [line.strip() for line in text.removesuffix("\n").split("\n")]
     if "" in lines:
@@ -115,31 +108,24 @@ def read_lines(path: Path) -> list[str]:
 
 
 def _images_of(path: Path, caps: Path, num_captions: int) -> tuple[list[str], list[int]]:
-    """The id of each image, and how many captions it has.
-
-    Raises:
-        DataError: an image is listed twice, or the captions are not a multiple of the ids.
-    """
-    listed = read_lines(path)
-    if len(listed) == num_captions:
-        runs = [(name, len(list(lines))) for name, lines in itertools.groupby(listed)]
+    """The id of each image, and how many captions it has."""
+    names = read_lines(path)
+    if len(names) == num_captions:
+        runs = [(name, len(list(lines))) for name, lines in itertools.groupby(names)]
         names, counts = [name for name, _ in runs], [count for _, count in runs]
     else:
-        names, counts = listed, _equal_counts(caps, num_captions, len(listed), path)
+        counts = _equal_counts(caps, num_captions, len(names), path)
     if twice := [name for name, times in Counter(names).items() if times > 1]:
         raise DataError(f"image {twice[0]} is listed twice in {path}")
     return names, counts
 
 
 def _equal_counts(caps: Path, num_captions: int, num_images: int, ids: Path) -> list[int]:
-    """The same number of captions for each image."""
-    each, rest = divmod(num_captions, num_images)
-    if rest or not each:
-        raise DataError(
-            f"{caps} has {num_captions} captions, not a multiple of the {num_images} images; if images have different "
-            f"numbers of captions, give the image's id for each line of {caps.name} in {ids}"
-        )
-    return [each] * num_images
+    message = (
+        f"{caps} has {num_captions} captions, not a multiple of the {num_images} images; if images have different "
+        f"numbers of captions, give the image's id for each line of {caps.name} in {ids}"
+    )
+    return equal_counts(num_captions, num_images, message)
 
 
 def _counts_without_ids(file: StoredArray, caps: Path, num_captions: int, ids: Path) -> list[int]:
@@ -147,18 +133,14 @@ def _counts_without_ids(file: StoredArray, caps: Path, num_captions: int, ids: P
 
     Where each caption has a row, equal neighbours are one image or several with equal rows. Rows that all repeat
     equally often are one image each; rows that repeat in multiples of five have the five captions of VSE++.
-
-    Raises:
-        DataError: the captions are not a multiple of the rows, or the rows repeat in another way.
     """
     num_rows = file.shape[0]
     if num_rows != num_captions:
         return _equal_counts(caps, num_captions, num_rows, ids)
     rows = row_digests(file)
-    starts = 1 + np.flatnonzero((rows[1:] != rows[:-1]).any(axis=1))
-    runs = np.diff([0, *starts, num_rows]).tolist()
-    step = math.gcd(*runs)
-    if len(set(runs)) > 1 and step % _CAPTIONS:
+    runs = np.diff([0, *(1 + np.flatnonzero((rows[1:] != rows[:-1]).any(axis=1))), num_rows])
+    step = int(runs[0]) if (runs == runs[0]).all() else _CAPTIONS
+    if (runs % step).any():
         raise DataError(
             f"{file.path} has a row for each line of {caps.name}, and the rows repeat {min(runs)} to {max(runs)} "
             "times; equal neighbours may be one image or several that look the same, which only ids can tell: "
@@ -168,11 +150,7 @@ def _counts_without_ids(file: StoredArray, caps: Path, num_captions: int, ids: P
 
 
 def _first_rows(file: StoredArray, counts: Sequence[int], caps: Path) -> Sequence[int]:
-    """The first row of each image where the file repeats it for every caption; empty where it has one row per image.
-
-    Raises:
-        DataError: the file has neither, or the rows of an image differ.
-    """
+    """The first row of each image where the file repeats it for every caption; empty where it has one row per image."""
     num_rows = file.shape[0]
     if num_rows == len(counts):
         return ()
