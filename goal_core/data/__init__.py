@@ -10,7 +10,7 @@ from goal_core.basics.exports import on_first_use
 
 if TYPE_CHECKING:
     from goal_core.data.batches import Batch, BatchSource
-    from goal_core.data.captions import Captions, captions_of
+    from goal_core.data.captions import Captions, EncodedCaptions, captions_of
     from goal_core.data.config import (
         DataConfig,
         EmbeddingsConfig,
@@ -29,12 +29,11 @@ if TYPE_CHECKING:
         Progress,
         SplitCounts,
         check_data,
-        check_origin,
         open_dataset,
         own_indexes,
         published_counts,
     )
     from goal_core.data.images import DecodedImages, transform_of
-    from goal_core.data.text import EncodedCaptions, Tokenizer, Vocabulary, tokenize
+    from goal_core.data.text import Tokenizer, Vocabulary, tokenize
 else:
     __getattr__ = on_first_use(__name__, __file__)

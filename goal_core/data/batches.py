@@ -15,11 +15,11 @@ from torch import Tensor
 
 from goal_core.basics.errors import ConfigError
 from goal_core.basics.seeding import derive_seed
-from goal_core.data.captions import captions_of
+from goal_core.data.captions import EncodedCaptions, captions_of
 from goal_core.data.config import ImageConfig
 from goal_core.data.dataset import Split, num_batches
 from goal_core.data.images import RAM_LIMIT, DecodedImages
-from goal_core.data.text import EncodedCaptions, PairAugment, Tokenizer
+from goal_core.data.text import PairAugment, Tokenizer
 
 
 def epoch_order(num_captions: int, seed: int, epoch: int) -> NDArray[np.int64]:
@@ -193,7 +193,7 @@ class BatchSource:
 
     def _texts(self, captions: NDArray[np.int64], epoch: int) -> tuple[Tensor, Tensor]:
         if self._augment is not None and isinstance(self._captions, EncodedCaptions):
-            return self._augment.captions(epoch, captions, self._captions)
+            return self._augment.captions(epoch, captions, self._captions.ids)
         return self._captions.batch(captions)
 
     def _regions(self, captions: NDArray[np.int64], epoch: int) -> tuple[Tensor | None, Tensor | None]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -15,8 +16,11 @@ from torch import Tensor
 from goal_core.basics.sealed_json import key_of
 from goal_core.data.columns import kept_columns, write_columns
 from goal_core.data.dataset import RegionReader, Split
-from goal_core.data.text import EncodedCaptions, Tokenizer
-from goal_core.data.text.tokenizer import encoded
+from goal_core.data.text import Tokenizer
+from goal_core.data.text.stored import PAD
+
+_PART = 1 << 16
+"""Captions that are encoded at a time."""
 
 
 def captions_of(split: Split, tokenizer: Tokenizer) -> Captions:
@@ -46,6 +50,64 @@ def _keep(path: Path, captions: Sequence[str], tokenizer: Tokenizer) -> None:
         ids.flush()
         ends.flush()
         write_columns(path, {"ids": np.memmap(ids, np.int32, "r"), "ends": np.memmap(ends, np.int64, "r")}, {})
+
+
+def encoded(captions: Sequence[str], tokenizer: Tokenizer) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int64]]]:
+    """Captions as ids, one after the other, and where each caption ends among all ids, part by part."""
+    last = 0
+    for start in range(0, len(captions), _PART):
+        ids, ends = array("i"), array("q")
+        for caption in captions[start : start + _PART]:
+            ids.extend(tokenizer.encode(caption))
+            ends.append(last + len(ids))
+        last += len(ids)
+        yield np.array(ids, np.int32), np.array(ends, np.int64)
+
+
+class EncodedCaptions:
+    """All captions of a split, at least one, as ids.
+
+    Args:
+        ids: of all captions, one after the other, (T,); it may be a file's map.
+        ends: where each caption's end among them, (N,); likewise.
+    """
+
+    def __init__(self, ids: NDArray[np.int32], ends: NDArray[np.int64]) -> None:
+        self._ids, self._ends = ids, ends
+
+    @classmethod
+    def of(cls, captions: Sequence[str], tokenizer: Tokenizer) -> EncodedCaptions:
+        """Encode captions."""
+        ids, ends = zip(*encoded(captions, tokenizer), strict=True)
+        return cls(np.concatenate(ids), np.concatenate(ends))
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Number of ids of each caption, those of its start and end included, (N,) int64."""
+        return np.diff(self._ends, prepend=0)
+
+    def ids(self, index: int) -> list[int]:
+        """Ids of one caption."""
+        ids: list[int] = self._ids[self._ends[index - 1] if index else 0 : self._ends[index]].tolist()
+        return ids
+
+    def batch(self, indices: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        """Ids of the captions at ``indices``, (B,) int64 in any order, B at least 1.
+
+        Returns:
+            Ids (B, L) int64, each row padded with 0 up to the longest of these captions, and the lengths (B,) int64,
+            all at least 2. Both are on the CPU.
+        """
+        starts = np.where(indices > 0, self._ends[indices - 1], 0)
+        lengths = self._ends[indices] - starts
+        columns = np.arange(lengths.max())
+        valid_BL = columns < lengths[:, None]
+        positions_BL = np.where(valid_BL, starts[:, None] + columns, 0)
+        tokens_BL = np.where(valid_BL, self._ids[positions_BL], PAD).astype(np.int64)
+        return torch.from_numpy(tokens_BL), torch.from_numpy(lengths)
 
 
 class CaptionVectors:

@@ -61,7 +61,7 @@ Images = Annotated[int, Range(at_least=1, at_most=1_000_000)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Files(InRange):
+class _Folder(InRange):
     """Data that are read from files."""
 
     name: str
@@ -69,14 +69,28 @@ class _Files(InRange):
     root: str
     """Folder that holds the files, or the parent of the folder `precomp` that does; `shipped:NAME` is a dataset that
     ships with goal-sweep."""
-    min_word_count: Count = 4
-    """Words that occur fewer times than this in the train and val captions become `<unk>`."""
     max_val_images: Limit = 0
     """Select on the first this many val images only, as VSE-infinity on 1,000; 0 uses all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KarpathyConfig(_Files):
+class _Captioned(_Folder):
+    """The same with captions in words."""
+
+    min_word_count: Count = 4
+    """Words that occur fewer times than this in the train and val captions become `<unk>`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TextFiles(_Captioned):
+    """Captions, one a line, and ids in `{train,dev,test}_{caps,ids}.txt`; `dev` is val."""
+
+    test_file: Literal["test", "testall"] = "test"
+    """Which files are the test split; `testall` holds all 5,000 test images of COCO."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KarpathyConfig(_Captioned):
     """Images and captions in Karpathy's JSON layout: COCO, Flickr30K and custom datasets."""
 
     format: Literal["karpathy"] = "karpathy"
@@ -109,82 +123,62 @@ class ScenesConfig(InRange):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegionsConfig(_Files):
-    """Precomputed features of each image, R regions or grid cells of F numbers, in the layout of SCAN and VSE-infinity.
+class RegionsConfig(_TextFiles):
+    """Precomputed features, R regions or grid cells of F numbers of each image, as SCAN and VSE-infinity keep them.
 
-    For each of train, dev (which is val) and test: `{split}_ims.npy` (N, R, F), `{split}_caps.txt` with one caption per
-    line, those of an image one after the other, and `{split}_ids.txt` with one id per image, all of which then have
-    equally many captions, or one per caption.
+    They are in `{train,dev,test}_ims.npy` (N, R, F). There is one id per image, all of which then have equally many
+    captions, or one per caption.
     """
 
     image: ClassVar[None] = None
     """The features are computed already, so no image is decoded."""
 
     format: Literal["regions"] = "regions"
-    test_file: Literal["test", "testall"] = "test"
-    """Which files are the test split; `testall` holds all 5,000 test images of COCO."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrecompConfig(_Files):
-    """One precomputed vector of F numbers for each image, in the layout of VSE++'s `*_precomp` folders.
+class PrecompConfig(_TextFiles):
+    """One precomputed vector of F numbers for each image, as in VSE++'s `*_precomp` folders.
 
-    For each of train, dev (which is val) and test: `{split}_ims.npy` (N, F), and `{split}_caps.txt` with one caption
-    per line, the captions of an image one after the other. Instead of one row for each image there may be one for each
-    caption, as in VSE++'s own files. `{split}_ids.txt` may give one id per image, or one per caption; with the latter,
-    images may have different numbers of captions. Text files may be compressed (`.txt.gz`).
+    They are in `{train,dev,test}_ims.npy` (N, F), with a row for each image or, as in VSE++'s own files, for each
+    caption. Ids may be left out where all images have equally many captions.
     """
 
     image: ClassVar[None] = None
-    """The features are computed already, so no image is decoded."""
 
     format: Literal["precomp"] = "precomp"
-    test_file: Literal["test", "testall"] = "test"
-    """As in `RegionsConfig`."""
     max_captions: Limit = 0
-    """Use at most this many captions of an image, in file order; 0 uses all."""
     max_words: Limit = 0
     """Use only this many first words of each caption, which saves time; 0 uses all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EmbeddingsConfig(InRange):
+class IdMappedConfig(_TextFiles):
+    """Images with captions and ids as VSE-infinity keeps them; `id_mapping.json` gives the file of each id."""
+
+    format: Literal["id_mapping"] = "id_mapping"
+    image: ImageConfig = field(default_factory=ImageConfig)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddingsConfig(_Folder):
     """A vector for each image and one for each text, from any encoders.
 
     For each of train, val and test: `{split}_images.npy` (N, F), `{split}_texts.npy` (M, G), the texts of an image one
     after the other, and `{split}_owners.npy` (M,) with the image of each text, ascending from 0; without it all images
     have M / N texts. Instead, `{split}.safetensors` may hold `images`, `texts` and `owners`, or `{split}.parquet` a row
-    for each image, with the columns `image` (a vector) and `texts` (a list of vectors). Numbers are float16, float32 or
-    float64.
+    for each image, with the columns `image` (a vector) and `texts` (a list of vectors).
     """
 
     image: ClassVar[None] = None
-    """The vectors are computed already, so no image is decoded."""
     min_word_count: ClassVar[int] = 1
     """There are no words."""
 
     format: Literal["embeddings"] = "embeddings"
-    name: str
-    root: str
-    """Folder that holds the files."""
-    max_val_images: Limit = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IdMappedConfig(_Files):
-    """Images with captions and ids as VSE-infinity keeps them; `id_mapping.json` gives the file of each id.
-
-    The root holds `id_mapping.json`, the images' folder, and `precomp/{train,dev,test}_{caps,ids}.txt`.
-    """
-
-    format: Literal["id_mapping"] = "id_mapping"
-    test_file: Literal["test", "testall"] = "test"
-    """As in `RegionsConfig`."""
-    image: ImageConfig = field(default_factory=ImageConfig)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class XvlmJsonConfig(_Files):
+class XvlmJsonConfig(_Captioned):
     """Images with X-VLM's JSON files, one list of records for each split."""
 
     format: Literal["xvlm_json"] = "xvlm_json"
@@ -201,12 +195,12 @@ class XvlmJsonConfig(_Files):
     def __post_init__(self) -> None:
         if not self.train_files:
             raise ConfigError("train_files must name at least one file")
-        _Files.__post_init__(self)
+        _Captioned.__post_init__(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceConfig(_Files):
-    """Images and captions in a layout that is recognised.
+class SourceConfig(_Captioned):
+    """Images and captions in a layout that is recognised, or that a plugin reads.
 
     It is a table (.csv, .tsv, .parquet) with the paths of images, a folder that Hugging Face `datasets` saved with its
     images, WebDataset shards (.tar), or a folder of pictures with a text file beside each.
@@ -215,12 +209,12 @@ class SourceConfig(_Files):
     format: Literal["source"] = "source"
     root: str
     """The table, the shard, or the folder."""
+    importer: str = ""
+    """A plugin's importer, which reads it; empty recognises what it is."""
     image_column: str = ""
     """Column with the path of each image, relative to the table, or with images; empty takes one with a usual name."""
     caption_column: str = ""
     """Column with a caption, or a list of captions. Rows of the same image come together."""
-    importer: str = ""
-    """A plugin's importer, which reads it; empty recognises what it is."""
     split_column: str = ""
     """Column with the split; `restval` counts as train."""
     val_share: Annotated[float, Range(at_least=0, below=1)] = 0.1

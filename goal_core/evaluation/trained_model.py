@@ -14,8 +14,8 @@ from PIL import Image
 from goal_core.basics.devices import send
 from goal_core.basics.errors import ConfigError, DataError
 from goal_core.checkpoints import ModelDescription, TrainedModel, read_model, trained_encoder, weights_in
+from goal_core.data import EncodedCaptions
 from goal_core.data.images import decode_image, transform_of
-from goal_core.data.text import EncodedCaptions
 from goal_core.evaluation.embedding import CHUNK, embed_captions
 from goal_core.models import Encoder
 

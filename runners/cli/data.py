@@ -43,7 +43,8 @@ def check(
 
     Example: goal-sweep data check emoji_vsepp.yaml --set data.root=/data/emoji
     """
-    from goal_core.data import check_data, check_origin
+    from goal_core.data import check_data
+    from goal_core.evaluation.feature_files import check_origin
     from runners.results import of_other_data
     from runners.store.verification import damaged_files
     from sweeps import load_sweep

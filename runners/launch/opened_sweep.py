@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from goal_core import checkpoints
 from goal_core.basics.errors import ConfigError
-from goal_core.data import Dataset, Progress, SplitCounts, check_origin, open_dataset, published_counts
+from goal_core.data import Dataset, Progress, SplitCounts, open_dataset, published_counts
+from goal_core.evaluation.feature_files import check_origin
 from goal_core.models.frameworks import initial_weights_id
 from goal_core.training.config import own_settings
 from runners.execution.inputs import code_digest, software

@@ -22,7 +22,7 @@ from goal_core.basics.errors import DataError
 from goal_core.data.columns import Texts, kept_columns, write_columns
 from goal_core.data.config import DataConfig, ScenesConfig
 from goal_core.data.dataset import SPLIT_NAMES, Dataset
-from goal_core.data.formats.embeddings import embeddings
+from goal_core.data.formats.features import embeddings
 from goal_core.data.formats.image_files import find_images
 from goal_core.data.formats.index import Index, index_path
 from goal_core.data.formats.json_files import karpathy, xvlm_json

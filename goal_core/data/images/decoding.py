@@ -39,7 +39,7 @@ class _Decoding(Dataset[Any]):
             return error
 
     def decode(self, request: _Request) -> Tensor:
-        (images, seeds), size = request, self._transform.size
+        (images, seeds), size = request, self._transform.config.size
         batch = torch.empty((len(images), 3, size, size), dtype=torch.uint8)
         rows = batch.numpy()
         for row, index in enumerate(images.tolist()):

@@ -101,14 +101,11 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ImageTransform:
     """Turns images of any size into the square of pixels that a backbone sees; :func:`transform_of` makes one."""
 
-    size: int
-    """Side of the square, pixels."""
-    resize: int
-    """The shorter side before the central crop, pixels; not used where the image is stretched."""
+    config: ImageConfig
     stretches: bool = False
     """Whether evaluation stretches the whole image to the square, instead of cropping its centre."""
     resampling: Image.Resampling = Image.Resampling.BILINEAR
@@ -116,17 +113,12 @@ class ImageTransform:
     """Draws the crop of a training image from its height and width; None: training uses the pixels of evaluation."""
     distort: Callable[[Image.Image, np.random.Generator], Image.Image] | None = None
     """Changes a training image after the crop and the flip."""
-    shrink: int = 0
-    """As in `ImageConfig`."""
 
     def shrunk(self, pixels_HW3: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """A larger image shrunk until its shorter side is ``shrink``; others, and all where that is 0, stay.
-
-        The other methods begin with it, and take images to which it has been done already.
-        """
-        if not 0 < self.shrink < min(pixels_HW3.shape[:2]):
+        """A larger image shrunk to ``shrink``, as the other methods do first; they take shrunk images, too."""
+        if not 0 < self.config.shrink < min(pixels_HW3.shape[:2]):
             return pixels_HW3
-        return np.asarray(_with_shorter_side(pixels_HW3, self.shrink, self.resampling))
+        return np.asarray(_with_shorter_side(pixels_HW3, self.config.shrink, self.resampling))
 
     def for_evaluation(self, pixels_HW3: NDArray[np.uint8]) -> Tensor:
         """The central crop of the resized image, or the whole image stretched: (3, size, size) uint8 of (H, W, 3)."""
@@ -149,12 +141,12 @@ class ImageTransform:
         return _to_tensor(image if self.distort is None else self.distort(image, generator))
 
     def _stretched(self, pixels_HW3: NDArray[np.uint8]) -> Image.Image:
-        return Image.fromarray(pixels_HW3).resize((self.size, self.size), self.resampling)
+        return Image.fromarray(pixels_HW3).resize((self.config.size, self.config.size), self.resampling)
 
     def _centre(self, pixels_HW3: NDArray[np.uint8]) -> Image.Image:
-        image = _with_shorter_side(pixels_HW3, self.resize, self.resampling)
-        left, top = (round((side - self.size) / 2) for side in image.size)
-        return image.crop((left, top, left + self.size, top + self.size))
+        image, size = _with_shorter_side(pixels_HW3, self.config.resize, self.resampling), self.config.size
+        left, top = (round((side - size) / 2) for side in image.size)
+        return image.crop((left, top, left + size, top + size))
 
 
 def _with_shorter_side(pixels_HW3: NDArray[np.uint8], side: int, resampling: Image.Resampling) -> Image.Image:
@@ -278,4 +270,4 @@ def transform_of(config: ImageConfig) -> ImageTransform:
         RandomResizedCrop, a flip and :func:`rand_augment`.
     Deviates: VSE-infinity resizes with OpenCV, which does not smooth when it shrinks.
     """
-    return _TRANSFORMS[config.augment](size=config.size, resize=config.resize, shrink=config.shrink)
+    return _TRANSFORMS[config.augment](config)

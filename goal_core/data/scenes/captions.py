@@ -67,8 +67,7 @@ def _two_positions(scene: Scene, draws: Draws) -> str:
 
 def _background_first(scene: Scene, draws: Draws) -> str:
     """The background, then two objects."""
-    first, second = draws.shuffled(scene.objects, 2)
-    relation = _related(first, second, draws)
+    relation = _related(*draws.shuffled(scene.objects, 2), draws)
     return f"{_on(scene, draws)}, {relation}"
 
 
@@ -106,15 +105,9 @@ def _seen_from(item: SceneObject, other: SceneObject, draws: Draws) -> str:
     """Where ``item`` is as seen from ``other``; a diagonal is described by one direction or both."""
     vertical = "above" if item.row < other.row else "below" if item.row > other.row else ""
     horizontal = "left" if item.column < other.column else "right" if item.column > other.column else ""
-    if vertical and horizontal:
-        match draws.below(3):
-            case 0:
-                return f"{vertical} and to the {horizontal} of"
-            case 1:
-                return draws.one_of(_RELATIONS[vertical])
-            case _:
-                return draws.one_of(_RELATIONS[horizontal])
-    return draws.one_of(_RELATIONS[vertical or horizontal])
+    both = vertical and horizontal
+    said = draws.one_of(("both", vertical, horizontal)) if both else vertical or horizontal
+    return f"{vertical} and to the {horizontal} of" if said == "both" else draws.one_of(_RELATIONS[said])
 
 
 def _position(item: SceneObject, draws: Draws) -> str:
@@ -134,15 +127,11 @@ def _position(item: SceneObject, draws: Draws) -> str:
 def _on(scene: Scene, draws: Draws) -> str:
     """The background, such as ``on a striped grey background``."""
     ground = draws.one_of(("background", "backdrop"))
+    of_tint = f"{scene.tint} {ground}"
     if scene.pattern == "plain":
-        return draws.one_of((f"on a {scene.tint} {ground}", f"on a plain {scene.tint} {ground}"))
-    return draws.one_of(
-        (
-            f"on a {scene.pattern} {scene.tint} {ground}",
-            f"on a {scene.tint} {ground} with {_PATTERN_WORDS[scene.pattern]}",
-            f"in front of {_PATTERN_WORDS[scene.pattern]}",
-        )
-    )
+        return draws.one_of((f"on a {of_tint}", f"on a plain {of_tint}"))
+    marks = _PATTERN_WORDS[scene.pattern]
+    return draws.one_of((f"on a {scene.pattern} {of_tint}", f"on a {of_tint} with {marks}", f"in front of {marks}"))
 
 
 def _maybe_on(scene: Scene, draws: Draws) -> str:

@@ -7,7 +7,7 @@ Captions are incomplete, so no model reaches a recall of 100.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,11 +56,8 @@ def open_scenes(config: ScenesConfig) -> Dataset:
     splits = {}
     for name in reversed(SPLIT_NAMES):
         scenes = _new_scenes(config.data_seed, name, counts[name], taken)
-        captions = [
-            caption
-            for index, scene in enumerate(scenes)
-            for caption in scene_captions(scene, Draws(config.data_seed, name, "captions", index))
-        ]
+        draws = (Draws(config.data_seed, name, "captions", index) for index in range(len(scenes)))
+        captions = list(chain.from_iterable(map(scene_captions, scenes, draws)))
         splits[name] = Split(
             name=name,
             captions=captions,
@@ -79,8 +76,7 @@ def _new_scenes(data_seed: int, split: str, num_scenes: int, taken: set[Scene]) 
     """Scenes of one split, none of them in ``taken``, to which they are added."""
     scenes = []
     for index in range(num_scenes):
-        family = random_scene(Draws(data_seed, split, "family", index // FAMILY_SIZE))
-        scene = family
+        scene = family = random_scene(Draws(data_seed, split, "family", index // FAMILY_SIZE))
         draws = Draws(data_seed, split, "scene", index)
         for attempt in count():
             if index % FAMILY_SIZE or attempt:

@@ -39,13 +39,8 @@ def render_scene(scene: Scene, side: int, draws: Draws) -> NDArray[np.uint8]:
     pixel carries noise. Equal draws give equal pixels, up to the rounding of a platform's sine and of Pillow's polygon
     filling.
 
-    Args:
-        scene: what to show.
-        side: of the square image, pixels, at least 8.
-        draws: the random choices.
-
     Returns:
-        (side, side, 3) uint8 RGB.
+        (side, side, 3) uint8 RGB; the side is at least 8 pixels.
     """
     image = Image.fromarray(_background(scene, side, draws))
     for item in scene.objects:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ COLOURS = ("red", "orange", "yellow", "green", "blue", "purple", "pink", "brown"
 SIZES = ("small", "large")
 TINTS = ("white", "grey", "beige", "pale blue", "mint", "lilac")
 PATTERNS = ("plain", "striped", "dotted", "checked")
+_OF_AN_OBJECT = {"colour": COLOURS, "shape": SHAPES, "size": SIZES}
 GRID = 3
 """Rows and columns of the grid in whose cells the objects stand."""
 
@@ -58,7 +59,7 @@ class Draws:
         return 2.0 * self._generator.random(shape) - 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+@dataclass(frozen=True, slots=True, order=True)
 class SceneObject:
     """One thing in a scene."""
 
@@ -98,13 +99,7 @@ def random_scene(draws: Draws) -> Scene:
     cells = draws.shuffled(range(GRID * GRID), 2 + draws.below(2))
     while True:
         objects = [
-            SceneObject(
-                row=cell // GRID,
-                column=cell % GRID,
-                shape=draws.one_of(SHAPES),
-                colour=draws.one_of(COLOURS),
-                size=draws.one_of(SIZES),
-            )
+            SceneObject(cell // GRID, cell % GRID, draws.one_of(SHAPES), draws.one_of(COLOURS), draws.one_of(SIZES))
             for cell in cells
         ]
         scene = _scene(objects, draws.one_of(TINTS), draws.one_of(PATTERNS))
@@ -119,36 +114,24 @@ def similar_scene(scene: Scene, draws: Draws) -> Scene:
     colours of two objects.
     """
     while True:
-        changed = _changed(scene, draws)
+        first, second, *rest = draws.shuffled(scene.objects)
+        tint, pattern = scene.tint, scene.pattern
+        match draws.one_of((*_OF_AN_OBJECT, "position", "exchange positions", "exchange colours", "background")):
+            case "position":
+                first = replace(first, row=draws.below(GRID), column=draws.below(GRID))
+            case "exchange positions":
+                both = ((first, second), (second, first))
+                first, second = (replace(one, row=other.row, column=other.column) for one, other in both)
+            case "exchange colours":
+                first, second = replace(first, colour=second.colour), replace(second, colour=first.colour)
+            case "background":
+                tint, pattern = draws.one_of(TINTS), draws.one_of(PATTERNS)
+            case attribute:
+                changes: dict[str, Any] = {attribute: draws.one_of(_OF_AN_OBJECT[attribute])}
+                first = replace(first, **changes)
+        changed = _scene([first, second, *rest], tint, pattern)
         if changed != scene and changed.is_valid:
             return changed
-
-
-def _changed(scene: Scene, draws: Draws) -> Scene:
-    first, second, *_ = chosen = draws.shuffled(scene.objects)
-    rest = chosen[2:]
-    change = draws.one_of(
-        ("colour", "shape", "size", "position", "exchange positions", "exchange colours", "background")
-    )
-    match change:
-        case "colour":
-            first = replace(first, colour=draws.one_of(COLOURS))
-        case "shape":
-            first = replace(first, shape=draws.one_of(SHAPES))
-        case "size":
-            first = replace(first, size=draws.one_of(SIZES))
-        case "position":
-            first = replace(first, row=draws.below(GRID), column=draws.below(GRID))
-        case "exchange positions":
-            first, second = (
-                replace(first, row=second.row, column=second.column),
-                replace(second, row=first.row, column=first.column),
-            )
-        case "exchange colours":
-            first, second = replace(first, colour=second.colour), replace(second, colour=first.colour)
-        case _:
-            return replace(scene, tint=draws.one_of(TINTS), pattern=draws.one_of(PATTERNS))
-    return _scene([first, second, *rest], scene.tint, scene.pattern)
 
 
 def _scene(objects: list[SceneObject], tint: str, pattern: str) -> Scene:

@@ -11,7 +11,7 @@ from goal_core.basics.exports import on_first_use
 if TYPE_CHECKING:
     from goal_core.data.text.pair_augment import PairAugment
     from goal_core.data.text.stored import Tokenizer
-    from goal_core.data.text.tokenizer import EncodedCaptions, TextVectors, tokenizer_from_json
+    from goal_core.data.text.tokenizer import TextVectors, tokenizer_from_json
     from goal_core.data.text.vocabulary import SPECIAL_WORDS, Vocabulary, tokenize
     from goal_core.data.text.wordpieces import SPECIAL_PIECES, Subwords, Wordpieces, clean_caption
 else:

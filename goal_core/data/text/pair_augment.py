@@ -7,16 +7,16 @@ Source: VSE-infinity (Chen et al., CVPR 2021), section 3.3.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from goal_core.basics.seeding import derive_seed
-from goal_core.data.text.tokenizer import EncodedCaptions
 from goal_core.data.text.wordpieces import Wordpieces
 
 MASKED, REPLACED = 0.5, 0.6
@@ -55,15 +55,13 @@ class PairAugment:
                 ids += [int(next(fresh) * len(self.wordpieces)) for _ in word]
         return self.wordpieces.wrap(ids)
 
-    def captions(self, epoch: int, captions: NDArray[np.int64], encoded: EncodedCaptions) -> tuple[Tensor, Tensor]:
+    def captions(
+        self, epoch: int, captions: NDArray[np.int64], ids_of: Callable[[int], list[int]]
+    ) -> tuple[Tensor, Tensor]:
         """Augmented captions of a batch: ids (B, L) int64, padded with 0, and their lengths (B,) int64."""
-        rows = [
-            self.caption_ids(epoch, caption, self.wordpieces.words(encoded.ids(caption)))
-            for caption in captions.tolist()
-        ]
-        lengths = torch.tensor([len(row) for row in rows])
-        padded = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
-        return padded, lengths
+        words = ((caption, self.wordpieces.words(ids_of(caption))) for caption in captions.tolist())
+        rows = [torch.tensor(self.caption_ids(epoch, caption, own)) for caption, own in words]
+        return pad_sequence(rows, batch_first=True), torch.tensor([len(row) for row in rows])
 
     def regions(
         self, epoch: int, captions: NDArray[np.int64], regions_BRF: NDArray[np.float32]
@@ -73,12 +71,9 @@ class PairAugment:
         Returns:
             (B, R', F) float32, where R' is the most that an image keeps, and how many each keeps, (B,) int64.
         """
-        kept = [self.keep_regions(epoch, caption, regions_BRF.shape[1]) for caption in captions.tolist()]
-        lengths = np.array([mask.sum() for mask in kept])
-        packed = np.zeros((len(kept), lengths.max(), regions_BRF.shape[2]), dtype=np.float32)
-        for row, (mask, length) in enumerate(zip(kept, lengths, strict=True)):
-            packed[row, :length] = regions_BRF[row, mask]
-        return torch.from_numpy(packed), torch.from_numpy(lengths)
+        masks = (self.keep_regions(epoch, caption, regions_BRF.shape[1]) for caption in captions.tolist())
+        kept = [torch.from_numpy(regions[mask]) for regions, mask in zip(regions_BRF, masks, strict=True)]
+        return pad_sequence(kept, batch_first=True), torch.tensor([len(regions) for regions in kept])
 
 
 def _uniform(count: int, seed: int, *purpose: object) -> NDArray[np.float64]:

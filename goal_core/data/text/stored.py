@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
@@ -33,12 +34,22 @@ class Tokenizer(ABC):
         return json.dumps({"format": self.stored_format, **settings}, ensure_ascii=False)
 
 
-def check_words(words: object, what: str, special: tuple[str, ...] = ()) -> None:
-    """Check that stored words are a tuple of texts, each of them once and none of them special.
+def frequent(counts: Mapping[str, int], min_count: int) -> list[str]:
+    """Words that occur at least so often, by descending count, then alphabetically.
 
     Raises:
-        DataError: they are not.
+        DataError: there is none.
     """
+    if kept := sorted((-count, word) for word, count in counts.items() if count >= min_count):
+        return [word for _, word in kept]
+    raise DataError(
+        f"no word occurs {min_count} times or more in the train and val captions ({len(counts)} different words); "
+        "lower min_word_count"
+    )
+
+
+def check_words(words: object, what: str, special: tuple[str, ...] = ()) -> None:
+    """Check that stored words are a tuple of texts, each of them once and none of them special."""
     if not isinstance(words, tuple) or not all(isinstance(word, str) for word in words):
         raise DataError(f"{what} must be a list of strings")
     if twice := [word for word, times in Counter((*special, *words)).items() if times > 1]:

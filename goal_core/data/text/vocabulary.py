@@ -12,7 +12,7 @@ from itertools import islice
 from typing import ClassVar
 
 from goal_core.basics.errors import DataError
-from goal_core.data.text.stored import Tokenizer, check_words
+from goal_core.data.text.stored import Tokenizer, check_words, frequent
 
 START, END, UNK = 1, 2, 3
 SPECIAL_WORDS = ("<pad>", "<start>", "<end>", "<unk>")
@@ -104,14 +104,7 @@ class Vocabulary(Tokenizer):
 
         Source: VSE++ (vsepp/vocab.py), threshold 4.
         """
-        counts = word_counts(captions)
-        kept = sorted((-count, word) for word, count in counts.items() if count >= min_count)
-        if not kept:
-            raise DataError(
-                f"no word occurs {min_count} times or more in the train and val captions "
-                f"({len(counts)} different words); lower min_word_count"
-            )
-        return cls(tuple(word for _, word in kept))
+        return cls(tuple(frequent(word_counts(captions), min_count)))
 
     def encode(self, caption: str) -> list[int]:
         """Word ids of a caption between ``<start>`` and ``<end>``; at least these two, without an upper limit."""

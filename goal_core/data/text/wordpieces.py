@@ -13,7 +13,7 @@ import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
 from goal_core.basics.errors import DataError
-from goal_core.data.text.stored import Tokenizer, check_words
+from goal_core.data.text.stored import Tokenizer, check_words, frequent
 
 SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MAX_WORDS = 30
@@ -47,8 +47,7 @@ class Wordpieces(Tokenizer):
     def __post_init__(self) -> None:
         check_words(self.pieces, "word pieces")
         ids = {piece: index for index, piece in enumerate(self.pieces)}
-        missing = [piece for piece in SPECIAL_PIECES if piece not in ids]
-        if missing:
+        if missing := [piece for piece in SPECIAL_PIECES if piece not in ids]:
             raise DataError(f"the word pieces lack {', '.join(missing)}")
         if ids["[PAD]"] != 0:
             raise DataError(f"[PAD] must be the first word piece, it is number {ids['[PAD]'] + 1}")
@@ -75,10 +74,7 @@ class Wordpieces(Tokenizer):
         uncased = normalizers.BertNormalizer(lowercase=True)
         split = (_SPLIT.pre_tokenize_str(uncased.normalize_str(caption)) for caption in captions)
         counts = Counter(word for words in split for word, _ in words)
-        kept = sorted((-count, word) for word, count in counts.items() if count >= min_count)
-        if not kept:
-            raise DataError(f"no word occurs {min_count} times or more in the train and val captions")
-        return cls((*SPECIAL_PIECES, *(word for _, word in kept)))
+        return cls((*SPECIAL_PIECES, *frequent(counts, min_count)))
 
     @classmethod
     def from_file(cls, path: Path, *, lowercase: bool = True) -> Wordpieces:
@@ -105,7 +101,7 @@ class Wordpieces(Tokenizer):
 
     def wrap(self, ids: Sequence[int]) -> list[int]:
         """Piece ids between `[CLS]` and `[SEP]`."""
-        return [self._id("[CLS]"), *ids, self._id("[SEP]")]
+        return [self.pieces.index("[CLS]"), *ids, self.pieces.index("[SEP]")]
 
     def encode(self, caption: str) -> list[int]:
         """Ids of a caption, `[CLS]` and `[SEP]` included, without an upper limit unless captions are cleaned.
@@ -119,10 +115,7 @@ class Wordpieces(Tokenizer):
     @property
     def mask_id(self) -> int:
         """Id of `[MASK]`."""
-        return self._id("[MASK]")
-
-    def _id(self, piece: str) -> int:
-        return self.pieces.index(piece)  # near the beginning
+        return self.pieces.index("[MASK]")
 
     def __len__(self) -> int:
         return len(self.pieces)

@@ -1,4 +1,4 @@
-"""Folders of features that `goal-sweep data features` writes: `*_ims.npy`, and in `features.json` whose they are."""
+"""Folders of features: `*_ims.npy`, written part by part, and in `features.json` the backbone that computed them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from goal_core.basics.atomic import DamagedError, storage_errors
 from goal_core.basics.errors import DataError
 from goal_core.basics.sealed_json import read_json
 from goal_core.data.config import DataConfig
-from goal_core.data.formats.layout import SHIPPED_FOLDER, precomp_folder
+from goal_core.data.formats import SHIPPED_FOLDER, precomp_folder
 
 DESCRIPTION = "features.json"
 
@@ -89,12 +89,13 @@ def check_origin(config: DataConfig, names: Sequence[str]) -> None:
     origin = _backbone(folder)
     for number, name in enumerate(names):
         setting = f"--set model.backbones.{number}.name"
-        if origin is not None and not _same(name, origin):
+        # One may have the tag of its weights, and the other not.
+        if origin and name not in (origin, origin.split(".")[0]) and origin != name.split(".")[0]:
             raise DataError(
                 f"the features in {folder} are those of {origin} ({DESCRIPTION}), but the tables would call them "
                 f"{name}; give their name: {setting}={origin}"
             )
-        if origin is None and name in _shipped():
+        if not origin and name in map(_backbone, SHIPPED_FOLDER.iterdir()):
             raise DataError(
                 f"{folder} has no {DESCRIPTION}, so nothing says that its features are those of {name}, as the tables "
                 f"would call them; name the network that computed them: {setting}=NAME (precomputed, if unknown). "
@@ -102,19 +103,10 @@ def check_origin(config: DataConfig, names: Sequence[str]) -> None:
             )
 
 
-def _backbone(folder: Path) -> str | None:
+def _backbone(folder: Path) -> str:
+    """The backbone that a folder names; empty where it names none."""
     try:
-        described = read_json(folder / DESCRIPTION, sealed=False) or {}
+        name = (read_json(folder / DESCRIPTION, sealed=False) or {}).get("backbone")
     except DamagedError as error:
         raise DataError(str(error)) from error
-    name = described.get("backbone")
-    return name if isinstance(name, str) else None
-
-
-def _shipped() -> set[str | None]:
-    return {_backbone(folder) for folder in SHIPPED_FOLDER.iterdir() if folder.is_dir()}
-
-
-def _same(name: str, origin: str) -> bool:
-    """Whether two names are equal, or one is the other without the tag of its weights."""
-    return name in (origin, origin.split(".")[0]) or origin == name.split(".")[0]
+    return name if isinstance(name, str) else ""

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from goal_core.basics.errors import DataError
-from goal_core.data import KarpathyConfig, PrecompConfig, check_origin
+from goal_core.data import KarpathyConfig, PrecompConfig
+from goal_core.evaluation.feature_files import check_origin
 
 
 def origin(root: Path | str, *names: str) -> None:
