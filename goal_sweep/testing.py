@@ -18,7 +18,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from goal_core.basics.errors import GoalError
-from goal_core.data.config import ImageConfig, ScenesConfig
+from goal_core.data import check_data
+from goal_core.data.config import ImageConfig, ScenesConfig, SourceConfig
 from goal_core.models import BackboneConfig, ModelConfig, TextConfig, build_backbone
 from goal_core.objectives import GradientObjective, ObjectiveConfig, StackedObjectives, Value
 from goal_core.objectives.trial import try_objective
@@ -89,6 +90,21 @@ def check_backbone(name: str, *, image_size: int = 64) -> None:
         features.sum().backward()
         if not any(one.grad is not None and one.grad.abs().sum() > 0 for one in net.parameters()):
             raise AssertionError(f"{name}: no gradient reaches its weights")
+
+
+def check_importer(name: str, root: Path) -> None:
+    """Check an importer on some data: every image can be read, no split is empty, and it gives the same twice.
+
+    Args:
+        name: its name; its plugin has run, or its module is imported.
+        root: what it reads.
+    """
+    config = SourceConfig(name=name, root=str(root), importer=name)
+    first, second = (check_data(config) for _ in range(2))
+    if wrong := [one.found for one in first.findings if one.state != "ok"]:
+        raise AssertionError(f"{name}: {'; '.join(wrong)}")
+    if first.fingerprint != second.fingerprint:
+        raise AssertionError(f"{name}: gives other rows when it is called again")
 
 
 def check_training(

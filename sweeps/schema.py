@@ -14,6 +14,7 @@ from goal_core.basics.errors import ConfigError, nearest
 from goal_core.basics.plugins import Plugin
 from goal_core.basics.ranges import Range, range_problems
 from goal_core.data.config import DataConfig
+from goal_core.data.rows import importers
 from goal_core.models.config import BackboneConfig, ModelConfig, ModelParts
 from goal_core.models.frameworks import FRAMEWORKS
 from goal_core.objectives import LOSS, ObjectiveConfig, accepted_parameters, pair_weights, triplet_weights
@@ -258,6 +259,8 @@ class SweepConfig(Settings):
         for model in self.model.models:
             yield from (f"model: {text}" for text in failures(partial(framework.check, model, self.data)))
         yield from unused(self.model, framework.uses)
+        if name := getattr(self.data, "importer", ""):
+            yield from (f"data.importer: {text}" for text in failures(partial(importers.__getitem__, name)))
         if self.execution.sharing == "heads" and (needed := self._stacks_need(self.stages)):
             yield f"execution.sharing: {needed}"
         if self.precision == "tf32" and not self.resources.gpus:

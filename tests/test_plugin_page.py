@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
+from goal_core.basics.errors import DataError
+from goal_core.basics.plugins import read_plugin
+from goal_core.data import KarpathyConfig, SourceConfig, open_dataset
+from goal_sweep.testing import check_importer
 from runners.launch.opened_sweep import open_sweep
 from tests.helpers.in_process import SWEEP
+from tests.helpers.karpathy_fixture import write_dataset
 
 PAGE = (Path(__file__).parents[1] / "docs" / "plugins.md").read_text()
 pytestmark = pytest.mark.usefixtures("without_plugins")
@@ -42,3 +48,59 @@ def test_the_backbone_builds_in_every_framework_that_takes_pictures(
     sweep = open_sweep("own.yaml", own, running="own")
     sweep.check_trainable()
     assert all("plugin:" in weights for weights in sweep.weights.values())
+
+
+def lines_of(data: Path) -> Path:
+    """The same images and captions in the layout that the page's importer reads."""
+    images = json.loads((data / "dataset_tiny.json").read_text())["images"]
+    rows = [
+        {"file": f"{one['filepath']}/{one['filename']}", "says": said["raw"], "part": one["split"]}
+        for one in images
+        for said in one["sentences"]
+    ]
+    (data / "photos.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return data / "photos.jsonl"
+
+
+def test_the_importer_reads_the_same_data_and_an_edit_reads_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ours = open_dataset(KarpathyConfig(name="tiny", root=str(write_dataset(tmp_path / "data")), min_word_count=1))
+    lines = lines_of(tmp_path / "data")
+    text = next(one for one in blocks("python") if "importers.register" in one)
+    (tmp_path / "lines.py").write_text(text)
+    data = f"data={{format: source, importer: json_lines, name: tiny, root: {lines}, min_word_count: 1}}"
+    (tmp_path / "own.yaml").write_text(SWEEP)
+    own = ["plugins=[lines.py]", data, "stages.frozen.batch_size=8"]
+    sweep = open_sweep("own.yaml", own, running="own")
+    assert sweep.data_fingerprint == ours.fingerprint
+    assert open_sweep("own.yaml", own, renew=False).data_fingerprint == ours.fingerprint  # runs no plugin
+    check_importer("json_lines", lines)
+    (tmp_path / "lines.py").write_text(text.replace('[item["says"]]', '[item["says"] + "!"]'))
+    edited = open_sweep("own.yaml", own, running="own")
+    assert edited.data_fingerprint != ours.fingerprint
+    assert {one.key for one in edited.trainings}.isdisjoint(one.key for one in sweep.trainings)
+    (tmp_path / "lines.py").write_text(f"{text}# a remark\n")
+    assert [one.key for one in open_sweep("own.yaml", own, running="own").trainings] == [
+        one.key for one in sweep.trainings
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("Row('../a.png', ['b'])", r"mine\.py: mine, row 1: image must be the path of a file below"),
+        ("('pictures/0001.png', [])", r"mine\.py: mine, row 1: captions has no captions"),
+        ("Row('pictures/0001.png', ['b'], 'tests')", r"mine\.py: mine, row 1: split must be one of"),
+        ("1 / 0", r"mine\.py: mine, after row 0: ZeroDivisionError: division by zero"),
+    ],
+)
+def test_what_an_importer_does_wrong_is_one_line_with_its_plugin(tmp_path: Path, row: str, said: str) -> None:
+    head = "from goal_sweep.data import Row, importers\n\n\n@importers.register('mine')\ndef mine(root):\n"
+    (tmp_path / "mine.py").write_text(f"{head}    yield {row}\n")
+    read_plugin("mine.py", tmp_path).run()
+    root = write_dataset(tmp_path / "data")
+    with pytest.raises(DataError, match=said) as caught:
+        open_dataset(SourceConfig(name="mine", root=str(root), importer="mine"))
+    assert "\n" not in str(caught.value)

@@ -138,11 +138,10 @@ class BatchSource:
         self._split, self._captions = split, captions_of(split, tokenizer)
         self._batch_size, self._seed, self._drop_last = batch_size, seed, drop_last
         self._augment, self._with_regions, self._rows, self._num_views = augment, image is None, rows, views
-        self._images: DecodedImages | None = None
+        self._augments, self._images = image is not None and image.augments, None
         if with_images and image is not None:
             kept = 0 if image.augments else ram_limit
             self._images = DecodedImages(split, image, num_workers=num_workers, ram_limit=kept, device=device)
-        self._augments = image is not None and image.augments
 
     @property
     def steps_per_epoch(self) -> int:
@@ -169,13 +168,14 @@ class BatchSource:
         for captions, images in zip(parts, self._pixels(parts, epoch), strict=True):
             tokens_BL, lengths_B = self._texts(captions, epoch)
             regions, region_lengths = self._regions(captions, epoch)
+            views = [seed % self._num_views for seed in self._seeds(captions, epoch)] if self._num_views else None
             yield Batch(
                 images=images,
                 regions=regions,
                 region_lengths=region_lengths,
                 image_index=torch.from_numpy(self._split.caption_image[captions]),
                 caption_index=torch.from_numpy(captions),
-                views=self._views(captions, epoch),
+                views=None if views is None else torch.tensor(views),
                 tokens=tokens_BL,
                 lengths=lengths_B,
             )
@@ -185,11 +185,8 @@ class BatchSource:
         if self._images is not None:
             self._images.close()
 
-    def _views(self, captions: NDArray[np.int64], epoch: int) -> Tensor | None:
-        if not self._num_views:
-            return None
-        drawn = [sample_seed(self._seed, epoch, caption) % self._num_views for caption in captions.tolist()]
-        return torch.tensor(drawn)
+    def _seeds(self, captions: NDArray[np.int64], epoch: int) -> list[int]:
+        return [sample_seed(self._seed, epoch, caption) for caption in captions.tolist()]
 
     def _texts(self, captions: NDArray[np.int64], epoch: int) -> tuple[Tensor, Tensor]:
         if self._augment is not None and isinstance(self._captions, EncodedCaptions):
@@ -210,6 +207,5 @@ class BatchSource:
             return
         if self._rows is not None:
             parts = [captions[self._rows(len(captions))] for captions in parts]
-        seeds = ([sample_seed(self._seed, epoch, caption) for caption in captions.tolist()] for captions in parts)
-        images = [self._split.caption_image[captions] for captions in parts]
-        yield from self._images.stream(images, seeds if self._augments else None)
+        seeds = (self._seeds(captions, epoch) for captions in parts) if self._augments else None
+        yield from self._images.stream([self._split.caption_image[captions] for captions in parts], seeds)

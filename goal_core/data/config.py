@@ -61,24 +61,18 @@ Images = Annotated[int, Range(at_least=1, at_most=1_000_000)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Folder(InRange):
-    """Data that are read from files."""
+class _Captioned(InRange):
+    """Data with captions in words that are read from files."""
 
     name: str
     """The dataset's name in tables and in MLflow, such as `coco`, `f30k`, `emoji`."""
     root: str
     """Folder that holds the files, or the parent of the folder `precomp` that does; `shipped:NAME` is a dataset that
     ships with goal-sweep."""
-    max_val_images: Limit = 0
-    """Select on the first this many val images only, as VSE-infinity on 1,000; 0 uses all."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Captioned(_Folder):
-    """The same with captions in words."""
-
     min_word_count: Count = 4
     """Words that occur fewer times than this in the train and val captions become `<unk>`."""
+    max_val_images: Limit = 0
+    """Select on the first this many val images only, as VSE-infinity on 1,000; 0 uses all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +155,7 @@ class IdMappedConfig(_TextFiles):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EmbeddingsConfig(_Folder):
+class EmbeddingsConfig(InRange):
     """A vector for each image and one for each text, from any encoders.
 
     For each of train, val and test: `{split}_images.npy` (N, F), `{split}_texts.npy` (M, G), the texts of an image one
@@ -175,6 +169,9 @@ class EmbeddingsConfig(_Folder):
     """There are no words."""
 
     format: Literal["embeddings"] = "embeddings"
+    name: str
+    root: str
+    max_val_images: Limit = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,11 +103,7 @@ class Split:
         return self.pack is not None and self.pack.holds_squares
 
     def load_image(self, index: int) -> NDArray[np.uint8]:
-        """One image, (H, W, 3) uint8 RGB in its original size; see :func:`goal_core.data.images.decode_image`.
-
-        Raises:
-            DataError: the file cannot be read (the message names it), or the split has regions, not images.
-        """
+        """One image, (H, W, 3) uint8 RGB in its original size; a `DataError` names a file that cannot be read."""
         if isinstance(self.reader, RegionReader):
             raise DataError(f"split {self.name!r} has precomputed regions, not images")
         return self.reader.read(index)
@@ -120,8 +116,7 @@ class Split:
     def load_regions(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
         """Precomputed features of some images, (B, R, F) or (B, F) float32, in the order of their indices (B,) int64.
 
-        Raises:
-            DataError: a feature is not finite (the message names the image), or the split has images.
+        A `DataError` names an image of which one is not finite.
         """
         if not isinstance(self.reader, RegionReader):
             raise DataError(f"split {self.name!r} has images, not precomputed regions")

@@ -89,12 +89,8 @@ def plan_pack(dataset: Dataset, image: ImageConfig, packs: Path) -> PackPlan:
     """
     if any(split.region_shape is not None for split in dataset.splits.values()):
         raise DataError("the data are precomputed features; a pack is made of images")
-    description = {
-        "layout": LAYOUT_VERSION,
-        "data_fingerprint": dataset.fingerprint,
-        "image": asdict(image),
-        "libraries": libraries(),
-    }
+    description = {"layout": LAYOUT_VERSION, "data_fingerprint": dataset.fingerprint, "image": asdict(image)}
+    description["libraries"] = libraries()
     return PackPlan(folder=packs / key_of(description), image=image, description=description)
 
 
@@ -119,13 +115,13 @@ class PackedSplit:
     """
 
     def __init__(self, plan: PackPlan, split: str, per_shard: int) -> None:
-        self._plan, self._split, self._per_shard = plan, split, per_shard
+        self._of = self._plan, self._split, self._per_shard = plan, split, per_shard
         self.holds_squares = plan.form(split) == "squares"
         self._shards: dict[tuple[int, int], ZipFile] = {}
         self._is_aside = False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return PackedSplit, (self._plan, self._split, self._per_shard)
+        return PackedSplit, self._of
 
     def image(self, index: int) -> NDArray[np.uint8] | None:
         """One image in the pack's form; None where the pack is set aside."""
@@ -195,14 +191,13 @@ def estimate_bytes(dataset: Dataset, plan: PackPlan) -> dict[str, int]:
     Raises:
         DataError: an image cannot be read.
     """
-    return {name: split.num_images * _mean_bytes(split, plan) for name, split in dataset.splits.items()}
-
-
-def _mean_bytes(split: Split, plan: PackPlan) -> int:
-    if plan.form(split.name) == "squares":
-        return 3 * plan.image.size**2
-    chosen = np.unique(np.linspace(0, split.num_images - 1, _SAMPLE).astype(np.int64)).tolist()
-    return -(-sum(_image(split, plan, index).nbytes for index in chosen) // len(chosen))
+    sizes = dict[str, int]()
+    for name, split in dataset.splits.items():
+        chosen = np.unique(np.linspace(0, split.num_images - 1, _SAMPLE).astype(np.int64)).tolist()
+        all_are_equal = plan.form(name) == "squares"
+        of_chosen = [_image(split, plan, index).nbytes for index in chosen[: 1 if all_are_equal else None]]
+        sizes[name] = split.num_images * -(-sum(of_chosen) // len(of_chosen))
+    return sizes
 
 
 def _image(split: Split, plan: PackPlan, index: int) -> NDArray[np.uint8]:
@@ -241,9 +236,8 @@ def write_pack(
     """
     make_folder(plan.folder)
     remove_leftovers(plan.folder)
-    advice = "name another folder with GOAL_SWEEP_PACKS, or shrink the images (data.image.shrink)"
-    needed = sum(estimate_bytes(dataset, plan).values())
-    check_space(plan.folder, needed, "*.zip", f"free space, {advice}")
+    advice = "free space, name another folder with GOAL_SWEEP_PACKS, or shrink the images (data.image.shrink)"
+    check_space(plan.folder, sum(estimate_bytes(dataset, plan).values()), "*.zip", advice)
     sizes = {name: max(per_shard, -(-split.num_images // FEW_SHARDS)) for name, split in dataset.splits.items()}
     with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
         for name, split in dataset.splits.items():

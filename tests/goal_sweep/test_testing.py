@@ -28,7 +28,7 @@ def _same_names_afterwards() -> Iterator[None]:
 
 
 def test_the_examples_of_the_page_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    weight, backbone, tests = re.findall(r"```python\n(.*?)```", PLUGINS, re.DOTALL)
+    weight, backbone, _, tests = re.findall(r"```python\n(.*?)```", PLUGINS, re.DOTALL)
     (tmp_path / "square.py").write_text(weight)
     (tmp_path / "convs.py").write_text(backbone)
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -11,8 +11,9 @@ import tokenize
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,9 +33,9 @@ BLOCK = 256
 
 def row_digests(file: StoredArray) -> NDArray[np.uint8]:
     """SHA-256 of every row, (N, 32)."""
-    starts = range(0, file.shape[0], BLOCK)
-    rows = (np.arange(start, min(start + BLOCK, file.shape[0])) for start in starts)
-    return np.concatenate([_digests(stored_rows(file, here)) for here in rows])
+    everything = np.arange(file.shape[0])
+    blocks = np.split(everything, everything[BLOCK::BLOCK])
+    return np.concatenate([_digests(stored_rows(file, rows)) for rows in blocks])
 
 
 def stored_rows(file: StoredArray, rows: NDArray[np.int64]) -> NDArray[np.floating]:
@@ -72,13 +73,18 @@ def parquet_vectors(path: Path, column: str) -> tuple[StoredArray, NDArray[np.in
     return StoredArray(path=str(path), shape=values.shape, dtype=values.dtype.str, begin=0, column=column), counts
 
 
+def pyarrow(module: str) -> Any:
+    """A module of pyarrow, which not everybody needs."""
+    try:
+        return import_module(f"pyarrow.{module}")
+    except ImportError:
+        raise DataError("Parquet and Arrow files need pyarrow: pip install pyarrow") from None
+
+
 @lru_cache(maxsize=8)
 def _parquet(path: str, column: str, *stamp: int) -> tuple[NDArray[np.floating], NDArray[np.int64] | None]:
     """All vectors of a column, kept in memory: a Parquet file cannot be read row by row."""
-    try:
-        from pyarrow import compute, parquet, types
-    except ImportError:
-        raise DataError(f"{path} needs pyarrow: pip install pyarrow") from None
+    compute, parquet, types = (pyarrow(name) for name in ("compute", "parquet", "types"))
     try:
         found, counts = parquet.read_table(path, columns=[column]).column(column), None
         if types.is_nested(found.type.value_type):
@@ -138,9 +144,7 @@ class FeatureRows:
     def fresh(self, indices: Sequence[int], *, thorough: bool) -> tuple[bytes, list[str]]:
         """SHA-256 of some images' features as they are now, one after the other, and a line for each that is broken.
 
-        Args:
-            indices: of the images.
-            thorough: look for numbers that are not finite; without it none is broken.
+        Only a ``thorough`` look sees numbers that are not finite.
         """
         values = stored_rows(self.file, self.file_rows[indices])
         return _digests(values).tobytes(), self.not_finite(indices, values) if thorough else []
@@ -148,14 +152,9 @@ class FeatureRows:
     def not_finite(self, indices: Iterable[int], features: NDArray[np.floating]) -> list[str]:
         """A line for each of some images whose features (B, ..., F) hold a number that is not finite."""
         finite = np.isfinite(features.reshape(len(features), -1)).all(axis=1)
-        if finite.all():
-            return []
         what = "regions" if len(self.shape) > 1 else "features"
-        return [
-            f"{what} of {self.label(int(image))} are not finite"
-            for image, is_finite in zip(indices, finite, strict=True)
-            if not is_finite
-        ]
+        broken = () if finite.all() else np.asarray(indices)[~finite].tolist()
+        return [f"{what} of {self.label(image)} are not finite" for image in broken]
 
     def label(self, index: int) -> str:
         """The image's id and its row in the file."""
@@ -163,15 +162,11 @@ class FeatureRows:
 
 
 def read_region_header(path: Path, axes: tuple[str, ...]) -> StoredArray:
-    """Read the header of a `*_ims.npy` file, and check that all of its data is there.
-
-    Args:
-        path: the file.
-        axes: what its axes are, in words.
+    """Read the header of an `.npy` file, and check that all of its data is there.
 
     Raises:
         DataError: the file is missing, is not an npy file, is cut short, or does not contain floating point numbers
-            with these axes.
+            with so many axes.
     """
     try:
         array = np.load(path, mmap_mode="r")

@@ -68,12 +68,7 @@ class FileReader:
     def fresh(self, indices: Sequence[int], *, thorough: bool) -> tuple[bytes, list[str]]:
         """SHA-256 of some images' bytes as they are now, one after the other, and a line for each that is broken.
 
-        Args:
-            indices: of the images.
-            thorough: decode them; without it none is broken.
-
-        Raises:
-            DataError: one cannot be read.
+        Only a ``thorough`` look decodes them.
         """
         digests, problems = [], []
         for index in indices:
@@ -95,15 +90,12 @@ def find_images(root: Path, names: Iterable[str], report: DataReport) -> dict[st
     """Locate image files by listing each folder once; no image is opened.
 
     Several paths are tried for each folder (:data:`WITH_FOLDER`, :data:`WITHOUT_FOLDER`). The first that contains one
-    of the folder's images is used for all of them. A link that leads out of the root is refused, unless it leads into
-    one of the folders that `GOAL_LINKED_DATA` lists: a dataset may come from anybody, and its links could name any
-    file of this machine.
+    of the folder's images is used for all of them.
 
     Args:
         root: folder of the dataset.
         names: path of each image, relative, with forward slashes.
-        report: receives how many images each folder has; or that it is not found, lacks files, or has a link that leads
-            out of the root.
+        report: receives how many images each folder has, or what is wrong with it.
 
     Returns:
         By name each file's path, relative to the root, and its stamp; without those of a folder in which something is
@@ -115,8 +107,7 @@ def find_images(root: Path, names: Iterable[str], report: DataReport) -> dict[st
     files: dict[str, tuple[str, list[int]]] = {}
     for folder, listed in sorted(folders.items()):
         item = f"{folder}/" if folder else "images"
-        there = report.attempt(item, partial(_files_in, root, folder, listed))
-        if there is not None:
+        if there := report.attempt(item, partial(_files_in, root, folder, listed)):
             place, size = os.path.dirname(there[listed[0]][0]), sum(stamp[0] for _, stamp in there.values()) / 1e9
             report.note(item, "ok", f"{len(there):,} files, {size:.2f} GB in {root / place}")
             for path in (path for path, stamp in there.values() if not stamp[0]):
@@ -144,17 +135,17 @@ def _files_in(root: Path, folder: str, names: Sequence[str]) -> dict[str, tuple[
             place = "" if path == root else f"{os.path.relpath(path, root)}/"
             there = {name_of[file.name]: (place + file.name, stamp) for file in files if (stamp := stamp_of(file.path))}
             break
-    missing = [name for name in names if name not in there]
-    if missing:
-        raise MissingDataError(
-            f"{len(missing)} of {len(names)} images are missing under {root}: {', '.join(missing[:3])}"
-            f"{', ...' if len(missing) > 3 else ''}"
-        )
+    if missing := [name for name in names if name not in there]:
+        few = ", ".join([*missing[:3], *(["..."] if len(missing) > 3 else ())])
+        raise MissingDataError(f"{len(missing)} of {len(names)} images are missing under {root}: {few}")
     return there
 
 
 def _check_links(root: Path, paths: Iterable[str]) -> None:
-    """Check that paths below the root lie in it, or in a folder that `GOAL_LINKED_DATA` lists, with links followed."""
+    """Check that paths below the root lie in it, or in a folder that `GOAL_LINKED_DATA` lists, with links followed.
+
+    A dataset may come from anybody, and its links could name any file of this machine.
+    """
     listed = [folder for folder in os.environ.get(LINKED_DATA, "").split(os.pathsep) if folder]
     allowed = [Path(os.path.realpath(folder)) for folder in (str(root), *listed)]
     for path in paths:

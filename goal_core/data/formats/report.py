@@ -7,15 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 from goal_core.basics.errors import DataError, MissingDataError
-from goal_core.data.config import (
-    DataConfig,
-    IdMappedConfig,
-    KarpathyConfig,
-    PrecompConfig,
-    RegionsConfig,
-    ScenesConfig,
-    XvlmJsonConfig,
-)
+from goal_core.data.config import DataConfig, KarpathyConfig, ScenesConfig, XvlmJsonConfig
 
 State = Literal["ok", "missing", "wrong"]
 T = TypeVar("T")
@@ -88,11 +80,10 @@ class DataReport:
 
     def content(self, what: str, problems: list[str]) -> None:
         """Add what was wrong with images and features when they were read; else what was read."""
-        for problem in problems[:_PROBLEMS_SHOWN]:
+        more = len(problems) - _PROBLEMS_SHOWN
+        for problem in [*problems[:_PROBLEMS_SHOWN], *([f"{more} more cannot be read"] if more > 0 else ())]:
             self.note("content", "wrong", problem)
-        if len(problems) > _PROBLEMS_SHOWN:
-            self.note("content", "wrong", f"{len(problems) - _PROBLEMS_SHOWN} more cannot be read")
-        elif not problems:
+        if not problems:
             self.note("content", "ok", what)
 
 
@@ -112,21 +103,15 @@ def published_counts(config: DataConfig) -> dict[str, SplitCounts]:
 
     Empty for datasets of other names; a split whose size is not known is left out.
     """
-    images = dict(_IMAGES.get(config.name, {}))
-    if isinstance(config, ScenesConfig) or not images:
-        return {}
-    each, coco = _CAPTIONS, config.name == "coco"
-    if isinstance(config, KarpathyConfig | PrecompConfig):
-        each = min(config.max_captions or _CAPTIONS, _CAPTIONS)
-    if coco and isinstance(config, KarpathyConfig) and not config.max_captions:
-        return {}
-    if coco and isinstance(config, IdMappedConfig | RegionsConfig | PrecompConfig) and config.test_file == "test":
-        del images["test"]
-    captions = {split: each * count for split, count in images.items()}
-    if coco and isinstance(config, XvlmJsonConfig):
-        captions = _XVLM_COCO_CAPTIONS
-    counts = {split: SplitCounts(images=count, captions=captions[split]) for split, count in images.items()}
-    if 0 < config.max_val_images < images["val"]:
-        used = config.max_val_images
-        counts["val"] = SplitCounts(images=used, captions=used * (captions["val"] // images["val"]))
+    coco, counts = config.name == "coco", dict[str, SplitCounts]()
+    all_captions = isinstance(config, KarpathyConfig) and not config.max_captions
+    if isinstance(config, ScenesConfig) or (coco and all_captions):
+        return counts
+    each = min(getattr(config, "max_captions", 0) or _CAPTIONS, _CAPTIONS)
+    for split, images in _IMAGES.get(config.name, {}).items():
+        if coco and split == "test" and getattr(config, "test_file", "") == "test":
+            continue  # the first 1,000 images, or others
+        captions = _XVLM_COCO_CAPTIONS[split] if coco and isinstance(config, XvlmJsonConfig) else each * images
+        used = min(config.max_val_images or images, images) if split == "val" else images
+        counts[split] = SplitCounts(images=used, captions=captions if used == images else used * (captions // images))
     return counts

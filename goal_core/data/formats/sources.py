@@ -12,17 +12,15 @@ import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from goal_core.basics.errors import DataError, GoalError, MissingDataError, first_line, nearest
 from goal_core.data.config import SourceConfig
+from goal_core.data.formats.features import pyarrow
 from goal_core.data.formats.layout import SPLIT_OF, Layout, by_split, captions_in, image_path, split_named, stamped
 from goal_core.data.rows import Row, importers
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 _COLUMNS = {
@@ -130,44 +128,34 @@ def _separated(path: Path, config: SourceConfig) -> Iterator[Row]:
         raise DataError(f"{path} is not a table in UTF-8: {error}") from error
 
 
-def _pyarrow() -> Any:
-    try:
-        import pyarrow
-    except ImportError:
-        raise DataError("this source needs pyarrow: pip install pyarrow") from None
-    return pyarrow
-
-
 def _parquet(path: Path, config: SourceConfig) -> Iterator[Row]:
-    _pyarrow()
-    from pyarrow import ArrowException, parquet
-
+    parquet = pyarrow("parquet")
     try:
         table = parquet.read_table(path)
-    except (ArrowException, OSError) as error:
-        raise DataError(f"{path} is not a Parquet file: {error}") from error
+    except (ValueError, OSError) as error:  # pyarrow's own are among these
+        raise DataError(f"{path} is not a Parquet file: {first_line(error)}") from error
     image = _column(config, "image", table.column_names, path)
-    if not _pyarrow().types.is_string(table.schema.field(image).type):
+    if not pyarrow("types").is_string(kind := table.schema.field(image).type):
         raise DataError(
-            f"{path}: column {image} holds {table.schema.field(image).type}, not the paths of files; images inside "
-            "are read from a folder that the library datasets wrote with save_to_disk"
+            f"{path}: column {image} holds {kind}, not the paths of files; images inside are read from a folder that "
+            "the library datasets wrote with save_to_disk"
         )
     yield from _table(table.to_pylist(), table.column_names, path, config)
 
 
 def _arrow(root: Path, files: Sequence[Path], config: SourceConfig) -> Iterator[Row]:
     """The rows of Arrow files that `datasets` wrote; the bytes of their images stay where they are."""
-    pa = _pyarrow()
+    memory_map, open_stream = pyarrow("lib").memory_map, pyarrow("ipc").open_stream
     for path in files:
-        with pa.memory_map(str(path)) as mapped:
+        with memory_map(str(path)) as mapped:
             base = mapped.read_buffer(mapped.size()).address
             mapped.seek(0)
-            table = pa.ipc.open_stream(mapped).read_all()
+            table = open_stream(mapped).read_all()
             names = table.column_names
             image, caption, split = (_column(config, kind, names, path) for kind in ("image", "caption", "split"))
             part = path.parent.name if path.parent != root else ""
             columns = [table.column(name).to_pylist() if name else [part] * len(table) for name in (caption, split)]
-            contents = _contents(pa, table.column(image), f"{path}: column {image}")
+            contents = _contents(table.column(image), f"{path}: column {image}")
             name = path.relative_to(root).as_posix()
             for number, ((begin, size), texts, own) in enumerate(zip(contents, *columns, strict=True)):
                 at = f"{path}, row {number}"
@@ -176,12 +164,13 @@ def _arrow(root: Path, files: Sequence[Path], config: SourceConfig) -> Iterator[
                 yield Row(name, captions, of_split, (begin - base, size), f"{name}/{number}")
 
 
-def _contents(pa: Any, column: pa.ChunkedArray, where: str) -> Iterator[tuple[int, int]]:
+def _contents(column: Any, where: str) -> Iterator[tuple[int, int]]:
     """The address of each image's bytes in memory, which is the mapped file, and how many they are."""
+    types = pyarrow("types")
     for chunk in column.chunks:
-        content = chunk.field("bytes") if pa.types.is_struct(chunk.type) else chunk
-        is_large = pa.types.is_large_binary(content.type)
-        if not (is_large or pa.types.is_binary(content.type)):
+        content = chunk.field("bytes") if types.is_struct(chunk.type) else chunk
+        is_large = types.is_large_binary(content.type)
+        if not (is_large or types.is_binary(content.type)):
             raise DataError(f"{where} must hold images, got {content.type}")
         if content.null_count:
             raise DataError(f"{where} has rows without the bytes of an image; save the dataset with embedded images")

@@ -43,15 +43,14 @@ class _Decoding(Dataset[Any]):
         batch = torch.empty((len(images), 3, size, size), dtype=torch.uint8)
         rows = batch.numpy()
         for row, index in enumerate(images.tolist()):
-            packed = None if self._split.pack is None else self._split.pack.image(index)
-            if packed is not None and self._split.holds_squares:
-                rows[row] = packed
+            pixels = None if self._split.pack is None else self._split.pack.image(index)
+            if pixels is not None and self._split.holds_squares:
+                rows[row] = pixels
                 continue
-            pixels = self._split.load_image(index) if packed is None else packed
-            if seeds:
-                batch[row] = self._transform.for_training(pixels, seeds[row])
-            else:
-                batch[row] = self._transform.for_evaluation(pixels)
+            if pixels is None:
+                pixels = self._split.load_image(index)
+            made = self._transform.for_training(pixels, seeds[row]) if seeds else self._transform.for_evaluation(pixels)
+            batch[row] = made
         return batch
 
 
@@ -78,8 +77,7 @@ class DecodedImages:
         num_workers: worker processes, which stay between streams and each work two batches ahead; 0 decodes in this
             process. The pixels do not depend on it.
         ram_limit: bytes of images to keep.
-        device: where the batches will go. Those for a GPU come in pinned memory, which a thread beside the training
-            copies them to.
+        device: where the batches will go. A thread beside the training copies those for a GPU to pinned memory.
     """
 
     def __init__(
@@ -145,12 +143,10 @@ class DecodedImages:
 
     def _first_uses(self, requests: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
         """The images of each request that neither an earlier request nor an earlier stream has decoded."""
-        planned = self._done.copy()
-        fresh = []
+        planned, fresh = self._done.copy(), []
         for images in requests:
-            new = np.unique(images[~planned[images]])
-            planned[new] = True
-            fresh.append(new)
+            fresh.append(np.unique(images[~planned[images]]))
+            planned[images] = True
         return fresh
 
     def _decoded(self, requests: Iterable[_Request]) -> Iterator[Tensor]:

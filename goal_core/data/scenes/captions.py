@@ -67,7 +67,8 @@ def _two_positions(scene: Scene, draws: Draws) -> str:
 
 def _background_first(scene: Scene, draws: Draws) -> str:
     """The background, then two objects."""
-    relation = _related(*draws.shuffled(scene.objects, 2), draws)
+    first, second = draws.shuffled(scene.objects, 2)
+    relation = _related(first, second, draws)
     return f"{_on(scene, draws)}, {relation}"
 
 
