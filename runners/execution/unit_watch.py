@@ -160,8 +160,8 @@ class UnitWatch:
         self._observer.started(unit.job)
 
     def reported(self, number: int, report: Mapping[str, Any]) -> None:
-        """A worker has sent a report (`runners.execution.trial`)."""
-        unit = self._taken[number]
+        """A worker has sent a report (`runners.execution.trial`), maybe one that arrives after its end."""
+        unit = self._taken.get(number) or _Unit(self._jobs[number])
         run = unit.run = unit.run or _Run(self._clock())
         run.machine, run.began = report.get("node", run.machine), run.began or report.get("began", False)
         run.heard, run.reports, run.where = self._clock(), run.reports + 1, report.get("where", "")

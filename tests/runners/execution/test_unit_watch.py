@@ -167,6 +167,14 @@ def test_a_unit_whose_workers_die_before_they_begin_is_given_up_at_last(cluster:
     assert len(cluster.observer.said) == MOST["died"] - 1
 
 
+def test_a_report_that_arrives_after_the_end_of_its_worker_is_heard_and_starts_nothing(cluster: Cluster) -> None:
+    cluster.begins(0, "good")
+    cluster.watch.died(0, DIED)
+    cluster.watch.reported(0, {"node": "good", "events": []})
+    assert cluster.watch.is_idle
+    assert not cluster.ended()
+
+
 def test_a_launch_ends_when_every_machine_lacks_what_its_units_need(cluster: Cluster) -> None:
     for unit, machine in enumerate(("bad", "good")):
         cluster.avoid(unit)
