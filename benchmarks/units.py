@@ -100,7 +100,7 @@ class _Enough(BaseException):
     """Ends a training after a step, as a kill would."""
 
 
-class _Nowhere(training.ScratchFiles):
+class _Nowhere(training.FolderFiles):
     """Files that take nothing.
 
     Where a cell fails the training ends with that as its error: the others would go on, and be taken for all.
@@ -123,7 +123,7 @@ class _SmallFirst(EpochBatches):
             yield step, replace(batch, **{name: part[:2] for name, part in parts.items() if part is not None})
 
 
-class _Clock(training.SilentListener):
+class _Clock(training.Listener):
     """Times the steps of a unit after those that warm up, profiles some on a GPU, and ends the training."""
 
     def __init__(self, unit: UnitPlan, warm: int, steps: int) -> None:

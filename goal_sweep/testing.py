@@ -23,7 +23,7 @@ from goal_core.data.config import ImageConfig, ScenesConfig, SourceConfig
 from goal_core.models import BackboneConfig, ModelConfig, TextConfig, build_backbone
 from goal_core.objectives import GradientObjective, ObjectiveConfig, StackedObjectives, Value
 from goal_core.objectives.trial import try_objective
-from goal_core.training import Listener, ScratchFiles, StageConfig, TrainingPlan, UnitPlan, train_unit
+from goal_core.training import FolderFiles, Listener, StageConfig, TrainingPlan, UnitPlan, train_unit
 
 _PAIRS, _DIM = 8, 16
 _RELATIVE, _ABSOLUTE = 1e-4, 1e-6
@@ -157,7 +157,7 @@ class _KillAt(Listener):
 
 def _train(unit: UnitPlan, root: Path, kill_at: int = 0) -> dict[str, Tensor]:
     """The best weights of a unit's first training, killed once after so many steps if they are not 0."""
-    folders = {training.key: ScratchFiles(root / training.key) for training in unit.trainings}
+    folders = {training.key: FolderFiles(root / training.key) for training in unit.trainings}
     if kill_at:
         try:
             train_unit(unit, folders, _KillAt(kill_at))

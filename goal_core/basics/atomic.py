@@ -60,8 +60,7 @@ def _pass(*_: object) -> None:
 crash_point: Callable[[str], None] = _pass
 """Called with a name before and after each step of a write. Fault tests replace it to kill the process there."""
 before_operation: Callable[[str, Path], None] = _pass
-"""Called right before each read, write, rename, link and removal of a file, with the operation's name and the file.
-Fault tests replace it to raise errors there."""
+"""Called right before each read, write, rename, link and removal of a file. Fault tests replace it to raise errors."""
 
 
 def retried(act: Callable[[], T]) -> T:
@@ -98,16 +97,19 @@ def storage_errors(path: Path, doing: str) -> Iterator[None]:
         yield
     except GoalError:
         raise
-    except OSError as error:
-        # safetensors says that a file is missing without a number.
-        number = error.errno or (errno.ENOENT if isinstance(error, FileNotFoundError) else 0)
-        raise _storage_error(number, error.strerror or str(error), path, doing) from error
     except Exception as error:
-        # safetensors writes in Rust, which reports a full disk as text: "... (os error 28)".
-        native = re.search(r"\(os error (\d+)\)", str(error))
-        if native is None:
+        if isinstance(error, OSError):
+            # safetensors says that a file is missing without a number.
+            code = error.errno or (errno.ENOENT if isinstance(error, FileNotFoundError) else 0)
+            reason = error.strerror or str(error)
+        elif native := re.search(r"\(os error (\d+)\)", str(error)):  # of Rust, in which safetensors writes
+            code, reason = int(native[1]), os.strerror(int(native[1]))
+        else:
             raise
-        raise _storage_error(int(native[1]), os.strerror(int(native[1])), path, doing) from error
+        advice = f": {_ADVICE[code]}, then start again" if code in _ADVICE else ""
+        failed = StorageError(f"cannot {doing} {path}: {reason}{advice}")
+        failed.errno = code
+        raise failed from error
 
 
 def perform(operation: str, path: Path, act: Callable[[], T], *, doing: str = "read") -> T:
@@ -131,13 +133,6 @@ def perform(operation: str, path: Path, act: Callable[[], T], *, doing: str = "r
     return retried(once)
 
 
-def _storage_error(code: int, reason: str, path: Path, doing: str) -> StorageError:
-    advice = f": {_ADVICE[code]}, then start again" if code in _ADVICE else ""
-    error = StorageError(f"cannot {doing} {path}: {reason}{advice}")
-    error.errno = code
-    return error
-
-
 def replace_with(path: Path, write: Callable[[Path], object], *, guard: Callable[[], None] | None = None) -> None:
     """Write a file of any size and put it in place of ``path`` in one step.
 
@@ -149,15 +144,15 @@ def replace_with(path: Path, write: Callable[[Path], object], *, guard: Callable
     Raises:
         StorageError: the file cannot be written. ``path`` is unchanged.
     """
-    retried(lambda: _replace_once(path, write, guard))
 
+    def once() -> None:
+        with _staged(path, write, guard) as temporary:
+            crash_point(f"{path.name}: before rename")
+            before_operation("rename", path)
+            os.replace(temporary, path)
+            crash_point(f"{path.name}: after rename")
 
-def _replace_once(path: Path, write: Callable[[Path], object], guard: Callable[[], None] | None) -> None:
-    with _staged(path, write, guard) as temporary:
-        crash_point(f"{path.name}: before rename")
-        before_operation("rename", path)
-        os.replace(temporary, path)
-        crash_point(f"{path.name}: after rename")
+    retried(once)
 
 
 def replace_bytes(path: Path, content: bytes) -> None:
@@ -175,28 +170,28 @@ def create_bytes(path: Path, content: bytes, *, guard: Callable[[], None] | None
         StorageError: the file cannot be written.
     """
     tries = itertools.count()
-    return retried(lambda: _create_once(path, content, guard, is_first=next(tries) == 0))
 
+    def once() -> bool:
+        with _staged(path, lambda temporary: temporary.write_bytes(content), guard) as temporary:
+            if next(tries) and path.exists() and path.read_bytes() == content:
+                return True  # the try before created it, and failed afterwards
+            crash_point(f"{path.name}: before create")
+            before_operation("link", path)
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                # An NFS client that repeats a lost request reports a failure although it has made the link itself.
+                if temporary.stat().st_nlink < 2:
+                    return False
+            except OSError as error:
+                if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
+                    raise
+                if not _create_without_links(temporary, path):
+                    return False
+            crash_point(f"{path.name}: after create")
+        return True
 
-def _create_once(path: Path, content: bytes, guard: Callable[[], None] | None, *, is_first: bool) -> bool:
-    with _staged(path, lambda temporary: temporary.write_bytes(content), guard) as temporary:
-        if not is_first and path.exists() and path.read_bytes() == content:
-            return True  # the try before created it, and failed afterwards
-        crash_point(f"{path.name}: before create")
-        before_operation("link", path)
-        try:
-            os.link(temporary, path)
-        except FileExistsError:
-            # An NFS client that repeats a lost request reports a failure although it has made the link itself.
-            if temporary.stat().st_nlink < 2:
-                return False
-        except OSError as error:
-            if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
-                raise
-            if not _create_without_links(temporary, path):
-                return False
-        crash_point(f"{path.name}: after create")
-    return True
+    return retried(once)
 
 
 def _create_without_links(temporary: Path, path: Path) -> bool:

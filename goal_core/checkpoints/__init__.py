@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from goal_core.checkpoints.description import ModelDescription, TrainedModel, read_model, write_model
     from goal_core.checkpoints.file import (
         TRAINING,
+        flat,
         load_module,
         optimizer_tensors,
         read_checkpoint,
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
         read_of_training,
         restore_optimizer,
         take_prefix,
-        with_prefix,
         write_checkpoint,
     )
     from goal_core.checkpoints.initial_model import InitialModel, check_initial_weights, trained_encoder

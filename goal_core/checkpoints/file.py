@@ -115,9 +115,9 @@ def _checksum(tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> str:
     return digest.hexdigest()
 
 
-def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The same tensors under ``prefix.name``."""
-    return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
+def flat(parts: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """The tensors of several parts, each under ``part.name``."""
+    return {f"{part}.{name}": tensor for part, tensors in parts.items() for name, tensor in tensors.items()}
 
 
 def take_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

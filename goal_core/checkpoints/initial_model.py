@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from goal_core.data import DataConfig, Dataset
 from goal_core.data.text import TextVectors, Tokenizer
 from goal_core.models import Encoder, Heads, ImageBackbone, ModelConfig, num_features
 from goal_core.models.frameworks import framework_of
+from goal_core.models.sizes import backbone_name
 from goal_core.models.weights import file_sha256
 
 
@@ -121,39 +121,24 @@ def trained_encoder(
 
 
 def _read(model: ModelConfig) -> TrainedModel:
+    """The checkpoint `init_from`. Sizes are compared when its tensors are loaded."""
     given = read_model(Path(model.init_from))
-    problems = list(_mismatches(given, model))
-    if problems:
-        raise WeightsError(f"init_from {given.path} does not fit the sweep's model: {'; '.join(problems)}")
+    had, wanted, problem = given.description.model, model.backbone, ""
+    if had.framework != model.framework:
+        problem = f"its framework is {had.framework}, not {model.framework}"
+    elif "precomputed" in (wanted.weights, had.backbone.weights) and wanted.weights != had.backbone.weights:
+        problem = f"its backbone weights are {had.backbone.weights}, not {wanted.weights}"
+    elif wanted.weights != "precomputed" and backbone_name(model) != backbone_name(had):
+        problem = f"its backbone is {had.backbone.name}, not {wanted.name}"
+    elif wanted.weights != "precomputed" and not given.backbone:
+        trained_on, own = (
+            weights.split(" ")[0] for weights in (given.description.weights, framework_of(model).weights_id(model))
+        )
+        if trained_on != own:
+            problem = f"its heads were trained on backbone weights {trained_on}, not {own}"
+    if problem:
+        raise WeightsError(f"init_from {given.path} does not fit the sweep's model: {problem}")
     return given
-
-
-def _mismatches(given: TrainedModel, wanted: ModelConfig) -> Iterator[str]:
-    """How the checkpoint's model differs from the sweep's. Sizes that no setting states are checked on loading."""
-    had, weights = given.description.model, given.description.weights.split(" ")[0]
-    if had.framework != wanted.framework:
-        yield f"its framework is {had.framework}, not {wanted.framework}"
-        return
-    precomputed = "precomputed" in (wanted.backbone.weights, had.backbone.weights)
-    if precomputed and wanted.backbone.weights != had.backbone.weights:
-        yield f"its backbone weights are {had.backbone.weights}, not {wanted.backbone.weights}"
-    elif not precomputed and wanted.backbone.name.split(".")[0] != had.backbone.name.split(".")[0]:
-        yield f"its backbone is {had.backbone.name}, not {wanted.backbone.name}"
-    elif not precomputed and not given.backbone:
-        own = framework_of(wanted).weights_id(wanted).split(" ")[0]
-        if weights != own:
-            yield f"its heads were trained on backbone weights {weights}, not {own}"
-    uses = framework_of(wanted).uses
-    sizes = {
-        "embed_dim": (had.embed_dim, wanted.embed_dim),
-        "text.word_dim": (had.text.word_dim, wanted.text.word_dim),
-        "xvlm.fusion_layer": (had.xvlm.fusion_layer, wanted.xvlm.fusion_layer),
-    }
-    for name, (ours, theirs) in sizes.items():
-        if name.split(".")[0] in uses and ours != theirs:
-            yield f"its {name} is {ours}, not {theirs}"
-    if "bert" in uses and wanted.bert.weights == "random" and replace(had.bert, weights="random") != wanted.bert:
-        yield f"its BERT has other sizes than {wanted.bert.layers} layers of width {wanted.bert.width}"
 
 
 def _without_overwritten_weights(model: ModelConfig, given: TrainedModel) -> ModelConfig:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from goal_core.basics.atomic import make_folder, replace_with
 from goal_core.basics.errors import WeightsError
-from goal_core.checkpoints import ModelDescription, with_prefix, write_model
+from goal_core.checkpoints import ModelDescription, flat, write_model
 from goal_core.data import DataConfig
 from goal_core.data.text import Tokenizer, Wordpieces
 from goal_core.models import FrameworkName, ModelConfig, build_backbone, file_sha256
@@ -142,15 +142,15 @@ def _tensors_and_options(stored: dict[str, Any], layout: Layout, path: Path) -> 
 
 def _shapes(model: ModelConfig, tokenizer: Tokenizer, *, image_size: int, region_width: int = 0) -> dict[str, Tensor]:
     """Our model's state dict on the meta device: names and shapes without memory."""
-    shapes: dict[str, Tensor] = {}
+    parts: dict[str, Mapping[str, Tensor]] = {}
     with torch.device("meta"):
         if not region_width:
             # Pooling the cells or not changes no tensor of the backbone.
             backbone = build_backbone(model.backbone, image_size=image_size, seed=0, cells=True)
-            shapes |= with_prefix("backbone", backbone.state_dict())
+            parts["backbone"] = backbone.state_dict()
         width = region_width or backbone.num_features
         heads = framework_of(model).heads(model, num_features=width, tokenizer=tokenizer, seed=0)
-    return shapes | with_prefix("heads", heads.state_dict())
+    return flat({**parts, "heads": heads.state_dict()})
 
 
 def rename_tensors(

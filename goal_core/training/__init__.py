@@ -11,19 +11,18 @@ from goal_core.basics.exports import on_first_use
 if TYPE_CHECKING:
     from goal_core.training.config import Precision, StageConfig
     from goal_core.training.doubts import below_warmup, weak_objective
+    from goal_core.training.files import FolderFiles, TrainingFiles
     from goal_core.training.plan import (
         EpochDone,
         EpochRecord,
         Listener,
-        SilentListener,
         TrainingDone,
         TrainingEvent,
         TrainingFailed,
-        TrainingFiles,
         TrainingPlan,
         UnitPlan,
     )
-    from goal_core.training.speed import ScratchFiles, UnitSpeed, measure_speed
+    from goal_core.training.speed import UnitSpeed, measure_speed
     from goal_core.training.train import train_unit
 else:
     __getattr__ = on_first_use(__name__, __file__)

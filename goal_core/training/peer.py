@@ -183,11 +183,14 @@ def _end_with(parent: int) -> None:
 
 
 class NoFiles:
-    """Stands for the files of a process that has none: it gets its state from the first one, and writes nothing."""
+    """Stands for the files of a process that has none: it gets its state from the first one, which writes and logs."""
 
     def path(self, name: str) -> Path:
         """How messages name a state that came from the first process."""
         return Path("first-process", name)
+
+    def log(self, line: str) -> None:
+        """Do nothing."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"only the first process of a unit has files ({name})")

@@ -1,12 +1,12 @@
-"""The plan of a unit's training, the events that it reports, and its interfaces to files and listeners."""
+"""The plan of a unit's training, the events that it reports, and who listens to them."""
 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypedDict
+from typing import Any, TypedDict
 
 from goal_core.basics.errors import GoalError
 from goal_core.basics.plugins import Plugin
@@ -90,37 +90,6 @@ class EpochRecord(TypedDict):
     """By name: `train/...`, `val/...`, `time/...`."""
 
 
-class TrainingFiles(Protocol):
-    """The files of one training.
-
-    Every write but a log line is atomic, and refused once another attempt owns the training.
-    """
-
-    def path(self, name: str) -> Path:
-        """The path of the newest version of a file; where there is none, a path that does not exist."""
-
-    def versions(self, name: str) -> Iterable[Path]:
-        """The versions of a file that different attempts saved, the newest first."""
-
-    def save_with(self, name: str, write: Callable[[Path], None]) -> None:
-        """Let ``write`` fill a temporary file, then put it in place under ``name``."""
-
-    def write_metrics(self, records: Sequence[EpochRecord]) -> None:
-        """Make the metrics file contain exactly these epochs."""
-
-    def log(self, line: str) -> None:
-        """Add a line to the log."""
-
-    def finish(self, result: Mapping[str, Any]) -> None:
-        """Write the result, which alone means that the training is done, and remove what nobody needs then."""
-
-    def discard(self, name: str) -> None:
-        """Remove a file that is no longer needed."""
-
-    def set_aside(self, path: Path) -> None:
-        """Rename a damaged file, so that nothing reads it again. It is kept."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochDone:
     """A training finished an epoch."""
@@ -172,20 +141,17 @@ class TrainingFailed:
 TrainingEvent = EpochDone | TrainingDone | TrainingFailed
 
 
-class Listener(Protocol):
-    """Follows a unit while it trains. A subclass overrides the methods that it needs."""
+class Listener:
+    """Follows a unit while it trains. It ignores everything; a subclass overrides the methods that it needs."""
 
     def step(self) -> None:
         """The unit has completed one step."""
-        return
 
     def alive(self) -> None:
         """Work other than a step is in progress, such as a pass over a split."""
-        return
 
     def events(self, events: Sequence[TrainingEvent]) -> None:
         """What happened to the trainings since the last call; called at most once an epoch."""
-        return
 
     def lost(self, reason: str, kind: str) -> None:
         """Another process of the unit is lost; called in a thread of its own, for the main one may wait for it forever.
@@ -196,12 +162,9 @@ class Listener(Protocol):
             reason: one line.
             kind: of the failure; see :attr:`TrainingFailed.kind`.
         """
-        return
 
     def stopping(self) -> bool:
         """Whether the unit should save its cells and stop now; asked after every step and in long evaluations."""
         return False
 
 
-class SilentListener(Listener):
-    """A listener that ignores everything."""

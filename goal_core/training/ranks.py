@@ -101,13 +101,18 @@ class Ranks:
         for gradient, total in zip(gradients, totals, strict=True):
             gradient.copy_(total.view_as(gradient))
 
-    def check_same(self, own: Tensor, first: Tensor) -> None:
+    def check(self, parameters: Mapping[str, Iterable[nn.Parameter]]) -> None:
+        """Let the other processes check that they have the first one's weights, of each of these cells."""
+        for key, own in parameters.items() if self.processes > 1 else ():
+            self.say("check", key, tensors={"weights": weight_sums(own)})
+
+    def check_same(self, own: Iterable[nn.Parameter], first: Tensor) -> None:
         """Check that this process has the weights of the first one, by their :func:`weight_sums`.
 
         Raises:
             RanksLostError: it has others, so that the numbers would be nobody's.
         """
-        if not torch.allclose(own, first, rtol=1e-4):
+        if not torch.allclose(weight_sums(own), first, rtol=1e-4):
             raise RanksLostError(f"process {self.rank} has come to other weights than the first one", "error")
 
     def send(self, message: Any, tensors: Mapping[str, Tensor] | None = None) -> None:

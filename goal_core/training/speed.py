@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from goal_core.basics.devices import peak_memory_mb
 from goal_core.basics.errors import GoalError
 from goal_core.checkpoints import InitialModel
 from goal_core.data import SPLIT_NAMES, Dataset, num_batches
 from goal_core.training.config import StageConfig
-from goal_core.training.plan import (
-    EpochDone,
-    EpochRecord,
-    Listener,
-    TrainingEvent,
-    TrainingFailed,
-    TrainingFiles,
-    UnitPlan,
-)
+from goal_core.training.files import FolderFiles
+from goal_core.training.plan import EpochDone, Listener, TrainingEvent, TrainingFailed, UnitPlan
 from goal_core.training.train import begin_process, train_unit
 from goal_core.training.trunk import Trunk
 
@@ -79,7 +71,7 @@ def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSp
     feature_image_s = _feature_seconds(unit, small)
     clock = _Clock()
     with tempfile.TemporaryDirectory(prefix="goal-sweep-speed-") as scratch:
-        files = {plan.key: ScratchFiles(Path(scratch) / plan.key) for plan in trainings}
+        files = {plan.key: FolderFiles(Path(scratch) / plan.key) for plan in trainings}
         train_unit(unit, files, clock, small, hand_over=True)
     if len(clock.steps) < 2 or not clock.eval_s:
         raise GoalError(f"the speed of {stage.name!r} cannot be measured: {clock.reason or 'the data are too small'}")
@@ -138,39 +130,3 @@ class _Clock(Listener):
                 self.closed = time.perf_counter()
             if isinstance(event, TrainingFailed):
                 self.reason = event.reason
-
-
-class ScratchFiles(TrainingFiles):
-    """Files that keep weights during a training, and nothing else.
-
-    Args:
-        folder: must not exist yet.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True)
-        self.folder = folder
-
-    def path(self, name: str) -> Path:
-        return self.folder / name
-
-    def save_with(self, name: str, write: Callable[[Path], None]) -> None:
-        write(self.path(name))
-
-    def discard(self, name: str) -> None:
-        self.path(name).unlink(missing_ok=True)
-
-    def versions(self, name: str) -> Sequence[Path]:
-        return [self.path(name)] if self.path(name).exists() else []
-
-    def set_aside(self, path: Path) -> None:
-        path.unlink()
-
-    def write_metrics(self, records: Sequence[EpochRecord]) -> None:
-        pass
-
-    def log(self, line: str) -> None:
-        pass
-
-    def finish(self, result: Mapping[str, Any]) -> None:
-        pass

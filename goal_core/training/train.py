@@ -14,9 +14,10 @@ from goal_core.basics.devices import set_arithmetic
 from goal_core.basics.errors import DataError, DeviceError
 from goal_core.data import Batch, Dataset, open_dataset
 from goal_core.training.cells.roster import Roster
+from goal_core.training.files import TrainingFiles
 from goal_core.training.peer import FirstRank, NoFiles
-from goal_core.training.plan import Listener, SilentListener, TrainingDone, TrainingFailed, TrainingFiles, UnitPlan
-from goal_core.training.ranks import ALIKE, ALONE, BrokenError, Ranks, RanksLostError, weight_sums
+from goal_core.training.plan import Listener, TrainingDone, TrainingFailed, UnitPlan
+from goal_core.training.ranks import ALIKE, ALONE, BrokenError, Ranks, RanksLostError
 from goal_core.training.unit_trainer import UnitTrainer
 
 
@@ -46,7 +47,7 @@ def train_unit(
         RanksLostError: another process of the unit is lost. What the files contain is what to continue from.
     """
     begin_process(unit)
-    listener = listener or SilentListener()
+    listener = listener or Listener()
     dataset = dataset or open_dataset(unit.data)
     ranks = ALONE
     try:
@@ -71,7 +72,7 @@ def _follow(unit: UnitPlan, ranks: Ranks, dataset: Dataset | None) -> None:
     # They have no files: the first process sends them the state of each cell, and writes.
     plan = replace(unit, trainings=tuple(replace(training, init=None, state=None) for training in unit.trainings))
     files = {training.key: cast(TrainingFiles, NoFiles()) for training in unit.trainings}
-    follower = Follower(plan, files, SilentListener(), dataset or open_dataset(unit.data), ranks)
+    follower = Follower(plan, files, Listener(), dataset or open_dataset(unit.data), ranks)
     try:
         follower.follow()
     finally:
@@ -127,7 +128,7 @@ class Follower(UnitTrainer):
                     self._roster.cells[key] = self._build_cell(plans[key])
                     self._roster.cells[key].restore(tensors, state)
                 case ("check", key):
-                    self._ranks.check_same(weight_sums(self._roster.cells[key].parameters), tensors["weights"])
+                    self._ranks.check_same(self._roster.cells[key].parameters, tensors["weights"])
                 case ("prepare",):
                     self._trunk.prepare(self._dataset.splits["train"])
                 case ("scale", epoch, keys):

@@ -21,15 +21,15 @@ from goal_core.training.cells.stack import Stacks
 from goal_core.training.cells.trainer import CellTrainer
 from goal_core.training.cells.validation import Validation
 from goal_core.training.failures import fits_or_says
+from goal_core.training.files import TrainingFiles
 from goal_core.training.plan import (
     Listener,
     TrainingDone,
     TrainingFailed,
-    TrainingFiles,
     TrainingPlan,
     UnitPlan,
 )
-from goal_core.training.ranks import ALONE, Ranks, weight_sums
+from goal_core.training.ranks import ALONE, Ranks
 from goal_core.training.sharing import choose_path
 from goal_core.training.trunk import SharedBatch, Trunk, place
 
@@ -84,28 +84,23 @@ class UnitTrainer:
         """Train until every cell is at its end, or the listener stops. Returns how each training ended, in order."""
         try:
             for epoch in range(self._start(), self._unit.epochs):
-                self._train_epoch(epoch)
+                self._measure_scales(epoch)
+                batches = EpochBatches(self._source, self._roster, epoch)
+                for step, batch in batches:
+                    cells = self._roster.at(epoch, step)
+                    self._ranks.say("step", epoch, step, [cell.key for cell in cells])
+                    self._step(cells, self._load(batch))
+                    self._listener.step()
+                    self._stop_if_asked()
+                cells = self._roster.at(epoch, self._source.steps_per_epoch)
+                self._ranks.check({cell.key: cell.parameters for cell in cells})
+                self._validation.close_epoch(cells, batches.share_waited)
+                self._roster.tell()
             self._validation.finish()
         except _Stopped:
             self._roster.each(CellTrainer.save_unsaved)
         self._roster.tell()
         return self._roster.outcomes
-
-    def _train_epoch(self, epoch: int) -> None:
-        """The training loop."""
-        self._measure_scales(epoch)
-        batches = EpochBatches(self._source, self._roster, epoch)
-        for step, batch in batches:
-            cells = self._roster.at(epoch, step)
-            self._ranks.say("step", epoch, step, [cell.key for cell in cells])
-            self._step(cells, self._load(batch))
-            self._listener.step()
-            self._stop_if_asked()
-        cells = self._roster.at(epoch, self._source.steps_per_epoch)
-        for cell in cells if self._unit.processes > 1 else ():
-            self._ranks.say("check", cell.key, tensors={"weights": weight_sums(cell.parameters)})
-        self._validation.close_epoch(cells, batches.share_waited)
-        self._roster.tell()
 
     def _step(self, cells: Sequence[CellTrainer], shared: SharedBatch) -> None:
         """One step of cells that are at the same one: as stacks where they train so, and otherwise each by itself."""
@@ -124,11 +119,9 @@ class UnitTrainer:
 
     def _measure_scales(self, epoch: int) -> None:
         """Measure the scales of the objectives that begin with an epoch and need one, on its first batches."""
-        cells = [cell for cell in self._roster.at(epoch, 0) if cell.wants_scale]
-        if cells:
+        if cells := [cell for cell in self._roster.at(epoch, 0) if cell.wants_scale]:
             self._ranks.say("scale", epoch, [cell.key for cell in cells])
             self._scale(cells, epoch)
-            self._roster.each(CellTrainer.log_scale, cells)
 
     def _scale(self, cells: Sequence[CellTrainer], epoch: int) -> None:
         norms: dict[str, list[tuple[float, float]]] = {cell.key: [] for cell in cells}

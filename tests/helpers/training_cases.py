@@ -19,7 +19,7 @@ from goal_core.checkpoints import BEST, best_name
 from goal_core.data.config import ImageConfig, ScenesConfig
 from goal_core.models import BackboneConfig, BertConfig, ModelConfig, TextConfig, XvlmConfig
 from goal_core.objectives import ObjectiveConfig
-from goal_core.training import EpochRecord, Listener, StageConfig, TrainingFiles, TrainingPlan, UnitPlan, train_unit
+from goal_core.training import FolderFiles, Listener, StageConfig, TrainingPlan, UnitPlan, train_unit
 from goal_core.training.cells import trainer as cell_trainer
 from goal_core.training.cells.trainer import CellTrainer
 
@@ -65,58 +65,8 @@ XVLM_DROPS = replace(XVLM_STAGE, schedule="drops", lr_warmup=0.0)
 """As `XVLM_STAGE`, but the first step has a learning rate."""
 
 
-class PlainFolder(TrainingFiles):
-    """A training's files in a folder, without a store, and what tests read of them.
-
-    Args:
-        root: the folder, which is made.
-    """
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        root.mkdir(parents=True, exist_ok=True)
-
-    def path(self, name: str) -> Path:
-        """The path of a file; of the best weights, once the training is done, their own name."""
-        return self.best() if name == BEST and (self.root / "result.json").exists() else self.root / name
-
-    def versions(self, name: str) -> list[Path]:
-        """The file, if it is there."""
-        return [self.path(name)] if self.path(name).exists() else []
-
-    def save_with(self, name: str, write: Callable[[Path], None]) -> None:
-        """Let ``write`` fill a temporary file, then put it in place."""
-        temporary = self.root / f"{name}.new"
-        write(temporary)
-        temporary.replace(self.root / name)
-
-    def write_metrics(self, records: Sequence[EpochRecord]) -> None:
-        """Write the epochs."""
-        (self.root / "metrics.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
-
-    def log(self, line: str) -> None:
-        """Add a line to the log."""
-        with (self.root / "log.txt").open("a") as file:
-            file.write(f"{line}\n")
-
-    def finish(self, result: Mapping[str, Any]) -> None:
-        """Write the result."""
-        name = best_name(result["best_epoch"])
-        files = {BEST: {"name": name, "sha256": hashlib.sha256(self.path(name).read_bytes()).hexdigest()}}
-        (self.root / "result.json").write_bytes(json_bytes({**result, "files": files}))
-
-    def set_aside(self, path: Path) -> None:
-        """Rename a damaged file."""
-        path.rename(path.with_name(f"{path.name}.damaged"))
-
-    def discard(self, name: str) -> None:
-        """Remove a file."""
-        (self.root / name).unlink(missing_ok=True)
-
-    def best(self) -> Path:
-        """The weights of the best epoch, once the training is done."""
-        result = json.loads((self.root / "result.json").read_text())
-        return self.root / str(result["files"][BEST]["name"])
+class PlainFolder(FolderFiles):
+    """A training's files in a folder, and what tests read of them."""
 
     def records(self) -> list[dict[str, Any]]:
         """What was recorded of every epoch."""

@@ -12,7 +12,8 @@ import torch
 from goal_core.basics.errors import FencedError
 from goal_core.data import Batch, BatchSource
 from goal_core.training.cells.trainer import CellTrainer
-from goal_core.training.plan import Listener, TrainingDone, TrainingEvent, TrainingFailed, TrainingFiles
+from goal_core.training.files import TrainingFiles
+from goal_core.training.plan import Listener, TrainingDone, TrainingEvent, TrainingFailed
 
 
 class Roster:

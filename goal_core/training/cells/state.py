@@ -4,41 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
 
+from goal_core import checkpoints
 from goal_core.basics.atomic import DamagedError
 from goal_core.basics.errors import ConfigError
 from goal_core.basics.seeding import derive_seed
-from goal_core.checkpoints import (
-    LAST,
-    SPARE,
-    TRAINING,
-    ModelDescription,
-    best_name,
-    load_module,
-    optimizer_tensors,
-    read_of_training,
-    restore_optimizer,
-    take_prefix,
-    with_prefix,
-    write_checkpoint,
-    write_model,
-)
+from goal_core.checkpoints import LAST, SPARE, TRAINING, ModelDescription, best_name, load_module, read_of_training
 from goal_core.models import Encoder, Heads, ImageBackbone
 from goal_core.objectives import CollapseDetector
 from goal_core.training.cells.optim import build_optimizer, parameter_groups
 from goal_core.training.cells.random_stream import RandomStream
 from goal_core.training.cells.triplet_histogram import TripletHistogram
-from goal_core.training.plan import EpochRecord, TrainingFiles, TrainingPlan, UnitPlan
+from goal_core.training.files import TrainingFiles
+from goal_core.training.plan import EpochRecord, TrainingPlan, UnitPlan
 from goal_core.training.ranks import ALONE, Ranks
 
 _VALUES: Final = (
-    *("epoch", "next_step", "steps_before", "stacked_steps", "seconds", "sums", "scales", "best_epoch", "best_rsum"),
-    *("history", "before"),
+    "epoch next_step steps_before stacked_steps seconds sums scales best_epoch best_rsum history before".split()
 )
 """Attributes of a cell that its state has as they are."""
 
@@ -139,40 +127,41 @@ class CellState:
             self.steps_before = self._load_weights(plan.init, plan.init_key) * self._steps_per_epoch
         return False
 
-    def save_best(self) -> None:
-        """Save the weights that the next stage starts from and that `evaluate` reads."""
-        tensors = with_prefix("heads", self.heads.state_dict())
-        backbone = self.backbone or self._kept_backbone
-        if backbone is not None:
-            tensors |= with_prefix("backbone", backbone.state_dict())
-        self._save_weights(tensors)
-
-    def _save_weights(self, tensors: Mapping[str, Tensor]) -> None:
-        epoch, key, description = self.best_epoch, self.key, self._description
-        self.files.save_with(
-            best_name(epoch), lambda path: write_model(path, tensors, description, epoch=epoch, training=key)
+    def save_best(self, tensors: Mapping[str, Tensor] | None = None) -> None:
+        """Save the best weights, which the next stage starts from and `evaluate` reads: the cell's own, or those given."""
+        if tensors is None:
+            parts = {"heads": self.heads, "backbone": self.backbone or self._kept_backbone}
+            tensors = checkpoints.flat(
+                {name: module.state_dict() for name, module in parts.items() if module is not None}
+            )
+        write = partial(
+            checkpoints.write_model,
+            tensors=tensors,
+            description=self._description,
+            epoch=self.best_epoch,
+            training=self.key,
         )
+        self.files.save_with(best_name(self.best_epoch), write)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Everything from which training continues exactly: the tensors and the values in `last.safetensors`."""
         parts = {
             **{name: module.state_dict() for name, module in self._modules().items()},
-            "optimizer": optimizer_tensors(self.optimizer),
+            "optimizer": checkpoints.optimizer_tensors(self.optimizer),
             "random": self.stream.state(),
             "triplets": self.triplets.tensors(),
         }
-        tensors = {key: value for name, part in parts.items() for key, value in with_prefix(name, part).items()}
         values = {name: getattr(self, name) for name in _VALUES}
         own = {"collapse": self.collapse.num_steps, "scaler": self.scaler.state_dict()}
-        return tensors, {TRAINING: self.key, **values, **own}
+        return checkpoints.flat(parts), {TRAINING: self.key, **values, **own}
 
     def restore(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         """Continue from what :meth:`state` gave."""
         for name, module in self._modules().items():
-            load_module(module, take_prefix(name, tensors), self.files.path(LAST))
-        restore_optimizer(self.optimizer, take_prefix("optimizer", tensors))
-        self.stream.restore(take_prefix("random", tensors))
-        self.triplets.restore(take_prefix("triplets", tensors))
+            load_module(module, checkpoints.take_prefix(name, tensors), self.files.path(LAST))
+        checkpoints.restore_optimizer(self.optimizer, checkpoints.take_prefix("optimizer", tensors))
+        self.stream.restore(checkpoints.take_prefix("random", tensors))
+        self.triplets.restore(checkpoints.take_prefix("triplets", tensors))
         for name in _VALUES:
             setattr(self, name, state[name])
         self.before = tuple(state["before"])
@@ -189,7 +178,7 @@ class CellState:
         self.before, self._saved = self._saved if self.in_turn else here, here
         tensors, state = self.state()
         self._slot = SPARE if self.in_turn and self._slot == LAST else LAST
-        self.files.save_with(self._slot, lambda path: write_checkpoint(path, tensors, state))
+        self.files.save_with(self._slot, lambda path: checkpoints.write_checkpoint(path, tensors, state))
 
     def save_unsaved(self) -> None:
         """Save the state, unless the disk has it already. After the last epoch the weights may be the best epoch's."""
@@ -276,15 +265,15 @@ class CellState:
         Its best weights are written again as this training's.
         """
         self.restore(*read_of_training(last, training))
-        self._save_weights(_read_weights(best, training, self.best_epoch)[0])
+        self.save_best(_read_weights(best, training, self.best_epoch)[0])
         self.save_last()
         self._write_records()
 
     def _load_weights(self, path: Path, training: str, epoch: int | None = None) -> int:
         """Load weights, and return their epoch."""
         tensors, epoch = _read_weights(path, training, epoch)
-        load_module(self.heads, take_prefix("heads", tensors), path)
-        backbone = take_prefix("backbone", tensors)
+        load_module(self.heads, checkpoints.take_prefix("heads", tensors), path)
+        backbone = checkpoints.take_prefix("backbone", tensors)
         if self.backbone is not None and backbone:
             load_module(self.backbone, backbone, path)
         return epoch

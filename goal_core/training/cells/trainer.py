@@ -127,9 +127,7 @@ class CellTrainer(CellState):
 
         The model is in evaluation mode, so that nothing is drawn and no state changes.
 
-        Args:
-            inputs: as for :meth:`step`.
-            batch: as for :meth:`step`.
+        The arguments are those of :meth:`step`.
 
         Raises:
             NonFiniteError: the embeddings are not finite.
@@ -147,9 +145,6 @@ class CellTrainer(CellState):
     def set_scale(self, norms: Sequence[tuple[float, float]]) -> None:
         """Scale what the next steps descend, by what :meth:`measure` gave of each batch."""
         self.scales[self.term] = scale_from(norms)
-
-    def log_scale(self) -> None:
-        """Log the scale of what the next steps descend."""
         self.files.log(
             f"scale of the {self.term}: {self.scales[self.term]:.6g}, with which its gradient on the "
             "embeddings of the first batches is as large as that of the loss it replaces"
@@ -240,11 +235,10 @@ class CellTrainer(CellState):
         # The weights of a warm-up epoch do not represent the objective, however good their recall.
         rsum = val_recalls["val/rsum"] if test_rsum is None else test_rsum
         better = self.best_rsum is None or rsum > self.best_rsum
+        superseded = 0
         if self.epoch > self.stage.warmup_epochs and better:
             superseded, self.best_rsum, self.best_epoch = self.best_epoch, rsum, self.epoch
             self.save_best()
-        else:
-            superseded = 0
         self.save_last()
         if self.in_turn:
             superseded, self._superseded = self._superseded, superseded

@@ -156,7 +156,7 @@ def trained(
             before = unit_of(*case.objectives, stage=case.before, **settings)
             folders = folders_of(before, root / "before")
             train_unit(before, folders)
-            init = {key: folder.path("best.safetensors") for key, folder in folders.items()}
+            init = {key: folder.best() for key, folder in folders.items()}
         stage = replace(case.stage, checkpoint_every=2)
 
         def unit(*objectives: str) -> UnitPlan:

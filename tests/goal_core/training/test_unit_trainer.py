@@ -277,7 +277,7 @@ def test_finetune_starts_from_the_best_frozen_weights(tmp_path: Path) -> None:
     frozen = unit_of("con/con")
     folders = folders_of(frozen, tmp_path / "frozen")
     train_unit(frozen, folders)
-    tune = unit_of("con/con", stage=FINETUNE, init={"con-con": folders["con-con"].path("best.safetensors")})
+    tune = unit_of("con/con", stage=FINETUNE, init={"con-con": folders["con-con"].best()})
     tuned, scratch = folders_of(tune, tmp_path / "finetune"), folders_of(tune, tmp_path / "scratch")
     train_unit(tune, tuned)
     train_unit(unit_of("con/con", stage=FINETUNE), scratch)
@@ -303,9 +303,7 @@ def test_another_models_checkpoint_is_refused(tmp_path: Path) -> None:
     small = unit_of("con/con")
     folders = folders_of(small, tmp_path / "small")
     train_unit(small, folders)
-    other = unit_of(
-        "con/con", model=replace(MODEL, embed_dim=8), init={"con-con": folders["con-con"].path("best.safetensors")}
-    )
+    other = unit_of("con/con", model=replace(MODEL, embed_dim=8), init={"con-con": folders["con-con"].best()})
     (outcome,) = train_unit(other, folders_of(other, tmp_path / "other"))
     assert isinstance(outcome, TrainingFailed)
     assert "does not fit the model" in outcome.reason

@@ -62,10 +62,10 @@ def test_frozen_statistics_move_and_weights_stay(tmp_path: Path, monkeypatch: py
     expected = [True, True, True, False, False, True, False, False, False, False]
     assert watched.modes[0::2] == expected  # the cells take turns
     assert watched.modes[1::2] == expected
-    before, after = (load_file(f["con-con"].path("best.safetensors")) for f in (still, moved))
+    before, after = (load_file(f["con-con"].best()) for f in (still, moved))
     changed = {name for name in before if name.startswith("backbone.") and not torch.equal(before[name], after[name])}
     assert changed == {name for name in before if "running" in name or name.endswith("num_batches_tracked")}
-    result = open_checkpoint(moved["con-con"].path("best.safetensors")).evaluate()
+    result = open_checkpoint(moved["con-con"].best()).evaluate()
     assert result["metrics"]["test/rsum"] == moved["con-con"].numbers()[-1]["test/rsum"]
 
 
