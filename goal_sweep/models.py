@@ -1,7 +1,21 @@
-"""Trained models to query, and what a plugin needs to register an image backbone."""
+"""Trained models to query, and what a plugin needs to register an image backbone, a text encoder or a framework."""
 
 from goal_core.evaluation.trained_model import RetrievalModel
 from goal_core.evaluation.trained_model import load_model as load
-from goal_core.models.weights import image_backbones
+from goal_core.models.config import ModelConfig
+from goal_core.models.frameworks import Framework, frameworks
+from goal_core.models.heads import Heads
+from goal_core.models.systems.vsepp import text_head
+from goal_core.models.weights import image_backbones, text_encoders
 
-__all__ = ["RetrievalModel", "image_backbones", "load"]
+__all__ = [
+    "Framework",
+    "Heads",
+    "ModelConfig",
+    "RetrievalModel",
+    "frameworks",
+    "image_backbones",
+    "load",
+    "text_encoders",
+    "text_head",
+]

@@ -20,7 +20,7 @@ from torch import Tensor
 from goal_core.basics.errors import GoalError
 from goal_core.data import check_data
 from goal_core.data.config import ImageConfig, ScenesConfig, SourceConfig
-from goal_core.models import BackboneConfig, ModelConfig, TextConfig, build_backbone
+from goal_core.models import BackboneConfig, ModelConfig, TextConfig, build_backbone, build_encoder, word_states
 from goal_core.objectives import GradientObjective, ObjectiveConfig, StackedObjectives, Value
 from goal_core.objectives.trial import try_objective
 from goal_core.training import FolderFiles, Listener, StageConfig, TrainingPlan, UnitPlan, train_unit
@@ -107,8 +107,36 @@ def check_importer(name: str, root: Path) -> None:
         raise AssertionError(f"{name}: gives other rows when it is called again")
 
 
+def check_text_encoder(name: str) -> None:
+    """Check a text encoder: its shapes, its seed, its gradient, and that padding changes no caption.
+
+    Args:
+        name: its name; its plugin has run, or its module is imported.
+    """
+    try:
+        encoder = build_encoder(name, vocab_size=20).eval()
+    except GoalError as error:
+        raise AssertionError(str(error)) from error
+    tokens, lengths = torch.arange(1, 9).view(2, 4), torch.tensor([4, 4])
+    states = word_states(encoder, tokens, lengths)
+    if not states.isfinite().all():
+        raise AssertionError(f"{name}: gives NaN or infinity")
+    padded = word_states(encoder, torch.nn.functional.pad(tokens, (0, 3)), lengths)
+    _close(padded[:, :4], states, f"{name}: the states of words depend on the padding")
+    torch.autograd.backward(states.sum())
+    if not any(one.grad is not None and one.grad.abs().sum() > 0 for one in encoder.parameters()):
+        raise AssertionError(f"{name}: no gradient reaches its weights")
+
+
 def check_training(
-    folder: Path, *, pair: str = "con", triplet: str = "con", backbone: str = "test_resnet", **params: Value
+    folder: Path,
+    *,
+    pair: str = "con",
+    triplet: str = "con",
+    backbone: str = "test_resnet",
+    text: str = "",
+    framework: str = "vsepp",
+    **params: Value,
 ) -> None:
     """Train a tiny cell: alone, beside another cell, and killed and continued. All must end with the same bits.
 
@@ -117,6 +145,8 @@ def check_training(
         pair: name of the pair weight.
         triplet: name of the triplet weight.
         backbone: name of the image backbone, which is fine-tuned from random weights.
+        text: name of the text encoder; empty: a GRU.
+        framework: name of the framework.
         params: parameters of the weights.
     """
     own = TrainingPlan(
@@ -127,7 +157,10 @@ def check_training(
         trainings=(own,),
         data=ScenesConfig(num_train=16, num_val=8, num_test=8, image=ImageConfig(size=32, resize=32, augment="none")),
         model=ModelConfig(
-            backbone=BackboneConfig(name=backbone, weights="random"), text=TextConfig(word_dim=8), embed_dim=16
+            framework=framework,
+            backbone=BackboneConfig(name=backbone, weights="random"),
+            text=TextConfig(word_dim=8, encoder=text),
+            embed_dim=16,
         ),
         seed=1,
         stage=StageConfig(name="finetune", epochs=2, lr=1e-3, batch_size=16),
@@ -138,7 +171,8 @@ def check_training(
     for how, weights in (("beside another cell", shared), ("killed and continued", resumed)):
         names = [name for name in alone if not torch.equal(alone[name], weights[name])]
         if names:
-            raise AssertionError(f"{pair}/{triplet}, {backbone}: {how}, the training ends otherwise: {names[0]}")
+            parts = f"{pair}/{triplet}, {backbone}, {framework}"
+            raise AssertionError(f"{parts}: {how}, the training ends otherwise: {names[0]}")
 
 
 class _KilledError(BaseException):

@@ -15,7 +15,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from goal_core.models.frameworks import FRAMEWORKS
+from goal_core.models.frameworks import frameworks
 from goal_core.training.config import StageConfig
 from sweeps.checks import failures, refuse
 
@@ -108,7 +108,7 @@ def idle(config: Any, stage: str, setting: str) -> str:
     """Why a setting changes nothing in this sweep, so that its values would all train the same; empty if it may."""
     if (
         setting == "bert_lr_scale"
-        and "bert" not in FRAMEWORKS[config.model.framework].uses
+        and "bert" not in frameworks[config.model.framework].function.uses
         and not config.model.text.encoder
     ):
         return f"framework {config.model.framework} has no BERT"

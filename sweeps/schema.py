@@ -10,13 +10,13 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 from pydantic.json_schema import SkipJsonSchema
 
-from goal_core.basics.errors import ConfigError, nearest
+from goal_core.basics.errors import ConfigError, UnknownNameError, nearest
 from goal_core.basics.plugins import Plugin
 from goal_core.basics.ranges import Range, range_problems
 from goal_core.data.config import DataConfig
 from goal_core.data.rows import importers
 from goal_core.models.config import BackboneConfig, ModelConfig, ModelParts
-from goal_core.models.frameworks import FRAMEWORKS
+from goal_core.models.frameworks import frameworks
 from goal_core.objectives import LOSS, ObjectiveConfig, accepted_parameters, pair_weights, triplet_weights
 from goal_core.objectives.parameters import Value
 from goal_core.objectives.variants import Variant
@@ -255,7 +255,10 @@ class SweepConfig(Settings):
 
     def _problems(self) -> Iterator[str]:
         """What does not go together."""
-        framework = FRAMEWORKS[self.model.framework]
+        if self.model.framework not in frameworks:
+            yield f"model.framework: {UnknownNameError('framework', self.model.framework, frameworks)}"
+            return
+        framework = frameworks[self.model.framework].function()
         for model in self.model.models:
             yield from (f"model: {text}" for text in failures(partial(framework.check, model, self.data)))
         yield from unused(self.model, framework.uses)
@@ -270,7 +273,7 @@ class SweepConfig(Settings):
 
     def _stacks_need(self, stages: Sequence[StageConfig]) -> str:
         """Why the heads of this sweep's cells cannot run as one in any of some stages; empty if they can."""
-        able = [name for name, framework in FRAMEWORKS.items() if framework.stacks_heads]
+        able = [name for name, entry in frameworks.items() if entry.function.stacks_heads]
         if self.model.framework not in able:
             needed = f"framework {' or '.join(able)}, got {self.model.framework}"
         elif not any(stage.shares_backbone for stage in stages):

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from goal_core.basics.errors import DataError
-from goal_core.basics.plugins import read_plugin
+from goal_core.basics.plugins import Plugin, read_plugin
 from goal_core.data import KarpathyConfig, SourceConfig, open_dataset
-from goal_sweep.testing import check_importer
+from goal_sweep.testing import check_importer, check_text_encoder, check_training
 from runners.launch.opened_sweep import open_sweep
 from tests.helpers.in_process import SWEEP
 from tests.helpers.karpathy_fixture import write_dataset
@@ -104,3 +104,31 @@ def test_what_an_importer_does_wrong_is_one_line_with_its_plugin(tmp_path: Path,
     with pytest.raises(DataError, match=said) as caught:
         open_dataset(SourceConfig(name="mine", root=str(root), importer="mine"))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("framework", ["vsepp", "vse_infty", "deep"])
+def test_the_text_encoder_and_the_framework_build_and_are_in_the_ids(
+    framework: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "words.py").write_text(blocks("python")[2])
+    (tmp_path / "deep.py").write_text(blocks("python")[3])
+    text = SWEEP.replace("text: {word_dim: 8}", "text: {encoder: convolved_words}")
+    if framework == "vse_infty":
+        text = SWEEP.replace("text: {word_dim: 8}", "bert: {weights: convolved_words}")
+    (tmp_path / "own.yaml").write_text(text)
+    own = ["plugins=[words.py, deep.py]", f"model.framework={framework}"]
+    read = open_sweep("own.yaml", own, running="never")
+    sweep = open_sweep("own.yaml", own, running="own")
+    assert [one.key for one in read.trainings] == [one.key for one in sweep.trainings]
+    sweep.check_trainable()
+    (weights,) = sweep.weights.values()
+    assert "convolved_words plugin:" in weights
+    assert ("framework plugin:" in weights) == (framework == "deep")
+
+
+def test_a_training_with_them_keeps_its_bits(tmp_path: Path) -> None:
+    for number, name in ((2, "words.py"), (3, "deep.py")):
+        Plugin(name=name, text=blocks("python")[number]).run()
+    check_text_encoder("convolved_words")
+    check_training(tmp_path, text="convolved_words", framework="deep")

@@ -77,11 +77,12 @@ class Registry(dict[str, Entry[F]]):
 
     Args:
         kind: what the entries are, for error messages, such as ``"pair weight"``.
+        until_run: takes the place of a part whose plugin has not run; None: calling it is an error.
     """
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, until_run: F | None = None) -> None:
         super().__init__()
-        self.kind = kind
+        self.kind, self._until_run = kind, until_run
         REGISTRIES[f"{kind.replace(' ', '_')}s"] = self
 
     @property
@@ -101,7 +102,7 @@ class Registry(dict[str, Entry[F]]):
                 f"{self.kind} {entry.name!r} is registered twice; the other comes with {here.plugin or 'goal-sweep'}"
             )
         if here is None or here.plugin_code != entry.plugin_code:
-            self[entry.name] = entry
+            self[entry.name] = entry if self._until_run is None else replace(entry, function=self._until_run)
 
     def register(self, name: str, *, source: str = "") -> Callable[[F], F]:
         """Decorator that adds a function under ``name``.

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import torch
 
-from goal_core.basics.errors import WeightsError
+from goal_core.basics.errors import WeightsError, first_line
 from goal_core.checkpoints.description import ModelDescription, TrainedModel, read_model
 from goal_core.checkpoints.file import load_module
 from goal_core.data import DataConfig, Dataset
 from goal_core.data.text import TextVectors, Tokenizer
 from goal_core.models import Encoder, Heads, ImageBackbone, ModelConfig, num_features
-from goal_core.models.frameworks import framework_of
+from goal_core.models.frameworks import framework_of, frameworks
 from goal_core.models.sizes import backbone_name
 from goal_core.models.weights import file_sha256
 
@@ -83,12 +83,28 @@ class InitialModel:
 def check_initial_weights(model: ModelConfig, data: DataConfig, dataset: Dataset) -> None:
     """Load the initial weights once and discard them, so that a mismatch shows before anything is scheduled.
 
+    Heads of one's own encode two pairs, too.
+
     Raises:
         DataError: no word of the captions is in the vocabulary.
         WeightsError: the weights cannot be found, or do not fit.
     """
-    initial = InitialModel(model, data, dataset)
-    initial.heads(initial.backbone(0), 0)
+    initial, entry = InitialModel(model, data, dataset), frameworks[model.framework]
+    backbone = initial.backbone(0)
+    heads = initial.heads(backbone, 0)
+    if entry.plugin:
+        width = num_features(backbone, dataset.splits["train"])
+        features = torch.rand((2, 4, width) if initial.framework.cells else (2, width))
+        try:
+            pairs = heads.forward_pairs(features, None, torch.ones(2, 3, dtype=torch.long), torch.tensor([3, 2]))
+            lengths = [torch.linalg.vector_norm(rows.detach(), dim=1) for rows in (pairs.image_BD, pairs.text_BD)]
+            if pairs.image_BD.shape != pairs.text_BD.shape or not torch.allclose(
+                torch.stack(lengths), torch.ones(2, 2)
+            ):
+                shapes = tuple(pairs.image_BD.shape), tuple(pairs.text_BD.shape)
+                raise ValueError(f"two pairs must give unit vectors of one width, got shapes {shapes}")
+        except Exception as error:
+            raise WeightsError(f"plugin {entry.plugin}: {entry.name}: {first_line(error)}") from error
 
 
 def trained_encoder(

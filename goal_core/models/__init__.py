@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from goal_core.models.config import (
         BackboneConfig,
         BertConfig,
-        FrameworkName,
         ModelConfig,
         TextConfig,
         VectorsConfig,
@@ -28,9 +27,9 @@ if TYPE_CHECKING:
         autocast,
         num_features,
     )
-    from goal_core.models.hub import bert_wordpieces, build_dual, subwords_of
+    from goal_core.models.hub import bert_wordpieces, build_dual, build_encoder, subwords_of, tokenizer_of, word_states
     from goal_core.models.systems.vse_infty import VseInftyHeads
-    from goal_core.models.systems.vsepp import VectorHeads, VseppHeads
+    from goal_core.models.systems.vsepp import VectorHeads, VseppHeads, text_head
     from goal_core.models.systems.xvlm import XvlmHeads
     from goal_core.models.weights import NAMED_WEIGHTS, file_sha256, hub_id, weights_id
 else:

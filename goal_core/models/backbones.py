@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from goal_core.basics.errors import ConfigError, DataError, WeightsError, first_line
+from goal_core.basics.registry import Entry
 from goal_core.basics.seeding import derive_seed
 from goal_core.models.config import BackboneConfig
 from goal_core.models.weights import (
@@ -200,17 +202,29 @@ def _timm_network(config: BackboneConfig, image_size: int, drop_path: float) -> 
         raise WeightsError(f"timm cannot build {config.name!r} for {image_size} px: {first_line(error)}") from error
 
 
-def _own_network(config: BackboneConfig, image_size: int) -> Any:
-    """A network of one's own; errors as for :func:`build_backbone`."""
-    entry = image_backbones[config.name]
+def own_module(entry: Entry[Callable[..., nn.Module]], **sizes: int) -> nn.Module:
+    """Build a network of one's own.
+
+    Args:
+        entry: registers it.
+        sizes: what it is called with.
+
+    Raises:
+        WeightsError: it fails, or does not keep its contract.
+    """
     try:
-        net = entry.function(image_size=image_size)
+        net = entry.function(**sizes)
         width = int(net.num_features)  # type: ignore[arg-type]  # which its contract asks for
         if not isinstance(net, nn.Module) or width < 1:
             raise TypeError(f"gives {type(net).__name__} with num_features {width}")
     except Exception as error:
         raise WeightsError(f"plugin {entry.plugin}: {entry.name}: {first_line(error)}") from error
-    net.pretrained_cfg = {name: getattr(net, name, value) for name, value in _IMAGENET.items()}  # type: ignore[assignment]
+    return net
+
+
+def _own_network(config: BackboneConfig, image_size: int) -> Any:
+    net: Any = own_module(image_backbones[config.name], image_size=image_size)
+    net.pretrained_cfg = {name: getattr(net, name, value) for name, value in _IMAGENET.items()}
     return net
 
 

@@ -33,8 +33,8 @@ class TextConfig(InRange):
     word_dim: Size = 300
     """Width of the word embedding before the GRU."""
     encoder: str = ""
-    """In place of the GRU: a text encoder of the transformers library, as a name on the Hugging Face hub or a folder.
-    The mean of its last states is mapped to `embed_dim` numbers. Empty: the GRU."""
+    """In place of the GRU: a text encoder of the transformers library, as a name on the Hugging Face hub or a folder,
+    or one of a plugin. The mean of its last states is mapped to `embed_dim` numbers. Empty: the GRU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,8 @@ class BertConfig(InRange):
     weights: str = "bert-base-uncased"
     """`random`: drawn from the cell's seed; a folder with `config.json`, `vocab.txt` and weights; otherwise a model's
     name on the Hugging Face hub (downloaded, or from its cache). In VSE-infinity it may be any text encoder of the
-    transformers library; one that is no BERT needs `size_augment: 0`, because no word of its can be masked."""
+    transformers library, or one of a plugin; one that is no BERT and brings a tokenizer needs `size_augment: 0`,
+    because no word of its can be masked."""
     layers: Size = 12
     """Transformer layers; used with `random` weights only, as are the next two."""
     width: Size = 768
@@ -99,14 +100,12 @@ class VectorsConfig:
     """The same for the texts. In `dual` a head that does not change the width begins as the identity."""
 
 
-FrameworkName = Literal["vsepp", "vse_infty", "xvlm", "vectors", "dual"]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelParts(InRange):
     """What models have beside their image backbone: the framework, the text encoder and the joint space."""
 
-    framework: FrameworkName = "vsepp"
+    framework: str = "vsepp"
+    """`vsepp`, `vse_infty`, `xvlm`, `vectors`, `dual`, or one of a plugin."""
     text: TextConfig = field(default_factory=TextConfig)
     """Text encoder of VSE++."""
     embed_dim: Size = 1024

@@ -1,4 +1,4 @@
-"""The published systems: how each builds the parts of its models.
+"""The frameworks, which are the published systems and one's own: how each builds the parts of its models.
 
 `sweeps` and the command line list them; `checkpoints` and the rooms above it build models with them.
 """
@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from goal_core import models
 from goal_core.basics.errors import ConfigError
+from goal_core.basics.registry import Registry
 from goal_core.data import text
 from goal_core.models.config import ModelConfig
 from goal_core.models.sizes import CAPTION_LENGTH, HeadSize, bert_size, num_regions
-from goal_core.models.weights import existing, file_sha256
+from goal_core.models.weights import existing, file_sha256, text_encoders
 
 if TYPE_CHECKING:
     from goal_core.data import DataConfig
@@ -31,19 +33,22 @@ _FEATURES = {
 
 
 class Framework:
-    """One published system: how its parts are built. The parts define their own computation (:class:`Heads`)."""
+    """One system: how its parts are built. The parts define their own computation (:class:`Heads`).
 
-    name: ClassVar[str]
-    """Its name in sweep files."""
-    uses: ClassVar[frozenset[str]]
+    As it is, a model is a pooled backbone or regions, any text encoder of `model.text`, and heads. One of one's own
+    sets `heads_class`. Commands that do not run its plugin take this class in its place, so `uses`, `features` and
+    `stacks_heads` stay as they are here.
+    """
+
+    uses: ClassVar[frozenset[str]] = frozenset({"framework", "backbone", "text", "embed_dim"})
     """The fields of `ModelConfig` that it reads; only these enter the cell id."""
     stacks_heads: ClassVar[bool] = False
     """Whether the heads of several cells can run as batched products (`Heads.stacked`)."""
     features: ClassVar[str] = ""
     """The `data.format` of the precomputed features that it takes besides images; empty: none."""
-    heads_class: ClassVar[str]
-    """The name of its heads in `goal_core.models`."""
-    cells: ClassVar[bool] = True
+    heads_class: ClassVar[str | type[Heads]] = "VseppHeads"
+    """Its heads, or their name in `goal_core.models`."""
+    cells: ClassVar[bool] = False
     """Whether it takes the cells of a backbone's last feature map, rather than one pooled vector."""
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
@@ -55,11 +60,11 @@ class Framework:
         if data.image is None and data.format != self.features:
             own = f", or {_FEATURES[self.features][0]}" if self.features else ""
             what, other = _FEATURES[data.format]
-            raise ConfigError(f"framework {self.name} needs images{own}; {what} goes with framework {other}")
+            raise ConfigError(f"framework {model.framework} needs images{own}; {what} goes with framework {other}")
         if (data.image is None) != (model.backbone.weights == "precomputed"):
             only = f"with data.format {self.features}, and only there" if self.features else "never"
             raise ConfigError(
-                f"framework {self.name} takes backbone weights `precomputed` {only}; "
+                f"framework {model.framework} takes backbone weights `precomputed` {only}; "
                 f"got {model.backbone.weights!r} with {data.format}"
             )
 
@@ -96,7 +101,8 @@ class Framework:
             captions: the train and val captions.
             min_word_count: threshold of a vocabulary that is built from them.
         """
-        raise NotImplementedError
+        words = partial(text.Vocabulary.build, captions, min_word_count)
+        return models.tokenizer_of(model.text.encoder, words) if model.text.encoder else words()
 
     def heads(self, model: ModelConfig, *, num_features: int, tokenizer: Tokenizer, seed: int) -> Heads:
         """Everything else that trains.
@@ -107,9 +113,8 @@ class Framework:
             tokenizer: of the captions.
             seed: draws the initial weights that no file contains.
         """
-        heads: Heads = getattr(models, self.heads_class)(
-            model, num_features=num_features, vocab_size=len(tokenizer), seed=seed
-        )
+        kind: Any = getattr(models, self.heads_class) if isinstance(self.heads_class, str) else self.heads_class
+        heads: Heads = kind(model, num_features=num_features, vocab_size=len(tokenizer), seed=seed)
         return heads
 
     def head_size(self, model: ModelConfig, data: DataConfig, *, width: int, words: int) -> HeadSize:
@@ -121,27 +126,24 @@ class Framework:
             width: numbers that the backbone gives for an image or a region.
             words: words of the vocabulary.
         """
-        raise NotImplementedError
+        head = width * model.embed_dim  # of texts, whose width is not known here, as of images
+        return HeadSize(2 * head, head / 1e9, head / 1e9)
 
     def augment(self, model: ModelConfig, tokenizer: Tokenizer, seed: int) -> PairAugment | None:
         """How training pairs are augmented besides the image's own augmentation; None if they are not."""
         return None
 
 
+frameworks: Registry[type[Framework]] = Registry("framework", until_run=Framework)
+"""By the name in sweep files."""
+
+
+@frameworks.register("vsepp", source="Faghri et al., BMVC 2018")
 class Vsepp(Framework):
     """VSE++: one vector per image, from a backbone that pools or precomputed, and a GRU over words."""
 
-    name = "vsepp"
-    heads_class = "VseppHeads"
-    uses = frozenset({"framework", "backbone", "text", "embed_dim"})
     stacks_heads = True
     features = "precomp"
-    cells = False
-
-    def tokenizer(self, model: ModelConfig, captions: Iterable[str], min_word_count: int) -> Tokenizer:
-        if model.text.encoder:
-            return models.subwords_of(model.text.encoder)
-        return text.Vocabulary.build(captions, min_word_count)
 
     def head_size(self, model: ModelConfig, data: DataConfig, *, width: int, words: int) -> HeadSize:
         dim, word_dim = model.embed_dim, model.text.word_dim
@@ -150,10 +152,11 @@ class Vsepp(Framework):
         return HeadSize(params, width * dim / 1e9, CAPTION_LENGTH * gru / 1e9)
 
 
+@frameworks.register("vse_infty", source="Chen et al., CVPR 2021")
 class VseInfty(Framework):
     """VSE-infinity: precomputed regions or the cells of a backbone, and BERT."""
 
-    name = "vse_infty"
+    cells = True
     heads_class = "VseInftyHeads"
     uses = frozenset({"framework", "backbone", "embed_dim", "bert", "vse_infty"})
     features = "regions"
@@ -178,10 +181,11 @@ class VseInfty(Framework):
         return text.PairAugment(rate=rate, wordpieces=tokenizer, seed=seed)
 
 
+@frameworks.register("xvlm", source="Zeng et al., ICML 2022")
 class Xvlm(Framework):
     """X-VLM: the cells of a backbone, a BERT in two halves, and image-text matching beside the objective."""
 
-    name = "xvlm"
+    cells = True
     heads_class = "XvlmHeads"
     uses = frozenset({"framework", "backbone", "embed_dim", "bert", "xvlm"})
 
@@ -203,7 +207,7 @@ class Xvlm(Framework):
     def tokenizer(self, model: ModelConfig, captions: Iterable[str], min_word_count: int) -> Wordpieces:
         cleaned = [text.clean_caption(caption) for caption in captions] if model.bert.weights == "random" else ()
         wordpieces = models.bert_wordpieces(model.bert, cleaned, min_word_count)
-        if not isinstance(wordpieces, text.Wordpieces):
+        if not isinstance(wordpieces, text.Wordpieces) or model.bert.weights in text_encoders:
             raise ConfigError(f"X-VLM splits a BERT in two; {model.bert.weights!r} is none")
         return replace(wordpieces, cleans=True)
 
@@ -224,31 +228,25 @@ class _OnVectors(Framework):
     uses = frozenset({"framework", "backbone", "embed_dim", "vectors"})
     heads_class = "VectorHeads"
     stacks_heads = True
-    cells = False
-
-    def head_size(self, model: ModelConfig, data: DataConfig, *, width: int, words: int) -> HeadSize:
-        head = width * model.embed_dim  # of texts, whose width is not known here, as of images
-        return HeadSize(2 * head, head / 1e9, head / 1e9)
 
 
+@frameworks.register("vectors")
 class Vectors(_OnVectors):
     """Heads on vectors of images and texts that any encoders have computed."""
 
-    name = "vectors"
     features = "embeddings"
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
         if data.image is not None:
-            raise ConfigError(f"framework {self.name} needs {_FEATURES[self.features][0]}, not images")
+            raise ConfigError(f"framework {model.framework} needs {_FEATURES[self.features][0]}, not images")
         if model.vectors.image_head == model.vectors.text_head == "none":
             raise ConfigError("image_head and text_head must not both be none, or nothing would be trained")
         super().check(model, data)
 
 
+@frameworks.register("dual")
 class Dual(_OnVectors):
     """A pretrained image tower and text tower, such as CLIP's, with or without heads on them."""
-
-    name = "dual"
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
         super().check(model, data)
@@ -272,22 +270,24 @@ class Dual(_OnVectors):
         return models.subwords_of(model.backbone.weights)
 
 
-FRAMEWORKS: dict[str, Framework] = {
-    framework.name: framework for framework in (Vsepp(), VseInfty(), Xvlm(), Vectors(), Dual())
-}
-"""By the name in sweep files."""
-
-
 def framework_of(model: ModelConfig) -> Framework:
-    """The framework of a model."""
-    return FRAMEWORKS[model.framework]
+    """The framework of a model.
+
+    Raises:
+        UnknownNameError: there is none of this name.
+    """
+    return frameworks[model.framework].function()
 
 
 def initial_weights_id(model: ModelConfig) -> str:
-    """The initial weights' identifier in the cell id, by content and never by path.
+    """The identifier in the cell id of the initial weights, by content and never by path, and of one's own parts.
 
     Raises:
         WeightsError: a file is missing.
     """
-    own = framework_of(model).weights_id(model)
-    return f"{own} init {file_sha256(existing(Path(model.init_from)))[:16]}" if model.init_from else own
+    parts, entry = [framework_of(model).weights_id(model)], frameworks[model.framework]
+    if entry.plugin:
+        parts.append(f"framework plugin:{entry.code}")
+    if model.init_from:
+        parts.append(f"init {file_sha256(existing(Path(model.init_from)))[:16]}")
+    return " ".join(parts)

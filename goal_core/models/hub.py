@@ -6,20 +6,23 @@ Pretrained ones are given by their name on the hub or their folder.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from copy import deepcopy
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from goal_core.basics.errors import ConfigError, DataError, WeightsError, first_line
 from goal_core.data.text import Subwords, Wordpieces
-from goal_core.models.backbones import CLIP_MEAN, CLIP_STD, ImageBackbone
+from goal_core.models.backbones import CLIP_MEAN, CLIP_STD, ImageBackbone, own_module
 from goal_core.models.config import BackboneConfig, BertConfig
-from goal_core.models.sequences import length_mask
+from goal_core.models.sequences import attention_mask, length_mask
+from goal_core.models.weights import text_encoders
+
+T = TypeVar("T")
 
 
 class Towers(nn.Module):
@@ -78,29 +81,72 @@ def build_dual(config: BackboneConfig, *, image_size: int) -> ImageBackbone:
     return ImageBackbone(Towers(model), mean=tuple(mean), std=tuple(std))
 
 
-def build_encoder(weights: str) -> nn.Module:
-    """Load a text encoder, whose output has a `last_hidden_state`.
+def build_encoder(weights: str, vocab_size: int) -> nn.Module:
+    """A text encoder for :func:`word_states`: one of one's own, or a pretrained one of the library.
+
+    Args:
+        weights: its registered name; a name on the hub, or a folder.
+        vocab_size: number of the words of one's own encoder, whose weights are drawn from torch's global generator.
 
     Raises:
-        WeightsError: it cannot be loaded, or is none.
+        WeightsError: it cannot be built or loaded, or is none.
     """
-    from transformers import AutoModel, AutoModelForTextEncoding
+    if weights in text_encoders:
+        encoder = own_module(text_encoders[weights], vocab_size=vocab_size)
+    else:
+        from transformers import AutoModel, AutoModelForTextEncoding
 
-    try:
-        model = _load(AutoModelForTextEncoding, weights)
-    except WeightsError:  # as of a kind that this list of the library lacks
-        model = _load(AutoModel, weights)
+        try:
+            encoder = _load(AutoModelForTextEncoding, weights)
+        except WeightsError:  # as of a kind that this list of the library lacks
+            encoder = _load(AutoModel, weights)
     try:
         with torch.no_grad():
-            model(input_ids=torch.ones(1, 2, dtype=torch.long)).last_hidden_state  # noqa: B018  # whether it has them
+            shape = word_states(encoder, torch.ones(1, 2, dtype=torch.long), torch.tensor([2])).shape
     except Exception as error:
-        raise WeightsError(f"{weights!r} is a {type(model).__name__}, which gives no states of words") from error
-    encoder: nn.Module = model
+        raise WeightsError(f"{weights!r} is a {type(encoder).__name__}, which gives no states of words") from error
+    if shape != (1, 2, states_width(encoder)):
+        raise WeightsError(
+            f"{weights!r} gives states of shape {tuple(shape)} of two words, not {states_width(encoder)} each"
+        )
     return encoder
 
 
+def states_width(encoder: Any) -> int:
+    """Numbers that a text encoder gives for a word."""
+    return int(encoder.config.hidden_size if hasattr(encoder, "config") else encoder.num_features)
+
+
+def word_states(encoder: Any, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
+    """The last states (B, L, W) of padded captions by a text encoder of the library or of one's own."""
+    kind = encoder.config.model_type if hasattr(encoder, "config") else ""
+    mask = (attention_mask if kind == "bert" else length_mask)(lengths_B, tokens_BL.shape[1], tokens_BL.device)
+    states: Tensor
+    if kind:
+        states = encoder(input_ids=tokens_BL, attention_mask=mask).last_hidden_state
+    else:
+        states = encoder(tokens_BL, mask)
+    return states
+
+
+def tokenizer_of(encoder: str, words: Callable[[], T]) -> T | Subwords:
+    """The tokenizer of a text encoder.
+
+    Args:
+        encoder: its registered name; a name on the hub, or a folder.
+        words: makes the tokenizer of the captions' words, which an encoder of one's own reads unless it names another.
+
+    Raises:
+        WeightsError: it cannot be found.
+    """
+    if encoder not in text_encoders:
+        return subwords_of(encoder)
+    named = getattr(text_encoders[encoder].function, "tokenizer", "")
+    return subwords_of(named) if named else words()
+
+
 def subwords_of(weights: str) -> Subwords:
-    """The tokenizer of a model, which cuts captions to what the model can read.
+    """The tokenizer of a model of the library, which cuts captions to what the model can read.
 
     Raises:
         WeightsError: it cannot be found.
@@ -141,8 +187,8 @@ def build_bert(config: BertConfig, *, vocab_size: int) -> nn.Module:
         )
         fresh: nn.Module = BertModel(sizes, add_pooling_layer=False)
         return fresh
-    if not _is_bert(config.weights):
-        return build_encoder(config.weights)
+    if not is_bert(config.weights):
+        return build_encoder(config.weights, vocab_size)
     model: nn.Module = _load(BertModel, config.weights, add_pooling_layer=False)
     rows: Any = model.config.vocab_size  # type: ignore[union-attr]  # a BertModel has it
     if rows < vocab_size:
@@ -200,16 +246,17 @@ def bert_wordpieces(config: BertConfig, captions: Iterable[str], min_word_count:
     Args:
         config: sizes and weights.
         captions: the train and val captions.
-        min_word_count: for `random` weights; rarer words become `[UNK]`.
+        min_word_count: of the captions' words; rarer ones become `[UNK]`.
 
     Raises:
         WeightsError: the vocabulary cannot be found.
         DataError: it is not a vocabulary of BERT, or its settings cannot be read.
     """
+    words = partial(Wordpieces.of_captions, captions, min_word_count)
     if config.weights == "random":
-        return Wordpieces.of_captions(captions, min_word_count)
-    if not _is_bert(config.weights):
-        return subwords_of(config.weights)
+        return words()
+    if not is_bert(config.weights):
+        return tokenizer_of(config.weights, words)
     vocabulary = _file_of(config.weights, "vocab.txt")
     if vocabulary is None:
         raise WeightsError(f"cannot find vocab.txt of BERT {config.weights!r}")
@@ -217,13 +264,17 @@ def bert_wordpieces(config: BertConfig, captions: Iterable[str], min_word_count:
     return Wordpieces.from_file(vocabulary, lowercase=bool(lowercase))
 
 
-@cache
-def _is_bert(weights: str) -> bool:
+def is_bert(weights: str) -> bool:
     """Whether a text encoder is a BERT; a `WeightsError` where its configuration cannot be found."""
+    return weights == "random" or (weights not in text_encoders and _type_of(weights) == "bert")
+
+
+@cache
+def _type_of(weights: str) -> str:
     from transformers import AutoConfig
 
     try:
-        return bool(AutoConfig.from_pretrained(weights).model_type == "bert")
+        return str(AutoConfig.from_pretrained(weights).model_type)
     except (OSError, ValueError) as error:
         raise WeightsError(f"cannot find the text encoder {weights!r}: {first_line(error)}") from error
 

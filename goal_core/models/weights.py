@@ -22,6 +22,10 @@ image_backbones: Registry[Callable[..., nn.Module]] = Registry("image backbone")
 """Networks of one's own. Each is called with `image_size`, the pixels per side, and gives a module that maps images
 (B, 3, S, S), normalised by its `mean` and `std` or else ImageNet's, to features (B, `num_features`). A framework that
 takes the cells of an image calls its `forward_features`, which gives (B, C, H, W) or (B, L, C)."""
+text_encoders: Registry[Callable[..., nn.Module]] = Registry("text encoder")
+"""Text encoders of one's own. Each is called with `vocab_size`, and gives a module that maps padded ids (B, L) and
+whether each is one (B, L) bool to states of words (B, L, `num_features`). They are words of the captions, or what the
+tokenizer of a model of the hub makes of them, if the class names one as its `tokenizer`."""
 _NAMED = 3
 """How many names of each kind a message shows."""
 
@@ -100,11 +104,14 @@ def hub_id(weights: str) -> str:
     """The identifier of a model of the transformers library in the cell id.
 
     Returns:
-        `random`, `hub:<name>`, or `sha256:<16 hex digits>` of the content of a folder.
+        `random`, `hub:<name>`, or `sha256:<16 hex digits>` of the content of a folder; of a text encoder of one's own
+        its name and the hash of its plugin.
 
     Raises:
         WeightsError: a folder lacks a file.
     """
+    if weights in text_encoders:
+        return f"{weights} plugin:{text_encoders[weights].code}"
     folder = Path(weights).expanduser()
     if not folder.is_dir():
         return weights if weights == "random" else f"hub:{weights}"

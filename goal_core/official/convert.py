@@ -23,7 +23,7 @@ from goal_core.basics.errors import WeightsError
 from goal_core.checkpoints import ModelDescription, flat, write_model
 from goal_core.data import DataConfig
 from goal_core.data.text import Tokenizer, Wordpieces
-from goal_core.models import FrameworkName, ModelConfig, build_backbone, file_sha256
+from goal_core.models import ModelConfig, build_backbone, file_sha256
 from goal_core.models.frameworks import framework_of
 from goal_core.models.weights import misfits
 from goal_core.objectives import ObjectiveConfig
@@ -60,7 +60,7 @@ class PublishedCheckpoint:
 
 
 def read_published(
-    framework: FrameworkName, path: Path, vocabulary: Tokenizer | Path, *, data: DataConfig, data_fingerprint: str
+    framework: str, path: Path, vocabulary: Tokenizer | Path, *, data: DataConfig, data_fingerprint: str
 ) -> PublishedCheckpoint:
     """Read a published checkpoint of a framework.
 

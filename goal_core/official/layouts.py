@@ -16,7 +16,7 @@ from typing import Any
 from torch import Tensor
 
 from goal_core.basics.errors import WeightsError
-from goal_core.models import BackboneConfig, BertConfig, FrameworkName, ModelConfig, TextConfig, XvlmConfig
+from goal_core.models import BackboneConfig, BertConfig, ModelConfig, TextConfig, XvlmConfig
 
 RESNETS = {f"resnet{depth}": f"resnet{depth}.tv_in1k" for depth in (18, 34, 50, 101, 152)}
 """VSE++'s name of a backbone, and timm's; training started from torchvision's first weights."""
@@ -219,5 +219,5 @@ XVLM = Layout(
         r"text_encoder\.embeddings\.position_ids$": _POSITIONS,
     },
 )
-LAYOUTS: Mapping[FrameworkName, Layout] = {"vsepp": VSEPP, "vse_infty": VSE_INFTY, "xvlm": XVLM}
+LAYOUTS: Mapping[str, Layout] = {"vsepp": VSEPP, "vse_infty": VSE_INFTY, "xvlm": XVLM}
 """By framework."""

@@ -11,10 +11,9 @@ from goal_core.basics.exports import on_first_use
 if TYPE_CHECKING:
     from goal_core.training.config import Precision, StageConfig
     from goal_core.training.doubts import below_warmup, weak_objective
-    from goal_core.training.files import FolderFiles, TrainingFiles
+    from goal_core.training.files import EpochRecord, FolderFiles, TrainingFiles
     from goal_core.training.plan import (
         EpochDone,
-        EpochRecord,
         Listener,
         TrainingDone,
         TrainingEvent,

@@ -20,7 +20,7 @@ def below_warmup(history: Sequence[Mapping[str, Any]], warmup_epochs: int, best_
     undone some of it: the learning rate is too high, the features are too poor, or the stage is too short.
 
     Args:
-        history: the stage's epochs (see :class:`~goal_core.training.plan.EpochRecord`).
+        history: the stage's epochs (see :class:`~goal_core.training.files.EpochRecord`).
         warmup_epochs: how many of the first ones are warm-up.
         best_epoch: the selected epoch, counted from 1.
 
@@ -45,7 +45,7 @@ def weak_objective(history: Sequence[Mapping[str, Any]], warmup_epochs: int) -> 
     """Find the epochs in which a training was one by matching alone.
 
     Args:
-        history: the stage's epochs (see :class:`~goal_core.training.plan.EpochRecord`).
+        history: the stage's epochs (see :class:`~goal_core.training.files.EpochRecord`).
         warmup_epochs: how many of the first ones are warm-up, in which the objective has no part.
 
     Returns:

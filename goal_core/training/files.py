@@ -6,11 +6,21 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 
 from goal_core.basics.sealed_json import json_bytes
 from goal_core.checkpoints import BEST, best_name
-from goal_core.training.plan import EpochRecord
+
+
+class EpochRecord(TypedDict):
+    """The metrics of one training after one epoch."""
+
+    epoch: int
+    """Counted from 1."""
+    time: float
+    """When the epoch ended, seconds since 1970."""
+    metrics: dict[str, float]
+    """By name: `train/...`, `val/...`, `time/...`."""
 
 
 class TrainingFiles(Protocol):

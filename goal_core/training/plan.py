@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from goal_core.basics.errors import GoalError
 from goal_core.basics.plugins import Plugin
@@ -14,6 +14,7 @@ from goal_core.data import DataConfig
 from goal_core.models import ModelConfig
 from goal_core.objectives import ObjectiveConfig
 from goal_core.training.config import MemoryFormat, Precision, Sharing, StageConfig
+from goal_core.training.files import EpochRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,17 +78,6 @@ class UnitPlan:
     def epochs(self) -> int:
         """The epoch after which the trainings end."""
         return self.until or self.stage.epochs
-
-
-class EpochRecord(TypedDict):
-    """The metrics of one training after one epoch."""
-
-    epoch: int
-    """Counted from 1."""
-    time: float
-    """When the epoch ended, seconds since 1970."""
-    metrics: dict[str, float]
-    """By name: `train/...`, `val/...`, `time/...`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,5 +156,3 @@ class Listener:
     def stopping(self) -> bool:
         """Whether the unit should save its cells and stop now; asked after every step and in long evaluations."""
         return False
-
-

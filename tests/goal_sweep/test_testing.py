@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from goal_core.basics.errors import WeightsError
+from goal_core.basics.plugins import Plugin
 from goal_core.basics.registry import REGISTRIES
-from goal_sweep.models import image_backbones
+from goal_core.checkpoints import check_initial_weights
+from goal_core.data import open_dataset
+from goal_sweep.models import image_backbones, text_encoders
 from goal_sweep.objectives import Triplets, pair_weights, triplet_weights
-from goal_sweep.testing import check_backbone, check_training, check_weights
+from goal_sweep.testing import check_backbone, check_text_encoder, check_training, check_weights
+from tests.helpers.training_cases import DATA, MODEL
 
 PLUGINS = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text()
 
@@ -28,7 +34,7 @@ def _same_names_afterwards() -> Iterator[None]:
 
 
 def test_the_examples_of_the_page_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    weight, backbone, _, tests = re.findall(r"```python\n(.*?)```", PLUGINS, re.DOTALL)
+    weight, backbone, *_, tests = re.findall(r"```python\n(.*?)```", PLUGINS, re.DOTALL)
     (tmp_path / "square.py").write_text(weight)
     (tmp_path / "convs.py").write_text(backbone)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -103,3 +109,45 @@ def test_a_weight_that_remembers_does_not_continue_as_it_was(tmp_path: Path) -> 
     triplet_weights.register("remembering")(remembering)
     with pytest.raises(AssertionError, match=r"remembering.*the training ends otherwise"):
         check_training(tmp_path, triplet="remembering")
+
+
+class _Backwards(nn.Module):
+    """Reads a caption from its end, padding first."""
+
+    num_features = 4
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__()
+        self.words, self.rnn = nn.Embedding(vocab_size, 4), nn.GRU(4, 4, batch_first=True)
+
+    def forward(self, tokens: Tensor, is_word: Tensor) -> Tensor:
+        states: Tensor = self.rnn(self.words(tokens).flip(1))[0].flip(1)
+        return states
+
+
+def test_a_text_encoder_that_reads_the_padding_is_named() -> None:
+    text_encoders.register("backwards")(_Backwards)
+    with pytest.raises(AssertionError, match=r"backwards.*padding"):
+        check_text_encoder("backwards")
+
+
+def test_a_framework_whose_towers_differ_is_one_line(tmp_path: Path) -> None:
+    text = """
+from torch import nn
+from goal_sweep.models import Framework, Heads, frameworks, text_head
+
+class Uneven(Heads):
+    def __init__(self, model, *, num_features, vocab_size, seed):
+        super().__init__()
+        self.text = text_head(model, vocab_size)
+
+    def encode_images(self, features, lengths=None):
+        return nn.functional.normalize(features, dim=-1)
+
+@frameworks.register("uneven")
+class UnevenFramework(Framework):
+    heads_class = Uneven
+"""
+    Plugin(name="uneven.py", text=text).run()
+    with pytest.raises(WeightsError, match=r"plugin uneven\.py: uneven: .*\(2, 96\), \(2, 16\)"):
+        check_initial_weights(replace(MODEL, framework="uneven"), DATA, open_dataset(DATA))

@@ -16,7 +16,7 @@ from goal_core.data.config import ScenesConfig
 from goal_core.models.config import BackboneConfig, ModelConfig
 from goal_core.objectives import ObjectiveConfig
 from goal_core.training.config import StageConfig
-from goal_core.training.plan import EpochRecord
+from goal_core.training.files import EpochRecord
 from runners.store import RESULT, TrainingFolder
 from sweeps import Cell, Training
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,6 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from goal_core.basics.sealed_json import json_bytes
-from goal_core.checkpoints import BEST, best_name
 from goal_core.data.config import ImageConfig, ScenesConfig
 from goal_core.models import BackboneConfig, BertConfig, ModelConfig, TextConfig, XvlmConfig
 from goal_core.objectives import ObjectiveConfig

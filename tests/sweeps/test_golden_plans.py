@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from goal_core.data import published_counts
-from goal_core.models.frameworks import FRAMEWORKS
+from goal_core.models.frameworks import frameworks
 from sweeps import ResolvedSweep, list_shipped, load_sweep, pack
 from sweeps.identity import content_id, to_mapping
 from tests.helpers.planning_cases import published_prices, rows_of
@@ -29,7 +29,7 @@ def plan_of(name: str, *overrides: str) -> dict[str, Any]:
     keys = [[training.key for training in of_cell] for of_cell in zip(*stages, strict=True)]
     splits = published_counts(config.data)
     sweep = to_mapping(config)
-    parts = FRAMEWORKS[config.model.framework].uses | {"backbones", "init_from"}  # others do not matter
+    parts = frameworks[config.model.framework].function.uses | {"backbones", "init_from"}  # others do not matter
     sweep["model"] = {key: value for key, value in sweep["model"].items() if key in parts}
     planned = rows_of(published_prices(name, "store=/store", *overrides, environ=PLACES)) if "train" in splits else []
     return {

@@ -14,8 +14,8 @@ from goal_core.basics.devices import send
 from goal_core.basics.seeding import derive_seed
 from goal_core.models.config import ModelConfig
 from goal_core.models.heads import Heads, ParameterGroup, encoder_apart
-from goal_core.models.hub import build_bert
-from goal_core.models.sequences import attention_mask, length_mask
+from goal_core.models.hub import build_bert, states_width, word_states
+from goal_core.models.sequences import length_mask
 
 ABSENT: Final = -1e4
 """Score of ranks beyond a set's size, and value that makes its padding sort last."""
@@ -120,22 +120,19 @@ class BertTextEncoder(nn.Module):
     """BERT's last states, linear, the pooling operator over all word pieces including the special ones, l2norm.
 
     Args:
-        bert: a `BertModel`, or another text encoder of its library.
+        bert: a `BertModel`, or another text encoder.
         embed_dim: dimensions D of the joint space.
     """
 
     def __init__(self, bert: nn.Module, embed_dim: int) -> None:
         super().__init__()
         self.bert = bert
-        self.fc = nn.Linear(bert.config.hidden_size, embed_dim)  # type: ignore[union-attr, arg-type]  # a BertModel has it
+        self.fc = nn.Linear(states_width(bert), embed_dim)
         self.pool = GeneralizedPooling()
 
     def forward(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
         """Unit vectors (B, D) of padded captions."""
-        of_kind = attention_mask if self.bert.config.model_type == "bert" else length_mask  # type: ignore[union-attr]
-        mask = of_kind(lengths_B, tokens_BL.shape[1], tokens_BL.device)
-        states_BLW = self.bert(input_ids=tokens_BL, attention_mask=mask).last_hidden_state
-        return unit_vectors(self.pool(self.fc(states_BLW), lengths_B))
+        return unit_vectors(self.pool(self.fc(word_states(self.bert, tokens_BL, lengths_B)), lengths_B))
 
 
 class VseInftyHeads(Heads):

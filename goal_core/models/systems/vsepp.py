@@ -15,7 +15,7 @@ from goal_core.basics.errors import ConfigError
 from goal_core.basics.seeding import derive_seed
 from goal_core.models.config import ModelConfig
 from goal_core.models.heads import Heads, ParameterGroup, encoder_apart
-from goal_core.models.hub import build_encoder
+from goal_core.models.hub import build_encoder, states_width, word_states
 from goal_core.models.sequences import length_mask, pack
 from goal_core.models.systems.gru import stacked_gru
 
@@ -70,24 +70,30 @@ class GruTextEncoder(nn.Module):
 
 
 class StatesTextEncoder(nn.Module):
-    """A pretrained encoder -> mean of its last states -> linear -> l2norm.
+    """A text encoder -> mean of its last states -> linear -> l2norm.
 
     Args:
-        encoder: a model of the transformers library that reads ids.
+        encoder: see :func:`goal_core.models.hub.build_encoder`.
         embed_dim: dimensions D of the joint space.
     """
 
     def __init__(self, encoder: nn.Module, embed_dim: int) -> None:
         super().__init__()
         self.encoder = encoder
-        self.fc = nn.Linear(encoder.config.hidden_size, embed_dim)  # type: ignore[union-attr, arg-type]  # it has it
+        self.fc = nn.Linear(states_width(encoder), embed_dim)
 
     def forward(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
         """Unit vectors (B, D) of padded captions."""
         mask_BL = length_mask(lengths_B, tokens_BL.shape[1], tokens_BL.device)
-        states_BLW = self.encoder(input_ids=tokens_BL, attention_mask=mask_BL.long()).last_hidden_state
-        total_BW = (states_BLW * mask_BL[:, :, None]).sum(1)
+        total_BW = (word_states(self.encoder, tokens_BL, lengths_B) * mask_BL[:, :, None]).sum(1)
         return normalize(self.fc(total_BW / mask_BL.sum(1, keepdim=True)), dim=-1)
+
+
+def text_head(model: ModelConfig, vocab_size: int) -> nn.Module:
+    """The text encoder that `model.text` names, which maps padded captions and their lengths to unit vectors (B, D)."""
+    if model.text.encoder:
+        return StatesTextEncoder(build_encoder(model.text.encoder, vocab_size), model.embed_dim)
+    return GruTextEncoder(vocab_size, model.text.word_dim, model.embed_dim)
 
 
 class VseppHeads(Heads):
@@ -106,11 +112,7 @@ class VseppHeads(Heads):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive_seed(seed, "init"))
             self.image = ImageHead(num_features, model.embed_dim)
-            self.text = (
-                StatesTextEncoder(build_encoder(model.text.encoder), model.embed_dim)
-                if model.text.encoder
-                else GruTextEncoder(vocab_size, model.text.word_dim, model.embed_dim)
-            )
+            self.text = text_head(model, vocab_size)
 
     def stacked(self, tensors: Mapping[str, Tensor]) -> StackedVsepp:
         """Both encoders of several cells at once; see :meth:`goal_core.models.heads.Heads.stacked`."""

@@ -18,7 +18,7 @@ from goal_core.basics.seeding import derive_seed
 from goal_core.models.batch_rows import Share, in_chunks
 from goal_core.models.config import ModelConfig
 from goal_core.models.heads import Heads, Pairs, ParameterGroup
-from goal_core.models.hub import split_bert
+from goal_core.models.hub import split_bert, word_states
 from goal_core.models.sequences import attention_mask
 
 NO_NEGATIVE = -100
@@ -72,9 +72,7 @@ class XvlmHeads(Heads):
 
     def text_states(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
         """Last states of the text half, (B, L, W)."""
-        mask = attention_mask(lengths_B, tokens_BL.shape[1], tokens_BL.device)
-        states: Tensor = self.text(input_ids=tokens_BL, attention_mask=mask).last_hidden_state
-        return states
+        return word_states(self.text, tokens_BL, lengths_B)
 
     def embed_images(self, tokens_BRF: Tensor) -> Tensor:
         """Unit vectors (B, D) of the mean cells."""

@@ -21,8 +21,8 @@ from goal_core.objectives import CollapseDetector
 from goal_core.training.cells.optim import build_optimizer, parameter_groups
 from goal_core.training.cells.random_stream import RandomStream
 from goal_core.training.cells.triplet_histogram import TripletHistogram
-from goal_core.training.files import TrainingFiles
-from goal_core.training.plan import EpochRecord, TrainingPlan, UnitPlan
+from goal_core.training.files import EpochRecord, TrainingFiles
+from goal_core.training.plan import TrainingPlan, UnitPlan
 from goal_core.training.ranks import ALONE, Ranks
 
 _VALUES: Final = (
@@ -128,7 +128,7 @@ class CellState:
         return False
 
     def save_best(self, tensors: Mapping[str, Tensor] | None = None) -> None:
-        """Save the best weights, which the next stage starts from and `evaluate` reads: the cell's own, or those given."""
+        """Save the best weights, the cell's own or those given, for the next stage and for `evaluate`."""
         if tensors is None:
             parts = {"heads": self.heads, "backbone": self.backbone or self._kept_backbone}
             tensors = checkpoints.flat(

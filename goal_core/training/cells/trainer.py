@@ -29,7 +29,7 @@ from goal_core.training.cells.optim import (
 )
 from goal_core.training.cells.scale import gradient_norm, ratio, scale_from
 from goal_core.training.cells.state import CellState
-from goal_core.training.plan import EpochRecord
+from goal_core.training.files import EpochRecord
 
 StepOutcome = dict[str, float] | Exception
 """The numbers to record of a step, or why it failed."""

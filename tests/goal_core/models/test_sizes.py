@@ -22,7 +22,7 @@ class _Words:
 @pytest.mark.parametrize("framework", ["vsepp", "vse_infty", "xvlm"])
 def test_the_counted_size_of_the_heads_is_that_of_the_real_ones(framework: str) -> None:
     model = ModelConfig(
-        framework=framework,  # type: ignore[arg-type]
+        framework=framework,
         backbone=BackboneConfig(name="test_resnet", weights="random"),
         text=TextConfig(word_dim=50),
         embed_dim=64,
