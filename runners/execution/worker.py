@@ -188,6 +188,7 @@ class _Worker:
         for training in trainings:
             folder = self.store.folder(training)
             try:
+                self.store.write_cell(training.cell)
                 folder.claim(self._job.launch_id, node=self._node, **how)
             except AlreadyDoneError:
                 continue  # an earlier attempt of this trial finished it

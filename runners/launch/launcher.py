@@ -131,7 +131,6 @@ class Launcher:
                     f"--force: {repeated} finished trainings start over, also if this launch is cut off; their results "
                     "are kept in folders that end in .replaced-N. To continue after a stop, launch without --force"
                 )
-            self._write_cells()
             self._train()
             if self._cut_short:
                 raise ExpiredCredentialsError(self._cut_short)
@@ -163,15 +162,6 @@ class Launcher:
         self._view.note(f"{self._signals.cause}: {again} continues from the saved states")
         finish(self._view, self._tracking, patient=False)
         return self._signals.status
-
-    def _write_cells(self) -> None:
-        for cell in self._sweep.cells:
-            try:
-                self._sweep.store.write_cell(cell)
-            except OSError as error:
-                for training in self._sweep.trainings:
-                    if training.cell == cell and self._plan.startable([training], ahead=True):
-                        self._refused(training, error)
 
     def _train(self) -> None:
         needs = Resources.of(self._sweep.config.resources)

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from goal_core.basics.atomic import DamagedError, StorageError
+from goal_core.basics.errors import printable
 from goal_core.checkpoints import RANKS, TRIPLETS
 from goal_core.training import below_warmup, weak_objective
 from runners.store import BEST, LOG, Attempt, Store, TrainingFolder, TrainingStatus
@@ -58,7 +59,7 @@ def stored_row(store: Store, training: Training, status: TrainingStatus) -> dict
     ended = result.get("finished", newest.ended if newest is not None else None)
     row: dict[str, Any] = {
         "status": status.state,
-        "reason": status.reason,
+        "reason": printable(status.reason),
         "attempts": status.attempts,
         "best_epoch": best,
         "seconds": result.get("seconds"),
@@ -66,8 +67,8 @@ def stored_row(store: Store, training: Training, status: TrainingStatus) -> dict
         "val_s": sum(passes) if (passes := _values(records, "time/val_s")) else None,
         "started": attempts[0].started if attempts else None,
         "ended": None if status.state == "running" else ended,
-        "host": newest.host if newest is not None else "",
-        "device": newest.device if newest is not None else "",
+        "host": printable(newest.host) if newest is not None else "",
+        "device": printable(newest.device) if newest is not None else "",
         "git_commit": newest.git_commit if newest is not None else "",
         "git_diff": newest.git_diff_sha256[:DIFF_DIGITS] if newest is not None else "",
         "imported": status.imported,

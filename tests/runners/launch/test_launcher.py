@@ -232,7 +232,7 @@ def test_a_finished_training_that_cannot_be_moved_stays_to_be_repeated(
     assert sweep.store.repeats() == {first.key}
 
 
-@pytest.mark.parametrize("where", ["settle", "write_cell", "count"])
+@pytest.mark.parametrize("where", ["settle", "count"])
 def test_a_store_that_refuses_one_training_fails_only_that_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
@@ -245,12 +245,7 @@ def test_a_store_that_refuses_one_training_fails_only_that_one(
             raise StorageError("cannot write there: Read-only file system")
         return False
 
-    if where == "write_cell":
-        write = sweep.store.write_cell
-        monkeypatch.setattr(
-            type(sweep.store), "write_cell", lambda store, cell: refuse(folder) if cell == first.cell else write(cell)
-        )
-    elif where == "count":
+    if where == "count":
         numbers = AttemptFolder.numbers
         monkeypatch.setattr(AttemptFolder, "numbers", lambda self: refuse(self.folder) or numbers(self))
     else:

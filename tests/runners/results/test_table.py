@@ -97,9 +97,10 @@ def test_failure_has_its_reason_and_loses_it_when_mended(store: Store) -> None:
     folder = folder_of(store)
     folder.claim("L")
     folder.write_metrics([record(1)])
-    folder.fail("NaN in epoch 2", "Traceback")
+    folder.fail("NaN in \x1b[31m epoch 2", "Traceback")
     failed = row_of(store, ALONE)
-    assert (failed["status"], failed["reason"], failed["epochs/epoch"]) == ("failed", "NaN in epoch 2", [1.0])
+    assert (failed["status"], failed["epochs/epoch"]) == ("failed", [1.0])
+    assert failed["reason"] == "NaN in \N{REPLACEMENT CHARACTER}[31m epoch 2"  # reports commands no terminal
     folder.claim("M")
     train(folder, 2)
     assert (row_of(store, ALONE)["status"], row_of(store, ALONE)["reason"]) == ("done", "")
