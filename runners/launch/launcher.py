@@ -186,7 +186,8 @@ class Launcher:
             # MLflow opened while Ray started. If it cannot be used at all, this raises before anything trains.
             # If it does not answer, it will catch up.
             self._tracking.wait_open()
-            self._plan.set_aside_finished(self._refused)
+            if damaged := self._plan.set_aside_finished(self._refused):
+                self._view.note(f"files of {damaged} finished trainings are damaged; these are trained again")
             if self._prices is not None:
                 devices = of_machines(ray.machines(), needs, here=options.address is None)
                 devices = replace(devices, count=max(devices.count, options.devices))

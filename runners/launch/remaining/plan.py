@@ -94,11 +94,14 @@ class LaunchPlan:
             self._sweep.store.decide_repeats(self._sweep.config.name, keys)
         return len(self._repeated)
 
-    def set_aside_finished(self, refused: Callable[[Training, Exception], None]) -> None:
+    def set_aside_finished(self, refused: Callable[[Training, Exception], None]) -> int:
         """Move away the results of the trainings that start over. Nothing may train before this has ended.
 
         Args:
             refused: called with a training whose folder cannot be moved, and the error. The others go on.
+
+        Returns:
+            How many start over because a file of theirs is damaged.
         """
         store, kept = self._sweep.store, set[Training]()
         if decided := store.repeats():
@@ -108,9 +111,8 @@ class LaunchPlan:
             # A launch that was cut off may have moved some, which must not start over once more when they are done.
             over = {one.key for one in self._sweep.trainings if self.progress[one].state != "done" and one not in kept}
             store.settle_repeats(over)
-        for training in self._damaged:
-            if training not in self.given_up:
-                self._set_aside(training, "damaged", refused)
+        damaged = [training for training in self._damaged if training not in self.given_up]
+        return sum(self._set_aside(training, "damaged", refused) for training in damaged)
 
     def set_aside_damaged(
         self, trainings: Iterable[Training], refused: Callable[[Training, Exception], None]
