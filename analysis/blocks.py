@@ -223,8 +223,6 @@ class Grid:
     comparison: Comparison = Comparison()
     beside: tuple[float, ...] = ()
     """Means of another grid on the same colour scale."""
-    median_midpoint: bool = False
-    """Whether the median has half the full colour, as in some published tables; otherwise the scale is linear."""
 
     @cached_property
     def pairs(self) -> tuple[str, ...]:

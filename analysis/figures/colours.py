@@ -8,7 +8,6 @@ pale to dark, which looks alike to readers with and without colour vision defici
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -49,15 +48,12 @@ class ColourScale:
     """The value that has the full colour."""
     full: str
     """RRGGBB, or :data:`CIVIDIS`."""
-    middle: float | None = None
-    """The value at half strength; None for the linear scale."""
 
     def strength(self, value: float) -> float:
         """Where ``value`` lies between white (0) and full colour (1); 0 when all values are equal."""
         if self.high <= self.low:
             return 0.0
-        middle = [self.middle] if self.middle is not None and self.low < self.middle < self.high else []
-        return float(np.interp(value, [self.low, *middle, self.high], np.linspace(0, 1, 2 + len(middle))))
+        return float(np.clip((value - self.low) / (self.high - self.low), 0, 1))
 
     def colour(self, value: float) -> str:
         """The colour of ``value``, RRGGBB."""
@@ -72,8 +68,7 @@ def scale_of(grid: Grid, full: str) -> ColourScale | None:
     if not grid.means:
         return None
     means = (*grid.means.values(), *grid.beside)
-    middle = statistics.median(means) if grid.median_midpoint else None
-    return ColourScale(low=min(means), high=max(means), full=full, middle=middle)
+    return ColourScale(low=min(means), high=max(means), full=full)
 
 
 def assign_colours(keys: Iterable[BlockKey], scale: Scale = "paper") -> dict[BlockKey, str]:

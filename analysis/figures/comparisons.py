@@ -1,7 +1,7 @@
-"""Which objectives differ: a forest plot of their differences from one of them, and a diagram of their mean ranks.
+"""Which objectives differ: a forest plot of their differences from one of them.
 
 Source: the interval plots of Agarwal et al. 2021, "Deep reinforcement learning at the edge of the statistical
-precipice", figure 4 (rliable); the critical-difference diagram of Demšar 2006, figure 1.
+precipice", figure 4 (rliable).
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from analysis.blocks import Difference, Objective, Verdict
-from analysis.figures.canvas import FAINT, INK, PALE, letters, panels
+from analysis.figures.canvas import INK, PALE, TITLE_PLACE, letters, panels
 from analysis.figures.fonts import text_width, wrapped
-from analysis.statistics.ranks import RankComparison
 from analysis.wording import objectives_text
 from sweeps.results import BASELINE, Metric
 
@@ -35,8 +34,6 @@ _OUTLIER = 3.0
 _COLUMNS, _WIDTH, _ROW = 4, 2.3, 0.17
 _NAME, _TITLE = 7.5, 7.0
 """Sizes of texts, in points."""
-_RANK_ROW = 0.26
-"""Distance between two names beside the line of ranks, in inches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +99,7 @@ def draw_forest(forests: Sequence[Forest], what: str) -> Figure:
     for index, (axes, forest) in enumerate(zip(places, forests, strict=False)):
         _draw_panel(axes, forest, rows)
         axes.set_yticks(range(len(names)), [""] * len(names) if index % columns else names, fontsize=_NAME)
-        axes.set_title("\n".join(titles[index]), fontsize=_TITLE, color=INK, loc="left")
+        axes.set_title("\n".join(titles[index]), fontsize=_TITLE, color=INK, loc="left", **TITLE_PLACE)
     for axes in places[len(forests) :]:
         axes.remove()
     return figure
@@ -163,43 +160,3 @@ def _draw_row(axes: Axes, row: int, difference: Difference, limits: tuple[float,
 def _line(axes: Axes, x: Sequence[float], y: Sequence[float], **style: Any) -> None:
     """Draw a line or a marker; `Axes.plot` would fit the limits to each of a thousand, and they are given."""
     axes.add_artist(Line2D(x, y, **style))
-
-
-def draw_rank_diagram(comparison: RankComparison, title: str) -> Figure:
-    """Mean ranks on a line, best on the left, with Nemenyi's groups as bars."""
-    names, ranks = list(comparison.mean_ranks), list(comparison.mean_ranks.values())
-    groups = comparison.groups
-    half = (len(names) + 1) // 2
-    height = 1.3 + 0.16 * len(groups) + _RANK_ROW * half
-    figure, ((axes,),) = panels((1, 1), (8, height), title=title, left=0.2, top=0, bottom=0.1)
-    low, high = 1.0, float(len(names))
-    side = 0.34 * (high - low)
-    axes.set(xlim=(low - side, high + side), ylim=(height, 0))
-    axes.set_axis_off()
-    _draw_scale(axes, low, high, comparison.critical_difference)
-    for row, group in enumerate(groups):
-        first, last = comparison.mean_ranks[group[0]], comparison.mean_ranks[group[-1]]
-        y = 1.02 + 0.16 * row
-        axes.plot([first - 0.05, last + 0.05], [y, y], color=_COLOURS["better"], linewidth=4, solid_capstyle="round")
-    top = 1.16 + 0.16 * len(groups)
-    for index, (name, rank) in enumerate(zip(names, ranks, strict=True)):
-        left = index < half
-        y = top + _RANK_ROW * (index if left else len(names) - 1 - index)
-        end = low - 0.04 * (high - low) if left else high + 0.04 * (high - low)
-        axes.plot([rank, rank, end], [0.85, y, y], color=FAINT, linewidth=0.8)
-        label = f"{name}  {rank:.2f}" if left else f"{rank:.2f}  {name}"
-        axes.text(end, y, f" {label} ", size=9.5, color=INK, ha="right" if left else "left", va="center")
-    return figure
-
-
-def _draw_scale(axes: Axes, low: float, high: float, critical: float) -> None:
-    axes.plot([low, high], [0.85, 0.85], color=INK, linewidth=1.2)
-    for tick in range(int(low), int(high) + 1):
-        axes.plot([tick, tick], [0.79, 0.85], color=INK, linewidth=1.2)
-        axes.text(tick, 0.74, str(tick), size=8.5, color=INK, ha="center", va="bottom")
-    shown = min(critical, high - low)
-    axes.plot([low, low + shown], [0.46, 0.46], color=INK, linewidth=1.2)
-    for x in (low, low + shown):
-        axes.plot([x, x], [0.42, 0.50], color=INK, linewidth=1.2)
-    text = f"critical difference {critical:.2f}" + (" (wider than the scale)" if critical > shown else "")
-    axes.text(low + shown + 0.15, 0.46, text, size=9, color=INK, ha="left", va="center")

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from analysis.blocks import NEAR, Block, CellSummary, Grid
-from analysis.figures.canvas import FAINT, INK, panels
+from analysis.figures.canvas import FAINT, INK, TITLE_PLACE, panels
 from analysis.figures.colours import scale_of, text_colour
 from analysis.figures.fonts import text_width
 from sweeps.results import DIRECTION_TITLES
@@ -43,7 +43,9 @@ def draw_heatmap(block: Block, colour: str, measure: str = "R@1") -> Figure:
 def _draw_grid(axes: Axes, grid: Grid, colour: str, *, with_rows: bool) -> None:
     width = len(grid.triplets)
     axes.set(xlim=(0, width), ylim=(len(grid.rows), 0))
-    axes.set_title(f"{DIRECTION_TITLES[grid.metric.direction]}   {grid.metric.name}", size=11, color=INK, pad=24)
+    axes.set_title(
+        f"{DIRECTION_TITLES[grid.metric.direction]}   {grid.metric.name}", size=11, color=INK, pad=24, **TITLE_PLACE
+    )
     axes.set_axis_off()
     for x, triplet in enumerate(grid.triplets):
         axes.text(x + 0.5, -0.15, f"T {triplet}", ha="center", va="bottom", size=10, color=INK)

@@ -1,64 +1,51 @@
 """A sweep beside the paper: what can be said of each cell, and how alike the objectives are ordered.
 
-The paper prints no single runs, so its seeds cannot be paired with a sweep's, and the rule for the objectives of one
-sweep does not apply. Its counterpart for unpaired summaries pools the spread over each grid and corrects for the number
-of cells. Orders are only described: another dataset, model or number of epochs may give another one.
+The paper prints no single runs, so its seeds cannot be paired with a sweep's. Orders are only described: another
+dataset, model or number of epochs may give another one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, sqrt
 from typing import Final, Literal
 
+import numpy as np
 from scipy import stats
 
-from analysis.blocks import ALPHA, Block, BlockKey, CellSummary, Grid, Objective
+from analysis.blocks import Block, BlockKey, CellSummary, Grid, Objective, Verdict
 from analysis.published.numbers import published_key
+from analysis.statistics.comparison import difference_of
+from analysis.statistics.gains import Gain
+from analysis.statistics.spread import Array, judge
 from sweeps.results import Metric
 
-CellVerdict = Literal["equal", "within noise", "higher", "lower", "not judged"]
-VERDICTS: Final[Mapping[CellVerdict, str]] = {
-    "equal": "the means are equal as printed",
-    "within noise": "the 95 % interval of the difference contains 0 (Welch's t from both means, deviations and numbers "
-    "of runs, unpaired, Bonferroni-corrected for the cells of the grid; a side's deviation is the largest of those "
-    "pooled over its grid, over the cell's row or column, and its own)",
-    "higher": "above that interval",
-    "lower": "below it",
-    "not judged": "a side has no standard deviation",
+Words = Literal["equal", "within noise", "higher", "lower", "not judged"]
+_WORDS: Final[Mapping[Verdict, Words]] = {
+    "level": "within noise",
+    "better": "higher",
+    "worse": "lower",
+    "unknown": "not judged",
 }
-"""Every verdict on a cell and its meaning; the first that applies is given."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellComparison:
-    """A cell of a sweep beside the printed one; both have a mean."""
-
-    ours: CellSummary
-    theirs: CellSummary
-    verdict: CellVerdict
-
-    @property
-    def difference(self) -> float:
-        """The sweep's minus the printed mean, in points."""
-        return (self.ours.mean or 0.0) - (self.theirs.mean or 0.0)
+def verdict_of(cell: Gain) -> Words:
+    """What can be said of a sweep's cell beside the printed one; ``equal`` means as printed."""
+    assert cell.difference is not None
+    is_equal = f"{cell.tuned.mean:.1f}" == f"{cell.default.mean:.1f}"
+    return "equal" if is_equal else _WORDS[cell.difference.verdict]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridComparison:
     """One metric of a block of a sweep, compared with the published one."""
 
-    block: Block
+    ours: Block
+    theirs: Block
     metric: Metric
-    cells: Mapping[Objective, CellComparison]
-    """By ``(pair, triplet)``, where the sweep's cell and the printed one (a mean of 3 runs) both have a mean."""
-    spearman: float | None
-    """See `rank_correlation`."""
-
-    def count(self, verdict: CellVerdict) -> int:
-        """The number of cells with a verdict."""
-        return sum(cell.verdict == verdict for cell in self.cells.values())
+    cells: Mapping[Objective, Gain]
+    """By ``(pair, triplet)``, where the printed cell (a mean of 3 runs) and the sweep's both have a mean: from the
+    first to the second."""
 
 
 def compare_blocks(ours: Iterable[Block], theirs: Iterable[Block]) -> tuple[GridComparison, ...]:
@@ -67,17 +54,43 @@ def compare_blocks(ours: Iterable[Block], theirs: Iterable[Block]) -> tuple[Grid
     A block is compared whatever its variant, for the paper does not say which constants its tables have. Blocks and
     metrics without a counterpart are omitted.
     """
-    published = {published_key(block.key): block.grids for block in theirs}
+    published = {published_key(block.key): block for block in theirs}
     made = []
     for block in ours:
-        for key, printed in published.get(published_key(block.key), {}).items():
-            grid = block.grids.get(key)
-            both = [name for name in printed.means if grid is not None and name in grid.means]
-            if grid is not None and both:
-                cells = judge({name: (grid.cells[name], printed.cells[name]) for name in both})
-                rank = rank_correlation(grid, printed)
-                made.append(GridComparison(block=block, metric=grid.metric, cells=cells, spearman=rank))
+        if (printed := published.get(published_key(block.key))) is None:
+            continue
+        for key, other in ((key, other) for key, other in printed.grids.items() if key in block.grids):
+            grid = block.grids[key]
+            if both := {name: (other.cells[name], grid.cells[name]) for name in other.means if name in grid.means}:
+                cells = compare_cells(both)
+                made.append(GridComparison(ours=block, theirs=printed, metric=grid.metric, cells=cells))
     return tuple(made)
+
+
+def compare_cells(cells: Mapping[Objective, tuple[CellSummary, CellSummary]]) -> dict[Objective, Gain]:
+    """The change from the printed cells of a grid to a sweep's, by the one rule, without pairing; all have a mean.
+
+    Corrected for the cells of the grid, and for other seeds alone.
+    """
+    sides = [[own[side] for own in cells.values()] for side in (0, 1)]
+    labels = [(side, *name) for side in ("theirs", "ours") for name in cells]
+    one = np.eye(len(cells))
+    judged = judge(_runs_like([*sides[0], *sides[1]]), np.hstack([-one, one]), labels, paired=False)
+    made = {}
+    for row, (name, (printed, mine)) in enumerate(cells.items()):
+        change = difference_of(judged, row, (mine.mean or 0.0) - (printed.mean or 0.0), min(mine.n, printed.n))
+        made[name] = Gain(default=printed, tuned=mine, same=False, difference=change)
+    return made
+
+
+def _runs_like(cells: Sequence[CellSummary]) -> Array:
+    """Runs that have the cells' means and standard deviations: (N, K), NaN where a cell has fewer than N."""
+    values = np.full((max(cell.n for cell in cells), len(cells)), np.nan)
+    for column, cell in enumerate(cells):
+        places = np.linspace(-1, 1, cell.n) if cell.n > 1 else np.zeros(1)
+        scale = (cell.std or 0.0) / places.std(ddof=1) if cell.n > 1 else 0.0
+        values[: cell.n, column] = (cell.mean or 0.0) + scale * places
+    return values
 
 
 def rank_correlation(ours: Grid, theirs: Grid) -> float | None:
@@ -102,49 +115,3 @@ def order_agreement(block: Block, printed: Iterable[Block]) -> dict[tuple[BlockK
         if key in block.grids
     }
     return {place: rank for place, rank in found.items() if rank is not None}
-
-
-def judge(cells: Mapping[Objective, tuple[CellSummary, CellSummary]]) -> dict[Objective, CellComparison]:
-    """A verdict for each pair of cells (the sweep's and the printed one) of a grid; both sides must have a mean."""
-    sides = [{name: pair[side] for name, pair in cells.items()} for side in (0, 1)]
-    judged = {}
-    for objective, (mine, printed) in cells.items():
-        reach = _reach([_of_mean(side, objective) for side in sides], len(cells))
-        verdict = _verdict(mine.mean or 0.0, printed.mean or 0.0, reach)
-        judged[objective] = CellComparison(ours=mine, theirs=printed, verdict=verdict)
-    return judged
-
-
-def _of_mean(cells: Mapping[Objective, CellSummary], objective: Objective) -> tuple[float, int]:
-    """The variance of a cell's mean, with the degrees of freedom of its grid: a cell, row or column may be noisier."""
-    lines = [[cell for name, cell in cells.items() if name[part] == objective[part]] for part in (0, 1)]
-    largest = max(_pooled(group)[0] for group in (cells.values(), *lines, [cells[objective]]))
-    return largest / cells[objective].n, _pooled(cells.values())[1]
-
-
-def _pooled(cells: Collection[CellSummary]) -> tuple[float, int]:
-    """The variance within the cells, with its degrees of freedom: 0 if no cell has one."""
-    spreads = [(cell.std**2, cell.n - 1) for cell in cells if cell.std is not None]
-    df = sum(weight for _, weight in spreads)
-    return (sum(variance * weight for variance, weight in spreads) / df if df else 0.0), df
-
-
-def _reach(parts: Collection[tuple[float, int]], num_cells: int) -> float:
-    """Half the width of the corrected interval of a difference; infinite without a spread on either side."""
-    if any(df == 0 for _, df in parts):
-        return inf
-    total = sum(variance for variance, _ in parts)
-    if total == 0:
-        return 0.0
-    df = total**2 / sum(variance**2 / free for variance, free in parts)
-    return float(stats.t.ppf(1 - ALPHA / (2 * num_cells), df)) * sqrt(total)
-
-
-def _verdict(mine: float, printed: float, reach: float) -> CellVerdict:
-    if f"{mine:.1f}" == f"{printed:.1f}":
-        return "equal"
-    if reach == inf:
-        return "not judged"
-    if abs(mine - printed) <= reach:
-        return "within noise"
-    return "higher" if mine > printed else "lower"

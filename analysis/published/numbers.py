@@ -10,23 +10,11 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.blocks import Block, BlockKey, CellSummary, Grid
-from analysis.statistics.comparison import compare_printed
 from sweeps.results import METRICS, OBJECTIVES, Metric
 
 NUM_RUNS = 3
 """The number of runs in each printed mean; the paper does not state their seeds."""
 _FOLDER = Path(__file__).parent
-# These three grids are printed with the middle of the scale at the median; the other 17 are linear.
-_MEDIAN_MIDPOINT = {
-    ("coco", "vsepp", "resnet152", "finetune", "i2t"),
-    ("f30k", "vse_infty", "butd", "train", "i2t"),
-    ("f30k", "vse_infty", "butd", "train", "t2i"),
-}
-_PROTOCOL = (
-    f"Mean ± standard deviation over {NUM_RUNS} runs, as printed by Xuan & Chen 2022 (arXiv:2210.13188). "
-    "Test split. Seeds, selection rule and data fingerprint are not stated there."
-)
-_BRIEF = f"mean ± std of {NUM_RUNS} runs as printed"
 
 
 def published_blocks() -> tuple[Block, ...]:
@@ -37,11 +25,11 @@ def published_blocks() -> tuple[Block, ...]:
         words = dict(zip(columns, map(str, values), strict=True))
         key = BlockKey(**words, variant="paper", data_fingerprint="")
         grids = {
-            metric.key: _grid(metric, part, (*words.values(), metric.direction) in _MEDIAN_MIDPOINT)
+            metric.key: _grid(metric, part)
             for metric in METRICS.values()
             if len(part := frame[(frame["direction"] == metric.direction) & (frame["metric"] == metric.name)])
         }
-        blocks.append(Block(key=key, slug=key.slug, protocol=_PROTOCOL, grids=grids, brief=_BRIEF))
+        blocks.append(Block(key=key, slug=key.slug, protocol="", grids=grids))
     return tuple(blocks)
 
 
@@ -61,11 +49,10 @@ def published_key(key: BlockKey) -> tuple[str, str, str, str]:
     return key.dataset, key.framework, key.paper_backbone, "train" if is_train else key.stage
 
 
-def _grid(metric: Metric, rows: pd.DataFrame, median_midpoint: bool) -> Grid:
+def _grid(metric: Metric, rows: pd.DataFrame) -> Grid:
     printed = {(str(row["pair"]), str(row["triplet"])): row for row in rows.to_dict("records")}
     cells = {
         objective: CellSummary(mean=float(printed[objective]["mean"]), std=float(printed[objective]["std"]), n=NUM_RUNS)
         for objective in OBJECTIVES
     }
-    comparison = compare_printed({key: (cell.mean or 0.0, cell.std or 0.0) for key, cell in cells.items()}, NUM_RUNS)
-    return Grid(metric=metric, cells=cells, comparison=comparison, median_midpoint=median_midpoint)
+    return Grid(metric=metric, cells=cells)

@@ -1,7 +1,7 @@
 """What a sweep answers: for each block and metric the best objective, its gain over con/con, and its equals.
 
 The best is what the tables print in bold: the highest mean, or several that are equal as printed. If it has a single
-run, no difference from it can be judged; then the row also names the best of those with more.
+run, no difference from it can be judged.
 """
 
 from __future__ import annotations
@@ -105,25 +105,13 @@ class Answer:
         if not self.others:
             return "no other objective"
         if len(unjudged) == len(self.others):
-            return self._unjudged_text()
+            return "not judged, for lack of runs"
         if unjudged:
             names = objectives_text(level) or "none"
             return f"{names}; not judged, for lack of runs: {objectives_text(unjudged)}"
         if len(level) < 2 or len(level) <= len(lower):
             return objectives_text(level) or "none"
         return f"all others but {objectives_text(lower)}" if lower else f"all {count_text(len(level), 'other')}"
-
-    def _unjudged_text(self) -> str:
-        """Why no difference from the best can be judged, and which objective is the best of those with more runs."""
-        cells = self.grid.cells
-        if cells[self.best].n > 1:
-            return "not judged: the others lack runs"
-        several = [key for key in self.others if cells[key].n > 1]
-        if not several:
-            return "not judged: single runs"
-        next_best = max(several, key=self.grid.means.__getitem__)
-        text = f"{'/'.join(next_best)}, {_mean_text(cells[next_best])}"
-        return f"not judged: a single run; the best of several runs is {text}"
 
 
 def answers_of(blocks: Iterable[Block]) -> tuple[Answer, ...]:

@@ -60,7 +60,7 @@ def _section(section: Section) -> list[str]:
     for figure in section.figures:
         parts += [_picture(figure), *([figure.note] if figure.note else [])]
     for grid in section.grids:
-        text = block_to_markdown(grid.block, grid.measure, with_gaps=False).strip()
+        text = block_to_markdown(grid.block, grid.measure)
         parts += [f"### {grid.measure}", text, _picture(grid.heatmap)]
     for table in section.tables:
         parts += [f"### {table.title}", table_to_markdown(table), *([table.note] if table.note else [])]

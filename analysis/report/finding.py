@@ -13,21 +13,14 @@ from statistics import median
 
 from analysis.blocks import Difference, Objective
 from analysis.report.answer import Answer, answers_of
+from analysis.report.changes import changes_text
 from analysis.report.inputs import Inputs
-from analysis.report.parts import TextTable
 from analysis.statistics.gains import Survival
 from analysis.statistics.trails import progress_text
 from analysis.wording import count_text, list_text, objectives_text, signed
 from sweeps.results import MEASURES, TUNED
 
-_SURVIVES = "Which differences of the default grid does tuning confirm?"
-_SURVIVAL_NOTE = (
-    "Test split. Confirmed, reversed, undecided: of the pairs of objectives that the default grid tells apart by more "
-    "than noise, those that the tuned grid tells apart in the same order, in the other, or not at all. Kendall's τ is "
-    "that of the means of both grids: 1 for the same order, 0 for no relation. The tuned grid counts the luck of "
-    "random search: two halves of an objective's candidates are two searches, whose choices differ so much on val. The "
-    "luck of TPE is not counted."
-)
+SURVIVES = "Which differences of the default grid does tuning confirm?"
 
 
 def finding(answers: Sequence[Answer], measure: str) -> str:
@@ -169,8 +162,8 @@ def tuning_answers(inputs: Inputs, measure: str) -> tuple[tuple[str, str], ...]:
     tuned = [answer for answer in answers_of(inputs.answered) if answer.metric.name == measure]
     return (
         ("Which objective is best when tuned?", _best_text([own for own in tuned if own.block.key.grid == TUNED])),
-        ("What did tuning gain?", gain_text(inputs, measure)),
-        (_SURVIVES, _survival_text(survivals)),
+        ("What did tuning gain?", _gain_text(inputs, measure)),
+        (SURVIVES, _survival_text(survivals)),
     )
 
 
@@ -188,21 +181,15 @@ def _best_text(tuned: Sequence[Answer]) -> str:
     return " ".join(said)
 
 
-def gain_text(inputs: Inputs, measure: str) -> str:
+def _gain_text(inputs: Inputs, measure: str) -> str:
     """How many objectives tuning raises and lowers by more than noise, over all tables of a measure."""
     gains = [gain for own in inputs.gained.values() for m, g in own.items() if m.name == measure for gain in g.values()]
-    changes = [gain.difference for gain in gains if gain.difference is not None and not gain.same]
     same = sum(gain.same for gain in gains if gain.difference is not None)
     kept = f" For {same} the choice was the default." if same else ""
-    if not changes:
-        return f"Nothing.{kept}" if same else "No objective has results in both grids."
-    estimates = [change.estimate for change in changes]
-    size = f"the changes are {signed(min(estimates))} to {signed(max(estimates))} points"
-    judged = [change.verdict for change in changes if change.p is not None]
-    if not judged:
-        return f"No gain can be judged, because no objective has two seeds in both grids; {size}.{kept}"
-    raised, lowered = judged.count("better"), judged.count("worse")
-    return f"It raised {raised} of {len(judged)} means by more than noise and lowered {lowered}; {size}.{kept}"
+    text = changes_text(gains)
+    if text:
+        return f"{text[0].upper()}{text[1:]}.{kept}"
+    return f"Nothing.{kept}" if same else "No objective has results in both grids."
 
 
 def _survival_text(here: Sequence[Survival]) -> str:
@@ -225,28 +212,3 @@ def tuning_notes(inputs: Inputs) -> tuple[str, ...]:
         m: tuning_answers(inputs, m) for m in (MEASURES[0], MEASURES[-1])
     }
     return tuple(f"{measure}. {question} {text}" for measure, own in said.items() for question, text in own)
-
-
-def survival_table(survivals: Sequence[Survival]) -> TextTable:
-    """A row for each block and metric."""
-    counts = ("apart", "confirmed", "reversed", "undecided")
-    rows = [
-        (
-            own.pair.title,
-            own.metric.title,
-            *map(objectives_text, own.winners),
-            *(str(getattr(own, name)) for name in counts),
-            "--" if own.tau is None else f"{own.tau:.2f}",
-        )
-        for own in survivals
-    ]
-    head = (
-        "block",
-        "metric",
-        "best by default",
-        "best tuned",
-        "pairs told apart by default",
-        *counts[1:],
-        "Kendall's τ",
-    )
-    return TextTable(title=_SURVIVES, head=head, rows=tuple(rows), words=4, note=_SURVIVAL_NOTE)

@@ -58,7 +58,7 @@ class Inputs:
     @cached_property
     def marginals(self) -> pd.DataFrame:
         """The means of each pair weight and each triplet weight."""
-        return pd.concat([marginals(crossed_runs(self.runs), factor) for factor in ("pair", "triplet")])
+        return marginals(crossed_runs(self.runs))
 
     @cached_property
     def pairs(self) -> tuple[BlockPair, ...]:

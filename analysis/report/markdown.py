@@ -6,8 +6,8 @@ from analysis.blocks import NEAR, Block, Grid, Objective
 from analysis.report.parts import TextTable
 
 
-def block_to_markdown(block: Block, measure: str = "R@1", *, with_gaps: bool = True) -> str:
-    """A block with its caption, the best cells in bold, and (with ``with_gaps``) a line for each gap below."""
+def block_to_markdown(block: Block, measure: str = "R@1") -> str:
+    """A block with its caption, the best cells in bold."""
     grids = block.grids_of(measure)
     prefix = [f"{grid.metric.direction} " if len(grids) > 1 else "" for grid in grids]
     heads = [f"{name}T {triplet}" for name in prefix for triplet in grids[0].triplets]
@@ -16,10 +16,7 @@ def block_to_markdown(block: Block, measure: str = "R@1", *, with_gaps: bool = T
         rest = [""] * (len(grids[0].triplets) - len(objectives))
         row = [text for grid in grids for text in (*(_cell(grid, objective) for objective in objectives), *rest)]
         lines.append(f"| **{f'{letter} {name}'.strip()}** | {' | '.join(row)} |")
-    lines += ["", block.caption(measure)]
-    if block.gaps and with_gaps:
-        lines += ["", "Missing:", "", *(f"- {_entry(f'{name} {gap.text}')}" for name, gap in block.gaps)]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", block.caption(measure)])
 
 
 def table_to_markdown(table: TextTable) -> str:

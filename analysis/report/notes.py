@@ -10,10 +10,10 @@ from analysis.figures.fonts import undrawable
 from analysis.report.inputs import Inputs
 from analysis.results import SweepResults
 from analysis.statistics.aggregation import TEST_SELECTION_WARNING, missing_counts, stages_selected_on_test
-from analysis.statistics.trails import progress_text
+from analysis.statistics.trails import progress_text, values_tried
 from analysis.wording import count_text, list_text, seeds_text
 from sweeps.axes import value_text
-from sweeps.results import TUNED
+from sweeps.results import TUNED, Header
 
 _SEARCHES: Final = {"random": "random search", "tpe": "TPE"}
 _FLAWS: Final = {
@@ -83,15 +83,26 @@ def _tuning_note(results: SweepResults) -> list[str]:
         return []
     if results.is_searching:
         return ["STILL TUNING: nothing is chosen yet, so there is no tuned grid. No candidate is in any table."]
-    sizes = [len(trail.names) for trail in results.header.trails]
-    reach = f", of which an objective has {min(sizes)} to {max(sizes)}" if len(set(sizes)) > 1 else ""
     speak = "tuned grid" if results.main_grid == TUNED else "default grid, for the tuned one has no number yet"
     return [
         f"TUNED: each objective had a budget of {count_text(tune.budget, 'candidate')} ({_SEARCHES[tune.search]}, "
-        f"search seed {tune.search_seed}) over {', '.join(results.header.dimensions)}{reach}, scored by {tune.metric} "
-        f"with {seeds_text(tune.seeds)}. The answer is given for both grids; curves and statistics over blocks are "
-        f"those of the {speak}. No candidate is in any table, and none has a test number."
+        f"search seed {tune.search_seed}) over {', '.join(results.header.dimensions)}, scored by {tune.metric} "
+        f"with {seeds_text(tune.seeds)}.{_sizes_text(results.header)} The answer is given for both grids; curves and "
+        f"statistics over blocks are those of the {speak}. No candidate is in any table, and none has a test number."
     ]
+
+
+def _sizes_text(header: Header) -> str:
+    """How much of its space each objective's budget covers, if they differ: the smallest space and the largest."""
+    by_size = sorted(header.trails, key=lambda trail: -values_tried(header, trail))
+    first, last = by_size[0], by_size[-1]
+    if len(first.names) == len(last.names):
+        return ""
+    said = (
+        f"{values_tried(header, own):.1f} for each of the {len(own.names)} settings of {'/'.join(own.objective)}"
+        for own in (first, last)
+    )
+    return f" The spaces differ in size: the candidates amount to as many values as {' and '.join(said)}."
 
 
 def _selection_note(results: SweepResults, blocks: Iterable[Block]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -12,11 +13,25 @@ from analysis.blocks import Block, CellSummary, Difference, Objective
 from analysis.figures.colours import scale_of, text_colour
 from analysis.figures.comparisons import interval_note
 from analysis.report.answer import missing_text
-from analysis.report.captions import own_caption, shared_caption
 from analysis.report.contents import Report
 from analysis.report.finding import finding
 from analysis.wording import interval_text, objectives_text, signed
 from sweeps.results import BASELINE, DIRECTION_TITLES, DIRECTIONS, MAIN_METRICS, MEASURES, measure_slug
+
+_SENTENCE_ENDS = re.compile(r"(?<=[.]) (?=[A-Z])")
+
+
+def shared_caption(blocks: Sequence[Block], measure: str) -> str:
+    """The sentences that hold for all blocks; empty without a block."""
+    first, *others = (_SENTENCE_ENDS.split(block.caption(measure)) for block in blocks) if blocks else [[]]
+    return " ".join(text for text in first if all(text in other for other in others))
+
+
+def own_caption(block: Block, blocks: Sequence[Block], measure: str) -> str:
+    """What `shared_caption` of the blocks lacks of a block's caption, but for its title; empty for a block alone."""
+    shared = [*_SENTENCE_ENDS.split(shared_caption(blocks, measure)), f"{block.key.title}."]
+    return " ".join(text for text in _SENTENCE_ENDS.split(block.caption(measure)) if text not in shared)
+
 
 _FUNCTIONS = (
     *(finding, interval_note, missing_text, objectives_text, own_caption),

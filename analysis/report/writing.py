@@ -19,7 +19,6 @@ from analysis.report.finding import finding, tuning_answers, tuning_notes
 from analysis.report.folder import ReportFolder
 from analysis.report.inputs import Inputs
 from analysis.report.latex.blocks import block_to_latex, stack_to_latex, stacks, table_to_latex
-from analysis.report.markdown import block_to_markdown
 from analysis.report.notes import notes, summary
 from analysis.report.page import report_to_html
 from analysis.report.parts import Section, suffix_of
@@ -30,7 +29,6 @@ from analysis.report.sections.learning import learning_sections
 from analysis.report.sections.published import published_section
 from analysis.report.sections.search import search_section
 from analysis.report.sections.side_by_side import side_by_side_section, uncompared
-from analysis.report.sections.significance import significance_section
 from analysis.report.sections.tuned import tuned_section
 from analysis.report.sections.weights import weights_section
 from analysis.results import SweepResults
@@ -116,7 +114,7 @@ def write_report(
 
     Files: ``report.md``, ``report.html`` (self-contained), ``cells`` (every cell and metric), ``runs`` (every training
     that reports, with its settings and metrics) and ``marginals`` as CSV and Parquet,
-    ``tables/BLOCK.{md,tex,csv}``, ``tables/BLOCK-MEASURE.{md,tex}``, ``heatmaps/BLOCK-MEASURE.{png,pdf}``,
+    ``tables/BLOCK.tex``, ``tables/BLOCK-MEASURE.tex``, ``heatmaps/BLOCK-MEASURE.{png,pdf}``,
     ``forest/MEASURE.{png,pdf}``, the figures and data of the sections, and ``report.json``, the list of files. Writing
     again replaces an earlier report in the same folder and changes nothing else there.
 
@@ -174,7 +172,6 @@ def _details(inputs: Inputs, *, compare_with_paper: bool) -> list[Section]:
         published_section(inputs) if compare_with_paper else None,
         side_by_side_section(inputs),
         *learning_sections(inputs),
-        significance_section(inputs),
         weights_section(inputs),
         settings_section(inputs),
     ]
@@ -199,10 +196,7 @@ def _write_tables(report: Report, files: ReportFolder) -> None:
     """Write the tables and the data of all sections."""
     for section in (*report.blocks, *report.details):
         for grid in section.grids:
-            files.write(f"tables/{grid.stem}.md", block_to_markdown(grid.block, grid.measure))
             files.write(f"tables/{grid.stem}.tex", block_to_latex(grid.block, grid.colour, grid.measure))
-        for grid in section.grids[:1]:
-            files.write(f"tables/{grid.stem}.csv", cells_frame([grid.block]).to_csv(index=False, lineterminator="\n"))
         for table in (table for table in section.tables if table.label):
             files.write(f"tables/{table.label}.tex", table_to_latex(table))
         for name, frame in section.frames.items():

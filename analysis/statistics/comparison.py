@@ -6,14 +6,13 @@ Every statement on two objectives of a block follows from it: marks, words, figu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 import pandas as pd
 
-from analysis.blocks import Comparison, Difference, Objective
-from analysis.statistics.spread import Array, Judged, judge, pairwise
+from analysis.blocks import Comparison, Difference
+from analysis.statistics.spread import Judged, judge, pairwise
 
 
 def compare(values: pd.DataFrame, noise: Mapping[str, pd.DataFrame] | None = None) -> Comparison:
@@ -30,31 +29,22 @@ def compare(values: pd.DataFrame, noise: Mapping[str, pd.DataFrame] | None = Non
     """
     known = values.dropna(axis=0, how="all").dropna(axis=1, how="all")
     names = [(str(name[0]), str(name[1])) for name in known.columns]
-    parts = [own.loc[names, names].to_numpy(float) for own in (noise or {}).values()]
-    found = _compare(names, known.to_numpy(float), np.sum(parts, axis=0) if parts else None, paired=True)
-    return replace(found, beyond_seeds=tuple(noise or ()))
-
-
-def compare_printed(cells: Mapping[Objective, tuple[float, float]], n: int) -> Comparison:
-    """The same from printed means and standard deviations (ddof=1) of n runs each: not paired, and for seeds only."""
-    shape = np.linspace(-1, 1, n)
-    shape /= shape.std(ddof=1) if n > 1 else 1
-    columns = [mean + std * shape for mean, std in cells.values()]
-    return _compare(list(cells), np.column_stack(columns) if columns else np.empty((0, 0)), None, paired=False)
-
-
-def _compare(names: list[Objective], values_SK: Array, noise_KK: Array | None, *, paired: bool) -> Comparison:
     if not names:
-        return Comparison()
-    means, counts = np.nanmean(values_SK, axis=0), (~np.isnan(values_SK)).sum(axis=0)
+        return Comparison(beyond_seeds=tuple(noise or ()))
+    means, counts = known.mean().to_numpy(), known.count().to_numpy()
+    parts = [own.loc[names, names].to_numpy(float) for own in (noise or {}).values()]
     pairs = list(combinations(range(len(names)), 2))
-    judged = judge(values_SK, pairwise(len(names)), names, noise_KK, paired=paired) if pairs else None
+    judged = (
+        judge(known.to_numpy(float), pairwise(len(names)), names, np.sum(parts, axis=0) if parts else None)
+        if pairs
+        else None
+    )
     differences = {}
     for row, (i, j) in enumerate(pairs):
         change = difference_of(judged, row, float(means[i] - means[j]), int(min(counts[i], counts[j])))
         differences[names[i], names[j]], differences[names[j], names[i]] = change, change.turned
     in_order = {(one, other): differences[one, other] for one in names for other in names if one != other}
-    return Comparison(best=names[int(means.argmax())], differences=in_order)
+    return Comparison(best=names[int(means.argmax())], differences=in_order, beyond_seeds=tuple(noise or ()))
 
 
 def difference_of(judged: Judged | None, row: int, estimate: float, n: int) -> Difference:

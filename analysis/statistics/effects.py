@@ -61,32 +61,31 @@ def crossed_runs(runs: pd.DataFrame) -> pd.DataFrame:
     return runs[runs["pair"].isin(pairs) & runs["triplet"].isin(triplets)]
 
 
-def marginals(runs: pd.DataFrame, factor: str) -> pd.DataFrame:
-    """Mean over the other weight, for each block, metric and level of ``factor``.
+def marginals(runs: pd.DataFrame) -> pd.DataFrame:
+    """Mean of each weight over the other one, for each block and metric.
 
     The other weight is averaged within each seed first; the mean and standard deviation are over seeds. A seed that
     lacks a cell of a level is excluded from that level, so that levels are comparable.
 
     Args:
         runs: runs that count.
-        factor: ``pair`` or ``triplet``.
 
     Returns:
         Columns: the block's, ``direction``, ``metric``, ``factor``, ``level``, ``mean``, ``std`` (ddof=1) and ``n``
         seeds. A level without a complete seed has n = 0 and no mean.
     """
-    other, known = ("triplet", PAIRS) if factor == "pair" else ("pair", TRIPLETS)
     rows = []
-    for block, frame in runs.groupby(list(MARGINAL_COLUMNS), sort=True):
-        num_other = frame[other].nunique()
+    for factor, block, frame in (
+        (factor, block, frame) for factor in _FACTORS for block, frame in runs.groupby(list(MARGINAL_COLUMNS))
+    ):
+        num_other = frame["triplet" if factor == "pair" else "pair"].nunique()
         tests = [metric.test for metric in METRICS.values()]
         of_seeds = frame.groupby([factor, "seed"])[tests].agg(["mean", "count"])
-        for metric in METRICS.values():
-            for level in in_order(frame[factor], known):
-                here = of_seeds.loc[level][metric.test]
-                values = here.loc[here["count"] == num_other, "mean"]
-                numbers = (values.mean(), values.std(ddof=1), len(values))
-                rows.append((*block, metric.direction, metric.name, factor, level, *numbers))
+        for metric, level in product(METRICS.values(), in_order(frame[factor], _FACTORS[factor])):
+            here = of_seeds.loc[level][metric.test]
+            values = here.loc[here["count"] == num_other, "mean"]
+            numbers = (values.mean(), values.std(ddof=1), len(values))
+            rows.append((*block, metric.direction, metric.name, factor, level, *numbers))
     columns = [*MARGINAL_COLUMNS, "direction", "metric", "factor", "level", "mean", "std", "n"]
     return pd.DataFrame(rows, columns=columns)
 

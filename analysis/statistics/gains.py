@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from analysis.blocks import Block, CellSummary, Comparison, Difference, Objective
 from analysis.results import SweepResults
@@ -45,8 +44,6 @@ class Gain:
     tuned: CellSummary
     same: bool
     """Whether the choice was the default, so that both are one training and the gain is 0 by definition."""
-    spread: float | None
-    """Standard deviation (ddof=1) over seeds of tuned minus default; None with fewer than two pairs."""
     difference: Difference | None
     """Tuned minus default, paired by seed, corrected for the objectives of the block; None if a side has no value."""
 
@@ -79,40 +76,23 @@ def gains(
     default, tuned = (block.grids[metric.key].cells for block in (pair.default, pair.tuned))
     known = [key for key, cell in default.items() if cell.mean is not None or tuned[key].mean is not None]
     same = {key for key in known if key in untouched or results.chose_default(pair.tuned.key, key)}
-    runs = [results.of_block(results.counted, block.key) for block in (pair.default, pair.tuned)]
-    values = [own.pivot(index="seed", columns=["pair", "triplet"], values=metric.test).astype(float) for own in runs]
-    changes = _differences(pair, metric, runs, values, same)
+    changes = _differences(results, pair, metric, same)
     return {
-        key: Gain(
-            default=default[key],
-            tuned=tuned[key],
-            same=key in same,
-            spread=_spread(values, key),
-            difference=changes.get(key),
-        )
+        key: Gain(default=default[key], tuned=tuned[key], same=key in same, difference=changes.get(key))
         for key in known
     }
 
 
-def _spread(values: Sequence[pd.DataFrame], key: Objective) -> float | None:
-    if not all(key in frame for frame in values):
-        return None
-    changes = (values[1][key] - values[0][key]).dropna()
-    return float(changes.std(ddof=1)) if len(changes) > 1 else None
-
-
 def _differences(
-    pair: BlockPair,
-    metric: Metric,
-    runs: Sequence[pd.DataFrame],
-    values: Sequence[pd.DataFrame],
-    same: Collection[Objective],
+    results: SweepResults, pair: BlockPair, metric: Metric, same: Collection[Objective]
 ) -> dict[Objective, Difference]:
     both = pair.in_both(metric)
     changes = {key: Difference(estimate=0.0, low=0.0, high=0.0, p=1.0) for key in both if key in same}
     moved = [key for key in both if key not in same]
     if not moved:
         return changes
+    runs = [results.of_block(results.counted, block.key) for block in (pair.default, pair.tuned)]
+    values = [own.pivot(index="seed", columns=["pair", "triplet"], values=metric.test).astype(float) for own in runs]
     frame = pd.concat([values[0], values[1].drop(columns=list(changes))], axis=1, keys=[DEFAULT, TUNED])
     columns = [tuple(column) for column in frame.columns]
     contrasts = np.zeros((len(moved), len(columns)))
@@ -133,7 +113,7 @@ def gains_frame(gained: Mapping[BlockPair, Mapping[Metric, Mapping[Objective, Ga
     """A row for each block, metric and objective, not rounded, as `tuning.csv` has them.
 
     Columns: the block's model and stage, ``direction``, ``metric``, ``pair``, ``triplet``, mean, std and n of both
-    grids, ``gain``, its ``low``, ``high`` and ``p``, ``spread`` over seeds, and ``chose_default``.
+    grids, ``gain``, its ``low``, ``high`` and ``p``, and ``chose_default``.
     """
     rows: list[dict[str, Any]] = []
     for pair, by_metric in gained.items():
@@ -146,7 +126,7 @@ def gains_frame(gained: Mapping[BlockPair, Mapping[Metric, Mapping[Objective, Ga
                 change = gain.difference
                 if change is not None:
                     row |= {"gain": change.estimate, "low": change.low, "high": change.high, "p": change.p}
-                rows.append(row | {"spread": gain.spread, "chose_default": gain.same})
+                rows.append(row | {"chose_default": gain.same})
     return pd.DataFrame(rows)
 
 
@@ -156,8 +136,6 @@ class Survival:
 
     pair: BlockPair
     metric: Metric
-    tau: float | None
-    """Kendall's tau-b between the means of both grids; None where all means of a grid are equal."""
     confirmed: int
     """Pairs of objectives that both grids tell apart by more than noise, in the same order."""
     reversed: int
@@ -170,13 +148,6 @@ class Survival:
         """Pairs that the default grid tells apart."""
         return self.confirmed + self.reversed + self.undecided
 
-    @property
-    def winners(self) -> tuple[tuple[Objective, ...], tuple[Objective, ...]]:
-        """The objectives with the highest mean as printed, in the default and in the tuned grid."""
-        grids = [block.grids[self.metric.key] for block in (self.pair.default, self.pair.tuned)]
-        default, tuned = (tuple(key for key in grid.means if key in grid.best()) for grid in grids)
-        return default, tuned
-
 
 def survivals(pairs: Iterable[BlockPair]) -> tuple[Survival, ...]:
     """The orders of each block and metric with two objectives in both grids."""
@@ -186,10 +157,8 @@ def survivals(pairs: Iterable[BlockPair]) -> tuple[Survival, ...]:
             grids, both = (default, pair.tuned.grids[key]), sorted(pair.in_both(default.metric))
             if len(both) < 2:
                 continue
-            means = [[round(grid.means[name], 9) for name in both] for grid in grids]
-            tau = float(stats.kendalltau(*means).statistic) if min(len(set(own)) for own in means) > 1 else None
             counts = fates(*(grid.comparison for grid in grids))
-            found.append(Survival(pair=pair, metric=default.metric, tau=tau, **counts))
+            found.append(Survival(pair=pair, metric=default.metric, **counts))
     return tuple(found)
 
 

@@ -29,6 +29,16 @@ def num_combinations(header: Header, trail: Trail) -> float:
     return math.prod(len(domain.values) or math.inf for domain in domains)
 
 
+def values_tried(header: Header, trail: Trail) -> float:
+    """How many values of each setting an objective's candidates amount to: the effective size of its search.
+
+    So many candidates fill a lattice of so many values a setting. Objectives with the same budget and more settings try
+    fewer values of each. 0 without a setting.
+    """
+    tried = min(len(trail.candidates), num_combinations(header, trail))
+    return tried ** (1 / len(trail.names)) if trail.names else 0.0
+
+
 def is_number(value: AxisValue) -> TypeIs[int | float]:
     """Whether a value is a number, not a truth value."""
     return isinstance(value, int | float) and not isinstance(value, bool)
@@ -81,67 +91,30 @@ def edge(dimension: Dimension, value: AxisValue) -> str:
     return "lower edge" if at <= near else "upper edge" if at >= 1 - near else ""
 
 
-def expected_best(scores: Array, budgets: int, first: float | None = None) -> tuple[Array, Array]:
-    """The best of n independent draws from the scores, n = 1, 2, ...: its mean and its standard deviation.
+def best_of_half(trail: Trail, search: str) -> float | None:
+    """The score that half the budget finds: the mean of the best of half the candidates, drawn at random.
 
     In closed form from the empirical distribution: the best of n draws is at most the i-th of N sorted scores with
-    probability (i / N)^n.
-
-    Args:
-        scores: the scores of the candidates that were drawn, (N,), at least one.
-        budgets: the largest n.
-        first: the score of a candidate that is always tried first; then n counts it, and n - 1 are drawn.
-
-    Returns:
-        Two arrays of shape (budgets,).
+    probability (i / N)^n. Candidates of TPE depend on those before them, so theirs is the best of the first half. A
+    candidate without a score counts as the lowest one of its objective. The sweep's own settings, if they were tried,
+    are one of the half. None without a score.
 
     Source: Dodge et al. 2019, "Show Your Work: Improved Reporting of Experimental Results", section 3.
     """
-    ordered = np.sort(scores)
-    reached = np.arange(len(ordered) + 1) / len(ordered)
-    values = ordered if first is None else np.maximum(ordered, first)
-    means, spreads = np.full(budgets, first or 0.0), np.zeros(budgets)
-    for place in range(0 if first is None else 1, budgets):
-        chances = np.diff(reached ** (place + 1 if first is None else place))
-        means[place] = chances @ values
-        spreads[place] = np.sqrt(chances @ (values - means[place]) ** 2)
-    return means, spreads
-
-
-def budget_curve(trail: Trail, search: str) -> pd.DataFrame:
-    """The best validation score of an objective by its number of candidates; empty if no candidate has a score.
-
-    Candidates of TPE depend on those before them, so theirs is the best so far along the trail, without a band. A
-    candidate without a score counts as the lowest one of its objective. A stopped one counts with what it reached,
-    which is at most what it would have reached, because a score is that of the best epoch.
-
-    Args:
-        trail: everything that was tried.
-        search: ``random``, ``grid`` or ``tpe``.
-
-    Returns:
-        A row for 1, 2, ... candidates: ``candidates``, ``best``, and ``low`` and ``high``, one standard deviation away
-        but not beyond the scores that were seen.
-    """
     known = [candidate.score for candidate in trail.candidates if candidate.score is not None]
     if not known:
-        return pd.DataFrame()
-    lowest = min(known)
-    scores = np.array([lowest if candidate.score is None else candidate.score for candidate in trail.candidates])
-    best, spread, floor = np.maximum.accumulate(scores), np.zeros(len(scores)), lowest
-    if search != "tpe":
-        drawn = scores[[not candidate.default for candidate in trail.candidates]]
-        first = None if trail.default is None else float(scores[trail.default.number])
-        best, spread = expected_best(drawn if len(drawn) else scores, len(scores), first if len(drawn) else None)
-        floor = lowest if first is None else first
-    return pd.DataFrame(
-        {
-            "candidates": np.arange(1, len(scores) + 1),
-            "best": best,
-            "low": np.maximum(best - spread, np.minimum(floor, best)),
-            "high": np.minimum(best + spread, max(known)),
-        }
-    )
+        return None
+    scores = [min(known) if candidate.score is None else candidate.score for candidate in trail.candidates]
+    half = max(1, len(scores) // 2)
+    if search == "tpe":
+        return max(scores[:half])
+    drawn = [score for score, one in zip(scores, trail.candidates, strict=True) if not one.default]
+    num = half - (trail.default is not None)
+    if not drawn or num < 1:
+        return scores[0 if trail.default is None else trail.default.number]
+    values = np.sort(drawn)
+    values = values if trail.default is None else np.maximum(values, scores[trail.default.number])
+    return float(np.diff((np.arange(len(values) + 1) / len(values)) ** num) @ values)
 
 
 def candidates_frame(results: SweepResults) -> pd.DataFrame:

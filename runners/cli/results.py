@@ -21,16 +21,13 @@ _END_WAIT_S = 10.0
 @results.command()
 def report(
     sweeps: Annotated[
-        list[str] | None, typer.Argument(metavar="SWEEP...", help="A sweep; further ones are compared with it.")
-    ] = None,
+        list[str], typer.Argument(metavar="SWEEP...", help="A sweep; further ones are compared with it.")
+    ],
     set_: Set = None,
     store: StoreDir = None,
     tracking_uri: Uri = None,
     out: Annotated[Path | None, typer.Option(parser=local_path, help="Folder of the report.")] = None,
     compare: Annotated[Literal["published"] | None, typer.Option(help="Compare with the paper's numbers.")] = None,
-    published: Annotated[
-        Literal["goal_grid"] | None, typer.Option(help="The paper's own tables, without a sweep.")
-    ] = None,
     scale: Annotated[Scale, typer.Option(help="Colours of the tables.")] = "paper",
     as_json: AsJson = False,
 ) -> None:
@@ -43,19 +40,6 @@ def report(
     """
     from runners.cli import reports
 
-    if published is not None:
-        from analysis.report.published_tables import render_published
-
-        if sweeps or out is None:
-            raise GoalError("--published needs --out and takes no sweep, because it renders only the paper's numbers")
-        files = render_published(out, scale)
-        if as_json:
-            print(json.dumps({"files": [str(path) for path in files]}, indent=2))
-        else:
-            console.print(f"{len(files)} files in {out}")
-        return
-    if not sweeps:
-        raise GoalError("give a sweep, or --published goal_grid with --out")
     overrides = SweepArguments("", set_, store, tracking_uri).overrides
     targets = reports.report_targets(sweeps, overrides, tracking_uri)
     result, why = reports.report(targets, out, compare, scale)

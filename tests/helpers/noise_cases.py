@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from analysis.blocks import BlockKey, CellSummary, Comparison
-from analysis.published.comparison import judge
+from analysis.published.comparison import compare_cells, verdict_of
 from analysis.results import SweepResults
 from analysis.statistics.comparison import compare
 from analysis.statistics.effects import EFFECTS, p_values
@@ -235,8 +235,8 @@ def false_beside_the_paper(scenario: Scenario, seeds: int, number: int) -> float
     pairs = zip(scenario.grids(seeds, number), scenario.grids(3, number, start=12), strict=True)
     for (ours, _), (theirs, _) in pairs:
         sides = [_cells(ours), _cells(np.round(theirs, 1))]
-        verdicts = judge({name: (sides[0][name], sides[1][name]) for name in OBJECTIVES}).values()
-        wrong += any(cell.verdict in ("higher", "lower") for cell in verdicts)
+        cells = compare_cells({name: (sides[1][name], sides[0][name]) for name in OBJECTIVES}).values()
+        wrong += any(verdict_of(cell) in ("higher", "lower") for cell in cells)
     return 100 * wrong / number
 
 

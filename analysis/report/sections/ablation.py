@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from analysis.blocks import Block, BlockKey, CellSummary, Objective
 from analysis.figures.settings import draw_ablation
 from analysis.report.answer import answer_table, answers_of
+from analysis.report.changes import JUDGED_NOTE, change_table, changes_text
 from analysis.report.inputs import Inputs
 from analysis.report.parts import Picture, Section, TextTable
 from analysis.results import SweepResults
-from analysis.statistics.gains import BlockPair, gains
-from analysis.wording import file_stem, objectives_text, point_values, signed
+from analysis.statistics.gains import BlockPair, Gain, gains
+from analysis.wording import file_stem, objectives_text, point_values
 from sweeps.axes import ANY, value_text
 from sweeps.results import MAIN_METRICS, METRICS, Metric
 
 _DRAWN = (METRICS["i2t_r1"], METRICS["t2i_r1"])
 _PARAGRAPH = (
-    "Each table varies one setting and holds the others at their first value. Numbers are test recalls, mean ± "
-    "standard deviation (ddof = 1) over seeds. A value chosen by these numbers is chosen on the test split: choose "
-    "by val (val/rsum in runs.csv), and report its test numbers."
+    "Each table varies one setting and holds the others at their first value. A value chosen by these numbers is "
+    "chosen on the test split: choose by val (val/rsum in runs.csv), and report its test numbers."
 )
 
 
@@ -69,13 +69,17 @@ def ablation_section(inputs: Inputs) -> Section | None:
     if not made:
         return None
     best = answer_table(answers_of(block for block in inputs.blocks if not block.key.grid), "R@1")
-    measured = [table for own in made for metric in MAIN_METRICS if (table := _table(own, metric)).rows]
+    said, tables = [_PARAGRAPH, JUDGED_NOTE], [replace(best, title="The best at each point: R@1")]
+    for own in made:
+        changes = {metric: _changes(inputs.results, own, metric) for metric in MAIN_METRICS}
+        said += _verdicts(own, changes)
+        tables += [table for metric in MAIN_METRICS if (table := _table(own, metric, changes[metric])).rows]
     return Section(
         anchor="ablation",
         title="Ablations: one setting at a time",
-        paragraphs=(_PARAGRAPH, *(said for own in made for said in _verdicts(inputs.results, own))),
+        paragraphs=tuple(said),
         figures=tuple(_picture(ablation) for ablation in made if ablation.numbers is not None),
-        tables=(replace(best, title="The best at each point: R@1"), *measured),
+        tables=tuple(tables),
     )
 
 
@@ -122,23 +126,18 @@ def _untouched(results: SweepResults, axis: str, stage: str) -> frozenset[Object
     return frozenset((pair, triplet) for pair, triplet, place in places if point_values(place).get(axis) == ANY)
 
 
-def _verdicts(results: SweepResults, ablation: Ablation) -> Iterator[str]:
-    """For each value but the first, how many objectives it raises or lowers by more than noise."""
+def _changes(results: SweepResults, ablation: Ablation, metric: Metric) -> list[dict[Objective, Gain]]:
+    """What each value but the first changes."""
     first, *others = ablation.blocks
-    for block, value in zip(others, ablation.values[1:], strict=True):
-        said = []
-        for metric in _DRAWN:
-            changes = gains(results, BlockPair(default=first, tuned=block), metric, ablation.untouched)
-            own = [gain.difference for name, gain in changes.items() if name not in ablation.untouched]
-            judged = [change for change in own if change is not None and change.p is not None]
-            if judged:
-                raised, lowered = (sum(change.verdict == kind for change in judged) for kind in ("better", "worse"))
-                sizes = [change.estimate for change in judged]
-                reach = f"{signed(min(sizes))} to {signed(max(sizes))}"
-                said.append(f"{metric.title} higher for {raised}, lower for {lowered} of {len(judged)} ({reach})")
-        if said:
-            what = f"{ablation.axis} {value} instead of {ablation.values[0]}, beyond noise"
-            yield f"{ablation.title}: {what}: {'; '.join(said)}."
+    return [gains(results, BlockPair(default=first, tuned=own), metric, ablation.untouched) for own in others]
+
+
+def _verdicts(ablation: Ablation, changes: Mapping[Metric, Sequence[Mapping[Objective, Gain]]]) -> Iterator[str]:
+    """For each value but the first, how many objectives it raises or lowers by more than noise."""
+    for number, value in enumerate(ablation.values[1:]):
+        said = {m.title: changes_text(changes[m][number].values()) for m in _DRAWN}
+        if known := [f"{title}, {text}" for title, text in said.items() if text]:
+            yield f"{ablation.title}: {ablation.axis} {value} instead of {ablation.values[0]}: {'; '.join(known)}."
 
 
 def _stem(ablation: Ablation) -> str:
@@ -156,20 +155,16 @@ def _picture(ablation: Ablation) -> Picture:
     )
 
 
-def _table(ablation: Ablation, metric: Metric) -> TextTable:
-    cells = ablation.cells(metric)
-    rows = [
-        ("/".join(objective), *(cell.text() for cell in along))
-        for objective, along in cells.items()
-        if objective not in ablation.untouched
-    ]
-    same = objectives_text(objective for objective in cells if objective in ablation.untouched)
+def _table(ablation: Ablation, metric: Metric, changes: Sequence[Mapping[Objective, Gain]]) -> TextTable:
+    same = objectives_text(objective for objective in ablation.cells(metric) if objective in ablation.untouched)
     held = f"Held fixed: {ablation.others}. " if ablation.others else ""
     without = f"{same} {'do' if ',' in same else 'does'} not depend on {ablation.axis}." if same else ""
-    return TextTable(
-        title=f"{metric.title} by {ablation.title}",
-        head=("objective", *(f"{ablation.axis} {value}" for value in ablation.values)),
-        rows=tuple(rows),
-        note=f"{held}{without}".strip() or "Mean ± standard deviation (ddof = 1) over seeds.",
+    return change_table(
+        f"{metric.title} by {ablation.title}",
+        [(f"{ablation.axis} {value}", block) for value, block in zip(ablation.values, ablation.blocks, strict=True)],
+        metric,
+        changes,
+        without=ablation.untouched,
+        note=f"{held}{without}".strip(),
         label=f"ablation-{_stem(ablation)}-{metric.slug}",
     )

@@ -12,10 +12,10 @@ from analysis.report.inputs import Inputs
 from analysis.report.parts import Picture, Section, TextTable
 from analysis.results import SweepResults
 from analysis.statistics.aggregation import values_in
-from analysis.statistics.curves import COSTS, CURVES, MAX_SEEDS, costs, curves, drawn_runs
+from analysis.statistics.curves import CURVES, MAX_SEEDS, curves, drawn_runs
 from analysis.triplets import TripletRecord, pooled, read_records
-from analysis.wording import list_text, mean_text
-from sweeps.results import BASELINE, PAIRS, RSUM, TRIPLETS, in_order
+from analysis.wording import list_text
+from sweeps.results import BASELINE, RSUM
 
 _ByBlock = list[tuple[Block, pd.DataFrame]]
 _MAX_PROBLEMS = 3
@@ -34,10 +34,9 @@ _TRIPLETS_NOTE = (
     "the negative is more similar than the positive."
 )
 _COSTS_NOTE = (
-    "Seconds per cell, mean over its seeds: all training steps of the stage, and all passes over the val split. A "
-    "cell of a shared unit is charged its own steps and its share of the work that the unit did for all its cells. "
-    "Times from different or busy machines cannot be compared. The last column is the share of the steps' time in "
-    "which a unit waited for its data; more resources.loader_workers, or a pack, shorten it."
+    "Means over seeds. A cell of a shared unit is charged its own steps and its share of the work that the unit did "
+    "for all its cells; its wall-clock time is that of the unit. Times from different or busy machines cannot be "
+    "compared."
 )
 
 
@@ -45,14 +44,14 @@ def learning_sections(inputs: Inputs) -> list[Section | None]:
     """Learning curves, triplet diagrams and costs. A section that cannot be shown says why; None before any result."""
     results = inputs.results
     runs = drawn_runs(results)
-    epochs = results.epochs(runs, [*CURVES, *COSTS])
+    epochs = results.epochs(runs, [*CURVES])
     by_block = [(block, results.of_block(runs, block.key)) for block in inputs.first if not block.is_empty]
     if not by_block:
         return []
     return [
         _curves_section(results, by_block, epochs),
         _triplets_section(results, by_block),
-        _costs_section(results, by_block, epochs),
+        _costs_section(results, [block for block, _ in by_block]),
     ]
 
 
@@ -119,52 +118,27 @@ def _triplets_section(results: SweepResults, by_block: _ByBlock) -> Section:
     return _section("triplets", title, _TRIPLETS_NOTE, pictures, _seeds_note(results), lacking, *said)
 
 
-def _costs_section(results: SweepResults, by_block: _ByBlock, epochs: pd.DataFrame) -> Section:
-    frames = [(block, _in_table_order(costs(runs, epochs))) for block, runs in by_block]
-    tables = [_cost_table(block, frame) for block, frame in frames if not frame.empty]
+def _costs_section(results: SweepResults, blocks: Sequence[Block]) -> Section:
+    tables = [table for block in blocks if (table := _cost_table(results, block)).rows]
     if not tables:
-        return _section("costs", "Time and cost", "", [], "No training recorded the time of an epoch.")
+        return _section("costs", "Time and cost", "", [], "No training recorded the time of a step.")
     commits = sorted({str(commit)[:12] or "unknown" for commit in results.counted["git_commit"]})
     ran = f"The sweep's {len(results.counted)} finished trainings ran code {', '.join(commits)}."
-    frame = pd.concat([own.assign(block=block.slug) for block, own in frames])
-    paragraphs = filter(None, (_COSTS_NOTE, _seeds_note(results), ran))
-    return Section(
-        anchor="costs",
-        title="Time and cost",
-        paragraphs=tuple(paragraphs),
-        tables=tuple(tables),
-        frames={"costs": frame},
-    )
+    return Section(anchor="costs", title="Time and cost", paragraphs=(_COSTS_NOTE, ran), tables=tuple(tables))
 
 
-def _in_table_order(frame: pd.DataFrame) -> pd.DataFrame:
-    pairs, triplets = in_order(frame["pair"], PAIRS), in_order(frame["triplet"], TRIPLETS)
-    rank = frame["pair"].map(pairs.index) * len(triplets) + frame["triplet"].map(triplets.index)
-    return frame.iloc[rank.argsort()]
-
-
-def _cost_table(block: Block, frame: pd.DataFrame) -> TextTable:
-    base = frame[(frame["pair"] == BASELINE[0]) & (frame["triplet"] == BASELINE[1])]["step_ms"]
-    rows = [
-        (
-            f"{row['pair']}/{row['triplet']}",
-            f"{row['n']}",
-            f"{row['epochs']:.0f}",
-            mean_text(row["train_s"], row["train_s_std"], always_std=False),
-            "--" if pd.isna(row["val_s"]) else f"{row['val_s']:.1f}",
-            f"{row['step_ms']:.1f}",
-            f"{row['step_ms'] / base.iloc[0]:.2f}" if len(base) else "--",
-            "--" if pd.isna(row["data_wait"]) else f"{100 * row['data_wait']:.0f} %",
-        )
-        for row in frame.to_dict("records")
-    ]
-    hours = ((frame["train_s"] + frame["val_s"].fillna(0)) * frame["n"]).sum() / 3600
-    return TextTable(
-        title=block.key.title,
-        head=("objective", "n", "epochs", "training s", "val s", "ms per step", "x con/con", "waiting for data"),
-        rows=tuple(rows),
-        note=f"{hours:.2f} device hours in total for the {frame['n'].sum()} cells counted here, without tests.",
-    )
+def _cost_table(results: SweepResults, block: Block) -> TextTable:
+    runs = results.of_block(results.counted, block.key).dropna(subset=["step_ms"])
+    columns = ["step_ms", "val_s", "seconds"]
+    means = {name: list(map(float, own[columns].mean())) for name, own in runs.groupby(["pair", "triplet"])}
+    base = means.get(BASELINE, [float("nan")])[0]
+    rows = []
+    for name in (name for name in block.cells if name in means):
+        step, *seconds = means[name]
+        numbers = (f"{step:.1f}", f"{step / base:.2f}", *(f"{own:.1f}" for own in seconds))
+        rows.append(("/".join(name), *(text.replace("nan", "--") for text in numbers)))
+    head = ("objective", "ms per step", "x con/con", "validation s", "wall-clock s")
+    return TextTable(title=block.key.title, head=head, rows=tuple(rows))
 
 
 def _section(anchor: str, title: str, note: str, pictures: Sequence[Picture], *reasons: str) -> Section:

@@ -1,25 +1,22 @@
-"""The section on the search of a tuned sweep: what was tried and chosen, scores by setting, what a budget buys."""
+"""The section on the search of a tuned sweep: what was tried and chosen."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from math import inf
 
-import pandas as pd
-
-from analysis.blocks import BlockKey, Objective
-from analysis.figures.settings import draw_budget, draw_scores
+from analysis.blocks import BlockKey
 from analysis.report.inputs import Inputs
-from analysis.report.parts import Picture, Section, TextTable
+from analysis.report.parts import Section, TextTable
 from analysis.statistics.trails import (
     EDGE,
-    budget_curve,
+    best_of_half,
     candidates_frame,
     edge,
     is_log,
     is_number,
     num_combinations,
     position,
+    values_tried,
 )
 from analysis.wording import count_text, file_stem, list_text, signed
 from sweeps.axes import AxisValue
@@ -30,25 +27,12 @@ from sweeps.tuning.trail import Trail
 _CHOICE_NOTE = (
     "In brackets the place in the range, from 0 % at its lower to 100 % at its upper end, on the scale that was "
     f"searched. Within {100 * EDGE:.0f} % of an end, or at the end of a list of three or more, it is on the edge. --: "
-    "the objective does not have the setting. Space: the settings that it has, and how many different candidates they "
-    "make at most, where they are lists. The score of the choice is the highest of several, so its gain flatters; "
-    "the gain on test does not."
+    "the objective does not have the setting. Space: the settings that it has; as many values of each as its "
+    "candidates amount to (their number, to the power of one over the settings); and, where all are lists, how many "
+    "different candidates they make. The score of the choice is the highest of several, so its gain flatters; the "
+    "gain on test does not. Of half the candidates: the mean of the best of as many, drawn at random (Dodge et al. "
+    "2019), or of TPE the best of the first half."
 )
-_DODGE = (
-    "The expected best score of n candidates, in closed form from the empirical distribution of the scores, with a "
-    "band of one standard deviation of the best of n, cut at the scores that were seen (Dodge et al. 2019, Show Your "
-    "Work). "
-)
-_TRAIL = (
-    "The candidates of TPE are not independent draws: each is proposed from those before it. So a curve is what this "
-    "trail gives, the best score so far, and not an estimate for random search; one trail has no band. "
-)
-_FIRST = "The default is always tried first, so a curve starts at its score and draws the others. "
-_STOPPED = (
-    "A candidate that was stopped early counts with the best epoch that it reached, which is at most what it would "
-    "have reached: curves are bounds from below. "
-)
-_FAILED = "A candidate that failed counts as the lowest score of its objective, for it has used its part of the budget."
 
 
 def search_section(inputs: Inputs) -> Section | None:
@@ -56,48 +40,17 @@ def search_section(inputs: Inputs) -> Section | None:
     header = inputs.results.header
     if header.tune is None or not header.trails:
         return None
-    tables, pictures, budgets = list[TextTable](), list[Picture](), [pd.DataFrame()]
-    for key in {block.key.backbone: block.key for block in inputs.blocks}.values():
-        if trails := [trail for trail in header.trails if trail.backbone == key.backbone]:
-            curves = {trail.objective: own for trail in trails if len(own := budget_curve(trail, header.tune.search))}
-            tables.append(_choice_table(header, key, trails))
-            pictures += _pictures(header, key, trails, curves)
-            budgets += _budgets(key, curves)
+    keys = {block.key.backbone: block.key for block in inputs.blocks}
+    trails = {backbone: [trail for trail in header.trails if trail.backbone == backbone] for backbone in keys}
     searched = "; ".join(_range_text(name, dimension) for name, dimension in header.dimensions.items())
     return Section(
         anchor="search",
-        title="What was tried and chosen, and what a budget buys",
+        title="What was tried and chosen",
         warnings=tuple(_edge_warnings(header)),
-        paragraphs=(*_trail_paragraphs(header), f"Searched: {searched}.", _budget_text(header)),
-        figures=tuple(pictures),
-        tables=tuple(tables),
-        frames={"candidates": candidates_frame(inputs.results), "budget": pd.concat(budgets)},
+        paragraphs=(*_trail_paragraphs(header), f"Searched: {searched}."),
+        tables=tuple(_choice_table(header, keys[backbone], own) for backbone, own in trails.items() if own),
+        frames={"candidates": candidates_frame(inputs.results)},
     )
-
-
-def _pictures(
-    header: Header, key: BlockKey, trails: list[Trail], curves: Mapping[Objective, pd.DataFrame]
-) -> Iterator[Picture]:
-    """Scores by each setting, and the best score by budget, of one model."""
-    assert header.tune is not None
-    metric, model = header.tune.metric, file_stem(key.dataset, key.framework, key.backbone)
-    for name, dimension in header.dimensions.items():
-        known = [trail for trail in trails if name in trail.names and any(one.score for one in trail.candidates)]
-        title, stem = f"{metric} by {name}, {key.model_title}", f"tuning/{file_stem(model, 'by', name)}"
-        shown = (title, metric, name, dimension, known)
-        if known:
-            yield Picture(stem=stem, title=f"Candidates: {title}", draw=draw_scores, arguments=shown)
-    title = f"Best {metric} by budget, {key.model_title}"
-    if curves:
-        shown_curves = (title, metric, curves, header.tune.search)
-        yield Picture(stem=f"tuning/{model}-budget", title=title, draw=draw_budget, arguments=shown_curves)
-
-
-def _budgets(key: BlockKey, curves: Mapping[Objective, pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    """The curves of a model with its name, a row for each number of candidates."""
-    for (pair, triplet), curve in curves.items():
-        own = {"dataset": key.dataset, "framework": key.framework, "backbone": key.backbone}
-        yield pd.DataFrame([own | {"pair": pair, "triplet": triplet}]).merge(curve, how="cross")
 
 
 def _range_text(name: str, dimension: Dimension) -> str:
@@ -122,13 +75,14 @@ def _choice_table(header: Header, key: BlockKey, trails: list[Trail]) -> TextTab
         gain = "--" if scores[0] is None or scores[1] is None else signed(scores[1] - scores[0])
         scored = sum(candidate.score is not None for candidate in trail.candidates)
         which = "nothing" if trail.choice is None else "the default" if trail.choice.default else f"no. {trail.chosen}"
+        scores.append(best_of_half(trail, header.tune.search))
         texts = ["--" if score is None else f"{score:.1f}" for score in scores]
         rows.append(("/".join(trail.objective), which, *places, *texts, gain, str(scored), _space_text(header, trail)))
     metric = header.tune.metric
     head = ("objective", "chosen", *header.dimensions, f"{metric} of the default", f"{metric} of the choice")
     return TextTable(
         title=f"Chosen settings, {key.model_title}",
-        head=(*head, "gain on val", "candidates with a score", "space"),
+        head=(*head, "of half the candidates", "gain on val", "candidates with a score", "space"),
         rows=tuple(rows),
         words=2 + len(header.dimensions),
         note=_CHOICE_NOTE,
@@ -137,9 +91,10 @@ def _choice_table(header: Header, key: BlockKey, trails: list[Trail]) -> TextTab
 
 
 def _space_text(header: Header, trail: Trail) -> str:
-    """What an objective's candidates are of: ``2 settings``, or ``2 settings, 15`` where both are lists."""
+    """What an objective's candidates are of: ``2 settings, 4.0 values each``, and ``of 15`` where both are lists."""
     count = num_combinations(header, trail)
-    return count_text(len(trail.names), "setting") + ("" if count == inf else f", {count:.0f}")
+    sizes = f"{count_text(len(trail.names), 'setting')}, {values_tried(header, trail):.1f} values each"
+    return sizes if count == inf else f"{sizes}, of {count:.0f}"
 
 
 def _place_text(trail: Trail, name: str, dimension: Dimension) -> str:
@@ -187,16 +142,3 @@ def _trail_paragraphs(header: Header) -> list[str]:
         text,
         *([f"Fewer than {header.tune.budget} different candidates exist for {list_text(few)}."] if few else []),
     ]
-
-
-def _budget_text(header: Header) -> str:
-    search = "" if header.tune is None else header.tune.search
-    candidates = [candidate for trail in header.trails for candidate in trail.candidates]
-    sentences = {
-        _TRAIL: search == "tpe",
-        _DODGE: search != "tpe",
-        _FIRST: search != "tpe" and any(candidate.default for candidate in candidates),
-        _STOPPED: any(candidate.stopped for candidate in candidates),
-        _FAILED: any(candidate.score is None for candidate in candidates),
-    }
-    return "".join(sentence for sentence, holds in sentences.items() if holds).strip()

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from analysis.blocks import Block, CellSummary
+from analysis.blocks import Block
+from analysis.report.changes import PLAIN_NOTE, change_table
 from analysis.report.inputs import Inputs
-from analysis.report.parts import Section, TextTable
-from analysis.wording import signed
-from sweeps.results import MAIN_METRICS, Metric
+from analysis.report.parts import Section
+from sweeps.results import MAIN_METRICS
 
-_NONE = CellSummary(mean=None, std=None, n=0)
-"""Where a sweep does not have the objective."""
 Column = tuple[str, Block]
 """One block of a sweep, with the sweep's name."""
 Groups = Mapping[tuple[str, str, str, str], Sequence[Column]]
@@ -38,23 +36,22 @@ def columns_of(sweeps: Mapping[str, Sequence[Block]]) -> Groups:
 
 def side_by_side_section(inputs: Inputs) -> Section | None:
     """Tables of each group; None without groups."""
-    groups = columns_of(inputs.sweeps)
-    if not groups:
-        return None
     tables, warnings = [], []
-    for key, columns in groups.items():
+    for key, columns in columns_of(inputs.sweeps).items():
         title = f"{' '.join(key[:3])}" + ("" if key[3] == "paper" else f", variant {key[3]}")
-        tables += [_table(title, columns, metric) for metric in MAIN_METRICS]
+        named = list(zip(_labels(columns), (block for _, block in columns), strict=True))
+        tables += [change_table(f"{title}: {metric.label}", named, metric) for metric in MAIN_METRICS]
         if len({block.key.data_fingerprint for _, block in columns}) > 1:
             warnings.append(
                 f"{key[0]} {key[2]}: the columns were measured on different data (their fingerprints differ); "
                 "differences between them are not due to objectives or settings alone."
             )
-    paragraph = "Mean ± standard deviation over seeds (ddof = 1); changes are relative to the first column, in points."
+    if not tables:
+        return None
     return Section(
         anchor="side-by-side",
         title="Stages and sweeps side by side",
-        paragraphs=(paragraph, *warnings),
+        paragraphs=(PLAIN_NOTE, *warnings),
         tables=tuple(tables),
     )
 
@@ -75,17 +72,3 @@ def _labels(columns: Sequence[Column]) -> list[str]:
         for sweep, block in columns
     )
     return [" ".join(filter(None, own)) for own in words]
-
-
-def _table(title: str, columns: Sequence[Column], metric: Metric) -> TextTable:
-    rows, labels = [], _labels(columns)
-    for name in dict.fromkeys(name for _, block in columns for name, cell in block.cells.items() if cell.requested):
-        first, *others = (block.grids[metric.key].cells.get(name, _NONE) for _, block in columns)
-        texts = [(cell.text(), _change(first, cell)) for cell in others]
-        rows.append(("/".join(name), first.text(), *(text for own in texts for text in own)))
-    head = ("objective", labels[0], *(word for label in labels[1:] for word in (label, "change")))
-    return TextTable(title=f"{title}: {metric.label}", head=head, rows=tuple(rows))
-
-
-def _change(first: CellSummary, cell: CellSummary) -> str:
-    return "--" if first.mean is None or cell.mean is None else signed(cell.mean - first.mean)

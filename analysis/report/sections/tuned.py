@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
-from analysis.blocks import Objective
 from analysis.figures.comparisons import Forest, draw_forest
-from analysis.report.finding import survival_table
+from analysis.report.changes import JUDGED_NOTE, change_table
+from analysis.report.finding import SURVIVES
 from analysis.report.inputs import Inputs
 from analysis.report.parts import Picture, Section, TextTable
-from analysis.statistics.gains import BlockPair, Gain, gains_frame
-from analysis.wording import interval_text, p_text, signed
-from sweeps.results import MAIN_METRICS, TUNED, Metric, measure_slug
+from analysis.statistics.gains import Survival, gains_frame
+from sweeps.results import DEFAULT, MAIN_METRICS, TUNED, measure_slug
 
-_GAIN_HEAD = ("objective", "default", "tuned", "gain", "95 % interval", "spread", "p", "more than noise")
-_VERDICTS = {"better": "yes, a gain", "worse": "yes, a loss", "level": "no", "unknown": "not judged: single runs"}
-_GAIN_NOTE = (
-    "Test recall, mean ± standard deviation (ddof = 1) over seeds. The gain is tuned minus default, of runs with the "
-    "same seed; its spread is the standard deviation of these differences. Intervals and p are by the one rule of this "
-    "report, corrected for the objectives of the block. Where the choice was the default, both are one training."
+_SURVIVAL_NOTE = (
+    "Test split. Confirmed, reversed, undecided: of the pairs of objectives that the default grid tells apart by more "
+    "than noise, those that the tuned grid tells apart in the same order, in the other, or not at all. The tuned grid "
+    "counts the luck of random search: two halves of an objective's candidates are two searches, whose choices differ "
+    "so much on val. The luck of TPE is not counted."
 )
 
 
@@ -43,39 +41,29 @@ def tuned_section(inputs: Inputs) -> Section | None:
         )
         pictures.append(picture)
     for pair, by_metric in gained.items():
-        tables += [_gain_table(pair, metric, by_metric[metric]) for metric in MAIN_METRICS]
+        columns, stem = ((DEFAULT, pair.default), (TUNED, pair.tuned)), pair.tuned.slug.removesuffix(f"-{TUNED}")
+        for metric in MAIN_METRICS:
+            title, label = f"{metric.title}, {pair.title}", f"tuned-{stem}-{metric.slug}"
+            tables.append(change_table(title, columns, metric, [by_metric[metric]], label=label))
     return Section(
         anchor="tuned",
         title="Default against tuned",
-        paragraphs=(_GAIN_NOTE,),
+        paragraphs=(JUDGED_NOTE,),
         figures=tuple(pictures),
         tables=tuple(tables),
         frames={"tuning": gains_frame(gained)},
     )
 
 
-def _stem(pair: BlockPair) -> str:
-    return pair.tuned.slug.removesuffix(f"-{TUNED}")
-
-
-def _gain_table(pair: BlockPair, metric: Metric, gains: Mapping[Objective, Gain]) -> TextTable:
+def survival_table(survivals: Sequence[Survival]) -> TextTable:
+    """A row for each block and metric."""
+    counts = ("apart", "confirmed", "reversed", "undecided")
     rows = [
-        ("/".join(key), gain.default.text(), gain.tuned.text(), *_gain_numbers(gain)) for key, gain in gains.items()
+        (
+            *(own.pair.title, own.metric.title),
+            *(str(getattr(own, name)) for name in counts),
+        )
+        for own in survivals
     ]
-    return TextTable(
-        title=f"{metric.title}, {pair.title}",
-        head=_GAIN_HEAD,
-        rows=tuple(rows),
-        label=f"tuned-{_stem(pair)}-{metric.slug}",
-    )
-
-
-def _gain_numbers(gain: Gain) -> tuple[str, ...]:
-    change = gain.difference
-    if gain.same:
-        return "0", "--", "--", "--", "the default was chosen"
-    if change is None:
-        return "--", "--", "--", "--", "a grid has no number"
-    spread = "--" if gain.spread is None else f"{gain.spread:.2f}"
-    p = "--" if change.p is None else p_text(change.p)
-    return signed(change.estimate, 2), interval_text(change.low, change.high, 2), spread, p, _VERDICTS[change.verdict]
+    head = ("block", "metric", "pairs told apart by default", *counts[1:])
+    return TextTable(title=SURVIVES, head=head, rows=tuple(rows), words=2, note=_SURVIVAL_NOTE)

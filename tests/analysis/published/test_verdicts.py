@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analysis.blocks import CellSummary, Objective
-from analysis.published.comparison import judge
+from analysis.published.comparison import compare_cells, verdict_of
 from sweeps.results import OBJECTIVES
 
 
@@ -23,17 +23,17 @@ def cell(mean: float, std: float | None = 0.3, n: int = 3) -> CellSummary:
         (cell(43.0), cell(40.0), "higher"),
         (cell(37.0), cell(40.0), "lower"),
         (cell(40.0, 0.0), cell(40.6, 0.0), "within noise"),  # one deviation of 0 is chance; the pooled one counts
-        (cell(40.4, None, 1), cell(40.0), "within noise"),
+        (cell(40.4, None, 1), cell(40.0), "not judged"),
     ],
 )
 def test_each_verdict(ours: CellSummary, theirs: CellSummary, verdict: str) -> None:
     others = {key: (cell(50.0), cell(50.0)) for key in OBJECTIVES[1:]}
-    assert judge({OBJECTIVES[0]: (ours, theirs), **others})[OBJECTIVES[0]].verdict == verdict
+    assert verdict_of(compare_cells({OBJECTIVES[0]: (theirs, ours), **others})[OBJECTIVES[0]]) == verdict
 
 
 def test_one_seed_everywhere_is_not_judged_unless_equal() -> None:
-    found = judge({OBJECTIVES[0]: (cell(40.0, None, 1), cell(40.0)), OBJECTIVES[1]: (cell(45.0, None, 1), cell(40.0))})
-    assert [comparison.verdict for comparison in found.values()] == ["equal", "not judged"]
+    single = {OBJECTIVES[0]: (cell(40.0), cell(40.0, None, 1)), OBJECTIVES[1]: (cell(40.0), cell(45.0, None, 1))}
+    assert [verdict_of(found) for found in compare_cells(single).values()] == ["equal", "not judged"]
 
 
 def grid(rng: np.random.Generator, spreads: np.ndarray, runs: int = 3) -> dict[Objective, CellSummary]:
@@ -53,6 +53,7 @@ def test_few_grids_of_equal_cells_have_a_false_verdict(noisy: float, runs: int) 
     false = 0
     for _ in range(400):
         ours, theirs = grid(rng, spreads, runs), grid(rng, spreads)
-        verdicts = {found.verdict for found in judge({key: (ours[key], theirs[key]) for key in OBJECTIVES}).values()}
+        cells = compare_cells({key: (theirs[key], ours[key]) for key in OBJECTIVES})
+        verdicts = {verdict_of(found) for found in cells.values()}
         false += bool(verdicts & {"higher", "lower"})
     assert false / 400 <= 0.08

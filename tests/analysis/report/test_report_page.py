@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from analysis.figures.colours import CIVIDIS, GREEN, ColourScale, text_colour
-from analysis.report.published_tables import render_published
 from analysis.results import SweepResults
-from tests.helpers.blank_figures import blank_figures, write_texts
+from tests.helpers.blank_figures import write_texts
 from tests.helpers.chromium import CHROMIUM, Browser
 from tests.helpers.results_cases import SweepWriter, recalls
 
@@ -228,14 +227,14 @@ def test_the_metric_is_switched_in_place_and_a_cell_leads_to_its_runs(browser: B
 @in_a_browser
 def test_a_list_is_sorted_by_its_column(browser: Browser, page: Path) -> None:
     shown(browser, page)
-    browser.ask("document.getElementById('marginals').open = true")
+    browser.ask("document.getElementById('weights').open = true")
     click = """(() => {
-      const button = document.querySelectorAll("#marginals table.list thead button")[1];
+      const button = document.querySelectorAll("#weights table.list thead button")[1];
       button.focus();
       button.click();
       return document.activeElement === button;
     })()"""
-    values = "[...document.querySelector('#marginals tbody').rows].map(r => parseFloat(r.cells[1].textContent))"
+    values = "[...document.querySelector('#weights tbody').rows].map(r => parseFloat(r.cells[1].textContent))"
     for backwards in (True, False):
         assert browser.ask(click)
         found = browser.ask(values)
@@ -283,8 +282,6 @@ def test_it_fits_the_frame_in_which_mlflow_shows_it(browser: Browser, page: Path
 @pytest.mark.slow
 @pytest.mark.skipif(PDFLATEX is None, reason="needs pdflatex on the path")
 def test_every_latex_table_compiles_as_it_stands(tmp_path: Path, broken: SweepResults) -> None:
-    with blank_figures():
-        render_published(tmp_path / "goal_grid")
     write_texts(broken, tmp_path / "broken")
     tables = sorted(tmp_path.glob("**/*.tex"))
     body = "\n".join(f"\\input{{{table}}}\\clearpage" for table in tables)

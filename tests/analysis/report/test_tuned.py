@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
-from scipy import stats
 
 from analysis.report.finding import tuning_answers
 from analysis.report.notes import notes
@@ -74,9 +73,6 @@ def test_no_candidate_is_a_reporting_training(results: SweepResults, report: Rep
 def test_the_pairs_told_apart_by_default_are_confirmed_reversed_or_undecided(results: SweepResults) -> None:
     default, tuned = blocks = aggregate(results)
     one = next(one for one in survivals(block_pairs(blocks)) if one.metric == R1)
-    means = [list(block.grids["i2t_r1"].means.values()) for block in blocks]
-    assert one.tau == pytest.approx(stats.kendalltau(*means).statistic)
-    assert one.winners == ((("con", "con"),), (("sig-ms", "cir"),))
     apart = [
         (change.estimate, tuned.grids["i2t_r1"].comparison.differences[names])
         for names, change in default.grids["i2t_r1"].comparison.differences.items()
@@ -100,7 +96,6 @@ def test_gains_are_paired_by_seed_and_judged(results: SweepResults) -> None:
     cir = gained["sig-ms", "cir"]
     assert cir.difference is not None
     assert cir.difference.estimate == pytest.approx(change.mean())
-    assert cir.spread == pytest.approx(change.std(ddof=1))
     assert cir.difference.told_apart
 
 
@@ -111,6 +106,7 @@ def test_the_first_screen_speaks_of_both_grids_and_names_both_winners(report: Re
     assert "stage frozen, default grid | Image → Text R@1 | con/con |" in first
     assert "stage frozen, tuned grid | Image → Text R@1 | sig-ms/cir |" in first
     assert "TUNED: each objective had a budget of 6 candidates (random search, search seed 1)" in first
+    assert "as many values as 2.4 for each of the 2 settings of con/con and 1.8 for each of the 3" in first
     assert len(report.tuning_notes) == 6
 
 
@@ -120,7 +116,7 @@ def test_a_choice_of_the_default_is_no_gain_that_was_judged(results: SweepResult
     answers = dict(tuning_answers(inputs_of(single), "R@1"))
     gain = answers["What did tuning gain?"]
     changes = [float(number) for number in re.findall(r"[+-]\d+\.\d", gain)]
-    assert gain.startswith("No gain can be judged")
+    assert gain.startswith("None can be judged")
     assert len(changes) == 2
     assert max(changes) > 0
     assert "not told apart from it: not judged" not in answers["Which objective is best when tuned?"]
@@ -129,13 +125,13 @@ def test_a_choice_of_the_default_is_no_gain_that_was_judged(results: SweepResult
 def test_the_sections_of_a_tuned_sweep(report: ReportResult) -> None:
     text = (report.folder / "report.md").read_text()
     assert "For 1 the choice was the default." in text
-    assert "the default was chosen |" in text
+    assert "| con/con | 37.2 ± 0.2 | 37.2 ± 0.2 | = |" in text
     assert "24 candidates were trained" in text
     assert "1 failed" in text
     names = {str(path.relative_to(report.folder)) for path in report.files}
     stem = "coco-vsepp-resnet152"
-    assert {"tuning/gains-r1.png", f"tuning/{stem}-budget.pdf", f"tuning/{stem}-by-tau.png"} <= names
-    assert {f"tables/chosen-{stem}.tex", f"tables/tuned-{stem}-frozen-i2t-r1.tex", "budget.csv", "tuning.csv"} <= names
+    assert {"tuning/gains-r1.png", "tuning/gains-rsum.pdf"} <= names
+    assert {f"tables/chosen-{stem}.tex", f"tables/tuned-{stem}-frozen-i2t-r1.tex", "tuning.csv"} <= names
     assert {f"tables/{stem}-frozen-{grid}.tex" for grid in ("default", "tuned")} <= names
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from analysis.statistics.comparison import compare, compare_printed
+from analysis.statistics.comparison import compare
 from analysis.statistics.spread import judge, pairwise
 from sweeps.results import BASELINE, OBJECTIVES
 
@@ -108,15 +108,6 @@ def test_an_unstable_objective_has_a_wide_interval_and_hides_no_difference() -> 
     assert own.low is not None
     assert own.high is not None
     assert own.low < 0 < 100 < own.high
-
-
-def test_printed_means_are_judged_without_pairing() -> None:
-    cells = {objective: (50.0, 0.5) for objective in OBJECTIVES} | {("sig", "nca"): (54.0, 0.5)}
-    found = compare_printed(cells, 3)
-    assert found.best == ("sig", "nca")
-    assert not found.level
-    close = compare_printed({**cells, ("lin", "cir"): (53.5, 0.4)}, 3)
-    assert close.level == {("lin", "cir")}
 
 
 def test_nothing_to_compare() -> None:

@@ -1,4 +1,4 @@
-"""Curves and costs: the numbers, and the seeds they are of."""
+"""Curves: the numbers, and the seeds they are of."""
 
 from __future__ import annotations
 
@@ -8,18 +8,15 @@ import pytest
 from analysis.figures.training import draw_curves
 from analysis.results import SweepResults
 from analysis.statistics import curves as module
-from analysis.statistics.curves import COSTS, costs, curves, drawn_runs
+from analysis.statistics.curves import curves, drawn_runs
 from tests.helpers.results_cases import SweepWriter, of_epochs
 
 
 def of_two() -> SweepResults:
     """Two seeds of con/con and one of sig/cir, with their epochs."""
     writer = SweepWriter(seeds=[1, 2], objectives=["con/con", "sig/cir", "lin/nca"])
-    shares = {"epochs/time/data_wait_share": [0.2, 0.4]}
-    for seed, seconds in ((1, 2.0), (2, 4.0)):
-        times = {"time__train_s": seconds, "time__val_s": 0.5, "time__step_ms": 5.0}
-        epochs = of_epochs(2, **times) | {"epochs/val/rsum": [10.0 * seed, 30.0]}
-        writer.write("con/con", seed, epochs=epochs | (shares if seed == 1 else {}))
+    for seed in (1, 2):
+        writer.write("con/con", seed, epochs=of_epochs(2) | {"epochs/val/rsum": [10.0 * seed, 30.0]})
     writer.write("sig/cir", 1, epochs=of_epochs(1))
     writer.write("lin/nca", 1, epochs={})
     return writer.results()
@@ -36,23 +33,6 @@ def test_a_curve_is_the_mean_and_the_range_over_the_seeds_that_have_the_epoch() 
     assert [line.get_label() for line in axes.lines[:2]] == ["others", "con/con (best, baseline)"]
     assert len(axes.lines) == 3  # the curves, and where the warm-up ends
     assert len(axes.collections) == 1  # the band of the one that stands out
-
-
-def test_costs_are_sums_over_epochs_and_means_over_seeds() -> None:
-    results = of_two()
-    (row,) = costs(results.counted, results.epochs(results.counted, COSTS)).to_dict("records")
-    assert (row["pair"], row["n"], row["epochs"], row["train_s"], row["val_s"], row["step_ms"]) == (
-        ("con", 2, 2.0, 6.0, 1.0, 5.0)
-    )
-    assert row["data_wait"] == pytest.approx(0.3)  # of the training that says it
-    assert row["train_s_std"] == pytest.approx(8**0.5)
-
-
-def test_trainings_without_epochs_have_no_costs() -> None:
-    writer = SweepWriter(seeds=[1], objectives=["con/con"])
-    writer.write(epochs={})
-    results = writer.results()
-    assert costs(results.counted, results.epochs(results.counted, COSTS)).empty
 
 
 def test_many_seeds_are_drawn_as_the_first(complete: SweepResults, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.report.sections.significance import effect_table
 from analysis.statistics.effects import factor_effects, marginals
-from sweeps.results import METRICS, PAIRS, TRIPLETS
+from analysis.wording import p_text
+from sweeps.results import PAIRS, TRIPLETS
 from tests.helpers.results_cases import counted_runs
 
 DRAWN = np.random.default_rng(7)
@@ -43,8 +43,7 @@ def test_an_effect_beyond_all_noise_is_printed() -> None:
     steps = data["pair"].map(PAIRS.index) + data["triplet"].map(TRIPLETS.index) * data["pair"].map(PAIRS.index)
     effects = factor_effects(data.assign(value=steps + noise))
     assert [effect.name for effect in effects] == ["pair", "triplet", "pair:triplet"]
-    shown = effect_table("x", {METRICS["i2t_r1"]: effects}).rows
-    assert [row[3] for row in shown] == ["< 0.001"] * 3
+    assert [p_text(effect.p) for effect in effects] == ["< 0.001"] * 3
 
 
 def test_effects_of_subjects_that_agree_to_the_last_digit_are_exact() -> None:
@@ -69,8 +68,13 @@ def steps() -> pd.DataFrame:
     return counted_runs(lambda _, seed, p, t: 40 + p + 0.1 * t + 0.01 * seed * (p + 1))
 
 
+def of_pairs(runs: pd.DataFrame) -> pd.DataFrame:
+    frame = marginals(runs)
+    return frame[frame["factor"] == "pair"]
+
+
 def test_marginals_average_within_seeds_first() -> None:
-    frame = marginals(steps(), "pair")
+    frame = of_pairs(steps())
     row = frame[(frame["level"] == "sig") & (frame["metric"] == "rsum")].iloc[0]
     assert row["mean"] == pytest.approx(40 + 2 + 0.1 + 0.01 * 2 * 3)
     assert row["std"] == pytest.approx(0.03)
@@ -81,12 +85,12 @@ def test_marginals_average_within_seeds_first() -> None:
 def test_marginals_leave_out_a_seed_that_lacks_a_cell() -> None:
     frame = steps()
     hole = (frame["pair"] == "sig") & (frame["triplet"] == "cir") & (frame["seed"] == 2)
-    result = marginals(frame[~hole], "pair")
+    result = of_pairs(frame[~hole])
     assert result.groupby("level")["n"].first().to_dict() == {**dict.fromkeys(PAIRS, 3), "sig": 2}
-    gone = marginals(frame[(frame["pair"] != "sig") | (frame["triplet"] != "cir")], "pair")
+    gone = of_pairs(frame[(frame["pair"] != "sig") | (frame["triplet"] != "cir")])
     assert gone.groupby("level")["n"].first().to_dict() == {**dict.fromkeys(PAIRS, 3), "sig": 0}
     assert gone[gone["level"] == "sig"]["mean"].isna().all()
 
 
 def test_marginals_of_nothing_are_empty() -> None:
-    assert marginals(steps()[:0], "triplet").empty
+    assert marginals(steps()[:0]).empty

@@ -7,24 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.statistics.trails import budget_curve, edge, expected_best, position
+from analysis.statistics.trails import best_of_half, edge, position, values_tried
 from sweeps.tuning import Dimension
 from sweeps.tuning.block import Domain
 from sweeps.tuning.trail import Trail
-from tests.helpers.tuned_cases import candidate, trail
+from tests.helpers.tuned_cases import TUNE, candidate, trail, tuned_sweep
 
 SCORES = [3.0, 1.0, 4.0, 1.0, 5.0]
-
-
-@pytest.mark.parametrize("first", [None, 2.0])
-@pytest.mark.parametrize("budget", [1, 2, 3, 4])
-def test_the_closed_form_is_the_mean_over_all_draws(budget: int, first: float | None) -> None:
-    drawn = budget if first is None else budget - 1
-    best = [max([*draw, *([] if first is None else [first])]) for draw in product(SCORES, repeat=drawn)]
-    mean, spread = expected_best(np.array(SCORES), budget, first)
-    assert len(mean) == budget
-    assert mean[-1] == pytest.approx(np.mean(best))
-    assert spread[-1] == pytest.approx(np.std(best))
 
 
 def _trail(scores: list[float | None], *, default: bool = False) -> Trail:
@@ -36,30 +25,29 @@ def _trail(scores: list[float | None], *, default: bool = False) -> Trail:
     return replace(trail("sig-ms/cir", 1), candidates=candidates, chosen=None)
 
 
-def test_a_curve_of_random_search_has_a_band_within_the_scores_seen() -> None:
-    curve = budget_curve(_trail([3.0, 1.0, 4.0, 1.0, 5.0]), "random")
-    mean, spread = expected_best(np.array(SCORES), 5)
-    assert list(curve["best"]) == pytest.approx(mean)
-    assert list(curve["high"]) == pytest.approx(np.minimum(mean + spread, 5.0))
-    assert list(curve["low"]) == pytest.approx(np.maximum(mean - spread, 1.0))
-
-
-def test_the_default_is_always_tried_first() -> None:
-    curve = budget_curve(_trail([2.0, *SCORES], default=True), "random")
-    assert [*curve.iloc[0]] == [1.0, 2.0, 2.0, 2.0]
-    assert curve.loc[1, "best"] == pytest.approx(np.mean([3, 2, 4, 2, 5]))
+@pytest.mark.parametrize("default", [False, True])
+@pytest.mark.parametrize("number", [2, 4, 5, 6])
+def test_the_closed_form_is_the_mean_over_all_draws_of_half_the_budget(number: int, default: bool) -> None:
+    tried = [2.0, *SCORES][:number]
+    drawn, always = (tried[1:], tried[:1]) if default else (tried, [])
+    best = [max([*draw, *always]) for draw in product(drawn, repeat=number // 2 - len(always))]
+    assert best_of_half(_trail([*tried], default=default), "random") == pytest.approx(np.mean(best))
 
 
 def test_a_candidate_without_a_score_counts_as_the_lowest() -> None:
-    curve = budget_curve(_trail([3.0, None, 4.0, 1.0, 5.0]), "random")
-    assert list(curve["best"]) == pytest.approx(expected_best(np.array(SCORES), 5)[0])
-    assert budget_curve(_trail([None, None]), "random").empty
+    assert best_of_half(_trail([3.0, None, 4.0, 1.0, 5.0]), "random") == best_of_half(_trail([*SCORES]), "random")
+    assert best_of_half(_trail([None, None]), "random") is None
 
 
-def test_tpe_shows_the_best_so_far_and_no_band() -> None:
-    curve = budget_curve(_trail(list(SCORES)), "tpe")
-    for name in ("best", "low", "high"):
-        assert curve[name].tolist() == [3.0, 3.0, 4.0, 4.0, 5.0]
+def test_half_of_tpe_is_the_first_half() -> None:
+    assert best_of_half(_trail([*SCORES, 9.0]), "tpe") == 4.0
+
+
+def test_more_settings_are_searched_more_thinly() -> None:
+    results = tuned_sweep([trail("con/con"), trail("sig-ms/cir")], TUNE).results()
+    two, three = results.header.trails
+    assert values_tried(results.header, two) == 4.0
+    assert values_tried(results.header, three) == pytest.approx(16 ** (1 / 3))
 
 
 TAU = Domain(loguniform=(1.0, 100.0))

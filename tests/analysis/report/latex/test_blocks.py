@@ -14,7 +14,7 @@ from analysis.blocks import Block, CellSummary, Comparison, Difference
 from analysis.figures.colours import GREEN, assign_colours
 from analysis.published.numbers import published_blocks
 from analysis.report.latex.blocks import block_to_latex, stack_to_latex, stacks, table_to_latex
-from analysis.report.published_tables import gradient_validation
+from analysis.report.sections.published import gradient_validation
 from sweeps.results import METRICS
 from tests.helpers.results_cases import example
 

@@ -83,9 +83,12 @@ def test_the_report_shows_the_axes(report: ReportResult) -> None:
     for point in POINTS:
         assert f"## MS-COCO, VSE++ (resnet152), stage frozen, {point}\n" in rest
     assert "### Image → Text R@1 by tau, MS-COCO, VSE++ (resnet152), stage frozen" in rest
-    assert re.search(r"\| con/cir \| 42\.[34] ± 0\.2 \| 44\.[34] ± 0\.2 \|", rest)
+    assert re.search(r"\| con/cir \| 42\.[34] ± 0\.2 \| 44\.[34] ± 0\.2 \| \+2\.0 \(\+2\.0 to \+2\.0\) \|", rest)
     assert "con/con does not depend on tau" in rest
-    assert "tau 1 instead of 10, beyond noise: Image → Text R@1 higher for 1, lower for 0 of 1 (+2.0 to +2.0)" in rest
+    assert (
+        "tau 1 instead of 10: Image → Text R@1, of 1 means 1 higher and 0 lower by more than noise (+2.0 to +2.0 "
+        "points)" in rest
+    )
     best = rest.split("### The best at each point: R@1")[1].split("###")[0]
     assert all(best.count(f"stage frozen, {point} |") == 2 for point in POINTS)
 
@@ -95,7 +98,7 @@ def test_the_files_of_an_ablation(report: ReportResult) -> None:
     stem = "coco-vsepp-resnet152-frozen-tau"
     assert {f"ablation/{stem}.png", f"ablation/{stem}.pdf"} <= names
     assert {f"tables/ablation-{stem}-{metric}.tex" for metric in ("i2t-r1", "t2i-r1", "rsum")} <= names
-    assert "tau 10 & tau 1" in (report.folder / f"tables/ablation-{stem}-rsum.tex").read_text()
+    assert "tau 10 & tau 1 & change" in (report.folder / f"tables/ablation-{stem}-rsum.tex").read_text()
     cells = pd.read_csv(report.folder / "cells.csv")
     assert cells["point"].unique().tolist() == POINTS
 

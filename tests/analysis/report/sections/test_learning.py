@@ -19,10 +19,10 @@ def test_the_sections_name_what_they_cannot_show(tmp_path: Path) -> None:
     (tmp_path / "good").write_bytes(record_bytes([[1, 5, 2]]))
     (tmp_path / "bad").write_bytes(b"damaged")
     writer = SweepWriter(seeds=[1, 2], objectives=["con/con", "sig/cir"])
-    timed = of_epochs(2, train__pos_sim=0.1, time__train_s=3.0, time__step_ms=7.0)
-    writer.write("con/con", 1, epochs=timed, triplets="good")
-    writer.write("con/con", 2, epochs=timed, triplets="bad")
-    writer.write("sig/cir", 1, epochs=timed | {"epochs/time/data_wait_share": [0.25, 0.25]})
+    measured = of_epochs(2, train__pos_sim=0.1)
+    writer.write("con/con", 1, epochs=measured, triplets="good", step_ms=6.0)
+    writer.write("con/con", 2, epochs=measured, triplets="bad", step_ms=8.0)
+    writer.write("sig/cir", 1, epochs=measured, step_ms=14.0, val_s=3.0)
     writer.write("sig/cir", 2, epochs={})
     found = sections_of(writer, tmp_path)
     assert list(found) == ["curves", "triplets", "costs"]
@@ -33,8 +33,8 @@ def test_the_sections_name_what_they_cannot_show(tmp_path: Path) -> None:
     assert "bad cannot be read" in triplets
     (table,) = found["costs"].tables
     assert table.rows == (
-        ("con/con", "2", "2", "6.0 ± 0.0", "--", "7.0", "1.00", "--"),
-        ("sig/cir", "1", "2", "6.0", "--", "7.0", "1.00", "25 %"),
+        ("con/con", "7.0", "1.00", "--", "9.0"),
+        ("sig/cir", "14.0", "2.00", "3.0", "9.0"),
     )
 
 

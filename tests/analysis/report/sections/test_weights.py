@@ -1,11 +1,11 @@
-"""What the report says of effects and ranks, and that it says no more than they hold."""
+"""What the report says of weights and their effects, and that it says no more than they hold."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from analysis.report.sections.significance import significance_section
 from analysis.report.sections.weights import weights_section
+from analysis.statistics.effects import EFFECTS
 from sweeps.results import METRICS, PAIRS, TRIPLETS
 from tests.helpers.results_cases import NAMES, SweepWriter, inputs_of
 
@@ -24,32 +24,31 @@ def lifted(num_blocks: int, lift: float, seeds: int = 3) -> SweepWriter:
     return writer
 
 
-def test_the_section_has_effects_ranks_and_a_diagram() -> None:
-    section = significance_section(inputs_of(lifted(5, 8.0).results()))
+def test_the_section_has_means_and_effects_of_each_block_and_of_all() -> None:
+    section = weights_section(inputs_of(lifted(5, 8.0).results()))
     assert section is not None
-    titles = [table.title for table in section.tables]
-    assert sum(title.startswith("Effects: ") for title in titles) == 6  # each block, and all
-    assert "Ranks over blocks: rsum, stage frozen" in titles
-    ranks = next(table for table in section.tables if table.title == "Ranks over blocks: rsum, stage frozen")
-    assert ranks.rows[0][:2] == ("sig-ms/cir", "1.00")
-    assert "figures/ranks-frozen-rsum" in [figure.stem for figure in section.figures]
-    assert section.figures[0].draw(*section.figures[0].arguments).axes
+    assert len(section.tables) == 6
+    *blocks, over = section.tables
+    names = [*(f"P {p}" for p in PAIRS), *(f"T {t}" for t in TRIPLETS), *EFFECTS.values()]
+    assert [row[0] for row in blocks[0].rows] == names
+    assert [row[0] for row in over.rows] == [*EFFECTS.values()]
+    assert over.rows[2][3].endswith("points, p < 0.001")
+    assert (blocks[0].rows[-1][-1], over.rows[-1][-1]) == ("3", "5")
 
 
-def test_few_blocks_have_no_ranks_and_a_lone_objective_no_section() -> None:
-    section = significance_section(inputs_of(lifted(2, 8.0).results()))
+def test_two_blocks_have_no_effects_over_blocks_and_a_lone_objective_no_section() -> None:
+    section = weights_section(inputs_of(lifted(2, 8.0).results()))
     assert section is not None
-    assert not section.figures
-    assert section.paragraphs[-1].endswith("this sweep has 2.")
+    assert len(section.tables) == 2
     alone = SweepWriter(objectives=["con/con"])
     alone.write_all()
-    assert significance_section(inputs_of(alone.results())) is None
+    assert weights_section(inputs_of(alone.results())) is None
 
 
 def test_seeds_that_lack_objectives_are_named() -> None:
     writer = lifted(1, 8.0)
     del writer.rows[0]
-    section = significance_section(inputs_of(writer.results()))
+    section = weights_section(inputs_of(writer.results()))
     assert section is not None
     assert any("1 seed without all objectives" in text and "use 2 seeds" in text for text in section.paragraphs)
 
@@ -59,12 +58,6 @@ def test_weights_that_are_not_combined_with_all_are_left_out_by_name() -> None:
     writer.objectives = [*NAMES, "con/own"]
     for seed in writer.seeds:
         writer.write("con/own", seed, metrics={metric.test: 1.0 for metric in METRICS.values()})
-    section = significance_section(inputs_of(writer.results()))
+    section = weights_section(inputs_of(writer.results()))
     assert section is not None
     assert any(text.endswith("weight: con/own.") for text in section.paragraphs)
-
-
-def test_each_weight_has_its_mean() -> None:
-    weights = weights_section(inputs_of(lifted(1, 8.0).results()))
-    assert weights is not None
-    assert [row[0] for row in weights.tables[0].rows] == [*(f"P {p}" for p in PAIRS), *(f"T {t}" for t in TRIPLETS)]

@@ -1,0 +1,80 @@
+"""Blocks side by side, and what changes from the first: stages, sweeps, values of an axis, both grids of a search."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from analysis.blocks import Block, CellSummary, Objective
+from analysis.report.parts import TextTable
+from analysis.statistics.gains import Gain
+from analysis.wording import interval_text, signed
+from sweeps.results import Metric
+
+JUDGED_NOTE = (
+    "Mean ± standard deviation (ddof = 1) over seeds, and the change from the first column in points. In brackets its "
+    "95 % interval, of runs with the same seed, by the one rule of this report, corrected for the objectives of the "
+    "block. =: the same training is in both."
+)
+PLAIN_NOTE = "Mean ± standard deviation over seeds (ddof = 1); changes are relative to the first column, in points."
+_NONE = CellSummary(mean=None, std=None, n=0)
+"""Where a block does not have the objective."""
+
+
+def change_table(
+    title: str,
+    columns: Sequence[tuple[str, Block]],
+    metric: Metric,
+    judged: Sequence[Mapping[Objective, Gain]] = (),
+    *,
+    without: Collection[Objective] = (),
+    note: str = "",
+    label: str = "",
+) -> TextTable:
+    """A row for each objective: its mean in each block and, from the second on, the change from the first.
+
+    Args:
+        title: the table's.
+        columns: what each block is called.
+        metric: the metric.
+        judged: the changes to the second, third, ... block; empty where they are not judged.
+        without: objectives that have no row.
+        note: see `TextTable`.
+        label: see `TextTable`.
+    """
+    rows, (first, *others) = [], (block for _, block in columns)
+    names = dict.fromkeys(name for _, block in columns for name, cell in block.cells.items() if cell.requested)
+    for name in (name for name in names if name not in without):
+        cells = [block.grids[metric.key].cells.get(name, _NONE) for block in (first, *others)]
+        changes = [own.get(name) for own in judged] or [None] * len(others)
+        texts = [(cell.text(), _change(cells[0], cell, gain)) for cell, gain in zip(cells[1:], changes, strict=True)]
+        rows.append(("/".join(name), cells[0].text(), *(text for own in texts for text in own)))
+    heads = [name for name, _ in columns]
+    head = ("objective", heads[0], *(word for name in heads[1:] for word in (name, "change")))
+    return TextTable(title=title, head=head, rows=tuple(rows), note=note, label=label)
+
+
+def _change(first: CellSummary, cell: CellSummary, gain: Gain | None) -> str:
+    if first.mean is None or cell.mean is None:
+        return "--"
+    if gain is None or gain.difference is None:
+        return signed(cell.mean - first.mean)
+    if gain.same:
+        return "="
+    change = gain.difference
+    return (
+        f"{signed(change.estimate)} ({'no interval' if change.p is None else interval_text(change.low, change.high)})"
+    )
+
+
+def changes_text(gains: Iterable[Gain]) -> str:
+    """How many means are higher and lower by more than noise; empty where nothing is in both or could change."""
+    changes = [gain.difference for gain in gains if gain.difference is not None and not gain.same]
+    if not changes:
+        return ""
+    estimates = [change.estimate for change in changes]
+    size = f"{signed(min(estimates))} to {signed(max(estimates))} points"
+    judged = [change.verdict for change in changes if change.p is not None]
+    if not judged:
+        return f"none can be judged, because no objective has two seeds in both ({size})"
+    counts = f"{judged.count('better')} higher and {judged.count('worse')} lower"
+    return f"of {len(judged)} means {counts} by more than noise ({size})"
