@@ -17,7 +17,7 @@ from runners.execution.session.joining import reach
 from runners.launch.launcher import Launcher, LaunchRay, finish
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.remaining.plan import DONE, SOME_FAILED, LaunchOptions, LaunchPlan
-from runners.launch.remaining.sharing import NoTracking, start_waiting
+from runners.launch.remaining.sharing import start_waiting
 from runners.launch.signals import StopSignals
 from runners.launch.view.grids import Judge
 from runners.launch.view.live import LiveView
@@ -106,8 +106,8 @@ def _launch(
         if todo:  # or else the end of the launch says it, in one line
             view.note(f"tracking: {line}")
 
-    alone, own = options.share is None, (sweep, sweep.store)
-    with SweepTracking(*own, live=bool(todo), warn=warn) if alone else NoTracking(*own) as tracking:
+    alone = options.share is None
+    with SweepTracking(sweep, sweep.store, live=bool(todo), mirror=alone, warn=warn) as tracking:
         if todo:
             with sweep.store.heartbeat(sweep.config.name, shares=not alone) as heartbeat:
                 start_waiting(heartbeat, [training.key for training in todo], options.wait_s, view.note)

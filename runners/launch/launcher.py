@@ -20,7 +20,7 @@ from runners.execution.unit_job import UnitJob
 from runners.execution.unit_listener import HOPELESS, NOT_RETRIED
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.remaining.plan import LaunchOptions, LaunchPlan
-from runners.launch.remaining.sharing import NoTracking, Others
+from runners.launch.remaining.sharing import Others
 from runners.launch.remaining.units import UnitQueue
 from runners.launch.signals import StopSignals
 from runners.launch.view.live import LiveView
@@ -56,7 +56,7 @@ class LaunchRay(ExitStack):
         super().close()
 
 
-def finish(view: LiveView, tracking: SweepTracking | NoTracking, *, patient: bool = True) -> None:
+def finish(view: LiveView, tracking: SweepTracking, *, patient: bool = True) -> None:
     """Bring tracking up to date, and show the state of the sweep."""
     tracking.sync_all(wait=CATCH_UP_S, patient=patient)
     if tracking.trouble:
@@ -86,7 +86,7 @@ class Launcher:
         options: LaunchOptions,
         plan: LaunchPlan,
         view: LiveView,
-        tracking: SweepTracking | NoTracking,
+        tracking: SweepTracking,
         launch_id: str,
         signals: StopSignals | None = None,
         prices: Callable[[Devices], Prices] | None = None,

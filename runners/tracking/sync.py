@@ -48,6 +48,8 @@ class SweepTracking:
         sweep: the sweep.
         store: the store, which is only read.
         live: whether this process will train, so that the parent run shows as running until the end.
+        mirror: write MLflow; else only the results table is kept up to date. MLflow has one writer, so that launches
+            which share a sweep leave it to `goal-sweep sync` afterwards.
         thorough: also mend what somebody changed or deleted in MLflow.
         take_over: also replace runs that show another store's results.
         warn: receives one line when trouble begins and one when it ends, on another thread; `warnings` keeps them too.
@@ -63,13 +65,14 @@ class SweepTracking:
         store: Store,
         *,
         live: bool = True,
+        mirror: bool = True,
         thorough: bool = False,
         take_over: bool = False,
         warn: Callable[[str], None] = _log.warning,
         closing_s: float = 60.0,
     ) -> None:
         self._sweep, self._store, self._thorough, self._closing_s = sweep, store, thorough, closing_s
-        self._max_attempts, self._warn = sweep.config.resources.max_attempts, warn
+        self._mirror, self._max_attempts, self._warn = mirror, sweep.config.resources.max_attempts, warn
         self._deadline = math.inf
         self.warnings: list[str] = []
         uri, name = resolve_uri(sweep.config.tracking, store.root), sweep.config.name
@@ -89,7 +92,8 @@ class SweepTracking:
         self._status: Status = "KILLED"
         """Of the parent run, when this ends."""
         self._add("open", lambda runs: None)
-        threading.Thread(target=self._work, name="goal-sweep tracking", daemon=True).start()
+        if mirror:
+            threading.Thread(target=self._work, name="goal-sweep tracking", daemon=True).start()
 
     def sync(self, training: Training) -> None:
         """Bring a training's run up to date. Returns at once; repeated calls are cheap."""
@@ -112,7 +116,7 @@ class SweepTracking:
             return False
         self._status = _outcome(table)
         self._add("table", partial(self._agree_all, table))
-        if wait:
+        if wait and self._mirror:
             self.flush(wait, patient=patient)
         return not self.trouble
 
@@ -142,6 +146,8 @@ class SweepTracking:
         Raises:
             TrackingError: MLflow can never work with these settings.
         """
+        if not self._mirror:
+            return False
         # A server that is silent can still be wrong only in ways that show at once.
         seconds = timeout if self._experiment.file is not None else min(timeout, ANSWER_S)
         self._wait_for(lambda: self._experiment.opened or self._stopped or self._trouble, seconds)
@@ -194,6 +200,8 @@ class SweepTracking:
         self.close()
 
     def _add(self, task: _Task, change: Callable[[RunWriter], None]) -> None:
+        if not self._mirror:
+            return
         with self._changed:
             self._todo.pop(task, None)  # the others have waited longer
             self._todo[task] = change

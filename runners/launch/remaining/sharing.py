@@ -6,11 +6,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from goal_core.basics.atomic import StorageError
 from runners.launch.remaining.plan import LaunchPlan
-from runners.results import update_results
 from runners.store import Heartbeat, LeaseHeldError, State, Store
-from sweeps import ResolvedSweep, Training, Unit
+from sweeps import Training, Unit
 
 _LOOK_S = 2.0
 """Seconds between looks at whether another launch has ended."""
@@ -95,39 +93,3 @@ class Others:
         left = counts["running"] + counts["waiting"]
         rest = f"{left} trainings are left to the other launches; " if left else ""
         return f"{rest}MLflow is left to goal-sweep sync"
-
-
-class NoTracking:
-    """Stands for tracking in launches that share a sweep: MLflow has one writer, `goal-sweep sync` afterwards.
-
-    Args:
-        sweep: the sweep.
-        store: the store, whose results table it keeps up to date.
-    """
-
-    def __init__(self, sweep: ResolvedSweep, store: Store) -> None:
-        self._sweep, self._store = sweep, store
-        self.trouble = ""
-
-    def __enter__(self) -> NoTracking:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        return
-
-    def wait_open(self) -> None:
-        """Do nothing."""
-
-    def sync(self, training: Training) -> None:
-        """Do nothing."""
-
-    def sync_all(self, *, wait: float = 0.0, patient: bool = True) -> bool:
-        """Bring the results table up to date."""
-        try:
-            update_results(self._store, self._sweep)
-        except StorageError as error:
-            self.trouble = str(error)
-        return not self.trouble
-
-    def limit(self, seconds: float) -> None:
-        """Do nothing."""

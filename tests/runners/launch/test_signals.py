@@ -17,9 +17,9 @@ from runners.launch import signals as signals_module
 from runners.launch.launcher import Launcher
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.remaining.plan import LaunchOptions, LaunchPlan
-from runners.launch.remaining.sharing import NoTracking
 from runners.launch.signals import StopSignals
 from runners.launch.view.live import LiveView
+from runners.tracking.sync import SweepTracking
 from sweeps import pack
 from tests.helpers.sweep_cases import opened_in
 
@@ -100,7 +100,7 @@ def launcher_of(sweep: OpenedSweep, launch_id: str, signals: StopSignals, said: 
     options = LaunchOptions()
     plan = LaunchPlan(sweep, options)
     view = LiveView(plan.progress, "s", Console(file=said, width=200), lambda *words: " ".join(words))
-    return Launcher(sweep, options, plan, view, NoTracking(sweep, sweep.store), launch_id, signals)
+    return Launcher(sweep, options, plan, view, SweepTracking(sweep, sweep.store, mirror=False), launch_id, signals)
 
 
 def test_running_units_are_asked_to_stop_and_waited_for(sweep: OpenedSweep) -> None:

@@ -85,6 +85,8 @@ def test_a_unit_whose_first_training_is_held_is_left_whole(tmp_path: Path, monke
         assert outcome.status == 0
         assert outcome.progress[second].state == "done"
         assert outcome.progress[first].state == "running"
+        assert (sweep.store.root / "sweeps").is_dir()
+        assert not (sweep.store.root / "mlflow.db").exists()
 
 
 def test_a_launch_alone_and_one_that_shares_refuse_each_other(tmp_path: Path) -> None:
