@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ from goal_core.data.captions import EncodedCaptions, captions_of
 from goal_core.data.config import ImageConfig
 from goal_core.data.dataset import Split, num_batches
 from goal_core.data.images import RAM_LIMIT, DecodedImages
-from goal_core.data.text import PairAugment, Tokenizer
+from goal_core.data.text import Tokenizer
 
 
 def epoch_order(num_captions: int, seed: int, epoch: int) -> NDArray[np.int64]:
@@ -84,6 +85,18 @@ class Batch:
         return len(self.image_index)
 
 
+class Augment(Protocol):
+    """Changes image-caption pairs in training, as seed, epoch and caption alone decide."""
+
+    def captions(
+        self, epoch: int, captions: NDArray[np.int64], ids_of: Callable[[int], list[int]]
+    ) -> tuple[Tensor, Tensor]:
+        """Ids of some captions (B, L) int64, padded with 0, and their lengths (B,) int64."""
+
+    def regions(self, epoch: int, captions: NDArray[np.int64], regions: NDArray[np.float32]) -> tuple[Tensor, Tensor]:
+        """What is left of the regions (B, R, F) of some captions' images, and how many each has, (B,) int64."""
+
+
 class BatchSource:
     """The training batches of one seed. The creator must close it.
 
@@ -124,7 +137,7 @@ class BatchSource:
         num_workers: int = 0,
         with_images: bool = True,
         ram_limit: int = RAM_LIMIT,
-        augment: PairAugment | None = None,
+        augment: Augment | None = None,
         rows: Callable[[int], slice] | None = None,
         device: torch.device | None = None,
         views: int = 0,

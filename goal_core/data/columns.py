@@ -47,8 +47,6 @@ class Texts(Sequence[str]):
     """All of them in UTF-8, one after the other."""
     ends: NDArray[np.int64]
     """Where each ends, (N,)."""
-    start: int = 0
-    """Where the first begins."""
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Texts:
@@ -63,28 +61,22 @@ class Texts(Sequence[str]):
     @overload
     def __getitem__(self, index: int) -> str: ...
     @overload
-    def __getitem__(self, index: slice) -> Texts: ...
-    def __getitem__(self, index: int | slice) -> str | Texts:
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
         if isinstance(index, slice):
-            first, last, step = index.indices(len(self))
-            if step != 1:
-                raise ValueError("texts are cut in steps of one")
-            return Texts(self.content, self.ends[first:last], self._begin(first))
+            return [self[place] for place in range(*index.indices(len(self)))]
         place = range(len(self))[index]
-        return self.content[self._begin(place) : self.ends[place]].tobytes().decode()
+        begin = self.ends[place - 1] if place else 0
+        return self.content[begin : self.ends[place]].tobytes().decode()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)
 
     __hash__ = None  # type: ignore[assignment]  # as of a list
 
-    def _begin(self, index: int) -> int:
-        return int(self.ends[index - 1]) if index else self.start
-
     def columns(self, name: str) -> dict[str, NDArray[Any]]:
-        """The two arrays, of these texts alone, as columns."""
-        last = int(self.ends[-1]) if len(self) else self.start
-        return {f"{name}.text": self.content[self.start : last], f"{name}.ends": self.ends - self.start}
+        """The two arrays as columns."""
+        return {f"{name}.text": self.content, f"{name}.ends": self.ends}
 
 
 def stamp_of(path: str) -> list[int]:
@@ -99,9 +91,9 @@ def stamp_of(path: str) -> list[int]:
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
 
-def digest_of(columns: Columns) -> str:
-    """SHA-256 of columns with their names, types and shapes, whatever their order: hexadecimal."""
-    digest = hashlib.sha256()
+def digest_of(columns: Columns, about: str = "") -> str:
+    """SHA-256 of columns with their names, types and shapes, whatever their order, and of a text: hexadecimal."""
+    digest = hashlib.sha256(about.encode())
     for name, column in sorted(columns.items()):
         digest.update(f"{name} {column.dtype.str} {column.shape}\n".encode())
         digest.update(np.ascontiguousarray(column).data)
@@ -114,9 +106,8 @@ def write_columns(path: Path, columns: Columns, about: Mapping[str, Any]) -> Non
     Raises:
         StorageError: it cannot be written.
     """
-    meta = {"about": json.dumps(dict(about))}
-    meta["digest"] = hashlib.sha256((digest_of(columns) + meta["about"]).encode()).hexdigest()
-    header, end = dict[str, Any]({"__metadata__": meta}), 0
+    said = json.dumps(dict(about))
+    header, end = dict[str, Any]({"__metadata__": {"about": said, "digest": digest_of(columns, said)}}), 0
     # The widest first, so that each begins where its numbers may.
     ordered = sorted(columns.items(), key=lambda item: -item[1].itemsize)
     for name, column in ordered:
@@ -170,7 +161,7 @@ def kept_columns(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] |
         places, meta = header_of(path)
         mapped = np.memmap(path, np.uint8, mode="r")
         columns = {name: np.ndarray(one.shape, one.dtype, mapped, one.begin) for name, one in places.items()}
-        if hashlib.sha256((digest_of(columns) + meta["about"]).encode()).hexdigest() != meta["digest"]:
+        if digest_of(columns, meta["about"]) != meta["digest"]:
             raise ValueError("its content does not match its checksum")
         return columns, json.loads(meta["about"])
     except FileNotFoundError:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         num_features,
     )
     from goal_core.models.hub import bert_wordpieces, build_dual, build_encoder, subwords_of, tokenizer_of, word_states
+    from goal_core.models.systems.pair_augment import PairAugment
     from goal_core.models.systems.vse_infty import VseInftyHeads
     from goal_core.models.systems.vsepp import VectorHeads, VseppHeads, text_head
     from goal_core.models.systems.xvlm import XvlmHeads

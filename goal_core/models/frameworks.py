@@ -21,7 +21,8 @@ from goal_core.models.weights import existing, file_sha256, text_encoders
 
 if TYPE_CHECKING:
     from goal_core.data import DataConfig
-    from goal_core.data.text import PairAugment, Tokenizer, Wordpieces
+    from goal_core.data.batches import Augment
+    from goal_core.data.text import Tokenizer, Wordpieces
     from goal_core.models import Heads, ImageBackbone
 
 _FEATURES = {
@@ -129,7 +130,7 @@ class Framework:
         head = width * model.embed_dim  # of texts, whose width is not known here, as of images
         return HeadSize(2 * head, head / 1e9, head / 1e9)
 
-    def augment(self, model: ModelConfig, tokenizer: Tokenizer, seed: int) -> PairAugment | None:
+    def augment(self, model: ModelConfig, tokenizer: Tokenizer, seed: int) -> Augment | None:
         """How training pairs are augmented besides the image's own augmentation; None if they are not."""
         return None
 
@@ -173,12 +174,12 @@ class VseInfty(Framework):
         word_width = model.bert.width * model.bert.layers
         return HeadSize(params, image / 1e9, caption / 1e9, regions=regions, word_width=word_width, is_sorted=True)
 
-    def augment(self, model: ModelConfig, tokenizer: Tokenizer, seed: int) -> PairAugment | None:
+    def augment(self, model: ModelConfig, tokenizer: Tokenizer, seed: int) -> Augment | None:
         if not (rate := model.vse_infty.size_augment):
             return None
         if not isinstance(tokenizer, text.Wordpieces):
             raise ConfigError(f"words of {model.bert.weights!r} cannot be masked; set model.vse_infty.size_augment: 0")
-        return text.PairAugment(rate=rate, wordpieces=tokenizer, seed=seed)
+        return models.PairAugment(rate=rate, wordpieces=tokenizer, seed=seed)
 
 
 @frameworks.register("xvlm", source="Zeng et al., ICML 2022")

@@ -1,4 +1,4 @@
-"""Captions to ids: the tokenizers of the frameworks, padded batches, and augmentation.
+"""Captions to ids: the tokenizers of the frameworks.
 
 Frameworks choose a tokenizer, checkpoints store it, batches and evaluation encode captions with it. Any room above may
 import it; it sees no other room of `data`.
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from goal_core.basics.exports import on_first_use
 
 if TYPE_CHECKING:
-    from goal_core.data.text.pair_augment import PairAugment
     from goal_core.data.text.stored import Tokenizer
     from goal_core.data.text.tokenizer import TextVectors, tokenizer_from_json
     from goal_core.data.text.vocabulary import SPECIAL_WORDS, Vocabulary, tokenize

@@ -22,7 +22,8 @@ from goal_core.data import (
     transform_of,
 )
 from goal_core.data.batches import batch_indices, epoch_order, sample_seed
-from goal_core.data.text import PairAugment, Wordpieces
+from goal_core.data.text import Wordpieces
+from goal_core.models import PairAugment
 from tests.helpers.counting_reader import counted
 from tests.helpers.karpathy_fixture import tiny_annotations, write_dataset
 from tests.helpers.properties import given, st

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from goal_core.basics.seeding import derive_seed
-from goal_core.data.text.wordpieces import Wordpieces
+from goal_core.data.text import Wordpieces
 
 MASKED, REPLACED = 0.5, 0.6
 """Of the words drawn, half are masked and a tenth replaced; the others are dropped."""
@@ -25,7 +25,7 @@ MASKED, REPLACED = 0.5, 0.6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairAugment:
-    """Augments image-caption pairs of precomputed regions and word pieces."""
+    """Augments image-caption pairs of precomputed regions and word pieces; a `goal_core.data.batches.Augment`."""
 
     rate: float
     """Share of regions and of words that are drawn, in [0, 1)."""
