@@ -61,7 +61,7 @@ class Batch:
     """(B, 3, size, size) uint8, or those of the rows that the source was asked for; None when the source gives captions
     only."""
     image_index: Tensor
-    """The image of each pair, as its index in the split, (B,) int64."""
+    """The image of each pair, as its index in the split, (B,) int64; pairs of one image are no negative pairs."""
     caption_index: Tensor
     """The caption of each pair, as its index in the split, (B,) int64; no caption occurs twice in an epoch."""
     regions: Tensor | None
@@ -75,11 +75,6 @@ class Batch:
     float32."""
     lengths: Tensor
     """Number of ids of each caption, (B,) int64, at least 2; of vectors 1."""
-
-    @property
-    def ids(self) -> Tensor:
-        """Equal for pairs of the same image, which are not negative pairs of each other, (B,) int64."""
-        return self.image_index
 
     def __len__(self) -> int:
         return len(self.image_index)
@@ -100,15 +95,14 @@ class Augment(Protocol):
 class BatchSource:
     """The training batches of one seed. The creator must close it.
 
-    A batch depends only on the split, the tokenizer, the seed, the epoch and the step. It depends neither on the number
-    of workers nor on earlier batches, and neither uses nor changes the global random streams of torch and numpy.
+    A batch depends only on the split, the tokenizer, the seed, the epoch and the step, and neither uses nor changes the
+    global random streams of torch and numpy.
 
     Args:
         split: the training pairs.
         tokenizer: encodes the captions.
         image: sizes and augmentation of the images; None where the split has precomputed regions. Images that are
-            not augmented are decoded once and kept where memory allows (see :class:`DecodedImages`); the others are
-            decoded for every use.
+            not augmented are kept where memory allows (see :class:`DecodedImages`).
         batch_size: pairs per step, at least 2.
         seed: the cells' seed, at least 0.
         drop_last: leave out the last, smaller batch of an epoch (a single pair is always left out).
@@ -116,8 +110,7 @@ class BatchSource:
         with_images: whether batches carry images (not needed where their features are available).
         ram_limit: bytes of decoded images to keep.
         augment: drops regions and words; None keeps them.
-        rows: which rows of a batch of a given size need their images, where other processes decode the others; None:
-            all.
+        rows: which rows of a batch of a given size need their images; None: all.
         device: where batches will go; see :class:`DecodedImages`.
         views: augmented views of each image to draw from; 0 draws none.
 

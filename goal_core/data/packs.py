@@ -5,10 +5,10 @@
     PACKS/<key>/pack.json                   what the pack is of; written when it is complete
     PACKS/<key>/<split>-00000.zip ...       shards: a member for each image, `<number>-<its shape>`, not compressed
 
-A pack is named by a hash of all that its pixels depend on, so one of other data, settings or libraries is never found.
-It is a cache: where it is damaged or gone, it is set aside, and the images come from their files. The archive compares
-each image with its checksum whenever it is read. Images come from the system's cache of files, which all processes
-share. A mapped shard would kill the process with a bus error where its disk fails or its file is cut.
+A pack is named by a hash of all that its pixels depend on: the data's fingerprint (which covers the bytes and the order
+of the images, their settings, and the version of the code that decodes them) and the libraries. It is a cache: where it
+is damaged or gone, it is set aside, and the images come from their files. The archive compares each image with its
+checksum whenever it is read. A mapped shard would kill the process where its disk fails or its file is cut.
 """
 
 from __future__ import annotations
@@ -47,10 +47,8 @@ FEW_SHARDS = 128
 """A split has at most so many shards: each process keeps those open that it has read."""
 PER_SHARD = 512
 """Images of a shard, which a killed writer loses at most; more where there would be more than :data:`FEW_SHARDS`."""
-_SAMPLE = 64
-"""Images from which the size of the others is estimated."""
-_AHEAD = 64
-"""Images that are decoded while the ones before them are written."""
+_TOGETHER = 64
+"""Images that are decoded while the ones before them are written, and from which the size of all is estimated."""
 
 Progress = Callable[[str, int, int], None]
 """Called with the name of a split, how many of its images are done, and how many there are."""
@@ -79,14 +77,7 @@ class PackPlan:
 
 
 def plan_pack(dataset: Dataset, image: ImageConfig, packs: Path) -> PackPlan:
-    """The pack of a dataset in the folder of all packs.
-
-    Its name hashes the data's fingerprint (which covers the bytes and the order of the images, their settings, and the
-    version of the code that decodes and resizes them) and the versions of the libraries that do it.
-
-    Raises:
-        DataError: the dataset has features instead of images.
-    """
+    """The pack of a dataset of images in the folder of all packs."""
     if any(split.region_shape is not None for split in dataset.splits.values()):
         raise DataError("the data are precomputed features; a pack is made of images")
     description = {"layout": LAYOUT_VERSION, "data_fingerprint": dataset.fingerprint, "image": asdict(image)}
@@ -153,9 +144,7 @@ def set_aside(plan: PackPlan, why: str) -> None:
 
 
 def open_packed(dataset: Dataset, image: ImageConfig | None, packs: Path | None) -> tuple[Dataset, str]:
-    """Put the pack of a dataset beside its splits, where there is one.
-
-    Opening takes as long for a million images as for a thousand.
+    """Put the pack of a dataset beside its splits, where there is one; that takes no longer for a million images.
 
     Args:
         dataset: opened from its files.
@@ -186,14 +175,10 @@ def open_packed(dataset: Dataset, image: ImageConfig | None, packs: Path | None)
 
 
 def estimate_bytes(dataset: Dataset, plan: PackPlan) -> dict[str, int]:
-    """The bytes of each split in a pack: exact for squares, else from a sample of its images.
-
-    Raises:
-        DataError: an image cannot be read.
-    """
+    """The bytes of each split in a pack: exact for squares, else from a sample of its images."""
     sizes = dict[str, int]()
     for name, split in dataset.splits.items():
-        chosen = np.unique(np.linspace(0, split.num_images - 1, _SAMPLE).astype(np.int64)).tolist()
+        chosen = np.unique(np.linspace(0, split.num_images - 1, _TOGETHER).astype(np.int64)).tolist()
         all_are_equal = plan.form(name) == "squares"
         of_chosen = [_image(split, plan, index).nbytes for index in chosen[: 1 if all_are_equal else None]]
         sizes[name] = split.num_images * -(-sum(of_chosen) // len(of_chosen))
@@ -222,7 +207,7 @@ def write_pack(
 
     Args:
         dataset: images with captions.
-        plan: the pack of this dataset.
+        plan: its pack.
         workers: threads that decode, 0 for one on each core.
         per_shard: images of a shard, at least.
         progress: called after every few images.
@@ -273,8 +258,8 @@ def _write_shard(
 
     def write(temporary: Path) -> None:
         with ZipFile(temporary, "w") as shard:
-            for start in range(images.start, images.stop, _AHEAD):
-                here = range(start, min(start + _AHEAD, images.stop))
+            for start in range(images.start, images.stop, _TOGETHER):
+                here = range(start, min(start + _TOGETHER, images.stop))
                 for index, made in zip(here, pool.map(partial(_image, split, plan), here), strict=True):
                     shard.writestr(ZipInfo(f"{index}-{'x'.join(map(str, made.shape))}"), made.tobytes())
                 progress(split.name, start, split.num_images)

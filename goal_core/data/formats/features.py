@@ -65,9 +65,6 @@ def parquet_vectors(path: Path, column: str) -> tuple[StoredArray, NDArray[np.in
 
     Returns:
         All vectors, one after the other; and how many each row has where it has a list.
-
-    Raises:
-        DataError: it holds something else.
     """
     values, counts = _parquet(str(path), column, *stamp_of(str(path)))
     return StoredArray(path=str(path), shape=values.shape, dtype=values.dtype.str, begin=0, column=column), counts

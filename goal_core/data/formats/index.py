@@ -58,11 +58,13 @@ class Index:
         """SHA-256 of everything that a model can see of the data: the images' bytes, the captions, and their order."""
         if "digest" in self.about:  # of an index that was kept
             return str(self.about["digest"])
-        seen = {name: column for name, column in self.columns.items() if name.partition(".")[2] in _OF_CONTENT}
-        seen |= {name: column for name, column in self.columns.items() if name.startswith("corpus.")}
-        features = {name: [file["shape"][1:], file["dtype"]] for name, file in self.about["features"].items()}
-        features |= {f"{name} texts": [file["shape"][1:], file["dtype"]] for name, file in self.about["texts"].items()}
-        return key_of([digest_of(seen), features])
+        seen = {
+            name: column
+            for name, column in self.columns.items()
+            if name.startswith("corpus.") or name.partition(".")[2] in _OF_CONTENT
+        }
+        files = self.about["features"] | {f"{name} texts": file for name, file in self.about["texts"].items()}
+        return key_of([digest_of(seen), {name: [file["shape"][1:], file["dtype"]] for name, file in files.items()}])
 
     def is_current(self, *, thorough: bool) -> bool:
         """Whether the files are those that were read, as their sizes and times say.

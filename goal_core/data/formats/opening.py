@@ -25,10 +25,9 @@ from goal_core.data.dataset import SPLIT_NAMES, Dataset
 from goal_core.data.formats.features import embeddings
 from goal_core.data.formats.image_files import find_images
 from goal_core.data.formats.index import Index, index_path
-from goal_core.data.formats.json_files import karpathy, xvlm_json
 from goal_core.data.formats.layout import Layout, Listing
 from goal_core.data.formats.report import DataReport, Progress, SplitCounts, published_counts
-from goal_core.data.formats.sources import source
+from goal_core.data.formats.sources import karpathy, source, xvlm_json
 from goal_core.data.formats.text_files import text_files
 from goal_core.data.scenes import open_scenes
 from goal_core.data.text.vocabulary import word_counts
@@ -60,8 +59,8 @@ def open_dataset(
 ) -> Dataset:
     """Open what a sweep file's `data` names.
 
-    Where its index is kept already, its columns are mapped: nothing is parsed, and files are read when they are needed.
-    Otherwise the annotations are parsed and checked in full, and every image and feature is read once, for its digest.
+    Where its index is kept already, its columns are mapped, and nothing is parsed. Otherwise the annotations are parsed
+    and checked in full, and every image and feature is read once, for its digest.
 
     Args:
         config: the dataset.
@@ -71,15 +70,13 @@ def open_dataset(
         progress: called while images are read for their digests.
 
     Raises:
-        DataError: a folder or file is missing, the annotations are in the wrong layout, an image has no caption or is
-            listed twice, a split is empty, or precomputed features are cut short or do not fit their captions. The
-            message is one line that says which.
+        DataError: what is missing or wrong, in one line.
     """
     if isinstance(config, ScenesConfig):
         return open_scenes(config)
-    path = None if indexes is None else index_path(config, indexes)
-    kept = None if path is None else kept_columns(path)
-    known = None if kept is None else Index(*kept)
+    path = indexes and index_path(config, indexes)
+    kept = path and kept_columns(path)
+    known = Index(*kept) if kept else None
     if known is not None and known.is_current(thorough=renew):
         return known.dataset(config, indexes)
     index = _indexed(config, DataReport(name=config.name, raises=True), known, progress)
@@ -105,16 +102,13 @@ def check_data(config: DataConfig, *, quick: bool = False, progress: Progress = 
         report.fingerprint = scenes.fingerprint
         for drawn in scenes.splits.values():
             report.counts(drawn.name, SplitCounts(images=drawn.num_images, captions=drawn.num_captions), None)
-    else:
-        index = _indexed(config, report, None, progress, read=not quick)
-        if index is not None:
-            dataset = index.dataset(config, None)
-            for line in dataset.notes:
-                report.note("used", "ok", line)
-            if quick:
-                report.note("content", "ok", "not read (--quick)")
-            else:
-                report.fingerprint = dataset.fingerprint
+    elif index := _indexed(config, report, None, progress, read=not quick):
+        dataset = index.dataset(config, None)
+        for line in dataset.notes:
+            report.note("used", "ok", line)
+        report.fingerprint = "" if quick else dataset.fingerprint
+        if quick:
+            report.note("content", "ok", "not read (--quick)")
     return report
 
 

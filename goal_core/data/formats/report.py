@@ -30,10 +30,9 @@ class SplitCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One item that was checked."""
+    """One item that was checked: a file or folder (by its name), a split, or the images' content."""
 
     item: str
-    """A file or folder (by its name), a split, or the images' content."""
     state: State
     found: str
     """Its size or shape, or what is wrong with it."""
@@ -75,8 +74,8 @@ class DataReport:
 
     def counts(self, split: str, found: SplitCounts, published: SplitCounts | None) -> None:
         """Add a split's size next to the published one."""
-        state: State = "ok" if self.raises or published in (None, found) else "wrong"
-        self.note(split, state, str(found), "" if published is None else str(published))
+        is_right = self.raises or published in (None, found)
+        self.note(split, "ok" if is_right else "wrong", str(found), str(published or ""))
 
     def content(self, what: str, problems: list[str]) -> None:
         """Add what was wrong with images and features when they were read; else what was read."""

@@ -1,7 +1,10 @@
-"""Data in the layouts that people have anyway: tables, Hugging Face datasets, WebDataset shards, folders of pictures.
+"""Importers of images with captions: each gives the rows of a dataset, and so does one of a plugin.
 
-Each importer is a function that gives the rows of a dataset, and so is one of a plugin. Images are read in place: from
-their files, or from where their bytes lie in a shard.
+`source` recognises tables, Hugging Face datasets, WebDataset shards and folders of pictures, whose images are read in
+place. `karpathy` reads an object whose ``images`` list holds, for each image, ``filename``, ``split`` (train, restval,
+val or test), ``sentences`` (each with ``raw`` text, or ``tokens``) and, where images lie in folders, ``filepath``.
+`xvlm_json` reads one list of records for each split: pairs of ``image`` and ``caption`` to train on, and images with
+the list of their captions to evaluate on. Other keys are ignored.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import csv
 import json
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
@@ -17,9 +21,21 @@ from typing import Any
 import numpy as np
 
 from goal_core.basics.errors import DataError, GoalError, MissingDataError, first_line, nearest
-from goal_core.data.config import SourceConfig
+from goal_core.data.config import KarpathyConfig, SourceConfig, XvlmJsonConfig
 from goal_core.data.formats.features import pyarrow
-from goal_core.data.formats.layout import SPLIT_OF, Layout, by_split, captions_in, image_path, split_named, stamped
+from goal_core.data.formats.layout import (
+    SPLIT_OF,
+    Layout,
+    Listing,
+    by_split,
+    captions_in,
+    dataset_folder,
+    image_path,
+    listing,
+    read_json,
+    split_named,
+    stamped,
+)
 from goal_core.data.rows import Row, importers
 
 PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
@@ -240,3 +256,76 @@ def _beside(root: Path, pictures: Sequence[Path], texts: Sequence[Path]) -> Iter
             raise DataError(f"{beside} is not UTF-8 text") from error
         name = path.relative_to(root)
         yield Row(name.as_posix(), captions_in(captions, str(beside)), SPLIT_OF.get(name.parts[0], ""))
+
+
+def karpathy(config: KarpathyConfig) -> Layout:
+    """Read Karpathy's annotations; images keep the order of the file.
+
+    The corpus of the `legacy` vocabulary is every caption in the file.
+
+    Source: VSE++ (vocab.py) counts words over COCO's train2014 and val2014, or over all of `dataset_flickr30k.json`.
+    """
+    root = dataset_folder(config.root)
+    path = _annotation_file(root, config.annotations)
+    files = stamped([path])
+    stored = read_json(path)
+    images = stored.get("images") if isinstance(stored, dict) else None
+    if not isinstance(images, list):
+        raise DataError(f"{path} must be an object with a list 'images', the layout of Karpathy's dataset_*.json")
+    rows = [_karpathy_row(item, number, where) for number, item, where in _objects(images, f"{path}: images[", "]")]
+    corpus = [text.strip() for row in rows for text in row.captions] if config.vocabulary == "legacy" else []
+    return Layout(root=root, files=files, splits=by_split(rows), corpus=corpus)
+
+
+def _annotation_file(root: Path, annotations: str) -> Path:
+    """The file that ``data.annotations`` names; for ``auto``, the only ``dataset_*.json`` in the root."""
+    found = sorted(path for path in root.glob("dataset_*.json") if path.is_file())
+    there = f"in {root} there is {', '.join(path.name for path in found) or 'no dataset_*.json'}"
+    if annotations == "auto":
+        if len(found) != 1:
+            raise (DataError if found else MissingDataError)(f"{there}; name the annotation file: data.annotations")
+        return found[0]
+    if not (root / annotations).is_file():
+        raise MissingDataError(f"data.annotations: {root / annotations} is missing; {there}")
+    return root / annotations
+
+
+def _objects(items: Sequence[object], before: str, after: str = "") -> Iterator[tuple[int, dict[str, Any], str]]:
+    """Objects of a JSON list, each with its number, and its place: the number between two texts."""
+    for number, item in enumerate(items):
+        where = f"{before}{number}{after}"
+        if not isinstance(item, dict):
+            raise DataError(f"{where} must be an object, got {item!r:.80}")
+        yield number, item, where
+
+
+def _karpathy_row(item: dict[str, Any], number: int, where: str) -> Row:
+    name = image_path(item.get("filename"), f"{where}.filename")
+    if item.get("filepath"):
+        name = image_path(f"{item['filepath']}/{name}", f"{where}.filepath")
+    captions = captions_in(item.get("sentences"), f"{where}.sentences")
+    return Row(name, captions, split_named(item.get("split"), f"{where}.split"), key=str(number))
+
+
+def xvlm_json(config: XvlmJsonConfig) -> Layout:
+    """Read X-VLM's JSON files; training pairs are grouped by image, in the order in which images first occur."""
+    root = dataset_folder(config.root)
+    names = {"train": config.train_files, "val": (config.val_file,), "test": (config.test_file,)}
+    files = {split: [root / name for name in own] for split, own in names.items()}
+    return Layout(
+        root=root / config.image_root,
+        files=stamped(path for own in files.values() for path in own),
+        splits={split: partial(_xvlm_split, own) for split, own in files.items()},
+    )
+
+
+def _xvlm_split(paths: Sequence[Path]) -> Listing:
+    return listing(row for path in paths for row in _xvlm_rows(path))
+
+
+def _xvlm_rows(path: Path) -> Iterator[Row]:
+    stored = read_json(path)
+    if not isinstance(stored, list) or not stored:
+        raise DataError(f"{path} must be a list of records, the layout of X-VLM's retrieval files")
+    for _, item, where in _objects(stored, f"{path}: record "):
+        yield Row(image_path(item.get("image"), f"{where}.image"), captions_in(item.get("caption"), f"{where}.caption"))

@@ -67,9 +67,8 @@ class _Requests(Sampler[_Request]):
 class DecodedImages:
     """A split's images, decoded batch by batch.
 
-    Those that evaluation sees are kept as uint8 once they are decoded, if all of them take no more than ``ram_limit``
-    bytes (``num_images * 3 * size * size``). The worker processes stop once everything is kept. Squares of a pack are
-    not kept: they are in the system's cache of its files, once for all processes.
+    Those that evaluation sees are kept once they are decoded, if all of them take no more than ``ram_limit`` bytes
+    (``num_images * 3 * size * size``). Squares of a pack are in the system's cache of its files, for all processes.
 
     Args:
         split: the images.

@@ -22,19 +22,15 @@ from torch import Tensor
 from goal_core.basics.errors import DataError, first_line
 from goal_core.data.config import ImageConfig
 
-CROP_SCALE = (0.08, 1.0)
-"""Range of a random crop's share of the image's area."""
-XVLM_CROP_SCALE = (0.5, 1.0)
-"""The same for X-VLM's crops."""
+CROP_SCALE, XVLM_CROP_SCALE = (0.08, 1.0), (0.5, 1.0)
+"""Range of a random crop's share of the image's area, as a rule and in X-VLM."""
 CROP_RATIO = (3 / 4, 4 / 3)
 """Range of a random crop's width divided by its height."""
 SIDE_SCALE = (0.6, 1.0)
 """Range of the share of both sides that a crop of VSE-infinity takes."""
 _CROP_TRIES = 10
-_OPERATIONS_DRAWN = 2
-_CHANCE = 0.5
-_STRENGTH = 0.7
-"""Of an operation of RandAugment, level 7 of 10."""
+_OPERATIONS_DRAWN, _CHANCE, _STRENGTH = 2, 0.5, 0.7
+"""Of RandAugment's operations, the last being level 7 of 10."""
 _ENHANCE = 0.1 + 1.8 * _STRENGTH
 _SHEAR_DEGREES = float(np.degrees(np.arctan(0.3 * _STRENGTH)))
 _SHIFT_PIXELS = round(10 * _STRENGTH)
@@ -57,9 +53,8 @@ MAX_PIXELS = 89_000_000
 def decode_image(source: str | os.PathLike[str] | bytes, label: str = "") -> NDArray[np.uint8]:
     """Decode an image file, or the content of one, to RGB.
 
-    Transparency (RGBA, LA, a transparent colour or palette entry) is composited on white. 16-bit greyscale keeps its
-    upper 8 bits. Palettes, greyscale and CMYK are converted. An EXIF orientation is not applied: the pixels stay as
-    they are stored, as in the published pipelines. Only the first frame of an animation is read.
+    Transparency is composited on white. 16-bit greyscale keeps its upper 8 bits. Palettes, greyscale and CMYK are
+    converted. An EXIF orientation is not applied, as in the published pipelines. Animations give their first frame.
 
     Args:
         source: the file's path or content.
@@ -166,13 +161,8 @@ def random_crop_box(
     """Draw a crop as torchvision's ``RandomResizedCrop`` does.
 
     Ten tries of a uniform share of the area and a log-uniform ratio; if none fits, the largest central crop of an
-    allowed ratio. Only uniform doubles are drawn, which numpy keeps the same from version to version.
-
-    Args:
-        height: of the image, pixels.
-        width: of the image, pixels.
-        generator: advanced by the draws.
-        scale: range of the crop's share of the area.
+    allowed ratio. Only uniform doubles are drawn, which numpy keeps the same from version to version. The scale is the
+    range of the crop's share of the area.
     """
     low, high = math.log(CROP_RATIO[0]), math.log(CROP_RATIO[1])
     for _ in range(_CROP_TRIES):

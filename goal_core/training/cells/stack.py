@@ -175,7 +175,7 @@ class CellStack:
         with self.encoder.autocast():
             images_CBD = self.encoder.heads.encode_images(inputs, batch.region_lengths)
             texts_CBD = self.encoder.heads.encode_texts(batch.tokens, batch.lengths)
-        ids = batch.ids if first.heads.masks_same_image else None
+        ids = batch.image_index if first.heads.masks_same_image else None
         losses_C, stats = self._objectives.forward_with_stats(images_CBD, texts_CBD, ids)
         if first.epoch < stage.warmup_epochs:
             losses_C = sum_hinge(images_CBD, texts_CBD, self._margins[:, None, None], ids)

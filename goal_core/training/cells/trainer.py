@@ -66,7 +66,7 @@ class CellTrainer(CellState):
         if self.heads.scales_objective:
             surrogate = surrogate * self.scales[self.term]
         with self.stream.active(), self.encoder.autocast():
-            loss, extra = self.heads.total_loss(surrogate, pairs, batch.ids)
+            loss, extra = self.heads.total_loss(surrogate, pairs, batch.image_index)
         scale = loss_scale(stage, self.epoch, self.next_step, self._steps_per_epoch)
         torch.autograd.backward(self.scaler.scale(loss if scale == 1 else loss * scale))
         self._ranks.sum_gradients(self.parameters)
@@ -106,7 +106,7 @@ class CellTrainer(CellState):
 
     def _descended(self, image_BD: Tensor, text_BD: Tensor, batch: Batch) -> tuple[Tensor, ObjectiveStats]:
         """The scalar whose gradient the step takes, a sum over the batch, and the objective's statistics."""
-        ids = batch.ids if self.heads.masks_same_image else None
+        ids = batch.image_index if self.heads.masks_same_image else None
         scalar, stats = self.objective.forward_with_stats(image_BD, text_BD, ids)
         if self.term == "hinge":
             scalar = sum_hinge(image_BD, text_BD, self.objective.margin, ids)
@@ -140,7 +140,7 @@ class CellTrainer(CellState):
         if not stats.finite:
             raise NonFiniteError(describe_non_finite(stats.gradient.images, stats.gradient.texts))
         own = gradient_norm(lambda image, text: self._descended(image, text, batch)[0] / (2 * len(batch)), pairs)
-        return own, gradient_norm(lambda image, text: self.heads.replaced_loss(image, text, batch.ids), pairs)
+        return own, gradient_norm(lambda image, text: self.heads.replaced_loss(image, text, batch.image_index), pairs)
 
     def set_scale(self, norms: Sequence[tuple[float, float]]) -> None:
         """Scale what the next steps descend, by what :meth:`measure` gave of each batch."""

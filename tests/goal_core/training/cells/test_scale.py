@@ -58,7 +58,7 @@ def embedded(unit: UnitPlan) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         with torch.no_grad():
             image = heads.encode_images(backbone.eval()(batch.images))
             text = heads.encode_texts(batch.tokens, batch.lengths)
-        yield image, text, batch.ids
+        yield image, text, batch.image_index
 
 
 def contrastive(image: Tensor, text: Tensor, ids: Tensor) -> Tensor:
