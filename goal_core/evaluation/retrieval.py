@@ -13,7 +13,6 @@ Deviates: there a sort breaks ties, which lets a collapsed model score anything 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -26,13 +25,12 @@ from torch import Tensor
 
 from goal_core.basics.devices import full_precision
 from goal_core.basics.errors import GoalError
+from goal_core.objectives.gradient_objective import warn_of_lengths
 
 # Equal vectors must give equal similarities wherever they stand, or ties go undetected. Matrix products round equally
 # only away from ragged edges, so every block is padded to one shape, a multiple of this many rows and columns.
 _TILE = 64
 _CAPTIONS_PER_IMAGE = 5
-UNIT_TOLERANCE = 0.01
-"""How far the length of an embedding may be from 1; half precision rounds within it."""
 
 
 class EmbeddingError(GoalError):
@@ -106,11 +104,7 @@ def recall(
             raise EmbeddingError(f"{len(text_MD)} texts do not divide over {len(image_ND)} images; give their owners")
         owners = torch.arange(len(image_ND)).repeat_interleave(each)
     found = retrieval_metrics(image_ND, text_MD, _tensor(owners), folds)
-    for kind, emb in (("image", image_ND), ("text", text_MD)):
-        off = (torch.linalg.vector_norm(emb.float(), dim=1) - 1).abs() > UNIT_TOLERANCE
-        if bool(off.any()):
-            of = f"{int(off.sum())} of {len(emb)} {kind} embeddings are"
-            warnings.warn(f"{of} not of unit length: they are ranked by dot product, not by cosine", stacklevel=2)
+    warn_of_lengths(image_ND, text_MD, "they are ranked by dot product, not by cosine")
     return found
 
 

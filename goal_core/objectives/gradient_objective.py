@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -21,6 +22,8 @@ from goal_core.objectives.variants import resolve_parameters
 
 MONITOR_MARGIN: Final = 0.2
 """Margin of the monitored hinge where the triplet weight has none, so that all objectives log the same number."""
+UNIT_TOLERANCE: Final = 0.01
+"""How far the length of an embedding may be from 1; half precision rounds within it."""
 
 
 class NonFiniteError(GoalError):
@@ -87,8 +90,8 @@ class GradientObjective(Objective):
         pair: name of a pair weight.
         triplet: name of a triplet weight.
         variant: one of `VARIANTS`: `paper`, or another reading of the constants.
-        check_finite: raise on non-finite input, which synchronises with the device on every call. A caller that runs
-            many objectives can switch it off and check `ObjectiveStats.finite` of all of them at once.
+        check_finite: raise on non-finite input, which synchronises with the device on every call, and warn of lengths.
+            A caller that runs many objectives can switch it off and check `ObjectiveStats.finite` of all at once.
         params: parameters of the two weights that differ from the variant's defaults, such as ``tau=20.0``.
 
     Raises:
@@ -106,7 +109,7 @@ class GradientObjective(Objective):
         self.name, self.pair, self.triplet = f"{pair}/{triplet}", pair, triplet
         self.params = values
         self.margin = float(values.get("margin", MONITOR_MARGIN))
-        self.check_finite = check_finite
+        self.check_finite, self._told = check_finite, not check_finite
         for_triplet, for_pair = triplet_weights[triplet], pair_weights[pair]
         self.triplet_weight: partial[Tensor] = partial(
             for_triplet.function, **{name: values[name] for name in for_triplet.parameters}
@@ -118,6 +121,14 @@ class GradientObjective(Objective):
     def __repr__(self) -> str:
         settings = "".join(f", {name}={value!r}" for name, value in self.params.items())
         return f"GradientObjective({self.name!r}{settings})"
+
+    def __call__(self, image_emb: Tensor, text_emb: Tensor, ids: Tensor | None = None) -> Tensor:
+        """See :class:`Objective`. Warns, in the first call, of embeddings that are not of unit length."""
+        scalar = super().__call__(image_emb, text_emb, ids)
+        if not self._told:
+            self._told = True
+            warn_of_lengths(image_emb.detach(), text_emb.detach(), "the objectives are defined for cosines")
+        return scalar
 
     def _weigh(self, images: Tensor, texts: Tensor, ids_N: Tensor | None) -> ObjectiveStats:
         mined = mine(images, texts, ids_N)
@@ -193,3 +204,18 @@ def describe_non_finite(images_ND: Tensor, texts_ND: Tensor) -> str:
         return "similarities overflow: the embeddings are finite but far too large; are they L2-normalised?"
     where = " and ".join(f"{count} of {len(images_ND)} {kind}s" for kind, count in bad.items() if count)
     return f"NaN or infinity in the embeddings of {where}"
+
+
+def warn_of_lengths(image_emb: Tensor, text_emb: Tensor, consequence: str) -> None:
+    """Warn the caller's caller if rows are not of unit length.
+
+    Args:
+        image_emb: embeddings, shape (..., D).
+        text_emb: likewise.
+        consequence: what follows, for the message.
+    """
+    for kind, emb in (("image", image_emb), ("text", text_emb)):
+        off = (torch.linalg.vector_norm(emb.float(), dim=-1) - 1).abs() > UNIT_TOLERANCE
+        if bool(off.any()):
+            of = f"{int(off.sum())} of {off.numel()} {kind} embeddings"
+            warnings.warn(f"{of} are not of unit length: {consequence}", stacklevel=3)

@@ -7,6 +7,7 @@ import re
 import socket
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,14 @@ def test_chunks_give_the_gradient_of_the_whole_batch() -> None:
     backward_in_chunks(objective, encoders, batches, 5)
     for layer, expected in zip(layers, whole, strict=True):
         torch.testing.assert_close(layer.weight.grad, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("lightning") is None, reason="needs lightning")
+def test_lightning_takes_an_objective(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", block("LightningModule")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.split()[-1] == "2"
 
 
 @pytest.mark.slow

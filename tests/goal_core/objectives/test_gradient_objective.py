@@ -220,6 +220,15 @@ def test_empty_sets_give_sig_with_neutral_and_an_exponential_with_zero() -> None
     torch.testing.assert_close(by_rule["zero"].pair_neg, torch.exp(10 * (by_rule["zero"].neg - 0.5)))
 
 
+def test_embeddings_that_are_not_of_unit_length_are_told_once() -> None:
+    images, texts = batch(4)
+    objective = GradientObjective(pair="con", triplet="con")
+    with pytest.warns(UserWarning, match="4 of 4 image embeddings"):
+        objective(2 * images, texts)
+    objective(2 * images, texts)
+    GradientObjective(pair="con", triplet="con")(images.half(), texts.half())
+
+
 def test_ties_take_the_first_index() -> None:
     block = torch.tensor([[1.0, 3.0, 3.0], [3.0, 2.0, 3.0]])
     values, places = first_maximum(block, dim=-1)
