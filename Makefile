@@ -19,7 +19,7 @@ demo: $(STAMP)
 
 # One thread for each process: the tests' products are so small that more would only wait for each other.
 test: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 # Random kills in real launches, at most 30 minutes. CHAOS="--seed 7 --minutes 10" sets the seed and the time.
 chaos: $(STAMP)

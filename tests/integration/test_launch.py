@@ -19,7 +19,7 @@ from tests.helpers.launches import check_mlflow, goal_sweep_here, results
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
-def test_a_launch_trains_everything_and_reports(unbroken: Path) -> None:
+def test_a_launch_trains_everything_and_reports_though_nobody_reads_its_output(unbroken: Path) -> None:
     assert len(results(unbroken)) == 4
     check_mlflow(unbroken)
     report = unbroken / "goal-sweep-store" / "reports" / "tiny"

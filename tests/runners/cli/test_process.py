@@ -6,13 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from runners.cli.__main__ import LastingOutput
-from tests.helpers.in_process import SWEEP
-from tests.helpers.launches import results
 
 WHILE_LOADING = """
 import os, sys
@@ -27,16 +24,6 @@ sys.argv = ["goal-sweep", "launch", "quickstart"]
 from runners.cli.__main__ import main
 main()
 """
-IN_PROCESS = """
-import sys
-from runners.cli.__main__ import main
-from runners.launch import launcher
-from tests.helpers.in_process import InProcess
-
-launcher.RayUnits = InProcess
-sys.argv = ["goal-sweep", "launch", "tiny.yaml", "--set", "objectives.only=[con/con]"]
-main()
-"""
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1, signal.SIGTERM, signal.SIGHUP])
@@ -46,22 +33,6 @@ def test_a_signal_while_the_command_line_loads_ends_a_launch_in_one_line(number:
     assert ended.returncode == (130 if number == signal.SIGINT else 75)
     assert ended.stderr.count("\n") == 1
     assert ended.stdout == ""
-
-
-@pytest.mark.slow
-def test_a_launch_trains_to_its_end_when_nobody_reads_on(tmp_path: Path) -> None:
-    (tmp_path / "tiny.yaml").write_text(SWEEP)
-    launch = subprocess.Popen(
-        [sys.executable, "-c", IN_PROCESS], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert launch.stdout is not None
-    assert launch.stderr is not None
-    assert launch.stdout.readline()
-    launch.stdout.close()
-    said = launch.stderr.read()
-    assert launch.wait(timeout=300) == 0, said
-    assert len(results(tmp_path)) == 2
-    assert list(tmp_path.glob("goal-sweep-store/reports/tiny/report.html"))
 
 
 def test_output_goes_on_when_its_terminal_is_closed() -> None:

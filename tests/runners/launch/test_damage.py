@@ -41,6 +41,22 @@ def sweep(finished: tuple[Path, dict[str, Any]], tmp_path: Path) -> OpenedSweep:
     return sweep_in(tmp_path)
 
 
+@pytest.fixture(scope="module")
+def stopped_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a sweep that was killed in the third epoch of 8 steps."""
+    folder = tmp_path_factory.mktemp("stopped")
+    with pytest.MonkeyPatch.context() as patch:
+        stopped_after(sweep_in(folder), patch, 17)
+    return folder
+
+
+@pytest.fixture
+def stopped(stopped_folder: Path, tmp_path: Path) -> OpenedSweep:
+    """A copy of the killed sweep."""
+    shutil.copytree(stopped_folder / "store", tmp_path / "store")
+    return sweep_in(tmp_path)
+
+
 def flip(path: Path) -> None:
     """Flip a bit in the middle of a file."""
     content = bytearray(path.read_bytes())
@@ -83,9 +99,22 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
 
 
-@pytest.mark.parametrize("spoil", [flip, cut], ids=["flipped", "cut"])
-@pytest.mark.parametrize("name", [BEST, "metrics.jsonl", "triplets.npz", "result.json"])
-@pytest.mark.parametrize("stage", [0, 1])
+QUICK = {
+    (0, BEST, flip), (1, BEST, flip), (1, "metrics.jsonl", flip), (1, "triplets.npz", flip), (1, "result.json", flip),
+    (1, "result.json", cut),
+}  # fmt: skip
+"""Each file once, and each way and each stage."""
+
+
+@pytest.mark.parametrize(
+    ("stage", "name", "spoil"),
+    [
+        pytest.param(stage, name, spoil, marks=[pytest.mark.exhaustive] * ((stage, name, spoil) not in QUICK))
+        for stage in (0, 1)
+        for name in (BEST, "metrics.jsonl", "triplets.npz", "result.json")
+        for spoil in (flip, cut)
+    ],
+)
 def test_a_damaged_result_is_named_and_trained_again(
     sweep: OpenedSweep,
     finished: tuple[Path, dict[str, Any]],
@@ -122,8 +151,15 @@ def test_a_launch_that_retries_only_what_failed_leaves_a_damaged_result_where_it
     assert trained_again(sweep) == [sweep.trainings[0].stage.name]
 
 
-@pytest.mark.parametrize("name", [BEST, "metrics.jsonl", "triplets.npz", "ranks.npz"])
-@pytest.mark.parametrize("spoil", [quietly(flip), Path.unlink], ids=["flipped", "removed"])
+@pytest.mark.parametrize(
+    ("name", "spoil"),
+    [
+        pytest.param(BEST, quietly(flip), id="flipped weights"),
+        pytest.param("triplets.npz", quietly(flip), id="flipped triplets"),
+        pytest.param("metrics.jsonl", Path.unlink, id="removed metrics"),
+        pytest.param("ranks.npz", Path.unlink, id="removed ranks"),
+    ],
+)
 def test_what_a_full_check_finds_the_next_launch_trains_again(
     sweep: OpenedSweep,
     finished: tuple[Path, dict[str, Any]],
@@ -162,10 +198,9 @@ def test_lost_weights_of_the_stage_before_are_trained_again(
 
 
 def test_a_full_check_reads_unfinished_states_and_features_and_says_what_it_cannot_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    stopped: OpenedSweep, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sweep = sweep_in(tmp_path)
-    stopped_after(sweep, monkeypatch, 17)
+    sweep = stopped
     paths = [path for path in sweep.store.root.rglob("*.safetensors") if path.stem.startswith(("last", "best", "t"))]
     for path in paths:
         flip(path)
@@ -222,10 +257,9 @@ def swap(one: Path, other: Path) -> None:
 
 @pytest.mark.parametrize("name", ["last.safetensors", "best-2.safetensors"])
 def test_the_states_of_two_trainings_cannot_be_swapped(
-    finished: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    finished: tuple[Path, dict[str, Any]], stopped: OpenedSweep, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    sweep = sweep_in(tmp_path)
-    stopped_after(sweep, monkeypatch, 17)
+    sweep = stopped
     folders = [sweep.store.folder(training) for training in sweep.by_stage[0]]
     swap(*(folder.path(name) for folder in folders))
     assert launch(sweep, monkeypatch).status == 0
@@ -309,16 +343,19 @@ def stopped_after(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch, steps: in
 
 
 @pytest.mark.parametrize("name", ["last.safetensors", "best-2.safetensors"])
-@pytest.mark.parametrize("spoil", [flip, cut, Path.unlink], ids=["flipped", "cut", "removed"])
+@pytest.mark.parametrize(
+    "spoil",
+    [flip, pytest.param(cut, marks=pytest.mark.exhaustive), Path.unlink],
+    ids=["flipped", "cut", "removed"],
+)
 def test_a_damaged_state_is_never_continued(
     finished: tuple[Path, dict[str, Any]],
-    tmp_path: Path,
+    stopped: OpenedSweep,
     monkeypatch: pytest.MonkeyPatch,
     name: str,
     spoil: Callable[[Path], None],
 ) -> None:
-    sweep = sweep_in(tmp_path)
-    stopped_after(sweep, monkeypatch, 17)  # in the third epoch of 8 steps
+    sweep = stopped
     folder = sweep.store.folder(sweep.by_stage[0][0])
     spoil(folder.path(name))
     assert launch(sweep, monkeypatch).status == 0

@@ -122,10 +122,10 @@ def test_a_value_that_is_none_is_named_by_its_key(text: str, told: str) -> None:
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("x: " + "[" * 20_000, "f.yaml"),
-        ("a: 1\nx: " + "[" * 20_000 + "]" * 20_000, "f.yaml"),
-        ("x: " + "{a: " * 20_000 + "}" * 20_000, "f.yaml"),
-        ("? " * 20_000, "f.yaml"),
+        ("x: " + "[" * 2_000, "f.yaml"),
+        ("a: 1\nx: " + "[" * 2_000 + "]" * 2_000, "f.yaml"),
+        ("x: " + "{a: " * 2_000 + "}" * 2_000, "f.yaml"),
+        ("? " * 2_000, "f.yaml"),
         ("a: 1\nx: " + "[" * 40 + "]" * 40, "f.yaml:2"),
         ("\n".join(f"{' ' * depth}a:" for depth in range(40)), f"f.yaml:{MAX_DEPTH}"),
     ],
