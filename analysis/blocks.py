@@ -68,19 +68,6 @@ class BlockKey:
         words = (self.dataset, self.framework, self.backbone, self.stage, self.own_variant, *point, self.grid)
         return file_stem(*filter(None, words))
 
-    @property
-    def paper_backbone(self) -> str:
-        """The backbone under its name in the paper's tables; its own name if the paper does not use it.
-
-        The tag of the weights is removed from a timm name, and the image size from the name of the vision transformer.
-        The paper calls VSE-infinity's regions `butd` and its grid features `wsl`.
-        """
-        if self.framework == "vse_infty" and self.backbone.startswith("butd"):
-            return "butd"
-        if self.framework == "vse_infty" and self.backbone.startswith("resnext101_32x8d.fb_wsl"):
-            return "wsl"
-        return self.backbone.split(".")[0].replace("vit_base_patch16_224", "vit_base_patch16")
-
 
 BLOCK_COLUMNS = tuple(column.name for column in fields(BlockKey) if column.name not in ("point", "grid"))
 """The columns that identify the block of a training, but for point and grid: a training may be in several."""
@@ -286,14 +273,17 @@ class Block:
     """One block of a report, with the text that must accompany its numbers."""
 
     key: BlockKey
-    slug: str
-    """The stem of its file names, unique in its report."""
     protocol: str
     """The seeds, the selection and the source of the numbers, in sentences."""
     grids: Mapping[str, Grid]
     """By the metric's key."""
     brief: str = "mean ± std of seeds"
     """The most important of the protocol, for the caption of a printed table."""
+
+    @property
+    def slug(self) -> str:
+        """The stem of its file names, unique in its report."""
+        return self.key.slug
 
     @property
     def cells(self) -> Mapping[Objective, CellSummary]:

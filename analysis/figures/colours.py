@@ -25,18 +25,6 @@ CIVIDIS = "cividis"
 """Given in place of a full colour: the colour-blind-safe scale."""
 Scale = Literal["paper", "colour-blind"]
 
-_PUBLISHED = {
-    ("coco", "vsepp", "resnet152"): GREEN,
-    ("coco", "vsepp", "vit_base_patch16"): BLUE,
-    ("coco", "vse_infty", "butd"): RED,
-    ("coco", "vse_infty", "wsl"): RED,
-    ("f30k", "vsepp", "resnet152"): YELLOW,
-    ("f30k", "vsepp", "vit_base_patch16"): YELLOW,
-    ("f30k", "vse_infty", "butd"): GREEN,
-    ("f30k", "vse_infty", "wsl"): RED,
-}
-"""The full colour of each model of the paper, by dataset, framework and the paper's name of the backbone."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColourScale:
@@ -72,20 +60,17 @@ def scale_of(grid: Grid, full: str) -> ColourScale | None:
 
 
 def assign_colours(keys: Iterable[BlockKey], scale: Scale = "paper") -> dict[BlockKey, str]:
-    """A full colour for each block: the paper's if the paper has the block, otherwise in turn by model.
+    """A full colour for each block, in turn by model: its stages and variants share one.
 
-    The stages and variants of a model share its colour. With the colour-blind scale, all blocks share that scale.
+    With the colour-blind scale, all blocks share that scale.
     """
     if scale == "colour-blind":
         return dict.fromkeys(keys, CIVIDIS)
-    turn = (GREEN, BLUE, RED, YELLOW)
-    others: dict[tuple[str, str, str], str] = {}
-    colours = {}
-    for key in keys:
-        model = (key.dataset, key.framework, key.backbone)
-        known = _PUBLISHED.get((key.dataset, key.framework, key.paper_backbone))
-        colours[key] = known or others.setdefault(model, turn[len(others) % len(turn)])
-    return colours
+    turn, models = (GREEN, BLUE, RED, YELLOW), dict[tuple[str, str, str], str]()
+    return {
+        key: models.setdefault((key.dataset, key.framework, key.backbone), turn[len(models) % len(turn)])
+        for key in keys
+    }
 
 
 def text_colour(background: str) -> str:

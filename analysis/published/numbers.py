@@ -14,6 +14,7 @@ from sweeps.results import METRICS, OBJECTIVES, Metric
 
 NUM_RUNS = 3
 """The number of runs in each printed mean; the paper does not state their seeds."""
+_WSL = ("wsl", "resnext101_32x8d.fb_wsl")
 _FOLDER = Path(__file__).parent
 
 
@@ -29,7 +30,7 @@ def published_blocks() -> tuple[Block, ...]:
             for metric in METRICS.values()
             if len(part := frame[(frame["direction"] == metric.direction) & (frame["metric"] == metric.name)])
         }
-        blocks.append(Block(key=key, slug=key.slug, protocol="", grids=grids))
+        blocks.append(Block(key=key, protocol="", grids=grids))
     return tuple(blocks)
 
 
@@ -44,9 +45,12 @@ def published_key(key: BlockKey) -> tuple[str, str, str, str]:
     The paper trains VSE-infinity in one stage, `train`, on the regions `butd` or the grid features `wsl`. Here that
     stage is `frozen` with precomputed regions, and `finetune` with the backbone that computes the grid features.
     """
-    ours = {"butd": "frozen", "wsl": "finetune"}
-    is_train = key.framework == "vse_infty" and ours.get(key.paper_backbone) == key.stage
-    return key.dataset, key.framework, key.paper_backbone, "train" if is_train else key.stage
+    name = key.backbone.split(".")[0].replace("vit_base_patch16_224", "vit_base_patch16")
+    if key.framework == "vse_infty":
+        name = "butd" if name.startswith("butd") else "wsl" if key.backbone.startswith(_WSL) else name
+        is_train = {"butd": "frozen", "wsl": "finetune"}.get(name) == key.stage
+        return key.dataset, key.framework, name, "train" if is_train else key.stage
+    return key.dataset, key.framework, name, key.stage
 
 
 def _grid(metric: Metric, rows: pd.DataFrame) -> Grid:

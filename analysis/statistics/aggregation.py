@@ -137,7 +137,7 @@ def _block(results: SweepResults, key: BlockKey) -> Block:
         comparison = compare(pd.DataFrame(seeds), {what: own[metric.key] for what, own in beyond.items()})
         grids[metric.key] = Grid(metric=metric, cells=cells, comparison=comparison)
     protocol, brief = _protocol(results, key, runs), _brief(results, key)
-    return Block(key=key, slug=key.slug, protocol=protocol, grids=grids, brief=brief)
+    return Block(key=key, protocol=protocol, grids=grids, brief=brief)
 
 
 def _gaps(seeds: Iterable[int], runs: pd.DataFrame) -> tuple[Gap, ...]:

@@ -23,9 +23,9 @@ from sweeps.results import METRICS, PAIRS, TRIPLETS, Metric, in_order
 
 MARGINAL_COLUMNS = (*MODEL_COLUMNS, "stage")
 """The block's columns in the frame of :func:`marginals`, in order."""
-_USED_BY_INTERACTION = 0.7
-"""The share of 5 % that the test of an interaction uses where spreads are equal. The two tests of a main effect, which
-must both pass, use all of it each."""
+_USED_BY_INTERACTION, _USED_WITH_TWO = 0.7, 0.5
+"""The share of 5 % that the test of an interaction uses where spreads are equal; and with two subjects. The two tests
+of a main effect, which must both pass, use all of it each."""
 _FACTORS = {"pair": PAIRS, "triplet": TRIPLETS}
 EFFECTS = {"pair": "pair weight", "triplet": "triplet weight", "pair:triplet": "interaction"}
 
@@ -142,8 +142,9 @@ def p_values(values_SPT: Array, images_KK: Array | None = None) -> dict[str, flo
             _smallest_p(cells @ means_LK.T, contrasts_ML, levels, images_LL, 1.0),
             _smallest_p(cells, contrasts_ML @ means_LK, labels, images_KK, 1.0),
         )
+    used = _USED_WITH_TWO if num_subjects == 2 else _USED_BY_INTERACTION
     deviations = np.kron(np.eye(num_pairs) - over_pairs, np.eye(num_triplets) - over_triplets)
-    return found | {"pair:triplet": _smallest_p(cells, deviations, labels, images_KK, _USED_BY_INTERACTION)}
+    return found | {"pair:triplet": _smallest_p(cells, deviations, labels, images_KK, used)}
 
 
 def _smallest_p(

@@ -257,7 +257,7 @@ def example() -> Block:
         dataset="coco", framework="vse_infty", backbone="r_152", stage="train", variant="paper", data_fingerprint="ab"
     )
     grids = {key: Grid(metric=metric, cells=cells) for key, metric in METRICS.items()}
-    return Block(key=key, slug=key.slug, protocol="Mean ± std over seeds 1, 2, 3. Data ab.", grids=grids)
+    return Block(key=key, protocol="Mean ± std over seeds 1, 2, 3. Data ab.", grids=grids)
 
 
 def with_grids(block: Block, cells: Mapping[tuple[str, str], CellSummary]) -> Block:

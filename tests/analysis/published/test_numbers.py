@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from analysis.blocks import Block, BlockKey, CellSummary
 from analysis.published.comparison import compare_blocks, rank_correlation, verdict_of
 from analysis.published.numbers import published_blocks, published_key
 from analysis.statistics.aggregation import cells_frame
+from tests.helpers.paths import SHARED
 
 CSV = Path(package.__file__).parent / "goal_grid.csv"
 
@@ -24,6 +26,21 @@ def test_blocks_hold_every_printed_number() -> None:
     assert (both["mean"] == both["mean_ours"]).all()
     assert (both["std"] == both["std_ours"]).all()
     assert set(both["n"]) == {3}
+
+
+def test_every_number_is_the_printed_one() -> None:
+    """Against the coloured halves of the paper's source, in the order of ``goal_grid.csv``."""
+    printed = re.compile(r"cellcolor\[HTML\]\{\w{6}\}([\d.]+) \$\\pm\$ ([\d.]+)")
+    files = sorted((SHARED / "paper").glob("*.txt"))
+    rows = [printed.findall(line) for file in files for line in file.read_text().splitlines() if "cellcolor" in line]
+    if not rows:
+        pytest.skip("the paper's source is not here")
+    assert len(rows) == 50
+    for number, block in enumerate(published_blocks()):
+        here = rows[5 * number : 5 * number + 5]
+        for direction, half in (("i2t", slice(0, 3)), ("t2i", slice(3, 6))):
+            ours = block.grids[f"{direction}_r1"].cells.values()
+            assert [(f"{c.mean:.1f}", f"{c.std:.1f}") for c in ours] == [pair for row in here for pair in row[half]]
 
 
 def shifted(block: Block, sign: float, backbone: str) -> Block:

@@ -31,7 +31,7 @@ def point(name: str, means: Mapping[str, Mapping[Objective, float]], std: float)
         )
         for metric in BOTH
     }
-    return Block(key=replace(MODEL, point=name), slug=name, protocol="", grids=grids)
+    return Block(key=replace(MODEL, point=name), protocol="", grids=grids)
 
 
 def printed_means(sign: float = 1.0) -> dict[str, dict[Objective, float]]:

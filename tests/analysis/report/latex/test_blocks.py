@@ -114,7 +114,7 @@ def in_scripts(block: Block) -> Block:
         name: replace(grid, cells={(f"{pair}数", triplet): cell for (pair, triplet), cell in grid.cells.items()})
         for name, grid in block.grids.items()
     }
-    return replace(block, key=key, slug=key.slug, grids=grids)
+    return replace(block, key=key, grids=grids)
 
 
 needs_latex = pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
