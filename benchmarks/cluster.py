@@ -90,9 +90,7 @@ class _Cluster:
         began, cpu, longest = time.monotonic(), time.process_time(), (0.0, 0.0)
         order, period, sign = count(), self._given.epoch, jobs[0].watchdog / 4
         due = [(number * period / len(units), next(order), unit, 1) for number, unit in enumerate(units)]
-        due += [
-            (number * sign / len(units), next(order), unit, 0) for number, unit in enumerate(units)
-        ]  # a sign of life
+        due += [(number * sign / len(units), next(order), unit, 0) for number, unit in enumerate(units)]
         heapq.heapify(due)
         while (now := time.monotonic() - began) < self._given.seconds:
             while due and due[0][0] <= now:
@@ -135,7 +133,7 @@ def main() -> None:
         sweep = open_sweep("scenes", settings)
         delay = mock.patch.object(atomic, "before_operation", _slowly)
         ray = mock.patch.object(launcher, "RayUnits", _Cluster(given))
-        with ray, delay, mock.patch.object(OpenedSweep, "check_trainable", lambda self: None):
+        with ray, delay, mock.patch.object(OpenedSweep, "check_trainable"):
             try:
                 launch_sweep(sweep, LaunchOptions(), Console(file=io.StringIO()), lambda *words, **named: "")
             except _Over:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import getpass
 import os
 import socket
@@ -32,12 +31,8 @@ class ProcessIdentity:
     def of_this_process(cls) -> ProcessIdentity:
         """The identity of the calling process."""
         pid = os.getpid()
-        started = ""
-        with contextlib.suppress(psutil.AccessDenied):
-            started = _process_started(pid) or ""
-        return cls(
-            user=user_name(), host=socket.gethostname(), machine=machine_identity(), pid=pid, process_started=started
-        )
+        host, machine, started = socket.gethostname(), machine_identity(), _started(pid) or ""
+        return cls(user=user_name(), host=host, machine=machine, pid=pid, process_started=started)
 
     def exists(self) -> bool | None:
         """Whether the process still runs.
@@ -48,13 +43,10 @@ class ProcessIdentity:
         """
         if self.machine != machine_identity() or self.host != socket.gethostname():
             return None
-        try:
-            started = _process_started(self.pid)
-        except psutil.AccessDenied:
-            return None
+        started = _started(self.pid)
         if started is None:
             return False
-        return started == self.process_started if self.process_started else None
+        return started == self.process_started if started and self.process_started else None
 
 
 def user_name() -> str:
@@ -65,11 +57,10 @@ def user_name() -> str:
         return f"uid{os.getuid()}"
 
 
-def _process_started(pid: int) -> str | None:
+def _started(pid: int) -> str | None:
     """When a process of this machine started, in clock ticks since boot; None if there is no such process.
 
-    Raises:
-        psutil.AccessDenied: the process exists, but this user may not see when it started.
+    Empty if the process exists, but this user may not see when it started.
     """
     try:
         process = psutil.Process(pid)
@@ -78,7 +69,5 @@ def _process_started(pid: int) -> str | None:
         return str(round((process.create_time() - psutil.boot_time()) * os.sysconf("SC_CLK_TCK")))
     except psutil.ZombieProcess:
         return None
-    except (psutil.Error, OSError, ValueError, OverflowError) as error:
-        if not is_taken(pid):
-            return None
-        raise psutil.AccessDenied(pid) from error
+    except (psutil.Error, OSError, ValueError, OverflowError):
+        return "" if is_taken(pid) else None
