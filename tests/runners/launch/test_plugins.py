@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.helpers.in_process import SWEEP, launch, results
 from tests.helpers.launches import goal_sweep_here
 
 pytestmark = [pytest.mark.usefixtures("without_plugins"), pytest.mark.slow]
+PAGE = Path(__file__).parents[3] / "docs" / "plugins.md"
 WEIGHT = """
 from goal_core.objectives import PairWeights, pair_weights
 
@@ -84,6 +86,27 @@ def test_a_backbone_of_ones_own_trains_in_both_stages_and_is_part_of_the_id(
     assert len(results(sweep)) == 4
     plugin_in(tmp_path, BACKBONE.replace("ReLU", "GELU"), "convs")
     assert not {one.key for one in sweep_of(tmp_path, text).trainings} & {one.key for one in sweep.trainings}
+
+
+def test_a_text_encoder_and_a_framework_train_and_an_edit_trains_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    words, deep = (next(one for one in page if f"@{kind}." in one) for kind in ("text_encoders", "frameworks"))
+    text = OWN.replace("own/weight.py", "own/weight.py, own/words.py, own/deep.py")
+    text = text.replace("model: {", "model: {framework: deep, ").replace("{word_dim: 8}", "{encoder: convolved_words}")
+    for name, content in (("weight", WEIGHT), ("words", words), ("deep", deep)):
+        plugin_in(tmp_path, content, name)
+    sweep = sweep_of(tmp_path, text)
+    sweep.check_trainable()
+    assert launch(sweep, monkeypatch).status == 0
+    assert len(results(sweep)) == 4
+    keys = {one.key for one in sweep.trainings}
+    assert {one.key for one in sweep_of(tmp_path, text, running="never").trainings} == keys
+    for name, content in (("words", words), ("deep", deep)):
+        plugin_in(tmp_path, f"{content}# edited\n", name)
+        assert not {one.key for one in sweep_of(tmp_path, text).trainings} & keys
+        plugin_in(tmp_path, content, name)
 
 
 def test_commands_that_read_know_the_ids_and_run_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
