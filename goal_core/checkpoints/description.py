@@ -106,28 +106,18 @@ def read_model(path: Path) -> TrainedModel:
         WeightsError: the file is missing, damaged, or is not a model checkpoint.
     """
     tensors, state = read_checkpoint(path)
-    return TrainedModel(
-        path=path,
-        description=ModelDescription.from_json(description_of(path, state)),
-        epoch=state["epoch"],
-        heads=take_prefix("heads", tensors),
-        backbone=take_prefix("backbone", tensors),
-    )
-
-
-def description_of(path: Path, state: Mapping[str, Any]) -> dict[str, Any]:
-    """The description, as JSON, in a checkpoint's state.
-
-    Raises:
-        WeightsError: there is none.
-    """
     if _KEY not in state:
         raise WeightsError(
             f"{path} is not a model checkpoint; give a best-*.safetensors of a cell, "
             "or what `goal-sweep convert` made of a published checkpoint"
         )
-    description: dict[str, Any] = state[_KEY]
-    return description
+    return TrainedModel(
+        path=path,
+        description=ModelDescription.from_json(state[_KEY]),
+        epoch=state["epoch"],
+        heads=take_prefix("heads", tensors),
+        backbone=take_prefix("backbone", tensors),
+    )
 
 
 def _data(content: Mapping[str, Any]) -> DataConfig:

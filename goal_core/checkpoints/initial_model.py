@@ -44,7 +44,10 @@ class InitialModel:
         self._given = given or (_read(model) if model.init_from else None)
         self.init_id = file_sha256(Path(model.init_from))[:16] if model.init_from and not given else ""
         """Identifies the content of `init_from`; empty without one."""
-        self.model = model if self._given is None else _without_overwritten_weights(model, self._given)
+        if self._given is not None:  # weights that it would overwrite are not loaded first
+            model = replace(model, bert=self._given.description.model.bert)
+            model = self.framework.without_backbone_weights(model) if self._given.backbone else model
+        self.model = model
         self.tokenizer: Tokenizer
         vectors = None if dataset is None else dataset.splits["train"].texts
         if vectors is not None:
@@ -155,9 +158,3 @@ def _read(model: ModelConfig) -> TrainedModel:
     if problem:
         raise WeightsError(f"init_from {given.path} does not fit the sweep's model: {problem}")
     return given
-
-
-def _without_overwritten_weights(model: ModelConfig, given: TrainedModel) -> ModelConfig:
-    """The model without weights that would be loaded only for the checkpoint to overwrite them."""
-    model = replace(model, bert=given.description.model.bert)
-    return framework_of(model).without_backbone_weights(model) if given.backbone else model

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NoReturn
@@ -50,21 +50,17 @@ class FirstRank(Ranks):
         self._lost, self._reason, self._over = lost, "", threading.Event()
         self._kind, self._broken, self._told = "died", threading.Event(), threading.Event()
         self._scratch = tempfile.TemporaryDirectory(prefix="goal-sweep-ranks-")
-        meeting = Path(self._scratch.name) / "meeting"
         context = multiprocessing.get_context("spawn")  # a fork would copy a CUDA context, which then fails
-        self._workers: dict[BaseProcess, Connection] = {}
+        self._workers: list[BaseProcess] = []
         for rank in range(1, self.processes):
-            reports, sender = context.Pipe(duplex=False)
-            arguments = (body, unit, rank, meeting, os.getpid(), sender)
+            arguments = (body, unit, rank, Path(self._scratch.name), os.getpid())
             # Not daemons: those may not start the processes that decode images. They end with this one by themselves.
-            worker = context.Process(target=follow, args=arguments, name=f"goal-sweep rank {rank}")
-            worker.start()
-            sender.close()
-            self._workers[worker] = reports
+            self._workers.append(context.Process(target=follow, args=arguments, name=f"rank {rank}"))
+            self._workers[-1].start()
         threading.Thread(target=self._watch, name="goal-sweep ranks", daemon=True).start()
         try:
             with self.together():
-                join(unit, 0, meeting)
+                join(unit, 0, Path(self._scratch.name))
         except BaseException:
             self.close()
             raise
@@ -89,17 +85,14 @@ class FirstRank(Ranks):
         while sentinels and not self._over.is_set():
             for ended in wait(list(sentinels), timeout=1.0):
                 worker = sentinels.pop(ended)
-                worker.join(_NOTICE_S)  # its end of the pipe closes a moment before it is gone
+                worker.join(_NOTICE_S)  # its sentinel is ready a moment before it is gone
                 if self._over.is_set() or worker.exitcode == 0:
                     continue
-                reports = self._workers[worker]
-                how = f"ended with exit status {worker.exitcode}"
-                kind = "died"
-                with suppress(EOFError, OSError):
-                    if reports.poll():
-                        kind, reason = reports.recv()
-                        how = f"failed: {reason}"
-                self._break(f"{worker.name.removeprefix('goal-sweep ')} of {self.processes} {how}", kind)
+                kind, how = "died", f"ended with exit status {worker.exitcode}"
+                with suppress(OSError):
+                    kind, _, reason = Path(self._scratch.name, worker.name).read_text().partition("\n")
+                    how = f"failed: {reason}"
+                self._break(f"{worker.name} of {self.processes} {how}", kind)
                 return
 
     def _break(self, reason: str, kind: str) -> None:
@@ -120,58 +113,50 @@ class FirstRank(Ranks):
     def close(self) -> None:
         """Kill the other processes that are left: they may wait for this one."""
         self._over.set()
-        for worker, reports in self._workers.items():
+        for worker in self._workers:
             if worker.is_alive():
                 worker.kill()
             worker.join()
-            reports.close()
         with suppress(Exception):
             distributed.destroy_process_group()
         self._scratch.cleanup()
 
 
-def join(unit: UnitPlan, rank: int, meeting: Path) -> None:
-    """Become one of a unit's processes.
-
-    Args:
-        unit: the unit.
-        rank: number of this process.
-        meeting: a file by which the processes find each other.
-    """
+def join(unit: UnitPlan, rank: int, scratch: Path) -> None:
+    """Become one of a unit's processes, number ``rank``, which find each other by a file in a folder."""
     if Path("/sys/class/net/lo").exists():
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             os.environ.setdefault(name, "lo")  # they are on one machine, and nobody else should reach them
     cuda = unit.device == "cuda"
     if cuda:
         torch.cuda.set_device(rank)
-    store = distributed.FileStore(str(meeting), unit.processes)  # type: ignore[attr-defined]  # it is public
+    store = distributed.FileStore(str(scratch / "meeting"), unit.processes)  # type: ignore[attr-defined]  # it is public
     store.set_timeout(_MEETING)
     backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
     distributed.init_process_group(backend, store=store, rank=rank, world_size=unit.processes, timeout=_PATIENCE)
 
 
-def follow(body: Body, unit: UnitPlan, rank: int, meeting: Path, parent: int, reports: Connection) -> None:
+def follow(body: Body, unit: UnitPlan, rank: int, scratch: Path, parent: int) -> None:
     """The life of a process that is not the first: do what the first says until it says that all is done.
 
     Args:
         body: does it.
         unit: the unit.
         rank: number of this process.
-        meeting: see :func:`join`.
+        scratch: the folder in which the processes meet, and leave the kind and the reason of an error.
         parent: id of the first process, without which this one ends.
-        reports: takes the kind and the reason of an error.
     """
     # Batch systems signal every process of a job; the first one decides what to do.
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
         signal.signal(name, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=[parent], daemon=True).start()
     try:
-        join(unit, rank, meeting)
+        join(unit, rank, scratch)
         body(unit, Ranks(rank, unit.processes))
     except BaseException as error:
         failed = TrainingFailed.because_of("", error if isinstance(error, Exception) else RuntimeError(repr(error)))
         with suppress(OSError):
-            reports.send((failed.kind, failed.reason))
+            (scratch / f"rank {rank}").write_text(f"{failed.kind}\n{failed.reason}")
         os._exit(1)  # at once: others wait for it
     os._exit(0)
 

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from goal_core.basics.atomic import replace_with
@@ -92,17 +91,15 @@ class Trunk:
         """The data with vectors of the frozen text tower, if there is one, in place of captions, computed once."""
         if self.backbone is None or self.backbone.texts is None:
             return dataset
-        splits = {name: replace(split, texts=self._text_vectors(split)) for name, split in dataset.splits.items()}
+        splits = dict(dataset.splits)
+        for name, split in splits.items():
+            captions = captions_of(split, self._initial.tokenizer)
+            vectors = np.empty((split.num_captions, self.backbone.num_features), np.float32)
+            with torch.no_grad(), autocast(self.unit.precision, self.device):
+                for rows, tokens, lengths in caption_chunks(captions, self._alive):
+                    vectors[rows] = self.backbone.texts(send(tokens, self.device), lengths).float().cpu().numpy()
+            splits[name] = replace(split, texts=vectors)
         return replace(dataset, splits=splits)
-
-    def _text_vectors(self, split: Split) -> NDArray[np.float32]:
-        assert self.backbone is not None
-        captions = captions_of(split, self._initial.tokenizer)
-        vectors = np.empty((split.num_captions, self.backbone.num_features), np.float32)
-        with torch.no_grad(), autocast(self.unit.precision, self.device):
-            for rows, tokens, lengths in caption_chunks(captions, self._alive):
-                vectors[rows] = self.backbone.texts(send(tokens, self.device), lengths).float().cpu().numpy()
-        return vectors
 
     def load(self, batch: Batch) -> SharedBatch:
         """Put a training batch on the device, and pass its images through the frozen backbone if there is one."""

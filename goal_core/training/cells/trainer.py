@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from torch import Tensor
 from goal_core.basics.errors import CollapsedError
 from goal_core.checkpoints import LAST, best_name
 from goal_core.data import Batch
-from goal_core.models import Pairs, Share
+from goal_core.models import Pairs
 from goal_core.models.batch_rows import in_chunks
 from goal_core.objectives import NonFiniteError, ObjectiveStats
 from goal_core.objectives.gradient_objective import describe_non_finite
@@ -61,7 +62,7 @@ class CellTrainer(CellState):
         self.optimizer.zero_grad(set_to_none=True)
         self.encoder.train(True)
         with self.stream.active(), self.encoder.autocast():
-            pairs = self._ranks.gather(encode_batch(self._encode, inputs, batch, self.share), len(batch))
+            pairs = self._ranks.gather(self._own_pairs(inputs, batch), len(batch))
         surrogate, stats = self._descended(pairs.image_BD, pairs.text_BD, batch)
         if self.heads.scales_objective:
             surrogate = surrogate * self.scales[self.term]
@@ -134,8 +135,7 @@ class CellTrainer(CellState):
         """
         self.encoder.train(False)
         with torch.no_grad(), self.encoder.autocast():
-            encoded = encode_batch(self._encode, inputs, batch, self.share)
-            pairs = self._ranks.gather(replace(encoded, context=()), len(batch))
+            pairs = self._ranks.gather(replace(self._own_pairs(inputs, batch), context=()), len(batch))
         _, stats = self._descended(pairs.image_BD, pairs.text_BD, batch)
         if not stats.finite:
             raise NonFiniteError(describe_non_finite(stats.gradient.images, stats.gradient.texts))
@@ -173,6 +173,22 @@ class CellTrainer(CellState):
         self.stacked_steps += 1
         self._record(outcome)
         self.seconds += seconds
+
+    def _own_pairs(self, inputs: Tensor, batch: Batch) -> Pairs:
+        """The pairs of this process's rows of a batch, encoded in chunks where the stage asks for it."""
+        rows = self.share.rows(len(batch))
+        captions = (batch.region_lengths, batch.tokens, batch.lengths)
+        own = [None if tensor is None else tensor[rows.slice] for tensor in captions]
+        kind: list[Pairs] = []
+
+        def columns(*tensors: Any) -> tuple[Tensor, ...]:
+            pairs = self._encode(*tensors)
+            if not kind:  # that of the first pass, for those of the second hold activations
+                kind.append(pairs)
+            return pairs.columns()
+
+        encoded = in_chunks(columns, rows, self.share.chunk, inputs, *own)
+        return replace(kind[0].with_columns(encoded), share=self.share)
 
     def _encode(self, inputs: Tensor, region_lengths: Tensor | None, tokens: Tensor, lengths: Tensor) -> Pairs:
         stage = self.stage
@@ -262,31 +278,3 @@ class CellTrainer(CellState):
         if self.stage.collapse_patience and self.best_rsum == 0:
             raise CollapsedError(f"no {self.stage.select_on} query has its match among the first ten after any epoch")
         self.load_best()
-
-
-def encode_batch(encode: Callable[..., Pairs], inputs: Tensor, batch: Batch, share: Share) -> Pairs:
-    """Encode a batch for a step.
-
-    Args:
-        encode: maps inputs, region lengths, tokens and caption lengths to pairs.
-        inputs: of this process's rows, as a step takes them.
-        batch: all captions, on the device.
-        share: what of the batch to encode, and how much at a time.
-
-    Returns:
-        The pairs of this process's rows.
-    """
-    rows = share.rows(len(batch))
-    captions = [
-        None if tensor is None else tensor[rows.slice] for tensor in (batch.region_lengths, batch.tokens, batch.lengths)
-    ]
-    kind: list[Pairs] = []
-
-    def columns(*tensors: Tensor | None) -> tuple[Tensor, ...]:
-        pairs = encode(*tensors)
-        if not kind:  # that of the first pass, for those of the second hold activations
-            kind.append(pairs)
-        return pairs.columns()
-
-    encoded = in_chunks(columns, rows, share.chunk, inputs, *captions)
-    return replace(kind[0].with_columns(encoded), share=share)

@@ -6,9 +6,8 @@ Recording reads numbers that the step has computed anyway; it draws no random nu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -83,19 +82,17 @@ class TripletHistogram:
             files: of the training.
             objective: the cell's objective.
         """
-        files.save_with(TRIPLETS, partial(self._write, objective))
+        arrays: dict[str, Any] = {
+            **{"low": np.float64(-1), "high": np.float64(1), "num_bins": np.int64(NUM_BINS)},
+            **{"epochs": self._epochs.numpy(), "entries": self._entries.numpy()},
+            "weight": weight_field(objective).numpy(),
+        }
 
-    def _write(self, objective: ObjectiveConfig, path: Path) -> None:
-        with path.open("wb") as file:
-            np.savez_compressed(
-                file,
-                low=np.float64(-1),
-                high=np.float64(1),
-                num_bins=np.int64(NUM_BINS),
-                epochs=self._epochs.numpy(),
-                entries=self._entries.numpy(),
-                weight=weight_field(objective).numpy(),
-            )
+        def write(path: Path) -> None:
+            with path.open("wb") as file:
+                np.savez_compressed(file, **arrays)
+
+        files.save_with(TRIPLETS, write)
 
 
 def weight_field(objective: ObjectiveConfig) -> Tensor:
