@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations, product
 from typing import Final, Literal
 
 import numpy as np
@@ -18,7 +19,7 @@ from analysis.published.numbers import published_key
 from analysis.statistics.comparison import difference_of
 from analysis.statistics.gains import Gain
 from analysis.statistics.spread import Array, judge
-from sweeps.results import Metric
+from sweeps.results import PAIRS, TRIPLETS, Metric
 
 Words = Literal["equal", "within noise", "higher", "lower", "not judged"]
 _WORDS: Final[Mapping[Verdict, Words]] = {
@@ -115,3 +116,17 @@ def order_agreement(block: Block, printed: Iterable[Block]) -> dict[tuple[BlockK
         if key in block.grids
     }
     return {place: rank for place, rank in found.items() if rank is not None}
+
+
+def orders_by_chance(printed: Iterable[Block]) -> tuple[float, float]:
+    """The middle 95 % of the mean correlation with the printed grids that their own mean order has by chance.
+
+    Its rows and its columns are permuted in all ways, which keeps what a weight does in every row or column.
+    """
+    grids_GK = stats.rankdata([list(g.means.values()) for own in printed for g in own.grids.values()], axis=1)
+    shape = (len(PAIRS), len(TRIPLETS))
+    mean = stats.rankdata(grids_GK.mean(axis=0)).reshape(shape)
+    orders = [mean[list(rows)][:, list(columns)] for rows, columns in product(*(permutations(range(n)) for n in shape))]
+    found = np.corrcoef(np.reshape(orders, (len(orders), -1)), grids_GK)[: len(orders), len(orders) :].mean(axis=1)
+    low, high = np.quantile(found, (0.025, 0.975))
+    return float(low), float(high)

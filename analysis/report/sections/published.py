@@ -8,7 +8,7 @@ from itertools import groupby
 from statistics import fmean
 
 from analysis.blocks import Block, BlockKey
-from analysis.published.comparison import GridComparison, compare_blocks, order_agreement, verdict_of
+from analysis.published.comparison import GridComparison, compare_blocks, order_agreement, orders_by_chance, verdict_of
 from analysis.published.numbers import NUM_RUNS, gradient_numbers, published_blocks, published_key
 from analysis.report.changes import change_table
 from analysis.report.inputs import Inputs
@@ -23,8 +23,9 @@ _CELL_NOTE = (
     f"for other seeds alone and without pairing, because the paper prints no single run of its {NUM_RUNS}."
 )
 _ORDER_NOTE = (
-    "Spearman's rank correlation of this sweep's means with each printed grid; the first row is their mean. No test "
-    "is made: another dataset, model or number of epochs may give another order."
+    "Spearman's rank correlation of this sweep's means with each printed grid; the first row is their mean. Of the "
+    "printed order with its rows and columns permuted, 95 % of these means lie between {:+.2f} and {:+.2f}. No test is "
+    "made: another dataset, model or number of epochs may give another order."
 )
 _VALIDATED = {"resnet152_ft": ("resnet152", "finetune"), "butd": ("butd", "train"), "wsl": ("wsl", "train")}
 """The paper's names of these rows: backbone and stage."""
@@ -73,7 +74,7 @@ def _order_table(model: BlockKey, points: Sequence[Block], printed: Sequence[Blo
         title=f"Order of the objectives as in the paper: {model.title}",
         head=("printed grid", *(_label(block.key) for block, _ in found)),
         rows=tuple(rows),
-        note=_ORDER_NOTE,
+        note=_ORDER_NOTE.format(*orders_by_chance(printed)),
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from analysis.blocks import Block, BlockKey, CellSummary, Grid, Objective
-from analysis.published.comparison import order_agreement
+from analysis.published.comparison import order_agreement, orders_by_chance
 from analysis.published.numbers import published_blocks
 from sweeps.results import METRICS
 
@@ -56,6 +56,10 @@ def test_correlations_are_those_of_the_means_with_every_printed_grid() -> None:
         grid = next(block for block in PRINTED if block.key == key).grids[metric.key]
         ours = [means[metric.key][objective] for objective in grid.means]
         assert value == pytest.approx(stats.spearmanr(ours, list(grid.means.values())).statistic)
+
+
+def test_the_printed_order_with_permuted_weights_agrees_by_chance_as_far_as_readings_do() -> None:
+    assert orders_by_chance(PRINTED) == pytest.approx((-0.61, 0.62), abs=0.01)
 
 
 def test_too_few_numbers_have_no_order() -> None:
