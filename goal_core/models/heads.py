@@ -147,8 +147,11 @@ class Heads(nn.Module):
         """The parameters, each in one group, in an order that never changes (checkpoints number them).
 
         Args:
-            bert_lr_scale: learning-rate factor of a pretrained text encoder, where there is one.
+            bert_lr_scale: learning-rate factor of the text encoder that `text` has as its `encoder`, if it has one.
         """
+        encoder = getattr(self.text, "encoder", None)
+        if isinstance(encoder, nn.Module):
+            return encoder_apart(self, encoder, bert_lr_scale)
         return [ParameterGroup(name="heads", parameters=tuple(self.parameters()))]
 
     def backbone_groups(self, backbone: nn.Module, lr_scale: float) -> list[ParameterGroup]:

@@ -14,7 +14,7 @@ from torch.nn.functional import embedding, linear, normalize
 from goal_core.basics.errors import ConfigError
 from goal_core.basics.seeding import derive_seed
 from goal_core.models.config import ModelConfig
-from goal_core.models.heads import Heads, ParameterGroup, encoder_apart
+from goal_core.models.heads import Heads
 from goal_core.models.hub import build_encoder, states_width, word_states
 from goal_core.models.sequences import length_mask, pack
 from goal_core.models.systems.gru import stacked_gru
@@ -117,12 +117,6 @@ class VseppHeads(Heads):
     def stacked(self, tensors: Mapping[str, Tensor]) -> StackedVsepp:
         """Both encoders of several cells at once; see :meth:`goal_core.models.heads.Heads.stacked`."""
         return StackedVsepp(tensors)
-
-    def parameter_groups(self, bert_lr_scale: float) -> list[ParameterGroup]:
-        """The heads with the stage's learning rate, a pretrained text encoder with its own."""
-        if not isinstance(self.text, StatesTextEncoder):
-            return super().parameter_groups(bert_lr_scale)
-        return encoder_apart(self, self.text.encoder, bert_lr_scale)
 
 
 class VectorHeads(Heads):
