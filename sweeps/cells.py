@@ -15,7 +15,7 @@ from goal_core.objectives import ObjectiveConfig
 from goal_core.training.config import Precision, StageConfig
 from sweeps.axes import Labels, Point, label, needed
 from sweeps.identity import cell_settings, content_id, flat_text, stage_key, stage_settings, to_mapping
-from sweeps.results import DEFAULT, TUNED
+from sweeps.results import DEFAULT, TUNED, Requested
 from sweeps.schema import SweepConfig
 from sweeps.tuning import Candidate, Space, Trail
 
@@ -182,6 +182,12 @@ class ResolvedSweep:
     """Content id of each backbone's initial weights, by the backbone's name."""
     trails: tuple[Trail, ...] = ()
     """The sweep's search by now: by backbone, then by objective. Empty without `tune`, or if nobody looked."""
+
+    @property
+    def requested(self) -> Requested:
+        """What determines its trainings. The places of store and tracking stay out: a URI may contain a password."""
+        config = {name: value for name, value in to_mapping(self.config).items() if name not in ("store", "tracking")}
+        return Requested(config=config, data_fingerprint=self.data_fingerprint, weights=dict(self.weights))
 
     @property
     def is_searching(self) -> bool:

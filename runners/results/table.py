@@ -16,14 +16,12 @@ from goal_core.basics.atomic import DamagedError, StorageError
 from goal_core.basics.errors import ConfigError
 from runners.results.rows import STORED, asked_row, stored_row
 from runners.store import Store, TrainingStatus
-from sweeps import ResolvedSweep, SweepConfig, Training, from_mapping, to_mapping
+from sweeps import ResolvedSweep, SweepConfig, Training, from_mapping
 from sweeps.axes import Labels
-from sweeps.results import COLUMNS, EPOCHS, HEADER_KEY, SETTING, TEST, VAL, Header, Requested
+from sweeps.results import COLUMNS, EPOCHS, HEADER_KEY, SETTING, TEST, VAL, Header
 
 _TYPES = {"string": pa.string(), "int64": pa.int64(), "double": pa.float64(), "binary": pa.binary()}
 _MEASURED = (VAL, TEST, EPOCHS)
-_STORE, _TRACKING = "./goal-sweep-store", "sqlite:///{store}/mlflow.db"
-"""In place of the sweep's own places, which are nobody else's."""
 _DONE_AS = ("training", "status", "attempts", "ended", "imported")
 """What a finished training's row was read from: another result has another end. Others are always read again."""
 _BATCH = 500
@@ -170,18 +168,13 @@ def _header(sweep: ResolvedSweep) -> Header:
         stage: tuple(dict.fromkeys(map(Labels(config.axes, stages[: number + 1]).of_point, config.points)))
         for number, stage in enumerate(stages)
     }
-    requested = Requested(
-        config=to_mapping(replace(config, store=_STORE, tracking=_TRACKING)),
-        data_fingerprint=sweep.data_fingerprint,
-        weights=dict(sweep.weights),
-    )
     return Header(
         sweep=config.name,
         seeds=tuple(config.seeds),
         objectives=tuple(config.objectives.names),
         stages=stages,
         points=points,
-        requested=requested,
+        requested=sweep.requested,
         axes=config.axes,
         tune=config.tune,
         trails=() if sweep.is_searching else tuple(sweep.trails),

@@ -25,7 +25,6 @@ from runners.store.store import Store
 from runners.store.trainings.folder import TrainingFolder
 from sweeps import ResolvedSweep, to_mapping
 
-_STORE, _TRACKING = "./goal-sweep-store", "sqlite:///{store}/mlflow.db"
 _PATH = re.compile(r"(?<![\w:/])~?/[^\s:,;'\"()]+")
 
 
@@ -47,14 +46,13 @@ def export_results(sweep: ResolvedSweep, store: Store, path: Path) -> tuple[int,
         ArchiveError: no training is finished, a file is not what its result states, or there is too much.
         StorageError: the store cannot be read or the file cannot be written.
     """
-    # A tracking URI may contain a password, so it stays here in any case.
-    config = replace(sweep.config, store=_STORE, tracking=_TRACKING)
+    asked = sweep.requested
     description = {
         "format": FORMAT,
         "version": VERSION,
-        "sweep": _without_paths(to_mapping(config)),
-        "data_fingerprint": sweep.data_fingerprint,
-        "weights": dict(sweep.weights),
+        "sweep": _without_paths(asked.config),
+        "data_fingerprint": asked.data_fingerprint,
+        "weights": asked.weights,
         "trails": to_mapping(sweep.trails),
     }
     files: dict[str, bytes] = {}
