@@ -167,7 +167,7 @@ def test_gpu_tests_that_cannot_begin_are_a_failure(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_benchmarks_of_goal_core_need_its_dependencies_alone(tmp_path: Path) -> None:
-    modules = [path.stem for path in (ROOT / "benchmarks").glob("*.py") if path.stem not in ("orchestration", "report")]
+    modules = [path.stem for path in (ROOT / "benchmarks").glob("*.py") if path.stem not in ("cluster", "report")]
     assert {step.module for step in gpu.STEPS} < set(modules)
     code = f"import {', '.join(f'benchmarks.{name}' for name in modules)}; import pydantic"
     environ, command = bare_environ(tmp_path, ROOT), [sys.executable, "-c", code]
@@ -192,9 +192,16 @@ def test_arguments_are_those_of_the_programs(step: Step) -> None:
 
 QUICK = {
     "steps": "--images 60 --size 32 --batch 8 --embed-dim 16 --word-dim 8 --steps 2 --rows finetune 4-chunks --apart",
-    "orchestration": "--trainings 15",
     "report": "--runs 30 --blocks 1 --epochs 1",
 }
+
+
+@pytest.mark.slow
+def test_the_driver_of_a_cluster_is_measured() -> None:
+    command = [sys.executable, "-m", "benchmarks.cluster", *"--units 2 --seconds 1 --epoch 1".split()]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "% of a core" in done.stdout
+    assert done.stdout.splitlines()[-1] == "without torch"
 
 
 @pytest.mark.exhaustive
