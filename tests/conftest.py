@@ -11,10 +11,14 @@ import pytest
 from goal_core.basics import atomic, plugins
 from goal_core.basics.registry import REGISTRIES
 from tests.helpers.once import made_once
+from tests.helpers.paths import ROOT
 
 # `nohup make test &` ignores both, and the processes that tests start would inherit that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
+STRAYS = [ROOT / name for name in ("goal-sweep-store", "mlflow.db", "mlruns")]
+"""What a command that was not told where to write leaves in the working directory."""
+_OLD_STRAYS = [path for path in STRAYS if path.exists()]
 
 
 @pytest.fixture(scope="session")
@@ -57,3 +61,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the launches first: they mostly wait for Ray, and the tests of other files fill that time."""
     launches = [f"tests/integration/test_{name}.py" for name in ("launch", "stop", "kill")]
     items.sort(key=lambda item: next((n for n, file in enumerate(launches) if item.nodeid.startswith(file)), 9))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run of which a test has written into the checkout."""
+    left = [path for path in STRAYS if path.exists() and path not in _OLD_STRAYS]
+    if left and not hasattr(session.config, "workerinput"):
+        print(f"\na test has left {', '.join(map(str, left))}")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -23,6 +23,12 @@ stages: [{name: frozen, epochs: 1, lr: 1e-3, batch_size: 8}]
 """
 
 
+@pytest.fixture(autouse=True)
+def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Indexes are written into the store, which is in the working directory."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture
 def sweep(tmp_path: Path) -> str:
     path = tmp_path / "tiny.yaml"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import re
@@ -39,6 +40,7 @@ print("the end")
 """
 
 
+@functools.cache
 def on_terminal(rows: int, **environment: str) -> str:
     """The output of the script on a pseudo-terminal of 80 columns."""
     clean = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "COLUMNS", "LINES")}
