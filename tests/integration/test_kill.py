@@ -53,7 +53,13 @@ def test_after_kills_an_interrupt_and_a_cell_that_fails_alone_the_numbers_are_th
     report = (folder / "goal-sweep-store" / "reports" / "tiny" / "report.md").read_text()
     assert "--" in report
     assert "failed" in report
-    # Retried from the state that it had saved, it ends as if nothing had happened.
+    # A plain launch does not retry it. With --retry-failed it continues from its last state and fails the same way.
+    assert "cells to train" not in goal_sweep_here(folder, "launch", "tiny.yaml").stdout
+    asked = goal_sweep_here(folder, "launch", "tiny.yaml", "--retry-failed")
+    assert asked.returncode == 1
+    assert "1 of 2 cells to train" in asked.stdout
+    assert results(folder) == ours
+    # From the state that it had saved it ends as if nothing had happened.
     saved_state(folder, poisoned).write_bytes(healthy)
     mended = goal_sweep_here(folder, "launch", "tiny.yaml", "--retry-failed")
     assert mended.returncode == 0, mended.stdout + mended.stderr

@@ -92,9 +92,7 @@ def test_an_outage_holds_nobody_up_and_is_caught_up_with(uri, store, monkeypatch
     down.set()
     for epoch in range(1, 12):
         folder.write_metrics([record(number) for number in range(1, epoch + 1)])
-        began = time.perf_counter()
-        tracking.sync_all()
-        assert time.perf_counter() - began < 10  # waiting for what is down would never end
+        tracking.sync_all()  # waiting for what is down would never end
     assert not tracking.sync_all(wait=0.2)
     assert "MLflow is not up to date: tracking does not answer" in tracking.trouble
     down.clear()
@@ -155,26 +153,25 @@ def test_nobody_waits_long_for_a_dead_server_unless_it_was_alive(store, server, 
     train(folder, 1)
     with socket.create_server(("127.0.0.1", 0), backlog=100) as listening:
         port = 9 if server == "refuses" else listening.getsockname()[1]
-        began = time.monotonic()
         with SweepTracking(tracked_at(f"http://127.0.0.1:{port}"), store, warn=lambda text: None) as tracking:
             assert not tracking.wait_open()
-            assert not tracking.sync_all(wait=60)
+            assert not tracking.sync_all(wait=3600)  # which is longer than a test may take
             assert tracking.trouble.startswith("MLflow is not up to date: tracking does not answer")
             tracking.limit(0.1)
-        assert time.monotonic() - began < 14  # and not the minute that it was asked to wait
 
 
 def test_an_error_leaves_tracking_little_time_to_close(uri, store, monkeypatch):
+    test_is_over = threading.Event()
+
     class Slow(DyingClient):
         def _tick(self):
-            time.sleep(30)
+            test_is_over.wait()
 
     monkeypatch.setattr("runners.tracking.sync.AFTER_ERROR_S", 0.5)
     monkeypatch.setattr("runners.tracking.client.MlflowClient", lambda uri: Slow(MlflowClient(uri), 0))
-    began = time.monotonic()
     with pytest.raises(KeyboardInterrupt), SweepTracking(tracked_at(uri), store):
         raise KeyboardInterrupt
-    assert time.monotonic() - began < 8
+    test_is_over.set()
 
 
 def test_a_file_that_is_no_database_is_said_at_once(tmp_path, store):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Callable
 
 import pytest
@@ -104,13 +103,12 @@ def test_what_ray_says_becomes_one_line(
     assert isinstance(raised.value, UnfinishedError) is (error is UnfinishedError)
 
 
-def test_a_dead_address_ends_at_once_and_the_same_command_may_succeed_later() -> None:
+def test_a_dead_address_ends_at_once_and_the_same_command_may_succeed_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joining, "ANSWER_S", 3600.0)  # which is not waited for
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    began = time.monotonic()
     with pytest.raises(UnfinishedError, match=rf"no Ray cluster at 127.0.0.1:{port} \(Connection refused\)"):
         reach(f"127.0.0.1:{port}")
-    assert time.monotonic() - began < 2
 
 
 def test_a_port_that_does_not_speak_rays_language_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

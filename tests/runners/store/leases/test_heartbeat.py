@@ -53,10 +53,8 @@ def test_second_driver_of_the_same_sweep_is_refused_at_the_start(store):
         one.start(["k1", "k2", "k3"])
         with store.heartbeat("b") as disjoint:
             disjoint.start(["k4"])
-        began = time.monotonic()
         with store.heartbeat("c") as two, pytest.raises(LeaseHeldError, match=rf"2 of the 3 .*pid {os.getpid()}.*kill"):
             two.start(["k2", "k3", "k9"])
-        assert time.monotonic() - began < 10
         assert [state.launch_id for state in store.drivers.all()] == [one.id]
     with store.heartbeat("d") as after:
         after.start(["k1"])
@@ -298,12 +296,12 @@ def test_a_killed_driver_is_succeeded_at_once(store, driver):
             launch.start([TRAINING.key])
     driver.kill()
     driver.wait()
+    (path,) = store.drivers.folder.glob("*.json")
+    path.write_bytes(json_bytes({**json.loads(path.read_text()), "ttl": 3600}))  # which is not waited for
     with store.heartbeat("second") as launch:
-        began = time.monotonic()
         launch.start([TRAINING.key])
         folder = store.folder(TRAINING)
         assert folder.claim(launch.id) == 2
-        assert time.monotonic() - began < 10  # and not when the heartbeat has been silent for a minute
         assert len(store.drivers.all()) == 1
         assert folder.attempts.read(1).outcome == "lost"
         train(folder)
@@ -312,11 +310,13 @@ def test_a_killed_driver_is_succeeded_at_once(store, driver):
 
 def test_a_stopped_driver_is_not_overrun_on_its_machine_and_harmless_when_it_wakes_elsewhere(store, driver):
     driver.send_signal(signal.SIGSTOP)
-    time.sleep(1.3)  # longer than its time to live
+    process = psutil.Process(driver.pid)
+    until(lambda: process.status() == psutil.STATUS_STOPPED, "stop")
+    path = next(iter(store.drivers.folder.glob("*.json")))
+    os.utime(path, (time.time() - 5,) * 2)  # longer ago than its time to live
     with pytest.raises(LeaseHeldError, match=f"pid {driver.pid}"):
         store.folder(TRAINING).claim("M")
     # Seen from another machine it has expired.
-    path = next(iter(store.drivers.folder.glob("*.json")))
     content = json.loads(path.read_text())
     content["process"] |= {"machine": "another", "host": "elsewhere"}
     path.write_bytes(json_bytes(content))
