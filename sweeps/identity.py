@@ -48,6 +48,15 @@ additions, like the number of threads and the device, which do not count either;
 memory runs out, which must not make another model of a cell."""
 
 
+def is_in_id(key: str) -> bool:
+    """Whether another value of a key of a sweep file, such as `stages.lr` or `data[scenes].name`, is another model."""
+    section, setting = key.partition("[")[0].partition(".")[0], key.split(".")[1 if key.startswith("model.") else -1]
+    left_out = {"data": _NOT_OF_THE_DATA, "model": _NOT_OF_THE_MODEL, "stages": _NOT_OF_THE_STAGE}
+    if section in left_out:
+        return setting not in left_out[section] - {"init_from"}  # of which the content counts
+    return section in ("objectives", "seeds", "precision")
+
+
 def cell_settings(cell: Any) -> dict[str, Any]:
     """Everything that determines the model of a `sweeps.cells.Cell`, except how its stages train it.
 

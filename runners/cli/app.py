@@ -22,7 +22,7 @@ from runners.cli.checkpoints import checkpoints
 from runners.cli.data import data
 from runners.cli.jobs import submitting
 from runners.cli.launch import launching
-from runners.cli.objectives import listing
+from runners.cli.listing import listing
 from runners.cli.plan import planning
 from runners.cli.results import results
 from runners.cli.ui import page

@@ -178,9 +178,9 @@ def validate(sweep: Sweep, set_: Set = None, trust_plugins: Trust = False) -> No
     from sweeps.overview import describe_size
 
     opened = SweepArguments(sweep, set_, running=running_of(trust_plugins)).open(renew=True)
-    opened.check_trainable()
     if unlike := opened.unlike_published():
         raise ConfigError(unlike)
+    opened.check_trainable()
     splits = ", ".join(
         f"{s.name} {s.num_images} images {s.num_captions} captions" for s in opened.dataset.splits.values()
     )

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import typer
 from rich.console import Console
@@ -36,6 +40,8 @@ console = _Console(highlight=False, markup=False)
 _notes = Console(highlight=False, stderr=True)
 """For progress bars, which do not belong to the output of a command."""
 
+_HUB_S = 3.0
+"""Seconds within which the hub of weights takes a connection."""
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
@@ -69,6 +75,17 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def running_of(trust: bool) -> Running:
     """Which plugins run in a command that trains or tries."""
     return "any" if trust else "own"
+
+
+def _ask_no_absent_hub() -> None:
+    """Let weights come from caches alone where the hub does not answer: libraries would ask it for minutes."""
+    hub = urlsplit(os.environ.get("HF_ENDPOINT") or "https://huggingface.co")
+    if "HF_HUB_OFFLINE" in os.environ or hub.scheme in getproxies():
+        return
+    try:
+        socket.create_connection((str(hub.hostname), hub.port or 443), timeout=_HUB_S).close()
+    except OSError:
+        os.environ["HF_HUB_OFFLINE"] = "1"
 
 
 @contextmanager
@@ -107,6 +124,8 @@ class SweepArguments:
         """
         from runners.launch.opened_sweep import open_sweep
 
+        if renew:
+            _ask_no_absent_hub()
         with progress_bar("reading") as count:
             read = partial(count, "the data")
             return open_sweep(self.sweep, self.overrides, running=self.running, renew=renew, progress=read)

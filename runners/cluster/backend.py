@@ -14,7 +14,7 @@ import jinja2
 
 from goal_core.basics.errors import ConfigError, GoalError
 from runners.store.submissions import Submission
-from sweeps import ClusterConfig, SweepConfig
+from sweeps import ClusterConfig, ResourceConfig, SweepConfig
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _ANSWER_S = 60.0
@@ -169,6 +169,25 @@ def check_variables(job: Job, kind: str, known: Collection[str]) -> None:
             f"the sweep names {', '.join(missing)}; give the values for the cluster's nodes in "
             f"cluster.{kind}.environment"
         )
+
+
+def idle_gpus(need: ResourceConfig, cpus: int, gpus: int, where: str) -> list[str]:
+    """Say that GPUs of a node would stay idle for want of CPUs, and how many CPUs would do; nothing if none do.
+
+    Args:
+        need: what a unit needs.
+        cpus: CPUs of a node.
+        gpus: GPUs of a node.
+        where: the setting that gives its CPUs.
+    """
+    most = int(gpus / need.gpus + 1e-6) if need.gpus else 0
+    if (now := min(most, cpus // need.cpus)) == most:
+        return []
+    less = f", or resources.cpus={cpus // most}" if cpus >= most else ""
+    return [
+        f"{now} of the {most} units for which a node has GPUs can train at a time: each takes {need.cpus} of its "
+        f"{cpus} CPUs; {where}={most * need.cpus}{less} would use every GPU"
+    ]
 
 
 def launch_command(job: Job, sweep: str, store: str, tracking: str) -> list[str]:

@@ -24,6 +24,7 @@ from runners.cluster.backend import (
     Phase,
     RunCommand,
     check_variables,
+    idle_gpus,
     launch_command,
     run_command,
     succeed,
@@ -91,7 +92,8 @@ class Kubernetes:
                 f"{settings.cpus_per_worker} and {settings.gpus_per_worker} (cluster.kubernetes)"
             )
         check_variables(job, "kubernetes", settings.environment)
-        return []
+        where = "cluster.kubernetes.cpus_per_worker"
+        return idle_gpus(need, settings.cpus_per_worker, settings.gpus_per_worker, where)
 
     def render(self, job: Job) -> str:
         """The manifest that `kubectl create` gets. It holds no secret, only references to secrets."""

@@ -22,6 +22,7 @@ from runners.cluster.backend import (
     NotInstalledError,
     Phase,
     RunCommand,
+    idle_gpus,
     run_command,
     succeed,
     template,
@@ -66,7 +67,7 @@ class Slurm:
                 f"a unit needs {need.cpus} CPUs and {need.gpus:g} GPU (resources), but a node has "
                 f"{have.cpus_per_node} and {have.gpus_per_node} (cluster.slurm.cpus_per_node, gpus_per_node)"
             )
-        notes = []
+        notes = idle_gpus(need, have.cpus_per_node, have.gpus_per_node, "cluster.slurm.cpus_per_node")
         if have.gpus_per_node and not need.gpus:
             notes.append("the job asks for GPUs (cluster.slurm.gpus_per_node), but its units train on the CPU")
         if is_object_store(job.store):

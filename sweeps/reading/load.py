@@ -16,6 +16,7 @@ from sweeps.clusters import ClusterConfig
 from sweeps.reading.axis_lists import take_lists, validate_points
 from sweeps.reading.merging import apply_override, as_named, merge
 from sweeps.reading.paths import expand_environment, make_absolute
+from sweeps.reading.smoke import SUFFIX, shrunk
 from sweeps.reading.tree import Node, Problem, SweepError, Where
 from sweeps.reading.validation import validate
 from sweeps.reading.yaml_file import read_mapping
@@ -52,6 +53,7 @@ def load_sweep(
 
     Args:
         path_or_name: a sweep file, or the name of a shipped sweep with or without `.yaml`; an existing file wins.
+            `+smoke` after it makes the sweep small, before `overrides`.
         overrides: each `key.path=value`, with the value in YAML; later ones win.
         running: which plugins run.
         environ: the environment that `${VAR}` refers to; `os.environ` when not given.
@@ -102,7 +104,8 @@ def load_for_cluster(
     environ = os.environ if environ is None else environ
     problems: list[Problem] = []
     sources: list[str] = []
-    file = find_sweep(path_or_name)
+    is_small = str(path_or_name).endswith(SUFFIX) and not Path(path_or_name).exists()
+    file = find_sweep(str(path_or_name).removesuffix(SUFFIX) if is_small else path_or_name)
     root = _read(file, (), problems, sources)
     if root is None:
         raise SweepError(problems, sources)
@@ -110,7 +113,7 @@ def load_for_cluster(
         message = "settings of clusters stand in the site file or in --set cluster..., because sweeps are passed on"
         problems.append(Problem(block.where, BLOCK, message))
         root = root.put((BLOCK,), None)
-    root = _spell_out(root)
+    root = shrunk(_spell_out(root), problems) if is_small else _spell_out(root)
     of_cluster = [text for text in overrides if text.partition("=")[0].strip().split(".")[0] == BLOCK]
     for override in (text for text in overrides if text not in of_cluster):
         root = _spell_out(apply_override(root, override, problems))

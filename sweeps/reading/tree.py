@@ -78,6 +78,12 @@ class Node:
             return [child.plain() for child in self.value]
         return self.value
 
+    def made(self, plain: Any) -> Node:
+        """A tree of ordinary dicts, lists and scalars, as if it were written where this value is."""
+        if isinstance(plain, dict):
+            return Node({key: self.made(child) for key, child in plain.items()}, self.where)
+        return Node([self.made(child) for child in plain] if isinstance(plain, list) else plain, self.where)
+
     @property
     def item_name(self) -> str | None:
         """The text under `name` if this is a mapping that has it, else None."""

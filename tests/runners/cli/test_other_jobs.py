@@ -181,3 +181,12 @@ def test_the_commands_that_are_shown_work_in_any_folder(here: Path, monkeypatch,
 def test_gpus_that_the_sweep_does_not_use_are_named_on_submission(here: Path, capsys) -> None:
     assert run(["submit", "tiny.yaml", "--to", "slurm", "--set", "cluster.slurm.gpus_per_node=1"]) == 0
     assert "note: the job asks for GPUs" in capsys.readouterr().out
+
+
+def test_gpus_that_would_stay_idle_for_want_of_cpus_are_named_on_submission(here: Path, capsys) -> None:
+    node = ["--set", "cluster.slurm.gpus_per_node=8", "--set", "cluster.slurm.cpus_per_node=8"]
+    unit = ["--set", "resources.gpus=1", "--set", "resources.cpus=8"]
+    assert run(["submit", "tiny.yaml", "--to", "slurm", *node, *unit]) == 0
+    said = capsys.readouterr().out
+    assert "note: 1 of the 8 units" in said
+    assert "cluster.slurm.cpus_per_node=64, or resources.cpus=1 would use every GPU" in said

@@ -1,4 +1,4 @@
-"""`goal-sweep objectives`: the grid as a table, and its figures."""
+"""What there is to choose from: the commands `objectives`, `backbones` and `schema`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.table import Table
 
+from goal_core.basics.errors import GoalError, nearest
 from runners.cli.options import AsJson, console, local_path
 
 if TYPE_CHECKING:
@@ -50,6 +51,42 @@ def objectives(
         print(json.dumps(rows, indent=2))
     else:
         console.print(table)
+
+
+@listing.command()
+def backbones(
+    glob: Annotated[str, typer.Argument(help="Names to list, such as 'resnet50*'.")] = "*", as_json: AsJson = False
+) -> None:
+    """List timm's image backbones, each with the tags of its pretrained weights, of which the first is the default.
+
+    Example: goal-sweep backbones 'vit_base*'
+    """
+    from goal_core.models.weights import timm_library
+
+    timm = timm_library()
+    tags: dict[str, list[str]] = {name: [] for name in timm.list_models(glob)}
+    if not tags:
+        raise GoalError(f"timm has no backbone {glob!r}{nearest(glob, timm.list_models())}")
+    for name, _, tag in (full.partition(".") for full in timm.list_pretrained(f"{glob}.*")):
+        tags.setdefault(name, []).append(tag)
+    if as_json:
+        print(json.dumps(tags, indent=2))
+        return
+    for name, of_weights in tags.items():
+        console.print(f"{name}  {', '.join(filter(None, of_weights)) or 'no pretrained weights'}")
+
+
+@listing.command()
+def schema(
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print a table to read instead.")] = False,
+) -> None:
+    """Print the JSON schema of a sweep file, from which editors complete keys and values.
+
+    Example: goal-sweep schema > sweep.schema.json
+    """
+    from sweeps.reading.reference import editor_schema, settings_page
+
+    print(settings_page() if markdown else json.dumps(editor_schema(), indent=2))
 
 
 def draw_objectives(folder: Path) -> Iterator[Path]:

@@ -31,3 +31,19 @@ def test_the_figures_are_drawn_and_named(tmp_path: Path, capsys: pytest.CaptureF
     names = ["triplet-weights.png", "pair-weights.png", "gradient-fields.png"]
     assert [Path(line).name for line in capsys.readouterr().out.splitlines()] == names
     assert all((tmp_path / "new" / name).read_bytes().startswith(b"\x89PNG") for name in names)
+
+
+def test_backbones_are_listed_with_their_weights(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["backbones", "resnet50*", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert "a1_in1k" in found["resnet50"]
+    assert all(name.startswith("resnet50") for name in found)
+    assert run(["backbones", "resnat50"]) == 2
+    assert "'resnat50' (did you mean 'resnet50'?)" in capsys.readouterr().err
+
+
+def test_the_schema_is_json_or_a_page(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["schema"]) == 0
+    assert "stages" in json.loads(capsys.readouterr().out)["properties"]
+    assert run(["schema", "--markdown"]) == 0
+    assert "| `stages.lr` |" in capsys.readouterr().out
