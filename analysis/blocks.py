@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Literal
 
-from analysis.wording import file_stem, mean_text, name_text, point_values, seeds_text
+from analysis.wording import file_stem, interval_text, mean_text, name_text, point_values, seeds_text, signed
 from sweeps.results import BASELINE, LOSS, METRICS, Metric
 
 Objective = tuple[str, str]
@@ -147,6 +147,11 @@ class Difference:
         if not self.told_apart:
             return "level"
         return "better" if self.estimate > 0 else "worse"
+
+    @property
+    def text(self) -> str:
+        """As printed: ``+1.7 (+0.3 to +3.1)``, or ``+1.7 (no interval)``."""
+        return f"{signed(self.estimate)} ({'no interval' if self.p is None else interval_text(self.low, self.high)})"
 
     @property
     def turned(self) -> Difference:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,17 +13,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from analysis.figures.fonts import families, pdf_font_type, wrapped
-from sweeps.results import PAIRS, in_order
 
 INK, FAINT, PALE = "#1f2328", "#59636e", "#8c959f"
 """Colours of text and lines in all figures, from strong to weak."""
-_PAIR_STYLES: Final[dict[str, tuple[str, str]]] = {
-    "con": ("#000000", "-"),
-    "lin": ("#0072B2", "--"),
-    "sig": ("#D55E00", "-"),
-    "lin-ms": ("#009E73", "--"),
-    "sig-ms": ("#CC79A7", "-"),
-}
 TITLE_PLACE: Final[Mapping[str, Any]] = {"y": 1.0}
 """Of a panel's title. Without it matplotlib measures all ticks for a place, a tenth of a report's time."""
 _TITLE, _NOTE = 12.0, 7.5
@@ -50,15 +42,6 @@ def write_figure(paths: Sequence[Path], draw: Callable[..., Figure], *arguments:
         figure = draw(*arguments)
         for path in paths:
             figure.savefig(path, **_OPTIONS[path.suffix])
-
-
-def pair_style(pair: str) -> tuple[str, str]:
-    """Colour and dashes of a pair weight's lines.
-
-    Okabe and Ito's palette, whose colours colour-blind readers can distinguish; dashes and brightness distinguish the
-    lines in greyscale print.
-    """
-    return _PAIR_STYLES.get(pair, (PALE, ":"))
 
 
 def panels(
@@ -124,17 +107,6 @@ def style_panel(axes: Axes, title: str, x: str = "", y: str = "", *, grid: bool 
     axes.tick_params(labelsize=7)
     if grid:
         axes.grid(color="#e6e9ed", linewidth=0.5)
-
-
-def outside_legend(figure: Figure, entries: Mapping[str, Any], size: float = 8) -> None:
-    """A legend in the right margin: what each label stands for."""
-    place: dict[str, Any] = {"loc": "center right", "frameon": False, "handlelength": 1.6}
-    figure.legend(list(entries.values()), list(entries), fontsize=size, **place)
-
-
-def pairs_of(objectives: Iterable[tuple[str, str]], triplet: str) -> tuple[str, ...]:
-    """The pair weights that are combined with a triplet weight, in order."""
-    return in_order((pair for pair, other in objectives if other == triplet), PAIRS)
 
 
 def colour_bar(figure: Figure, image: Any, label: str) -> None:

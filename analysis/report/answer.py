@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from analysis.blocks import Block, CellSummary, Grid, Objective
 from analysis.figures.comparisons import Forest, draw_forest
 from analysis.report.parts import Picture, TextTable
-from analysis.wording import count_text, interval_text, mean_text, objectives_text, signed
+from analysis.wording import count_text, mean_text, objectives_text
 from sweeps.results import BASELINE, MEASURES, Metric, measure_slug
 
 
@@ -90,10 +90,7 @@ class Answer:
         """The gain over con/con with its interval, in points."""
         if BASELINE in self.top and not self.is_gain:
             return "con/con itself" if len(self.top) == 1 else "none: con/con is as high"
-        gain = self.grid.gain
-        if gain is None:
-            return "no con/con to compare with"
-        return f"{signed(gain.estimate)} ({'no interval' if gain.p is None else interval_text(gain.low, gain.high)})"
+        return "no con/con to compare with" if self.grid.gain is None else self.grid.gain.text
 
     @property
     def level_text(self) -> str:

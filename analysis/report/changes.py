@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from analysis.blocks import Block, CellSummary, Objective
-from analysis.report.parts import TextTable
+from analysis.figures.comparisons import Forest, draw_forest
+from analysis.report.parts import Picture, TextTable
 from analysis.statistics.gains import Gain
-from analysis.wording import interval_text, signed
+from analysis.wording import signed
 from sweeps.results import Metric
 
 JUDGED_NOTE = (
@@ -58,12 +59,27 @@ def _change(first: CellSummary, cell: CellSummary, gain: Gain | None) -> str:
         return "--"
     if gain is None or gain.difference is None:
         return signed(cell.mean - first.mean)
-    if gain.same:
-        return "="
-    change = gain.difference
-    return (
-        f"{signed(change.estimate)} ({'no interval' if change.p is None else interval_text(change.low, change.high)})"
-    )
+    return "=" if gain.same else gain.difference.text
+
+
+def change_picture(
+    stem: str, title: str, what: str, panels: Iterable[tuple[str, Metric, Mapping[Objective, Gain]]]
+) -> Picture:
+    """A forest plot of judged changes.
+
+    Args:
+        stem: see `Picture.stem`.
+        title: the figure's.
+        what: what a change is, such as ``tuned minus default``.
+        panels: the title, the metric and the changes of each panel.
+    """
+    forests = [
+        Forest(
+            title=of_what, metric=metric, differences={k: None if g.same else g.difference for k, g in gains.items()}
+        )
+        for of_what, metric, gains in panels
+    ]
+    return Picture(stem=stem, title=title, draw=draw_forest, arguments=(forests, what))
 
 
 def changes_text(gains: Iterable[Gain]) -> str:

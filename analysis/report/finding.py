@@ -15,12 +15,10 @@ from analysis.blocks import Difference, Objective
 from analysis.report.answer import Answer, answers_of
 from analysis.report.changes import changes_text
 from analysis.report.inputs import Inputs
-from analysis.statistics.gains import Survival
+from analysis.statistics.gains import fates
 from analysis.statistics.trails import progress_text
 from analysis.wording import count_text, list_text, objectives_text, signed
 from sweeps.results import MEASURES, TUNED
-
-SURVIVES = "Which differences of the default grid does tuning confirm?"
 
 
 def finding(answers: Sequence[Answer], measure: str) -> str:
@@ -156,14 +154,13 @@ def _more_seeds(here: Sequence[Answer], points: float) -> str:
 
 def tuning_answers(inputs: Inputs, measure: str) -> tuple[tuple[str, str], ...]:
     """The questions of a tuned sweep with their answers by one measure; empty without both grids."""
-    survivals = [survival for survival in inputs.survivals if survival.metric.name == measure]
-    if not survivals:
+    if not inputs.pairs:
         return ()
     tuned = [answer for answer in answers_of(inputs.answered) if answer.metric.name == measure]
     return (
         ("Which objective is best when tuned?", _best_text([own for own in tuned if own.block.key.grid == TUNED])),
         ("What did tuning gain?", _gain_text(inputs, measure)),
-        (SURVIVES, _survival_text(survivals)),
+        ("Which differences of the default grid does tuning confirm?", _fates_text(inputs, measure)),
     )
 
 
@@ -192,15 +189,17 @@ def _gain_text(inputs: Inputs, measure: str) -> str:
     return f"Nothing.{kept}" if same else "No objective has results in both grids."
 
 
-def _survival_text(here: Sequence[Survival]) -> str:
-    apart, confirmed, turned, undecided = (
-        sum(getattr(survival, name) for survival in here) for name in ("apart", "confirmed", "reversed", "undecided")
-    )
-    if not apart:
+def _fates_text(inputs: Inputs, measure: str) -> str:
+    """What becomes of the pairs that the default grid tells apart, over all tables of a measure."""
+    counts = Counter[str]()
+    for pair in inputs.pairs:
+        for default in pair.default.grids_of(measure):
+            counts.update(fates(default.comparison, pair.tuned.grids[default.metric.key].comparison))
+    if not counts.total():
         return "The default grid tells no two objectives apart."
     return (
-        f"Of {count_text(apart, 'pair')} told apart by default, the tuned grid confirms {confirmed}, reverses {turned} "
-        f"and leaves {undecided} undecided."
+        f"Of {count_text(counts.total(), 'pair')} told apart by default, the tuned grid confirms "
+        f"{counts['confirmed']}, reverses {counts['reversed']} and leaves {counts['undecided']} undecided."
     )
 
 

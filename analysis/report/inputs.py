@@ -12,7 +12,7 @@ from analysis.blocks import Block, Objective
 from analysis.results import SweepResults
 from analysis.statistics.aggregation import aggregate, first_blocks
 from analysis.statistics.effects import crossed_runs, marginals
-from analysis.statistics.gains import BlockPair, Gain, Survival, block_pairs, gains, survivals
+from analysis.statistics.gains import BlockPair, Gain, block_pairs, gains
 from sweeps.results import DEFAULT, TUNED, Metric
 
 
@@ -72,8 +72,3 @@ class Inputs:
             pair: {grid.metric: gains(self.results, pair, grid.metric) for grid in pair.default.grids.values()}
             for pair in self.pairs
         }
-
-    @cached_property
-    def survivals(self) -> tuple[Survival, ...]:
-        """What tuning does to the order, for each block and metric; empty unless the sweep is tuned."""
-        return survivals(self.pairs)

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from analysis.blocks import Block, CellSummary, Difference, Objective
+from analysis.blocks import Block, CellSummary, Objective
 from analysis.figures.colours import scale_of, text_colour
 from analysis.figures.comparisons import interval_note
 from analysis.report.answer import missing_text
 from analysis.report.contents import Report
 from analysis.report.finding import finding
-from analysis.wording import interval_text, objectives_text, signed
+from analysis.wording import objectives_text, signed
 from sweeps.results import BASELINE, DIRECTION_TITLES, DIRECTIONS, MAIN_METRICS, MEASURES, measure_slug
 
 _SENTENCE_ENDS = re.compile(r"(?<=[.]) (?=[A-Z])")
@@ -61,7 +61,6 @@ def report_to_html(report: Report, folder: Path) -> str:
     environment.globals.update(
         baseline=BASELINE,
         cell_id=_cell_id,
-        change_text=_change_text,
         direction_titles=DIRECTION_TITLES,
         directions=DIRECTIONS,
         inlined=inlined,
@@ -82,9 +81,3 @@ def _cell_id(block: Block, key: Objective) -> str:
 def _mean_and_spread(cell: CellSummary) -> tuple[str, str]:
     mean, _, spread = cell.text(with_n=False).partition(" ")
     return mean, spread
-
-
-def _change_text(change: Difference) -> str:
-    if change.p is None:
-        return f"{signed(change.estimate)}, no interval"
-    return f"{signed(change.estimate)} (95 %: {interval_text(change.low, change.high)})"

@@ -130,38 +130,6 @@ def gains_frame(gained: Mapping[BlockPair, Mapping[Metric, Mapping[Objective, Ga
     return pd.DataFrame(rows)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Survival:
-    """The order of a block's objectives by one metric, in the default and in the tuned grid."""
-
-    pair: BlockPair
-    metric: Metric
-    confirmed: int
-    """Pairs of objectives that both grids tell apart by more than noise, in the same order."""
-    reversed: int
-    """Pairs that both tell apart, in opposite orders."""
-    undecided: int
-    """Pairs that the default grid alone tells apart."""
-
-    @property
-    def apart(self) -> int:
-        """Pairs that the default grid tells apart."""
-        return self.confirmed + self.reversed + self.undecided
-
-
-def survivals(pairs: Iterable[BlockPair]) -> tuple[Survival, ...]:
-    """The orders of each block and metric with two objectives in both grids."""
-    found = []
-    for pair in pairs:
-        for key, default in pair.default.grids.items():
-            grids, both = (default, pair.tuned.grids[key]), sorted(pair.in_both(default.metric))
-            if len(both) < 2:
-                continue
-            counts = fates(*(grid.comparison for grid in grids))
-            found.append(Survival(pair=pair, metric=default.metric, **counts))
-    return tuple(found)
-
-
 def fates(default: Comparison, tuned: Comparison) -> dict[str, int]:
     """How many of the pairs that the default grid tells apart are confirmed, reversed or undecided in the tuned one."""
     apart = [pair for pair, change in default.differences.items() if change.verdict == "better"]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from analysis.blocks import Block, BlockKey, CellSummary, Objective
-from analysis.figures.settings import draw_ablation
+from analysis.blocks import Block, BlockKey, Objective
 from analysis.report.answer import answer_table, answers_of
-from analysis.report.changes import JUDGED_NOTE, change_table, changes_text
+from analysis.report.changes import JUDGED_NOTE, change_picture, change_table, changes_text
 from analysis.report.inputs import Inputs
 from analysis.report.parts import Picture, Section, TextTable
 from analysis.results import SweepResults
@@ -44,41 +43,30 @@ class Ablation:
         return self.blocks[0].key
 
     @property
-    def numbers(self) -> tuple[float, ...] | None:
-        """The values as numbers, or None where one is none."""
-        try:
-            return tuple(map(float, self.values))
-        except ValueError:
-            return None
-
-    @property
     def title(self) -> str:
         """The axis, and the model and stage, for a reader."""
         variant = "paper" if self.axis == "variant" else self.key.variant
         return f"{self.axis}, {replace(self.key, point='', variant=variant).title}"
 
-    def cells(self, metric: Metric) -> dict[Objective, list[CellSummary]]:
-        """The cell of each objective of the sweep at each value."""
-        grids = [block.grids[metric.key].cells for block in self.blocks]
-        return {name: [grid[name] for grid in grids] for name, cell in grids[0].items() if cell.requested}
-
 
 def ablation_section(inputs: Inputs) -> Section | None:
-    """Tables of every axis and figures of those with numbers; None for a sweep without axes or without a result."""
+    """Tables and figures of every axis; None for a sweep without axes or without a result."""
     made = ablations(inputs.results, inputs.blocks)
     if not made:
         return None
     best = answer_table(answers_of(block for block in inputs.blocks if not block.key.grid), "R@1")
     said, tables = [_PARAGRAPH, JUDGED_NOTE], [replace(best, title="The best at each point: R@1")]
+    pictures = []
     for own in made:
         changes = {metric: _changes(inputs.results, own, metric) for metric in MAIN_METRICS}
         said += _verdicts(own, changes)
+        pictures.append(_picture(own, changes))
         tables += [table for metric in MAIN_METRICS if (table := _table(own, metric, changes[metric])).rows]
     return Section(
         anchor="ablation",
         title="Ablations: one setting at a time",
         paragraphs=tuple(said),
-        figures=tuple(_picture(ablation) for ablation in made if ablation.numbers is not None),
+        figures=tuple(pictures),
         tables=tuple(tables),
     )
 
@@ -144,19 +132,17 @@ def _stem(ablation: Ablation) -> str:
     return file_stem(replace(ablation.key, point="").slug, ablation.axis)
 
 
-def _picture(ablation: Ablation) -> Picture:
-    title = f"{ablation.title}{f', {ablation.others}' if ablation.others else ''}"
-    cells = {metric: ablation.cells(metric) for metric in _DRAWN}
-    return Picture(
-        stem=f"ablation/{_stem(ablation)}",
-        title=f"Ablation: {title}",
-        draw=draw_ablation,
-        arguments=(title, ablation.axis, ablation.numbers, cells, ablation.untouched),
-    )
+def _picture(own: Ablation, changes: Mapping[Metric, Sequence[Mapping[Objective, Gain]]]) -> Picture:
+    title = f"{own.title}{f', {own.others}' if own.others else ''}"
+    named = [(f"{own.axis} {value}", metric) for value in own.values[1:] for metric in _DRAWN]
+    gained = (changes[metric][at] for at in range(len(own.values) - 1) for metric in _DRAWN)
+    panels = [(*place, gains) for place, gains in zip(named, gained, strict=True)]
+    what = f"difference from {own.axis} {own.values[0]}"
+    return change_picture(f"ablation/{_stem(own)}", f"Ablation: {title}", what, panels)
 
 
 def _table(ablation: Ablation, metric: Metric, changes: Sequence[Mapping[Objective, Gain]]) -> TextTable:
-    same = objectives_text(objective for objective in ablation.cells(metric) if objective in ablation.untouched)
+    same = objectives_text(name for name in ablation.blocks[0].cells if name in ablation.untouched)
     held = f"Held fixed: {ablation.others}. " if ablation.others else ""
     without = f"{same} {'do' if ',' in same else 'does'} not depend on {ablation.axis}." if same else ""
     return change_table(

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from analysis.figures.comparisons import Forest, draw_forest
-from analysis.report.changes import JUDGED_NOTE, change_table
-from analysis.report.finding import SURVIVES
+from analysis.report.changes import JUDGED_NOTE, change_picture, change_table
 from analysis.report.inputs import Inputs
 from analysis.report.parts import Picture, Section, TextTable
-from analysis.statistics.gains import Survival, gains_frame
+from analysis.statistics.gains import gains_frame
 from sweeps.results import DEFAULT, MAIN_METRICS, TUNED, measure_slug
 
-_SURVIVAL_NOTE = (
-    "Test split. Confirmed, reversed, undecided: of the pairs of objectives that the default grid tells apart by more "
-    "than noise, those that the tuned grid tells apart in the same order, in the other, or not at all. The tuned grid "
-    "counts the luck of random search: two halves of an objective's candidates are two searches, whose choices differ "
-    "so much on val. The luck of TPE is not counted."
+_LUCK_NOTE = (
+    "Verdicts on the tuned grid count the luck of random search: two halves of an objective's candidates are two "
+    "searches, whose choices differ so much on val. The changes below, and TPE, do not."
 )
 
 
@@ -25,21 +19,11 @@ def tuned_section(inputs: Inputs) -> Section | None:
     gained = inputs.gained
     if not gained:
         return None
-    pictures, tables = [], [survival_table(inputs.survivals)]
+    pictures, tables = list[Picture](), list[TextTable]()
     for measure in dict.fromkeys(metric.name for metric in MAIN_METRICS):
-        forests = [
-            Forest(title=pair.title, metric=metric, differences={key: gain.difference for key, gain in own.items()})
-            for pair, by_metric in gained.items()
-            for metric, own in by_metric.items()
-            if metric.name == measure
-        ]
-        picture = Picture(
-            stem=f"tuning/gains-{measure_slug(measure)}",
-            title=f"Gains of tuning: {measure}",
-            draw=draw_forest,
-            arguments=(forests, "tuned minus default"),
-        )
-        pictures.append(picture)
+        stem, title = f"tuning/gains-{measure_slug(measure)}", f"Gains of tuning: {measure}"
+        panels = [(pair.title, m, g) for pair, own in gained.items() for m, g in own.items() if m.name == measure]
+        pictures.append(change_picture(stem, title, "tuned minus default", panels))
     for pair, by_metric in gained.items():
         columns, stem = ((DEFAULT, pair.default), (TUNED, pair.tuned)), pair.tuned.slug.removesuffix(f"-{TUNED}")
         for metric in MAIN_METRICS:
@@ -48,22 +32,8 @@ def tuned_section(inputs: Inputs) -> Section | None:
     return Section(
         anchor="tuned",
         title="Default against tuned",
-        paragraphs=(JUDGED_NOTE,),
+        paragraphs=(JUDGED_NOTE, _LUCK_NOTE),
         figures=tuple(pictures),
         tables=tuple(tables),
         frames={"tuning": gains_frame(gained)},
     )
-
-
-def survival_table(survivals: Sequence[Survival]) -> TextTable:
-    """A row for each block and metric."""
-    counts = ("apart", "confirmed", "reversed", "undecided")
-    rows = [
-        (
-            *(own.pair.title, own.metric.title),
-            *(str(getattr(own, name)) for name in counts),
-        )
-        for own in survivals
-    ]
-    head = ("block", "metric", "pairs told apart by default", *counts[1:])
-    return TextTable(title=SURVIVES, head=head, rows=tuple(rows), words=2, note=_SURVIVAL_NOTE)

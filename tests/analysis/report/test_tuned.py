@@ -13,7 +13,7 @@ from analysis.report.notes import notes
 from analysis.report.writing import ReportResult
 from analysis.results import SweepResults
 from analysis.statistics.aggregation import aggregate, first_blocks, missing_counts
-from analysis.statistics.gains import block_pairs, gains, survivals
+from analysis.statistics.gains import block_pairs, fates, gains
 from sweeps.results import METRICS
 from sweeps.tuning.block import Domain, TuneConfig
 from sweeps.tuning.trail import Trail
@@ -71,17 +71,17 @@ def test_no_candidate_is_a_reporting_training(results: SweepResults, report: Rep
 
 
 def test_the_pairs_told_apart_by_default_are_confirmed_reversed_or_undecided(results: SweepResults) -> None:
-    default, tuned = blocks = aggregate(results)
-    one = next(one for one in survivals(block_pairs(blocks)) if one.metric == R1)
+    default, tuned = (block.grids["i2t_r1"].comparison for block in aggregate(results))
     apart = [
-        (change.estimate, tuned.grids["i2t_r1"].comparison.differences[names])
-        for names, change in default.grids["i2t_r1"].comparison.differences.items()
+        (change.estimate, tuned.differences[names])
+        for names, change in default.differences.items()
         if change.told_apart and names[0] < names[1]
     ]
-    assert one.apart == len(apart) > 0
     signs = [estimate * later.estimate for estimate, later in apart if later.told_apart]
-    assert (one.confirmed, one.reversed) == (sum(sign > 0 for sign in signs), sum(sign < 0 for sign in signs))
-    assert one.undecided == len(apart) - len(signs)
+    found = fates(default, tuned)
+    assert (found["confirmed"], found["reversed"]) == (sum(s > 0 for s in signs), sum(s < 0 for s in signs))
+    assert found["undecided"] == len(apart) - len(signs)
+    assert sum(found.values()) == len(apart) > 0
 
 
 def test_gains_are_paired_by_seed_and_judged(results: SweepResults) -> None:

@@ -13,7 +13,6 @@ from analysis.report.writing import ReportResult
 from analysis.results import SweepResults
 from analysis.statistics.aggregation import aggregate, missing_counts
 from sweeps.axes import Axis
-from sweeps.results import METRICS
 from tests.helpers.blank_figures import write_texts
 from tests.helpers.results_cases import SweepWriter, recalls
 
@@ -68,9 +67,8 @@ def test_an_ablation_varies_one_axis_and_names_what_it_does_not_touch(results: S
     tau, lr = ablations(results, aggregate(results))
     assert (tau.axis, tau.others, tau.untouched) == ("tau", "lr 0.1", frozenset({("con", "con")}))
     assert (lr.axis, lr.others, lr.untouched) == ("lr", "tau 10", frozenset())
-    metric = METRICS["i2t_r1"]
-    assert [round(cell.mean or 0, 2) for cell in tau.cells(metric)["con", "cir"]] == [42.35, 44.35]
-    assert [round(cell.mean or 0, 2) for cell in lr.cells(metric)["con", "con"]] == [40.15, 41.15]
+    assert [round(block.grids["i2t_r1"].means["con", "cir"], 2) for block in tau.blocks] == [42.35, 44.35]
+    assert [round(block.grids["i2t_r1"].means["con", "con"], 2) for block in lr.blocks] == [40.15, 41.15]
 
 
 def test_the_report_shows_the_axes(report: ReportResult) -> None:
