@@ -4,7 +4,7 @@ ARG BASE_IMAGE=python:3.12.13-slim-trixie
 # The wheel: it carries the commit and the uncommitted changes of the checkout.
 FROM ${BASE_IMAGE} AS wheel
 RUN command -v git >/dev/null || (apt-get update && apt-get install -y --no-install-recommends git)
-RUN python3 -m venv /build && /build/bin/pip install --no-cache-dir "hatchling>=1.25"
+RUN python3 -m venv /build && /build/bin/pip install --no-cache-dir "hatchling>=1.25" "hatch-vcs>=0.5"
 COPY . /source
 # The commit, for a source folder without .git.
 ARG GOAL_GIT_COMMIT=

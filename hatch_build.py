@@ -16,7 +16,7 @@ class BuiltFrom(BuildHookInterface):  # type: ignore[type-arg]  # hatchling's ow
         """Write the record into the wheel. An editable install needs none: it runs from the checkout."""
         if version == "editable":
             return
-        source = Path(self.root, "runners/store/records/provenance.py")
+        source = Path(self.root, "goal_sweep/runners/store/records/provenance.py").resolve()
         provenance = runpy.run_path(str(source))  # not imported: the package around it needs torch
         commit, diff = provenance["checkout_state"](source, provenance["source_folders"](Path(self.root)))
         commit = commit or os.environ.get("GOAL_GIT_COMMIT", "")
@@ -26,4 +26,4 @@ class BuiltFrom(BuildHookInterface):  # type: ignore[type-arg]  # hatchling's ow
         self._folder = tempfile.TemporaryDirectory()
         record = Path(self._folder.name, name)
         record.write_text(json.dumps({"git_commit": commit, "git_diff": diff}), encoding="utf-8")
-        build_data["force_include"][str(record)] = f"runners/store/{name}"
+        build_data["force_include"][str(record)] = f"goal_sweep/runners/store/{name}"

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Literal
 
-from analysis.wording import file_stem, interval_text, mean_text, name_text, point_values, seeds_text, signed
-from sweeps.results import BASELINE, LOSS, METRICS, Metric
+from goal_sweep.analysis.wording import file_stem, interval_text, mean_text, name_text, point_values, seeds_text, signed
+from goal_sweep.sweeps.results import BASELINE, LOSS, METRICS, Metric
 
 Objective = tuple[str, str]
 """A pair weight and a triplet weight."""

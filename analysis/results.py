@@ -14,12 +14,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from analysis.blocks import OF_EACH, BlockKey, Objective
-from analysis.errors import AnalysisError
-from analysis.wording import point_values
-from sweeps.axes import ANY, VARIANT
-from sweeps.results import DEFAULT, EPOCHS, METRICS, SETTING, TUNED, Header
-from sweeps.tuning.trail import Trail
+from goal_sweep.analysis.blocks import OF_EACH, BlockKey, Objective
+from goal_sweep.analysis.errors import AnalysisError
+from goal_sweep.analysis.wording import point_values
+from goal_sweep.sweeps.axes import ANY, VARIANT
+from goal_sweep.sweeps.results import DEFAULT, EPOCHS, METRICS, SETTING, TUNED, Header
+from goal_sweep.sweeps.tuning.trail import Trail
 
 _TESTS = [metric.test for metric in METRICS.values()]
 UNUSABLE = "unusable"

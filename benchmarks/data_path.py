@@ -29,8 +29,8 @@ from torch import Tensor
 from benchmarks.program import Report, Row, run, seconds
 from benchmarks.units import UNIT, data_of, photographs
 from benchmarks.usual import loader_of
-from goal_core.data import BatchSource, Dataset, ImageConfig, KarpathyConfig, Vocabulary, open_dataset
-from goal_core.data.packs import open_packed, plan_pack, write_pack
+from goal_sweep.goal_core.data import BatchSource, Dataset, ImageConfig, KarpathyConfig, Vocabulary, open_dataset
+from goal_sweep.goal_core.data.packs import open_packed, plan_pack, write_pack
 
 OPTIONS = {**UNIT, "images": 128, "size": 224, "batch": 64, "files": 12_000, "kilobytes": 2}
 

@@ -17,12 +17,12 @@ import torch
 
 from benchmarks.program import Report, Row, machine, run, seconds
 from benchmarks.units import UNIT, WORDS, data_of, photographs, timed, unit_of
-from goal_core.data import open_dataset
-from goal_core.data.config import ImageConfig, KarpathyConfig
-from goal_core.models import autocast, build_backbone
-from goal_core.training import Precision, UnitPlan
-from goal_core.training.train import begin_process
-from goal_core.training.trunk import place
+from goal_sweep.goal_core.data import open_dataset
+from goal_sweep.goal_core.data.config import ImageConfig, KarpathyConfig
+from goal_sweep.goal_core.models import autocast, build_backbone
+from goal_sweep.goal_core.training import Precision, UnitPlan
+from goal_sweep.goal_core.training.train import begin_process
+from goal_sweep.goal_core.training.trunk import place
 
 SIZES = {"swin_base_patch4_window12_384": 384}
 LENGTH, NARROW = WORDS + 2, 16

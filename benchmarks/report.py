@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from analysis.report.writing import write_report
-from analysis.results import read_results
-from analysis.statistics.aggregation import aggregate
 from benchmarks.program import Report, Row, run
+from goal_sweep.analysis.report.writing import write_report
+from goal_sweep.analysis.results import read_results
+from goal_sweep.analysis.statistics.aggregation import aggregate
 from tests.helpers.results_cases import large_table
 
 OPTIONS = {"runs": 10_000, "blocks": 10, "epochs": 30}

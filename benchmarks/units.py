@@ -22,13 +22,13 @@ from PIL import Image
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.program import MIB, clock_of, peak_memory, wait_for
-from goal_core import training
-from goal_core.data import Dataset
-from goal_core.data.config import ImageConfig, KarpathyConfig
-from goal_core.models import BackboneConfig, BertConfig, ModelConfig, TextConfig
-from goal_core.objectives import ObjectiveConfig, list_objectives
-from goal_core.training import TrainingPlan, UnitPlan, unit_trainer
-from goal_core.training.cells.roster import EpochBatches
+from goal_sweep.goal_core import training
+from goal_sweep.goal_core.data import Dataset
+from goal_sweep.goal_core.data.config import ImageConfig, KarpathyConfig
+from goal_sweep.goal_core.models import BackboneConfig, BertConfig, ModelConfig, TextConfig
+from goal_sweep.goal_core.objectives import ObjectiveConfig, list_objectives
+from goal_sweep.goal_core.training import TrainingPlan, UnitPlan, unit_trainer
+from goal_sweep.goal_core.training.cells.roster import EpochBatches
 
 UNIT: Mapping[str, Any] = {
     "data": "", "images": 64, "backbone": "test_resnet", "size": 64, "batch": 32, "embed_dim": 64, "word_dim": 300,

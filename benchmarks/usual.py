@@ -26,8 +26,8 @@ from torchvision.transforms import v2
 
 from benchmarks.program import Row, clock_of, wait_for
 from benchmarks.units import data_of
-from goal_core.basics.devices import set_arithmetic
-from goal_core.data import EncodedCaptions, Split, Vocabulary, open_dataset
+from goal_sweep.goal_core.basics.devices import set_arithmetic
+from goal_sweep.goal_core.data import EncodedCaptions, Split, Vocabulary, open_dataset
 
 
 class Pairs(Dataset[tuple[Tensor, Tensor]]):

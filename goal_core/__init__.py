@@ -4,7 +4,7 @@ It needs torch and its companions only, and imports neither Ray nor MLflow nor p
 in this order: `objectives` and `data`; `models`; `frameworks`; `checkpoints`; `evaluation`; `training` and `official`.
 """
 
-from goal_core.basics.errors import GoalError
-from goal_core.basics.numerics import NUMERICS_VERSION
+from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.goal_core.basics.numerics import NUMERICS_VERSION
 
 __all__ = ["NUMERICS_VERSION", "GoalError"]

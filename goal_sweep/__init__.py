@@ -13,16 +13,16 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from goal_core.evaluation.retrieval import recall
-    from goal_core.evaluation.trained_model import load_model as load
     from goal_sweep import data, models, objectives, testing
     from goal_sweep.frame import results
+    from goal_sweep.goal_core.evaluation.retrieval import recall
+    from goal_sweep.goal_core.evaluation.trained_model import load_model as load
 else:
     from importlib import import_module
 
     _HOMES = {
-        "recall": ("goal_core.evaluation.retrieval", "recall"),
-        "load": ("goal_core.evaluation.trained_model", "load_model"),
+        "recall": ("goal_sweep.goal_core.evaluation.retrieval", "recall"),
+        "load": ("goal_sweep.goal_core.evaluation.trained_model", "load_model"),
         "results": ("goal_sweep.frame", "results"),
     }
 

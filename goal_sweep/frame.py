@@ -33,7 +33,7 @@ def results(
     Raises:
         GoalError: the sweep file is wrong, or there are no results.
     """
-    from runners.cli.reports import report_targets
+    from goal_sweep.runners.cli.reports import report_targets
 
     given = [*overrides, *(f"{key}={value}" for key, value in (("store", store), ("tracking", tracking_uri)) if value)]
     (target,) = report_targets([os.fspath(sweep)], given, None)

@@ -1,6 +1,6 @@
 """The objectives for a training loop of one's own, and what a plugin needs to register weights; torch and numpy do."""
 
-from goal_core.objectives import (
+from goal_sweep.goal_core.objectives import (
     ObjectiveConfig,
     PairWeights,
     Triplets,
@@ -9,9 +9,14 @@ from goal_core.objectives import (
     pair_weights,
     triplet_weights,
 )
-from goal_core.objectives.distributed import gather_batch
-from goal_core.objectives.gradient_objective import GradientObjective, LossObjective, NonFiniteError, ShapeError
-from goal_core.objectives.parameters import Positive, Value
+from goal_sweep.goal_core.objectives.distributed import gather_batch
+from goal_sweep.goal_core.objectives.gradient_objective import (
+    GradientObjective,
+    LossObjective,
+    NonFiniteError,
+    ShapeError,
+)
+from goal_sweep.goal_core.objectives.parameters import Positive, Value
 
 __all__ = [
     "GradientObjective",

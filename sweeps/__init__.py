@@ -3,12 +3,12 @@
 `runners` imports this package, and `analysis` its vocabulary of results; it sees `goal_core` alone.
 """
 
-from sweeps.axes import Axis
-from sweeps.cells import Block, Cell, ResolvedSweep, Training
-from sweeps.checks import STAGE_ORDER
-from sweeps.clusters import ClusterConfig, KubernetesConfig, RayConfig, SlurmConfig
-from sweeps.identity import content_id, from_mapping, to_mapping
-from sweeps.reading.load import (
+from goal_sweep.sweeps.axes import Axis
+from goal_sweep.sweeps.cells import Block, Cell, ResolvedSweep, Training
+from goal_sweep.sweeps.checks import STAGE_ORDER
+from goal_sweep.sweeps.clusters import ClusterConfig, KubernetesConfig, RayConfig, SlurmConfig
+from goal_sweep.sweeps.identity import content_id, from_mapping, to_mapping
+from goal_sweep.sweeps.reading.load import (
     ClusterSweep,
     Running,
     SweepNotFoundError,
@@ -17,7 +17,7 @@ from sweeps.reading.load import (
     load_for_cluster,
     load_sweep,
 )
-from sweeps.reading.tree import Problem, SweepError
-from sweeps.schema import ExecutionConfig, ResourceConfig, SweepConfig, SweepModel, SweepObjectives
-from sweeps.tuning import Candidate, Space, StopEarly, Trail, TuneConfig
-from sweeps.units import Unit, pack, pack_chain
+from goal_sweep.sweeps.reading.tree import Problem, SweepError
+from goal_sweep.sweeps.schema import ExecutionConfig, ResourceConfig, SweepConfig, SweepModel, SweepObjectives
+from goal_sweep.sweeps.tuning import Candidate, Space, StopEarly, Trail, TuneConfig
+from goal_sweep.sweeps.units import Unit, pack, pack_chain

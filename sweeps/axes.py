@@ -15,9 +15,9 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from goal_core.models.frameworks import frameworks
-from goal_core.training.config import StageConfig
-from sweeps.checks import failures, refuse
+from goal_sweep.goal_core.models.frameworks import frameworks
+from goal_sweep.goal_core.training.config import StageConfig
+from goal_sweep.sweeps.checks import failures, refuse
 
 AxisValue = bool | int | float | str | tuple[int, ...]
 MAX_CELLS = 20_000

@@ -8,16 +8,16 @@ from functools import cached_property
 from itertools import product
 from typing import Any, Final, Literal, NamedTuple
 
-from goal_core.basics.errors import ConfigError
-from goal_core.data.config import DataConfig
-from goal_core.models.config import ModelConfig
-from goal_core.objectives import ObjectiveConfig
-from goal_core.training.config import Precision, StageConfig
-from sweeps.axes import Labels, Point, label, needed
-from sweeps.identity import cell_settings, content_id, flat_text, stage_key, stage_settings, to_mapping
-from sweeps.results import DEFAULT, TUNED, Requested
-from sweeps.schema import SweepConfig
-from sweeps.tuning import Candidate, Space, Trail
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.data.config import DataConfig
+from goal_sweep.goal_core.models.config import ModelConfig
+from goal_sweep.goal_core.objectives import ObjectiveConfig
+from goal_sweep.goal_core.training.config import Precision, StageConfig
+from goal_sweep.sweeps.axes import Labels, Point, label, needed
+from goal_sweep.sweeps.identity import cell_settings, content_id, flat_text, stage_key, stage_settings, to_mapping
+from goal_sweep.sweeps.results import DEFAULT, TUNED, Requested
+from goal_sweep.sweeps.schema import SweepConfig
+from goal_sweep.sweeps.tuning import Candidate, Space, Trail
 
 CANDIDATES: Final = "candidates"
 """Where a sweep asks for a cell, beside the grids `DEFAULT` and `TUNED`: in a search. `TUNED` and this one are also the

@@ -10,12 +10,12 @@ from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import ConfigDict
 
-from goal_core.basics.errors import ConfigError, UnknownNameError, nearest
-from goal_core.basics.plugins import Plugin
-from goal_core.basics.ranges import InRange
-from goal_core.models.config import BackboneConfig
-from goal_core.objectives import baselines, pair_weights, triplet_weights
-from goal_core.training.config import StageConfig
+from goal_sweep.goal_core.basics.errors import ConfigError, UnknownNameError, nearest
+from goal_sweep.goal_core.basics.plugins import Plugin
+from goal_sweep.goal_core.basics.ranges import InRange
+from goal_sweep.goal_core.models.config import BackboneConfig
+from goal_sweep.goal_core.objectives import baselines, pair_weights, triplet_weights
+from goal_sweep.goal_core.training.config import StageConfig
 
 STAGE_ORDER: tuple[str, ...] = get_args(get_type_hints(StageConfig)["name"])
 """The stages that a cell can have, in training order."""

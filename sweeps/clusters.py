@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from goal_core.basics.ranges import Range, range_problems
-from sweeps.checks import Settings, check_tracking, failures, looks_secret, refuse
+from goal_sweep.goal_core.basics.ranges import Range, range_problems
+from goal_sweep.sweeps.checks import Settings, check_tracking, failures, looks_secret, refuse
 
 Count = Annotated[int, Range(at_least=1)]
 OrNone = Annotated[int, Range(at_least=0)]

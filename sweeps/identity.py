@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from goal_core.basics.errors import ConfigError
-from goal_core.basics.numerics import NUMERICS_VERSION
-from goal_core.models.frameworks import framework_of
-from goal_core.training.config import Precision, StageConfig
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.basics.numerics import NUMERICS_VERSION
+from goal_sweep.goal_core.models.frameworks import framework_of
+from goal_sweep.goal_core.training.config import Precision, StageConfig
 
 T = TypeVar("T")
 reader_of: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)

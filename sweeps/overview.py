@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from sweeps.axes import describe
-from sweeps.cells import ResolvedSweep
-from sweeps.schema import SweepConfig
+from goal_sweep.sweeps.axes import describe
+from goal_sweep.sweeps.cells import ResolvedSweep
+from goal_sweep.sweeps.schema import SweepConfig
 
 
 def factors(sweep: ResolvedSweep) -> dict[str, int]:

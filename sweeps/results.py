@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from goal_core.basics.errors import ConfigError
-from sweeps.axes import Axis, axis_names
-from sweeps.identity import from_mapping, to_mapping
-from sweeps.tuning.block import TuneConfig
-from sweeps.tuning.space import Dimension, dimensions_of
-from sweeps.tuning.trail import Candidate, Trail
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.sweeps.axes import Axis, axis_names
+from goal_sweep.sweeps.identity import from_mapping, to_mapping
+from goal_sweep.sweeps.tuning.block import TuneConfig
+from goal_sweep.sweeps.tuning.space import Dimension, dimensions_of
+from goal_sweep.sweeps.tuning.trail import Candidate, Trail
 
 PAIRS: Final = ("con", "lin", "sig", "lin-ms", "sig-ms")
 """Pair weights: the rows of a block, in order."""

@@ -10,19 +10,19 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 from pydantic.json_schema import SkipJsonSchema
 
-from goal_core.basics.errors import ConfigError, UnknownNameError, nearest
-from goal_core.basics.plugins import Plugin
-from goal_core.basics.ranges import Range, range_problems
-from goal_core.data.config import DataConfig
-from goal_core.data.rows import importers
-from goal_core.models.config import BackboneConfig, ModelConfig, ModelParts
-from goal_core.models.frameworks import frameworks
-from goal_core.objectives import LOSS, ObjectiveConfig, accepted_parameters, pair_weights, triplet_weights
-from goal_core.objectives.parameters import Value
-from goal_core.objectives.variants import Variant
-from goal_core.training.config import MemoryFormat, Precision, Sharing, StageConfig
-from sweeps.axes import Axis, Point, check_axes, combinations, settings_at
-from sweeps.checks import (
+from goal_sweep.goal_core.basics.errors import ConfigError, UnknownNameError, nearest
+from goal_sweep.goal_core.basics.plugins import Plugin
+from goal_sweep.goal_core.basics.ranges import Range, range_problems
+from goal_sweep.goal_core.data.config import DataConfig
+from goal_sweep.goal_core.data.rows import importers
+from goal_sweep.goal_core.models.config import BackboneConfig, ModelConfig, ModelParts
+from goal_sweep.goal_core.models.frameworks import frameworks
+from goal_sweep.goal_core.objectives import LOSS, ObjectiveConfig, accepted_parameters, pair_weights, triplet_weights
+from goal_sweep.goal_core.objectives.parameters import Value
+from goal_sweep.goal_core.objectives.variants import Variant
+from goal_sweep.goal_core.training.config import MemoryFormat, Precision, Sharing, StageConfig
+from goal_sweep.sweeps.axes import Axis, Point, check_axes, combinations, settings_at
+from goal_sweep.sweeps.checks import (
     Settings,
     announced,
     check_backbones,
@@ -37,8 +37,8 @@ from sweeps.checks import (
     failures,
     refuse,
 )
-from sweeps.tuning import TuneConfig
-from sweeps.tuning.checks import check_tune
+from goal_sweep.sweeps.tuning import TuneConfig
+from goal_sweep.sweeps.tuning.checks import check_tune
 
 DataSection = Annotated[DataConfig, Field(discriminator="format")]
 """The `data` section: `format` selects the kind of dataset."""

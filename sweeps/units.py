@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields
 from functools import cache
 from itertools import pairwise
 
-from goal_core.models.config import ModelConfig
-from goal_core.training.config import OF_ONE_TRAINING, StageConfig
-from sweeps.cells import Training
-from sweeps.schema import ExecutionConfig
+from goal_sweep.goal_core.models.config import ModelConfig
+from goal_sweep.goal_core.training.config import OF_ONE_TRAINING, StageConfig
+from goal_sweep.sweeps.cells import Training
+from goal_sweep.sweeps.schema import ExecutionConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from goal_core.basics import atomic, plugins
-from goal_core.basics.registry import REGISTRIES
+from goal_sweep.goal_core.basics import atomic, plugins
+from goal_sweep.goal_core.basics.registry import REGISTRIES
 from tests.helpers.once import made_once
 from tests.helpers.paths import ROOT
 
@@ -24,7 +24,7 @@ _OLD_STRAYS = [path for path in STRAYS if path.exists()]
 @pytest.fixture(scope="session")
 def empty_database(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     """A tracking database without runs, to copy: creating its tables takes seconds."""
-    from runners.tracking.client import create_database
+    from goal_sweep.runners.tracking.client import create_database
 
     return made_once(tmp_path_factory, worker_id, "empty.db", create_database)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import grimp
 
-PACKAGES = ("goal_sweep", "sweeps", "goal_core", "runners", "analysis", "benchmarks")
+PACKAGES = ("goal_sweep", "benchmarks")
 MOST_MODULES, MOST_FLOORS = 14, 6
 
 

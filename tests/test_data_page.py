@@ -12,7 +12,7 @@ import yaml  # type: ignore[import-untyped]
 from PIL import Image
 from pydantic import TypeAdapter
 
-from goal_core.data import DataConfig, check_data
+from goal_sweep.goal_core.data import DataConfig, check_data
 from tests.helpers.paths import ROOT
 
 FENCED = re.compile(r"^```(python|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -14,20 +14,20 @@ import numpy as np
 import pytest
 import torch
 
-from analysis.triplets import parse_record
-from goal_core.basics.atomic import DamagedError
-from goal_core.basics.errors import GoalError
-from goal_core.basics.sealed_json import read_json
-from goal_core.checkpoints.description import read_model
-from goal_core.checkpoints.file import read_checkpoint, read_mapped, read_of_training
-from goal_core.data import RegionsConfig, open_dataset
-from goal_core.models import BackboneConfig, BertConfig
-from goal_core.models.backbones import build_backbone
-from goal_core.models.hub import build_bert
-from goal_core.official.pickles import read_torch_file, read_vocabulary
-from runners.store.archive import opened_archive
-from runners.store.store import Store
-from sweeps import load_sweep
+from goal_sweep.analysis.triplets import parse_record
+from goal_sweep.goal_core.basics.atomic import DamagedError
+from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.goal_core.basics.sealed_json import read_json
+from goal_sweep.goal_core.checkpoints.description import read_model
+from goal_sweep.goal_core.checkpoints.file import read_checkpoint, read_mapped, read_of_training
+from goal_sweep.goal_core.data import RegionsConfig, open_dataset
+from goal_sweep.goal_core.models import BackboneConfig, BertConfig
+from goal_sweep.goal_core.models.backbones import build_backbone
+from goal_sweep.goal_core.models.hub import build_bert
+from goal_sweep.goal_core.official.pickles import read_torch_file, read_vocabulary
+from goal_sweep.runners.store.archive import opened_archive
+from goal_sweep.runners.store.store import Store
+from goal_sweep.sweeps import load_sweep
 from tests.helpers.paths import ROOT
 from tests.helpers.region_files import write_regions
 from tests.helpers.store_cases import named, train

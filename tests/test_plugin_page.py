@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from goal_core.basics.errors import DataError
-from goal_core.basics.plugins import Plugin, read_plugin
-from goal_core.data import KarpathyConfig, SourceConfig, open_dataset
+from goal_sweep.goal_core.basics.errors import DataError
+from goal_sweep.goal_core.basics.plugins import Plugin, read_plugin
+from goal_sweep.goal_core.data import KarpathyConfig, SourceConfig, open_dataset
+from goal_sweep.runners.launch.opened_sweep import open_sweep
 from goal_sweep.testing import check_importer, check_text_encoder, check_training
-from runners.launch.opened_sweep import open_sweep
 from tests.helpers.in_process import SWEEP
 from tests.helpers.karpathy_fixture import write_dataset
 

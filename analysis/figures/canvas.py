@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from analysis.figures.fonts import families, pdf_font_type, wrapped
+from goal_sweep.analysis.figures.fonts import families, pdf_font_type, wrapped
 
 INK, FAINT, PALE = "#1f2328", "#59636e", "#8c959f"
 """Colours of text and lines in all figures, from strong to weak."""

@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.colors import to_rgb
 
-from analysis.blocks import BlockKey, Grid
+from goal_sweep.analysis.blocks import BlockKey, Grid
 
 GREEN, BLUE, RED, YELLOW = "57BB8A", "4285F4", "E67C73", "FFD666"
 """Full colours, RRGGBB."""

@@ -16,11 +16,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from analysis.blocks import Difference, Objective, Verdict
-from analysis.figures.canvas import INK, PALE, TITLE_PLACE, letters, panels
-from analysis.figures.fonts import text_width, wrapped
-from analysis.wording import objectives_text
-from sweeps.results import BASELINE, Metric
+from goal_sweep.analysis.blocks import Difference, Objective, Verdict
+from goal_sweep.analysis.figures.canvas import INK, PALE, TITLE_PLACE, letters, panels
+from goal_sweep.analysis.figures.fonts import text_width, wrapped
+from goal_sweep.analysis.wording import objectives_text
+from goal_sweep.sweeps.results import BASELINE, Metric
 
 _COLOURS: Final[Mapping[Verdict, str]] = {
     "better": "#0072B2",

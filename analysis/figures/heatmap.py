@@ -6,11 +6,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from analysis.blocks import NEAR, Block, CellSummary, Grid
-from analysis.figures.canvas import FAINT, INK, TITLE_PLACE, panels
-from analysis.figures.colours import scale_of, text_colour
-from analysis.figures.fonts import text_width
-from sweeps.results import DIRECTION_TITLES
+from goal_sweep.analysis.blocks import NEAR, Block, CellSummary, Grid
+from goal_sweep.analysis.figures.canvas import FAINT, INK, TITLE_PLACE, panels
+from goal_sweep.analysis.figures.colours import scale_of, text_colour
+from goal_sweep.analysis.figures.fonts import text_width
+from goal_sweep.sweeps.results import DIRECTION_TITLES
 
 _CELL = (1.22, 0.56)
 """Width and height of a cell, in inches."""

@@ -17,7 +17,7 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from analysis.figures.canvas import INK, PALE, colour_bar, panels, style_panel
+from goal_sweep.analysis.figures.canvas import INK, PALE, colour_bar, panels, style_panel
 
 Array = NDArray[np.float64]
 TripletWeight = Callable[[Array, Array], Array]

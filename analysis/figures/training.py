@@ -17,9 +17,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from analysis.figures.canvas import FAINT, PALE, colour_bar, panels, style_panel
-from analysis.triplets import TripletRecord
-from sweeps.results import PAIRS, TRIPLETS, in_order
+from goal_sweep.analysis.figures.canvas import FAINT, PALE, colour_bar, panels, style_panel
+from goal_sweep.analysis.triplets import TripletRecord
+from goal_sweep.sweeps.results import PAIRS, TRIPLETS, in_order
 
 _ROLE_STYLES: Final = {"best": ("#0072B2", "-"), "baseline": ("#000000", "--"), "worst": ("#D55E00", "-")}
 """Colours and dashes of the learning curves that stand out, of Okabe and Ito's palette."""

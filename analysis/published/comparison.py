@@ -14,12 +14,12 @@ from typing import Final, Literal
 import numpy as np
 from scipy import stats
 
-from analysis.blocks import Block, BlockKey, CellSummary, Grid, Objective, Verdict
-from analysis.published.numbers import published_key
-from analysis.statistics.comparison import difference_of
-from analysis.statistics.gains import Gain
-from analysis.statistics.spread import Array, judge
-from sweeps.results import PAIRS, TRIPLETS, Metric
+from goal_sweep.analysis.blocks import Block, BlockKey, CellSummary, Grid, Objective, Verdict
+from goal_sweep.analysis.published.numbers import published_key
+from goal_sweep.analysis.statistics.comparison import difference_of
+from goal_sweep.analysis.statistics.gains import Gain
+from goal_sweep.analysis.statistics.spread import Array, judge
+from goal_sweep.sweeps.results import PAIRS, TRIPLETS, Metric
 
 Words = Literal["equal", "within noise", "higher", "lower", "not judged"]
 _WORDS: Final[Mapping[Verdict, Words]] = {

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.blocks import Block, BlockKey, CellSummary, Grid
-from sweeps.results import METRICS, OBJECTIVES, Metric
+from goal_sweep.analysis.blocks import Block, BlockKey, CellSummary, Grid
+from goal_sweep.sweeps.results import METRICS, OBJECTIVES, Metric
 
 NUM_RUNS = 3
 """The number of runs in each printed mean; the paper does not state their seeds."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from analysis.blocks import Block, CellSummary, Grid, Objective
-from analysis.figures.comparisons import Forest, draw_forest
-from analysis.report.parts import Picture, TextTable
-from analysis.wording import count_text, mean_text, objectives_text
-from sweeps.results import BASELINE, MEASURES, Metric, measure_slug
+from goal_sweep.analysis.blocks import Block, CellSummary, Grid, Objective
+from goal_sweep.analysis.figures.comparisons import Forest, draw_forest
+from goal_sweep.analysis.report.parts import Picture, TextTable
+from goal_sweep.analysis.wording import count_text, mean_text, objectives_text
+from goal_sweep.sweeps.results import BASELINE, MEASURES, Metric, measure_slug
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

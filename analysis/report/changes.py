@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from analysis.blocks import Block, CellSummary, Objective
-from analysis.figures.comparisons import Forest, draw_forest
-from analysis.report.parts import Picture, TextTable
-from analysis.statistics.gains import Gain
-from analysis.wording import signed
-from sweeps.results import Metric
+from goal_sweep.analysis.blocks import Block, CellSummary, Objective
+from goal_sweep.analysis.figures.comparisons import Forest, draw_forest
+from goal_sweep.analysis.report.parts import Picture, TextTable
+from goal_sweep.analysis.statistics.gains import Gain
+from goal_sweep.analysis.wording import signed
+from goal_sweep.sweeps.results import Metric
 
 JUDGED_NOTE = (
     "Mean ± standard deviation (ddof = 1) over seeds, and the change from the first column in points. In brackets its "

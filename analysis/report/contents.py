@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from analysis.blocks import Block
-from analysis.report.answer import Answer, answer_table
-from analysis.report.finding import finding
-from analysis.report.markdown import block_to_markdown, table_to_markdown
-from analysis.report.parts import Picture, Section
-from analysis.report.runs import BlockRuns
-from sweeps.results import MEASURES
+from goal_sweep.analysis.blocks import Block
+from goal_sweep.analysis.report.answer import Answer, answer_table
+from goal_sweep.analysis.report.finding import finding
+from goal_sweep.analysis.report.markdown import block_to_markdown, table_to_markdown
+from goal_sweep.analysis.report.parts import Picture, Section
+from goal_sweep.analysis.report.runs import BlockRuns
+from goal_sweep.sweeps.results import MEASURES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 from statistics import median
 
-from analysis.blocks import Difference, Objective
-from analysis.report.answer import Answer, answers_of
-from analysis.report.changes import changes_text
-from analysis.report.inputs import Inputs
-from analysis.statistics.gains import fates
-from analysis.statistics.trails import progress_text
-from analysis.wording import count_text, list_text, objectives_text, signed
-from sweeps.results import MEASURES, TUNED
+from goal_sweep.analysis.blocks import Difference, Objective
+from goal_sweep.analysis.report.answer import Answer, answers_of
+from goal_sweep.analysis.report.changes import changes_text
+from goal_sweep.analysis.report.inputs import Inputs
+from goal_sweep.analysis.statistics.gains import fates
+from goal_sweep.analysis.statistics.trails import progress_text
+from goal_sweep.analysis.wording import count_text, list_text, objectives_text, signed
+from goal_sweep.sweeps.results import MEASURES, TUNED
 
 
 def finding(answers: Sequence[Answer], measure: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path, PurePosixPath
 
-from analysis.errors import AnalysisError
+from goal_sweep.analysis.errors import AnalysisError
 
 REPORT_LIST = "report.json"
 """The list of a report's files, in its folder."""

@@ -8,12 +8,12 @@ from functools import cached_property
 
 import pandas as pd
 
-from analysis.blocks import Block, Objective
-from analysis.results import SweepResults
-from analysis.statistics.aggregation import aggregate, first_blocks
-from analysis.statistics.effects import crossed_runs, marginals
-from analysis.statistics.gains import BlockPair, Gain, block_pairs, gains
-from sweeps.results import DEFAULT, TUNED, Metric
+from goal_sweep.analysis.blocks import Block, Objective
+from goal_sweep.analysis.results import SweepResults
+from goal_sweep.analysis.statistics.aggregation import aggregate, first_blocks
+from goal_sweep.analysis.statistics.effects import crossed_runs, marginals
+from goal_sweep.analysis.statistics.gains import BlockPair, Gain, block_pairs, gains
+from goal_sweep.sweeps.results import DEFAULT, TUNED, Metric
 
 
 @dataclass(frozen=True, kw_only=True)

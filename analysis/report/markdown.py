@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from analysis.blocks import NEAR, Block, Grid, Objective
-from analysis.report.parts import TextTable
+from goal_sweep.analysis.blocks import NEAR, Block, Grid, Objective
+from goal_sweep.analysis.report.parts import TextTable
 
 
 def block_to_markdown(block: Block, measure: str = "R@1") -> str:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from analysis.blocks import Block
-from analysis.figures.fonts import undrawable
-from analysis.report.inputs import Inputs
-from analysis.results import SweepResults
-from analysis.statistics.aggregation import TEST_SELECTION_WARNING, missing_counts, stages_selected_on_test
-from analysis.statistics.trails import progress_text, values_tried
-from analysis.wording import count_text, list_text, seeds_text
-from sweeps.axes import value_text
-from sweeps.results import TUNED, Header
+from goal_sweep.analysis.blocks import Block
+from goal_sweep.analysis.figures.fonts import undrawable
+from goal_sweep.analysis.report.inputs import Inputs
+from goal_sweep.analysis.results import SweepResults
+from goal_sweep.analysis.statistics.aggregation import TEST_SELECTION_WARNING, missing_counts, stages_selected_on_test
+from goal_sweep.analysis.statistics.trails import progress_text, values_tried
+from goal_sweep.analysis.wording import count_text, list_text, seeds_text
+from goal_sweep.sweeps.axes import value_text
+from goal_sweep.sweeps.results import TUNED, Header
 
 _SEARCHES: Final = {"random": "random search", "tpe": "TPE"}
 _FLAWS: Final = {

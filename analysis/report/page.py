@@ -9,14 +9,14 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from analysis.blocks import Block, CellSummary, Objective
-from analysis.figures.colours import scale_of, text_colour
-from analysis.figures.comparisons import interval_note
-from analysis.report.answer import missing_text
-from analysis.report.contents import Report
-from analysis.report.finding import finding
-from analysis.wording import objectives_text, signed
-from sweeps.results import BASELINE, DIRECTION_TITLES, DIRECTIONS, MAIN_METRICS, MEASURES, measure_slug
+from goal_sweep.analysis.blocks import Block, CellSummary, Objective
+from goal_sweep.analysis.figures.colours import scale_of, text_colour
+from goal_sweep.analysis.figures.comparisons import interval_note
+from goal_sweep.analysis.report.answer import missing_text
+from goal_sweep.analysis.report.contents import Report
+from goal_sweep.analysis.report.finding import finding
+from goal_sweep.analysis.wording import objectives_text, signed
+from goal_sweep.sweeps.results import BASELINE, DIRECTION_TITLES, DIRECTIONS, MAIN_METRICS, MEASURES, measure_slug
 
 _SENTENCE_ENDS = re.compile(r"(?<=[.]) (?=[A-Z])")
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.blocks import Block
-from sweeps.results import measure_slug
+from goal_sweep.analysis.blocks import Block
+from goal_sweep.sweeps.results import measure_slug
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

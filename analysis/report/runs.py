@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from urllib.parse import quote
 
-from analysis.blocks import Block, Objective
-from analysis.report.inputs import Inputs
-from sweeps.results import METRICS
+from goal_sweep.analysis.blocks import Block, Objective
+from goal_sweep.analysis.report.inputs import Inputs
+from goal_sweep.sweeps.results import METRICS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

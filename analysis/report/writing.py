@@ -10,31 +10,31 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.blocks import Block
-from analysis.figures.canvas import write_figure
-from analysis.figures.colours import Scale, assign_colours
-from analysis.report.answer import answers_of, forest_pictures
-from analysis.report.contents import Report, report_to_markdown
-from analysis.report.finding import finding, tuning_answers, tuning_notes
-from analysis.report.folder import ReportFolder
-from analysis.report.inputs import Inputs
-from analysis.report.latex.blocks import block_to_latex, stack_to_latex, stacks, table_to_latex
-from analysis.report.notes import notes, summary
-from analysis.report.page import report_to_html
-from analysis.report.parts import Section, suffix_of
-from analysis.report.runs import runs_of
-from analysis.report.sections.ablation import ablation_section
-from analysis.report.sections.blocks import block_section, missing_section, settings_section
-from analysis.report.sections.learning import learning_sections
-from analysis.report.sections.published import published_section
-from analysis.report.sections.search import search_section
-from analysis.report.sections.side_by_side import side_by_side_section, uncompared
-from analysis.report.sections.tuned import tuned_section
-from analysis.report.sections.weights import weights_section
-from analysis.results import SweepResults
-from analysis.statistics.aggregation import cells_frame, missing_counts
-from analysis.statistics.gains import gains_frame
-from sweeps.results import MEASURES, RSUM, SETTING
+from goal_sweep.analysis.blocks import Block
+from goal_sweep.analysis.figures.canvas import write_figure
+from goal_sweep.analysis.figures.colours import Scale, assign_colours
+from goal_sweep.analysis.report.answer import answers_of, forest_pictures
+from goal_sweep.analysis.report.contents import Report, report_to_markdown
+from goal_sweep.analysis.report.finding import finding, tuning_answers, tuning_notes
+from goal_sweep.analysis.report.folder import ReportFolder
+from goal_sweep.analysis.report.inputs import Inputs
+from goal_sweep.analysis.report.latex.blocks import block_to_latex, stack_to_latex, stacks, table_to_latex
+from goal_sweep.analysis.report.notes import notes, summary
+from goal_sweep.analysis.report.page import report_to_html
+from goal_sweep.analysis.report.parts import Section, suffix_of
+from goal_sweep.analysis.report.runs import runs_of
+from goal_sweep.analysis.report.sections.ablation import ablation_section
+from goal_sweep.analysis.report.sections.blocks import block_section, missing_section, settings_section
+from goal_sweep.analysis.report.sections.learning import learning_sections
+from goal_sweep.analysis.report.sections.published import published_section
+from goal_sweep.analysis.report.sections.search import search_section
+from goal_sweep.analysis.report.sections.side_by_side import side_by_side_section, uncompared
+from goal_sweep.analysis.report.sections.tuned import tuned_section
+from goal_sweep.analysis.report.sections.weights import weights_section
+from goal_sweep.analysis.results import SweepResults
+from goal_sweep.analysis.statistics.aggregation import cells_frame, missing_counts
+from goal_sweep.analysis.statistics.gains import gains_frame
+from goal_sweep.sweeps.results import MEASURES, RSUM, SETTING
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,13 +10,23 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.blocks import BLOCK_COLUMNS, MODEL_COLUMNS, OF_EACH, Block, BlockKey, CellSummary, Gap, Grid, Objective
-from analysis.results import UNUSABLE, SweepResults
-from analysis.statistics.comparison import compare
-from analysis.statistics.images import shared_noise
-from analysis.statistics.luck import luck_of_search
-from analysis.wording import count_text, point_values, seeds_text
-from sweeps.results import DEFAULT, METRICS, PAIRS, TRIPLETS, TUNED, Metric, in_order
+from goal_sweep.analysis.blocks import (
+    BLOCK_COLUMNS,
+    MODEL_COLUMNS,
+    OF_EACH,
+    Block,
+    BlockKey,
+    CellSummary,
+    Gap,
+    Grid,
+    Objective,
+)
+from goal_sweep.analysis.results import UNUSABLE, SweepResults
+from goal_sweep.analysis.statistics.comparison import compare
+from goal_sweep.analysis.statistics.images import shared_noise
+from goal_sweep.analysis.statistics.luck import luck_of_search
+from goal_sweep.analysis.wording import count_text, point_values, seeds_text
+from goal_sweep.sweeps.results import DEFAULT, METRICS, PAIRS, TRIPLETS, TUNED, Metric, in_order
 
 TEST_SELECTION_WARNING = "Such numbers are optimistic; compare them only with work that selects in the same way."
 """Accompanies the numbers of models that were selected on the test split."""

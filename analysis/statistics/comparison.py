@@ -11,8 +11,8 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from analysis.blocks import Comparison, Difference
-from analysis.statistics.spread import Judged, judge, pairwise
+from goal_sweep.analysis.blocks import Comparison, Difference
+from goal_sweep.analysis.statistics.spread import Judged, judge, pairwise
 
 
 def compare(values: pd.DataFrame, noise: Mapping[str, pd.DataFrame] | None = None) -> Comparison:

@@ -6,8 +6,8 @@ from typing import Final
 
 import pandas as pd
 
-from analysis.blocks import BLOCK_COLUMNS, Objective
-from analysis.results import SweepResults
+from goal_sweep.analysis.blocks import BLOCK_COLUMNS, Objective
+from goal_sweep.analysis.results import SweepResults
 
 CURVES: Final[dict[str, str]] = {
     "val/rsum": "val rsum",

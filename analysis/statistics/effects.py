@@ -17,9 +17,9 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from analysis.blocks import MODEL_COLUMNS
-from analysis.statistics.spread import Array, judge, pairwise
-from sweeps.results import METRICS, PAIRS, TRIPLETS, Metric, in_order
+from goal_sweep.analysis.blocks import MODEL_COLUMNS
+from goal_sweep.analysis.statistics.spread import Array, judge, pairwise
+from goal_sweep.sweeps.results import METRICS, PAIRS, TRIPLETS, Metric, in_order
 
 MARGINAL_COLUMNS = (*MODEL_COLUMNS, "stage")
 """The block's columns in the frame of :func:`marginals`, in order."""

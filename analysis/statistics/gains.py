@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.blocks import Block, CellSummary, Comparison, Difference, Objective
-from analysis.results import SweepResults
-from analysis.statistics.aggregation import numbers_of, place_of, same_but_grid
-from analysis.statistics.comparison import difference_of
-from analysis.statistics.images import shared_noise
-from analysis.statistics.spread import judge
-from sweeps.results import DEFAULT, TUNED, Metric
+from goal_sweep.analysis.blocks import Block, CellSummary, Comparison, Difference, Objective
+from goal_sweep.analysis.results import SweepResults
+from goal_sweep.analysis.statistics.aggregation import numbers_of, place_of, same_but_grid
+from goal_sweep.analysis.statistics.comparison import difference_of
+from goal_sweep.analysis.statistics.images import shared_noise
+from goal_sweep.analysis.statistics.spread import judge
+from goal_sweep.sweeps.results import DEFAULT, TUNED, Metric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

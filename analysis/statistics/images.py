@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sweeps.results import METRICS
+from goal_sweep.sweeps.results import METRICS
 
 Array = NDArray[np.float64]
 

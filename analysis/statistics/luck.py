@@ -16,11 +16,11 @@ from math import comb, inf
 import numpy as np
 import pandas as pd
 
-from analysis.blocks import BlockKey, Objective
-from analysis.results import SweepResults
-from analysis.statistics.trails import Array, num_combinations
-from sweeps.results import METRICS, TUNED
-from sweeps.tuning.trail import Candidate, Trail
+from goal_sweep.analysis.blocks import BlockKey, Objective
+from goal_sweep.analysis.results import SweepResults
+from goal_sweep.analysis.statistics.trails import Array, num_combinations
+from goal_sweep.sweeps.results import METRICS, TUNED
+from goal_sweep.sweeps.tuning.trail import Candidate, Trail
 
 
 def luck_of_search(results: SweepResults, key: BlockKey) -> dict[str, pd.DataFrame] | None:

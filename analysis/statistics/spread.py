@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from analysis.blocks import ALPHA
+from goal_sweep.analysis.blocks import ALPHA
 
 Array = NDArray[np.float64]
 Array32 = NDArray[np.float32]

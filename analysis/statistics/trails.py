@@ -11,12 +11,12 @@ import pandas as pd
 from numpy.typing import NDArray
 from typing_extensions import TypeIs
 
-from analysis.results import SweepResults
-from analysis.wording import count_text
-from sweeps.axes import AxisValue
-from sweeps.results import Header
-from sweeps.tuning import Dimension
-from sweeps.tuning.trail import Trail
+from goal_sweep.analysis.results import SweepResults
+from goal_sweep.analysis.wording import count_text
+from goal_sweep.sweeps.axes import AxisValue
+from goal_sweep.sweeps.results import Header
+from goal_sweep.sweeps.tuning import Dimension
+from goal_sweep.sweeps.tuning.trail import Trail
 
 Array = NDArray[np.float64]
 EDGE = 0.05

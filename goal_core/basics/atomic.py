@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from goal_core.basics.errors import DataError, GoalError
-from goal_core.basics.machine import has_ended, process_tag
+from goal_sweep.goal_core.basics.errors import DataError, GoalError
+from goal_sweep.goal_core.basics.machine import has_ended, process_tag
 
 _serial = itertools.count()
 _TEMPORARY = re.compile(r"\..+\.([0-9a-f]{12}-\d+)-\d+\.tmp")

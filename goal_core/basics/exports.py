@@ -4,7 +4,7 @@ Half of goal_core needs torch, which takes two seconds to load, and commands suc
 the `__init__` of a room names its exports for readers and type checkers, and imports none of them by itself:
 
     if TYPE_CHECKING:
-        from goal_core.models.heads import Heads
+        from goal_sweep.goal_core.models.heads import Heads
     else:
         __getattr__ = on_first_use(__name__, __file__)
 """

@@ -18,8 +18,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
-from goal_core.basics.errors import ConfigError
-from goal_core.basics.registry import REGISTRIES, Entry, running
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.basics.registry import REGISTRIES, Entry, running
 
 ENTRY_POINTS = "goal_sweep.plugins"
 """The group of entry points in which an installed package names its plugins."""

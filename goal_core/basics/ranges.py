@@ -7,7 +7,7 @@ from functools import cache
 from math import inf
 from typing import Any, get_type_hints
 
-from goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.basics.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)

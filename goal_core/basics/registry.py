@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from goal_core.basics.errors import ConfigError, UnknownNameError
-from goal_core.basics.numerics import BUILT_IN_CODE
+from goal_sweep.goal_core.basics.errors import ConfigError, UnknownNameError
+from goal_sweep.goal_core.basics.numerics import BUILT_IN_CODE
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from goal_core.basics.atomic import DamagedError, read_bytes
+from goal_sweep.goal_core.basics.atomic import DamagedError, read_bytes
 
 _CHECKSUM = "checksum"
 

@@ -6,11 +6,11 @@ depend on training.
 
 from typing import TYPE_CHECKING
 
-from goal_core.basics.exports import on_first_use
+from goal_sweep.goal_core.basics.exports import on_first_use
 
 if TYPE_CHECKING:
-    from goal_core.checkpoints.description import ModelDescription, TrainedModel, read_model, write_model
-    from goal_core.checkpoints.file import (
+    from goal_sweep.goal_core.checkpoints.description import ModelDescription, TrainedModel, read_model, write_model
+    from goal_sweep.goal_core.checkpoints.file import (
         TRAINING,
         flat,
         load_module,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         take_prefix,
         write_checkpoint,
     )
-    from goal_core.checkpoints.initial_model import InitialModel, check_initial_weights, trained_encoder
-    from goal_core.checkpoints.names import BEST, LAST, RANKS, SPARE, TRIPLETS, best_name, weights_in
+    from goal_sweep.goal_core.checkpoints.initial_model import InitialModel, check_initial_weights, trained_encoder
+    from goal_sweep.goal_core.checkpoints.names import BEST, LAST, RANKS, SPARE, TRIPLETS, best_name, weights_in
 else:
     __getattr__ = on_first_use(__name__, __file__)

@@ -9,11 +9,11 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 from torch import Tensor
 
-from goal_core.basics.errors import WeightsError
-from goal_core.checkpoints.file import TRAINING, read_checkpoint, take_prefix, write_checkpoint
-from goal_core.data import DataConfig
-from goal_core.data.text import Tokenizer, tokenizer_from_json
-from goal_core.models import ModelConfig
+from goal_sweep.goal_core.basics.errors import WeightsError
+from goal_sweep.goal_core.checkpoints.file import TRAINING, read_checkpoint, take_prefix, write_checkpoint
+from goal_sweep.goal_core.data import DataConfig
+from goal_sweep.goal_core.data.text import Tokenizer, tokenizer_from_json
+from goal_sweep.goal_core.models import ModelConfig
 
 T = TypeVar("T")
 

@@ -17,9 +17,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save_file
 from torch import Tensor, nn
 
-from goal_core.basics.atomic import DamagedError, perform, read_bytes
-from goal_core.basics.errors import WeightsError
-from goal_core.models.weights import misfits
+from goal_sweep.goal_core.basics.atomic import DamagedError, perform, read_bytes
+from goal_sweep.goal_core.basics.errors import WeightsError
+from goal_sweep.goal_core.models.weights import misfits
 
 _STATE, _CHECKSUM = "state", "checksum"
 TRAINING: Final = "training"

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import torch
 
-from goal_core.basics.errors import WeightsError, first_line
-from goal_core.checkpoints.description import ModelDescription, TrainedModel, read_model
-from goal_core.checkpoints.file import load_module
-from goal_core.data import DataConfig, Dataset
-from goal_core.data.text import TextVectors, Tokenizer
-from goal_core.models import Encoder, Heads, ImageBackbone, ModelConfig, num_features
-from goal_core.models.frameworks import framework_of, frameworks
-from goal_core.models.sizes import backbone_name
-from goal_core.models.weights import file_sha256
+from goal_sweep.goal_core.basics.errors import WeightsError, first_line
+from goal_sweep.goal_core.checkpoints.description import ModelDescription, TrainedModel, read_model
+from goal_sweep.goal_core.checkpoints.file import load_module
+from goal_sweep.goal_core.data import DataConfig, Dataset
+from goal_sweep.goal_core.data.text import TextVectors, Tokenizer
+from goal_sweep.goal_core.models import Encoder, Heads, ImageBackbone, ModelConfig, num_features
+from goal_sweep.goal_core.models.frameworks import framework_of, frameworks
+from goal_sweep.goal_core.models.sizes import backbone_name
+from goal_sweep.goal_core.models.weights import file_sha256
 
 
 class InitialModel:

@@ -6,9 +6,9 @@ import hashlib
 from pathlib import Path
 from typing import Final
 
-from goal_core.basics.atomic import DamagedError, storage_errors
-from goal_core.basics.errors import WeightsError
-from goal_core.basics.sealed_json import read_json
+from goal_sweep.goal_core.basics.atomic import DamagedError, storage_errors
+from goal_sweep.goal_core.basics.errors import WeightsError
+from goal_sweep.goal_core.basics.sealed_json import read_json
 
 LAST: Final = "last.safetensors"
 """Everything from which a training continues."""

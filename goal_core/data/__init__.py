@@ -6,12 +6,12 @@ Other rooms and packages import from here, or from `config` (the settings in swe
 
 from typing import TYPE_CHECKING
 
-from goal_core.basics.exports import on_first_use
+from goal_sweep.goal_core.basics.exports import on_first_use
 
 if TYPE_CHECKING:
-    from goal_core.data.batches import Batch, BatchSource
-    from goal_core.data.captions import Captions, EncodedCaptions, captions_of
-    from goal_core.data.config import (
+    from goal_sweep.goal_core.data.batches import Batch, BatchSource
+    from goal_sweep.goal_core.data.captions import Captions, EncodedCaptions, captions_of
+    from goal_sweep.goal_core.data.config import (
         DataConfig,
         EmbeddingsConfig,
         IdMappedConfig,
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
         SourceConfig,
         XvlmJsonConfig,
     )
-    from goal_core.data.dataset import SPLIT_NAMES, Dataset, Split, num_batches
-    from goal_core.data.formats import (
+    from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, Dataset, Split, num_batches
+    from goal_sweep.goal_core.data.formats import (
         DataReport,
         Progress,
         SplitCounts,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         own_indexes,
         published_counts,
     )
-    from goal_core.data.images import DecodedImages, transform_of
-    from goal_core.data.text import Tokenizer, Vocabulary, tokenize
+    from goal_sweep.goal_core.data.images import DecodedImages, transform_of
+    from goal_sweep.goal_core.data.text import Tokenizer, Vocabulary, tokenize
 else:
     __getattr__ = on_first_use(__name__, __file__)

@@ -14,13 +14,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from goal_core.basics.errors import ConfigError
-from goal_core.basics.seeding import derive_seed
-from goal_core.data.captions import EncodedCaptions, captions_of
-from goal_core.data.config import ImageConfig
-from goal_core.data.dataset import Split, num_batches
-from goal_core.data.images import RAM_LIMIT, DecodedImages
-from goal_core.data.text import Tokenizer
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.basics.seeding import derive_seed
+from goal_sweep.goal_core.data.captions import EncodedCaptions, captions_of
+from goal_sweep.goal_core.data.config import ImageConfig
+from goal_sweep.goal_core.data.dataset import Split, num_batches
+from goal_sweep.goal_core.data.images import RAM_LIMIT, DecodedImages
+from goal_sweep.goal_core.data.text import Tokenizer
 
 
 def epoch_order(num_captions: int, seed: int, epoch: int) -> NDArray[np.int64]:

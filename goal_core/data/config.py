@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
-from goal_core.basics.errors import ConfigError
-from goal_core.basics.ranges import InRange, Range, range_problems
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.basics.ranges import InRange, Range, range_problems
 
 SHIPPED = "shipped:"
 """In `data.root`, before the name of a dataset that ships with goal-sweep; the same wherever that is installed."""

@@ -11,9 +11,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from goal_core.basics.errors import DataError
-from goal_core.basics.sealed_json import key_of
-from goal_core.data.config import ImageConfig
+from goal_sweep.goal_core.basics.errors import DataError
+from goal_sweep.goal_core.basics.sealed_json import key_of
+from goal_sweep.goal_core.data.config import ImageConfig
 
 SPLIT_NAMES = ("train", "val", "test")
 """Every dataset has exactly these, in this order."""

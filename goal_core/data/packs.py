@@ -26,7 +26,7 @@ from zipfile import ZipFile, ZipInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from goal_core.basics.atomic import (
+from goal_sweep.goal_core.basics.atomic import (
     DamagedError,
     StorageError,
     check_space,
@@ -35,11 +35,11 @@ from goal_core.basics.atomic import (
     replace_bytes,
     replace_with,
 )
-from goal_core.basics.errors import DataError, first_line
-from goal_core.basics.sealed_json import json_bytes, key_of, read_json
-from goal_core.data.config import ImageConfig
-from goal_core.data.dataset import Dataset, Split
-from goal_core.data.images import transform_of
+from goal_sweep.goal_core.basics.errors import DataError, first_line
+from goal_sweep.goal_core.basics.sealed_json import json_bytes, key_of, read_json
+from goal_sweep.goal_core.data.config import ImageConfig
+from goal_sweep.goal_core.data.dataset import Dataset, Split
+from goal_sweep.goal_core.data.images import transform_of
 
 LAYOUT_VERSION = 7
 DESCRIPTION = "pack.json"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from goal_core.basics.registry import Registry
+from goal_sweep.goal_core.basics.registry import Registry
 
 
 class Row(NamedTuple):

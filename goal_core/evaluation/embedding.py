@@ -10,10 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from goal_core.basics.devices import send
-from goal_core.data import Captions, DecodedImages, ImageConfig, Split, captions_of
-from goal_core.data.text import Tokenizer
-from goal_core.models import Encoder
+from goal_sweep.goal_core.basics.devices import send
+from goal_sweep.goal_core.data import Captions, DecodedImages, ImageConfig, Split, captions_of
+from goal_sweep.goal_core.data.text import Tokenizer
+from goal_sweep.goal_core.models import Encoder
 
 TEXT_CHUNK = 256
 """Captions per forward pass outside training. Fixed, because a kernel may round differently at another size."""

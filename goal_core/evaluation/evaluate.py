@@ -9,12 +9,12 @@ from typing import Any, Literal
 
 import torch
 
-from goal_core.basics.errors import ConfigError, DataError
-from goal_core.checkpoints import ModelDescription, read_model, trained_encoder, weights_in
-from goal_core.data import DataConfig, Dataset, Split, open_dataset, own_indexes, tokenize
-from goal_core.evaluation.embedding import Embedded, EvalSplit, embed_split, prepare_split, split_inputs
-from goal_core.evaluation.recalls import all_recalls_of, recalls_between
-from goal_core.models import Encoder
+from goal_sweep.goal_core.basics.errors import ConfigError, DataError
+from goal_sweep.goal_core.checkpoints import ModelDescription, read_model, trained_encoder, weights_in
+from goal_sweep.goal_core.data import DataConfig, Dataset, Split, open_dataset, own_indexes, tokenize
+from goal_sweep.goal_core.evaluation.embedding import Embedded, EvalSplit, embed_split, prepare_split, split_inputs
+from goal_sweep.goal_core.evaluation.recalls import all_recalls_of, recalls_between
+from goal_sweep.goal_core.models import Encoder
 
 SplitName = Literal["train", "val", "test"]
 _THREADS = 1

@@ -13,14 +13,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from goal_core.basics.atomic import check_space, remove_leftovers, replace_bytes, storage_errors
-from goal_core.basics.errors import DataError, DeviceError
-from goal_core.basics.sealed_json import json_bytes, key_of, read_json
-from goal_core.data import Dataset, DecodedImages, ImageConfig, Split
-from goal_core.data.formats import split_files
-from goal_core.evaluation.embedding import CHUNK
-from goal_core.evaluation.feature_files import DESCRIPTION, write_features
-from goal_core.models import BackboneConfig, ImageBackbone, build_backbone, weights_id
+from goal_sweep.goal_core.basics.atomic import check_space, remove_leftovers, replace_bytes, storage_errors
+from goal_sweep.goal_core.basics.errors import DataError, DeviceError
+from goal_sweep.goal_core.basics.sealed_json import json_bytes, key_of, read_json
+from goal_sweep.goal_core.data import Dataset, DecodedImages, ImageConfig, Split
+from goal_sweep.goal_core.data.formats import split_files
+from goal_sweep.goal_core.evaluation.embedding import CHUNK
+from goal_sweep.goal_core.evaluation.feature_files import DESCRIPTION, write_features
+from goal_sweep.goal_core.models import BackboneConfig, ImageBackbone, build_backbone, weights_id
 
 Progress = Callable[[str, int, int], None]
 """Called with the split's name, the images done and all images of the split."""

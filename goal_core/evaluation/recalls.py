@@ -14,15 +14,15 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from goal_core.basics.devices import full_precision
-from goal_core.evaluation.embedding import TEXT_CHUNK, Embedded, EvalSplit, caption_chunks, embed_split
-from goal_core.evaluation.retrieval import (
+from goal_sweep.goal_core.basics.devices import full_precision
+from goal_sweep.goal_core.evaluation.embedding import TEXT_CHUNK, Embedded, EvalSplit, caption_chunks, embed_split
+from goal_sweep.goal_core.evaluation.retrieval import (
     NonFiniteEmbeddingError,
     RetrievalRanks,
     retrieval_metrics,
     retrieval_ranks,
 )
-from goal_core.models import Encoder, XvlmHeads
+from goal_sweep.goal_core.models import Encoder, XvlmHeads
 
 PAIRS = 256
 """Pairs per forward pass of the cross encoder. Fixed, because a kernel may round differently at another size."""

@@ -23,9 +23,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from goal_core.basics.devices import full_precision
-from goal_core.basics.errors import GoalError
-from goal_core.objectives.gradient_objective import warn_of_lengths
+from goal_sweep.goal_core.basics.devices import full_precision
+from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.goal_core.objectives.gradient_objective import warn_of_lengths
 
 # Equal vectors must give equal similarities wherever they stand, or ties go undetected. Matrix products round equally
 # only away from ragged edges, so every block is padded to one shape, a multiple of this many rows and columns.

@@ -11,13 +11,13 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
-from goal_core.basics.devices import send
-from goal_core.basics.errors import ConfigError, DataError
-from goal_core.checkpoints import ModelDescription, TrainedModel, read_model, trained_encoder, weights_in
-from goal_core.data import EncodedCaptions
-from goal_core.data.images import decode_image, transform_of
-from goal_core.evaluation.embedding import CHUNK, embed_captions
-from goal_core.models import Encoder
+from goal_sweep.goal_core.basics.devices import send
+from goal_sweep.goal_core.basics.errors import ConfigError, DataError
+from goal_sweep.goal_core.checkpoints import ModelDescription, TrainedModel, read_model, trained_encoder, weights_in
+from goal_sweep.goal_core.data import EncodedCaptions
+from goal_sweep.goal_core.data.images import decode_image, transform_of
+from goal_sweep.goal_core.evaluation.embedding import CHUNK, embed_captions
+from goal_sweep.goal_core.models import Encoder
 
 Picture = str | os.PathLike[str] | Image.Image | NDArray[np.uint8]
 """A file, an open picture, or pixels (H, W, 3), uint8 RGB."""

@@ -5,12 +5,12 @@
 
 from typing import TYPE_CHECKING
 
-from goal_core.basics.exports import on_first_use
+from goal_sweep.goal_core.basics.exports import on_first_use
 
 if TYPE_CHECKING:
-    from goal_core.models.backbones import ImageBackbone, build_backbone
-    from goal_core.models.batch_rows import Share
-    from goal_core.models.config import (
+    from goal_sweep.goal_core.models.backbones import ImageBackbone, build_backbone
+    from goal_sweep.goal_core.models.batch_rows import Share
+    from goal_sweep.goal_core.models.config import (
         BackboneConfig,
         BertConfig,
         ModelConfig,
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         VseInftyConfig,
         XvlmConfig,
     )
-    from goal_core.models.heads import (
+    from goal_sweep.goal_core.models.heads import (
         Encoder,
         Heads,
         Pairs,
@@ -27,11 +27,18 @@ if TYPE_CHECKING:
         autocast,
         num_features,
     )
-    from goal_core.models.hub import bert_wordpieces, build_dual, build_encoder, subwords_of, tokenizer_of, word_states
-    from goal_core.models.systems.pair_augment import PairAugment
-    from goal_core.models.systems.vse_infty import VseInftyHeads
-    from goal_core.models.systems.vsepp import VectorHeads, VseppHeads, text_head
-    from goal_core.models.systems.xvlm import XvlmHeads
-    from goal_core.models.weights import NAMED_WEIGHTS, file_sha256, hub_id, weights_id
+    from goal_sweep.goal_core.models.hub import (
+        bert_wordpieces,
+        build_dual,
+        build_encoder,
+        subwords_of,
+        tokenizer_of,
+        word_states,
+    )
+    from goal_sweep.goal_core.models.systems.pair_augment import PairAugment
+    from goal_sweep.goal_core.models.systems.vse_infty import VseInftyHeads
+    from goal_sweep.goal_core.models.systems.vsepp import VectorHeads, VseppHeads, text_head
+    from goal_sweep.goal_core.models.systems.xvlm import XvlmHeads
+    from goal_sweep.goal_core.models.weights import NAMED_WEIGHTS, file_sha256, hub_id, weights_id
 else:
     __getattr__ = on_first_use(__name__, __file__)

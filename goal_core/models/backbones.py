@@ -11,11 +11,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from goal_core.basics.errors import ConfigError, DataError, WeightsError, first_line
-from goal_core.basics.registry import Entry
-from goal_core.basics.seeding import derive_seed
-from goal_core.models.config import BackboneConfig
-from goal_core.models.weights import (
+from goal_sweep.goal_core.basics.errors import ConfigError, DataError, WeightsError, first_line
+from goal_sweep.goal_core.basics.registry import Entry
+from goal_sweep.goal_core.basics.seeding import derive_seed
+from goal_sweep.goal_core.models.config import BackboneConfig
+from goal_sweep.goal_core.models.weights import (
     NAMED_WEIGHTS,
     check_architecture,
     existing,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from goal_core.basics.errors import ConfigError
-from goal_core.basics.ranges import InRange, Range
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.basics.ranges import InRange, Range
 
 Size = Annotated[int, Range(at_least=1)]
 Rate = Annotated[float, Range(at_least=0, below=1)]

@@ -11,19 +11,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from goal_core import models
-from goal_core.basics.errors import ConfigError
-from goal_core.basics.registry import Registry
-from goal_core.data import text
-from goal_core.models.config import ModelConfig
-from goal_core.models.sizes import CAPTION_LENGTH, HeadSize, bert_size, num_regions
-from goal_core.models.weights import existing, file_sha256, text_encoders
+from goal_sweep.goal_core import models
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.basics.registry import Registry
+from goal_sweep.goal_core.data import text
+from goal_sweep.goal_core.models.config import ModelConfig
+from goal_sweep.goal_core.models.sizes import CAPTION_LENGTH, HeadSize, bert_size, num_regions
+from goal_sweep.goal_core.models.weights import existing, file_sha256, text_encoders
 
 if TYPE_CHECKING:
-    from goal_core.data import DataConfig
-    from goal_core.data.batches import Augment
-    from goal_core.data.text import Tokenizer, Wordpieces
-    from goal_core.models import Heads, ImageBackbone
+    from goal_sweep.goal_core.data import DataConfig
+    from goal_sweep.goal_core.data.batches import Augment
+    from goal_sweep.goal_core.data.text import Tokenizer, Wordpieces
+    from goal_sweep.goal_core.models import Heads, ImageBackbone
 
 _FEATURES = {
     "precomp": ("one vector per image (data.format precomp)", "vsepp"),

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from goal_core.data import Split
-from goal_core.models.backbones import ImageBackbone
-from goal_core.models.batch_rows import WHOLE, Share
+from goal_sweep.goal_core.data import Split
+from goal_sweep.goal_core.models.backbones import ImageBackbone
+from goal_sweep.goal_core.models.batch_rows import WHOLE, Share
 
 _HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 

@@ -15,12 +15,12 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from goal_core.basics.errors import ConfigError, DataError, WeightsError, first_line
-from goal_core.data.text import Subwords, Wordpieces
-from goal_core.models.backbones import CLIP_MEAN, CLIP_STD, ImageBackbone, own_module
-from goal_core.models.config import BackboneConfig, BertConfig
-from goal_core.models.sequences import attention_mask, length_mask
-from goal_core.models.weights import text_encoders
+from goal_sweep.goal_core.basics.errors import ConfigError, DataError, WeightsError, first_line
+from goal_sweep.goal_core.data.text import Subwords, Wordpieces
+from goal_sweep.goal_core.models.backbones import CLIP_MEAN, CLIP_STD, ImageBackbone, own_module
+from goal_sweep.goal_core.models.config import BackboneConfig, BertConfig
+from goal_sweep.goal_core.models.sequences import attention_mask, length_mask
+from goal_sweep.goal_core.models.weights import text_encoders
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
-from goal_core.basics.devices import send
+from goal_sweep.goal_core.basics.devices import send
 
 
 def pack(rows_BL: Tensor, lengths_B: Tensor) -> PackedSequence:

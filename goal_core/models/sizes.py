@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goal_core.data import SplitCounts, Vocabulary
-from goal_core.models.config import BertConfig, ModelConfig
+from goal_sweep.goal_core.data import SplitCounts, Vocabulary
+from goal_sweep.goal_core.models.config import BertConfig, ModelConfig
 
 if TYPE_CHECKING:
-    from goal_core.data import DataConfig, Dataset
+    from goal_sweep.goal_core.data import DataConfig, Dataset
 
 CAPTION_LENGTH: Final = 14
 """Words or word pieces of a caption, the special ones included: COCO's mean."""

@@ -10,9 +10,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from goal_core.basics.errors import WeightsError, nearest
-from goal_core.basics.registry import Registry
-from goal_core.models.config import BackboneConfig
+from goal_sweep.goal_core.basics.errors import WeightsError, nearest
+from goal_sweep.goal_core.basics.registry import Registry
+from goal_sweep.goal_core.models.config import BackboneConfig
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -127,7 +127,7 @@ def timm_library() -> ModuleType:
     """The library, with goal-sweep's own small model registered in it."""
     import timm  # two seconds of import, with torch
 
-    import goal_core.models.small_swin  # noqa: F401  # registers itself
+    import goal_sweep.goal_core.models.small_swin  # noqa: F401  # registers itself
 
     library: ModuleType = timm
     return library

@@ -15,21 +15,26 @@ Source: Xuan & Chen, "Dissecting Deep Metric Learning Losses for Image-Text Retr
 
 from typing import TYPE_CHECKING
 
-from goal_core.basics.exports import on_first_use
-from goal_core.objectives.baselines import LOSS, baselines
-from goal_core.objectives.catalogue import ObjectiveInfo, list_objectives
-from goal_core.objectives.config import ObjectiveConfig
-from goal_core.objectives.pair_weights import PairWeights, pair_weights
-from goal_core.objectives.parameters import Value
-from goal_core.objectives.triplet_weights import triplet_weights
-from goal_core.objectives.triplets import RelativeSet, Triplets
-from goal_core.objectives.variants import VARIANTS, Variant, accepted_parameters
+from goal_sweep.goal_core.basics.exports import on_first_use
+from goal_sweep.goal_core.objectives.baselines import LOSS, baselines
+from goal_sweep.goal_core.objectives.catalogue import ObjectiveInfo, list_objectives
+from goal_sweep.goal_core.objectives.config import ObjectiveConfig
+from goal_sweep.goal_core.objectives.pair_weights import PairWeights, pair_weights
+from goal_sweep.goal_core.objectives.parameters import Value
+from goal_sweep.goal_core.objectives.triplet_weights import triplet_weights
+from goal_sweep.goal_core.objectives.triplets import RelativeSet, Triplets
+from goal_sweep.goal_core.objectives.variants import VARIANTS, Variant, accepted_parameters
 
 if TYPE_CHECKING:
-    from goal_core.objectives.distributed import gather_batch, gather_rows
-    from goal_core.objectives.gradient_objective import GradientObjective, LossObjective, NonFiniteError, ShapeError
-    from goal_core.objectives.pointwise import PointWeights, weights_at
-    from goal_core.objectives.stacked import StackedObjectives
-    from goal_core.objectives.stats import CollapseDetector, ObjectiveStats
+    from goal_sweep.goal_core.objectives.distributed import gather_batch, gather_rows
+    from goal_sweep.goal_core.objectives.gradient_objective import (
+        GradientObjective,
+        LossObjective,
+        NonFiniteError,
+        ShapeError,
+    )
+    from goal_sweep.goal_core.objectives.pointwise import PointWeights, weights_at
+    from goal_sweep.goal_core.objectives.stacked import StackedObjectives
+    from goal_sweep.goal_core.objectives.stats import CollapseDetector, ObjectiveStats
 else:
     __getattr__ = on_first_use(__name__, __file__)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from goal_core.basics.registry import Registry
-from goal_core.objectives.parameters import Positive
+from goal_sweep.goal_core.basics.registry import Registry
+from goal_sweep.goal_core.objectives.parameters import Positive
 
 if TYPE_CHECKING:
     from torch import Tensor

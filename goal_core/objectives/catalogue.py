@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from goal_core.objectives.pair_weights import pair_weights
-from goal_core.objectives.triplet_weights import triplet_weights
-from goal_core.objectives.variants import VARIANTS
+from goal_sweep.goal_core.objectives.pair_weights import pair_weights
+from goal_sweep.goal_core.objectives.triplet_weights import triplet_weights
+from goal_sweep.goal_core.objectives.variants import VARIANTS
 
 LITERATURE: Final[Mapping[str, str]] = {
     "con/con": "triplet loss",
@@ -64,7 +64,7 @@ def _has_scalar_loss(pair: str, triplet: str, variant: str) -> bool:
     if pair_weights[pair].is_built_in and triplet_weights[triplet].is_built_in:
         return f"{pair}/{triplet}" in BUILT_IN_LOSSES[variant]
     # With torch, which the 15 do without.
-    from goal_core.objectives.gradient_objective import GradientObjective
-    from goal_core.objectives.pointwise import has_scalar_loss
+    from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
+    from goal_sweep.goal_core.objectives.pointwise import has_scalar_loss
 
     return has_scalar_loss(GradientObjective(pair=pair, triplet=triplet, variant=variant))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from goal_core.objectives.baselines import LOSS
-from goal_core.objectives.parameters import Value
-from goal_core.objectives.variants import Variant, entries_of, resolve_parameters
+from goal_sweep.goal_core.objectives.baselines import LOSS
+from goal_sweep.goal_core.objectives.parameters import Value
+from goal_sweep.goal_core.objectives.variants import Variant, entries_of, resolve_parameters
 
 if TYPE_CHECKING:
-    from goal_core.objectives.gradient_objective import GradientObjective
+    from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class ObjectiveConfig:
     def build(self, *, check_finite: bool = True) -> GradientObjective:
         """The objective as a callable on embeddings; see :class:`GradientObjective`."""
         # With torch, which settings do without.
-        from goal_core.objectives.gradient_objective import GradientObjective, LossObjective
+        from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective, LossObjective
 
         if self.triplet == LOSS:
             return LossObjective(self.pair, check_finite=check_finite, **self.params)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, distributed
 from torch.autograd.function import once_differentiable
 
-from goal_core.objectives.gradient_objective import ShapeError, check_batch
+from goal_sweep.goal_core.objectives.gradient_objective import ShapeError, check_batch
 
 
 def gather_batch(

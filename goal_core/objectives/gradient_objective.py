@@ -10,15 +10,15 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from goal_core.basics.devices import full_precision
-from goal_core.basics.errors import GoalError
-from goal_core.objectives.baselines import LOSS, baselines
-from goal_core.objectives.mining import AttachGradient, DenseGradient, mine
-from goal_core.objectives.pair_weights import PairWeights, pair_weights
-from goal_core.objectives.parameters import Value
-from goal_core.objectives.stats import ObjectiveStats
-from goal_core.objectives.triplet_weights import triplet_weights
-from goal_core.objectives.variants import resolve_parameters
+from goal_sweep.goal_core.basics.devices import full_precision
+from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.goal_core.objectives.baselines import LOSS, baselines
+from goal_sweep.goal_core.objectives.mining import AttachGradient, DenseGradient, mine
+from goal_sweep.goal_core.objectives.pair_weights import PairWeights, pair_weights
+from goal_sweep.goal_core.objectives.parameters import Value
+from goal_sweep.goal_core.objectives.stats import ObjectiveStats
+from goal_sweep.goal_core.objectives.triplet_weights import triplet_weights
+from goal_sweep.goal_core.objectives.variants import resolve_parameters
 
 MONITOR_MARGIN: Final = 0.2
 """Margin of the monitored hinge where the triplet weight has none, so that all objectives log the same number."""

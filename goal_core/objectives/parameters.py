@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from goal_core.basics.ranges import Range
+from goal_sweep.goal_core.basics.ranges import Range
 
 Value = float | bool | str
 """What a parameter of an objective can be."""

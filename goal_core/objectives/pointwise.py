@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
-from goal_core.objectives.gradient_objective import GradientObjective
-from goal_core.objectives.mining.relative_sets import SummedSet
-from goal_core.objectives.triplets import RelativeSet, Triplets
+from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
+from goal_sweep.goal_core.objectives.mining.relative_sets import SummedSet
+from goal_sweep.goal_core.objectives.triplets import RelativeSet, Triplets
 
 OTHER_POSITIVES: Final = (0.35, 0.55, 0.7)
 OTHER_NEGATIVES: Final = (-0.1, 0.05, 0.3)

@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from goal_core.basics.devices import send
-from goal_core.basics.registry import Entry
-from goal_core.objectives.gradient_objective import GradientObjective, Objective, ShapeError, check_batch
-from goal_core.objectives.mining import MinedBatch, Place, mine
-from goal_core.objectives.pair_weights import pair_weights
-from goal_core.objectives.stats import ObjectiveStats
-from goal_core.objectives.triplet_weights import triplet_weights
-from goal_core.objectives.triplets import Triplets
+from goal_sweep.goal_core.basics.devices import send
+from goal_sweep.goal_core.basics.registry import Entry
+from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective, Objective, ShapeError, check_batch
+from goal_sweep.goal_core.objectives.mining import MinedBatch, Place, mine
+from goal_sweep.goal_core.objectives.pair_weights import pair_weights
+from goal_sweep.goal_core.objectives.stats import ObjectiveStats
+from goal_sweep.goal_core.objectives.triplet_weights import triplet_weights
+from goal_sweep.goal_core.objectives.triplets import Triplets
 
 
 class StackedObjectives(Objective):

@@ -10,8 +10,8 @@ from typing import Any, Final, Self
 import torch
 from torch import Tensor
 
-from goal_core.basics.devices import send
-from goal_core.objectives.mining import Gradient, MinedBatch
+from goal_sweep.goal_core.basics.devices import send
+from goal_sweep.goal_core.objectives.mining import Gradient, MinedBatch
 
 SETS: Final = ("pos_set", "neg_set")
 """Names of the relative sets' sizes among the statistics; NaN of one of several cells whose pair weight used none."""

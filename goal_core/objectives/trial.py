@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from goal_core.basics.errors import ConfigError
-from goal_core.objectives.baselines import LOSS
-from goal_core.objectives.config import ObjectiveConfig
-from goal_core.objectives.gradient_objective import GradientObjective
-from goal_core.objectives.mining import mine
-from goal_core.objectives.pair_weights import PairWeights, pair_weights
-from goal_core.objectives.triplet_weights import triplet_weights
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.objectives.baselines import LOSS
+from goal_sweep.goal_core.objectives.config import ObjectiveConfig
+from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
+from goal_sweep.goal_core.objectives.mining import mine
+from goal_sweep.goal_core.objectives.pair_weights import PairWeights, pair_weights
+from goal_sweep.goal_core.objectives.triplet_weights import triplet_weights
 
 _PAIRS, _DIM = 6, 8
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from goal_core.basics.registry import Registry
-from goal_core.objectives.parameters import NonNegative, Positive
-from goal_core.objectives.triplets import Triplets
+from goal_sweep.goal_core.basics.registry import Registry
+from goal_sweep.goal_core.objectives.parameters import NonNegative, Positive
+from goal_sweep.goal_core.objectives.triplets import Triplets
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from goal_core.basics.errors import ConfigError, nearest
-from goal_core.basics.registry import Entry
-from goal_core.objectives.baselines import LOSS, baselines
-from goal_core.objectives.pair_weights import pair_weights
-from goal_core.objectives.parameters import Value, parameter_problem
-from goal_core.objectives.triplet_weights import triplet_weights
+from goal_sweep.goal_core.basics.errors import ConfigError, nearest
+from goal_sweep.goal_core.basics.registry import Entry
+from goal_sweep.goal_core.objectives.baselines import LOSS, baselines
+from goal_sweep.goal_core.objectives.pair_weights import pair_weights
+from goal_sweep.goal_core.objectives.parameters import Value, parameter_problem
+from goal_sweep.goal_core.objectives.triplet_weights import triplet_weights
 
 Variant = Literal["paper", "tables", "released"]
 Overrides = Mapping[str, Mapping[str, Value]]

@@ -18,17 +18,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from goal_core.basics.atomic import make_folder, replace_with
-from goal_core.basics.errors import WeightsError
-from goal_core.checkpoints import ModelDescription, flat, write_model
-from goal_core.data import DataConfig
-from goal_core.data.text import Tokenizer, Wordpieces
-from goal_core.models import ModelConfig, build_backbone, file_sha256
-from goal_core.models.frameworks import framework_of
-from goal_core.models.weights import misfits
-from goal_core.objectives import ObjectiveConfig
-from goal_core.official.layouts import LAYOUTS, Layout
-from goal_core.official.pickles import read_torch_file, read_vocabulary, tensors_of
+from goal_sweep.goal_core.basics.atomic import make_folder, replace_with
+from goal_sweep.goal_core.basics.errors import WeightsError
+from goal_sweep.goal_core.checkpoints import ModelDescription, flat, write_model
+from goal_sweep.goal_core.data import DataConfig
+from goal_sweep.goal_core.data.text import Tokenizer, Wordpieces
+from goal_sweep.goal_core.models import ModelConfig, build_backbone, file_sha256
+from goal_sweep.goal_core.models.frameworks import framework_of
+from goal_sweep.goal_core.models.weights import misfits
+from goal_sweep.goal_core.objectives import ObjectiveConfig
+from goal_sweep.goal_core.official.layouts import LAYOUTS, Layout
+from goal_sweep.goal_core.official.pickles import read_torch_file, read_vocabulary, tensors_of
 
 _TABLE = "relative_position_bias_table"
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from torch import Tensor
 
-from goal_core.basics.errors import WeightsError
-from goal_core.models import BackboneConfig, BertConfig, ModelConfig, TextConfig, XvlmConfig
+from goal_sweep.goal_core.basics.errors import WeightsError
+from goal_sweep.goal_core.models import BackboneConfig, BertConfig, ModelConfig, TextConfig, XvlmConfig
 
 RESNETS = {f"resnet{depth}": f"resnet{depth}.tv_in1k" for depth in (18, 34, 50, 101, 152)}
 """VSE++'s name of a backbone, and timm's; training started from torchvision's first weights."""

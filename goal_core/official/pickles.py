@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from goal_core.basics.errors import DataError, WeightsError, first_line
-from goal_core.data.text import SPECIAL_WORDS, Vocabulary
+from goal_sweep.goal_core.basics.errors import DataError, WeightsError, first_line
+from goal_sweep.goal_core.data.text import SPECIAL_WORDS, Vocabulary
 
 _SAFE: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
     Namespace,  # the training options, saved with the weights

@@ -6,13 +6,13 @@ other room of goal_core except `official`.
 
 from typing import TYPE_CHECKING
 
-from goal_core.basics.exports import on_first_use
+from goal_sweep.goal_core.basics.exports import on_first_use
 
 if TYPE_CHECKING:
-    from goal_core.training.config import Precision, StageConfig
-    from goal_core.training.doubts import below_warmup, weak_objective
-    from goal_core.training.files import EpochRecord, FolderFiles, TrainingFiles
-    from goal_core.training.plan import (
+    from goal_sweep.goal_core.training.config import Precision, StageConfig
+    from goal_sweep.goal_core.training.doubts import below_warmup, weak_objective
+    from goal_sweep.goal_core.training.files import EpochRecord, FolderFiles, TrainingFiles
+    from goal_sweep.goal_core.training.plan import (
         EpochDone,
         Listener,
         TrainingDone,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         TrainingPlan,
         UnitPlan,
     )
-    from goal_core.training.speed import UnitSpeed, measure_speed
-    from goal_core.training.train import train_unit
+    from goal_sweep.goal_core.training.speed import UnitSpeed, measure_speed
+    from goal_sweep.goal_core.training.train import train_unit
 else:
     __getattr__ = on_first_use(__name__, __file__)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
-from goal_core.basics.errors import ConfigError
-from goal_core.basics.ranges import Range, range_problems
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.basics.ranges import Range, range_problems
 
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 """Arithmetic of the training steps' forward and backward passes. `fp32`: IEEE float32 everywhere. `tf32`: float32 in

@@ -8,9 +8,9 @@ from typing import Final
 
 import torch
 
-from goal_core.basics.atomic import DamagedError
-from goal_core.basics.devices import is_out_of_memory
-from goal_core.basics.errors import (
+from goal_sweep.goal_core.basics.atomic import DamagedError
+from goal_sweep.goal_core.basics.devices import is_out_of_memory
+from goal_sweep.goal_core.basics.errors import (
     CollapsedError,
     DataError,
     DivergedError,
@@ -19,8 +19,8 @@ from goal_core.basics.errors import (
     WeightsError,
     first_line,
 )
-from goal_core.evaluation import NonFiniteEmbeddingError
-from goal_core.objectives import NonFiniteError
+from goal_sweep.goal_core.evaluation import NonFiniteEmbeddingError
+from goal_sweep.goal_core.objectives import NonFiniteError
 
 
 @contextmanager

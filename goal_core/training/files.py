@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypedDict
 
-from goal_core.basics.sealed_json import json_bytes
-from goal_core.checkpoints import BEST, best_name
+from goal_sweep.goal_core.basics.sealed_json import json_bytes
+from goal_sweep.goal_core.checkpoints import BEST, best_name
 
 
 class EpochRecord(TypedDict):

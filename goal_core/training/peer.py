@@ -19,8 +19,8 @@ from typing import Any, NoReturn
 import torch
 from torch import distributed
 
-from goal_core.training.plan import TrainingFailed, UnitPlan
-from goal_core.training.ranks import ALIKE, BrokenError, Ranks
+from goal_sweep.goal_core.training.plan import TrainingFailed, UnitPlan
+from goal_sweep.goal_core.training.ranks import ALIKE, BrokenError, Ranks
 
 Body = Callable[[UnitPlan, Ranks], None]
 _PATIENCE = timedelta(days=1)

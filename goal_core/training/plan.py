@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from goal_core.basics.errors import GoalError
-from goal_core.basics.plugins import Plugin
-from goal_core.data import DataConfig
-from goal_core.models import ModelConfig
-from goal_core.objectives import ObjectiveConfig
-from goal_core.training.config import MemoryFormat, Precision, Sharing, StageConfig
-from goal_core.training.files import EpochRecord
+from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.goal_core.basics.plugins import Plugin
+from goal_sweep.goal_core.data import DataConfig
+from goal_sweep.goal_core.models import ModelConfig
+from goal_sweep.goal_core.objectives import ObjectiveConfig
+from goal_sweep.goal_core.training.config import MemoryFormat, Precision, Sharing, StageConfig
+from goal_sweep.goal_core.training.files import EpochRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,9 @@ class TrainingFailed:
     @classmethod
     def because_of(cls, key: str, error: Exception) -> TrainingFailed:
         """The failure of a training by an exception."""
-        from goal_core.training.failures import failure_kind  # with torch, which readers of events do without
+        from goal_sweep.goal_core.training.failures import (
+            failure_kind,  # with torch, which readers of events do without
+        )
 
         text = " ".join(str(error).split()) or "no message"
         return cls(

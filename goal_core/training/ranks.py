@@ -21,10 +21,10 @@ from torch import Tensor, distributed, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
-from goal_core.basics.devices import send
-from goal_core.basics.errors import CollapsedError, DivergedError, GoalError
-from goal_core.models import Pairs, Share
-from goal_core.objectives import NonFiniteError, gather_batch, gather_rows
+from goal_sweep.goal_core.basics.devices import send
+from goal_sweep.goal_core.basics.errors import CollapsedError, DivergedError, GoalError
+from goal_sweep.goal_core.models import Pairs, Share
+from goal_sweep.goal_core.objectives import NonFiniteError, gather_batch, gather_rows
 
 _CPU: Final = torch.device("cpu")
 ALIKE: Final = (NonFiniteError, DivergedError, CollapsedError)

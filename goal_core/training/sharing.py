@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from goal_core.models.config import ModelConfig
-from goal_core.models.frameworks import framework_of
-from goal_core.training.config import Precision, Sharing, StageConfig
+from goal_sweep.goal_core.models.config import ModelConfig
+from goal_sweep.goal_core.models.frameworks import framework_of
+from goal_sweep.goal_core.training.config import Precision, Sharing, StageConfig
 
 if TYPE_CHECKING:
-    from goal_core.training.plan import UnitPlan
+    from goal_sweep.goal_core.training.plan import UnitPlan
 
 
 class UnitPath(NamedTuple):

@@ -9,15 +9,15 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from goal_core.basics.devices import peak_memory_mb
-from goal_core.basics.errors import GoalError
-from goal_core.checkpoints import InitialModel
-from goal_core.data import SPLIT_NAMES, Dataset, num_batches
-from goal_core.training.config import StageConfig
-from goal_core.training.files import FolderFiles
-from goal_core.training.plan import EpochDone, Listener, TrainingEvent, TrainingFailed, UnitPlan
-from goal_core.training.train import begin_process, train_unit
-from goal_core.training.trunk import Trunk
+from goal_sweep.goal_core.basics.devices import peak_memory_mb
+from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.goal_core.checkpoints import InitialModel
+from goal_sweep.goal_core.data import SPLIT_NAMES, Dataset, num_batches
+from goal_sweep.goal_core.training.config import StageConfig
+from goal_sweep.goal_core.training.files import FolderFiles
+from goal_sweep.goal_core.training.plan import EpochDone, Listener, TrainingEvent, TrainingFailed, UnitPlan
+from goal_sweep.goal_core.training.train import begin_process, train_unit
+from goal_sweep.goal_core.training.trunk import Trunk
 
 EVAL_IMAGES = 128
 """Images of each of the small val and test splits: two chunks."""

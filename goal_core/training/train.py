@@ -10,15 +10,15 @@ from typing import cast
 
 import torch
 
-from goal_core.basics.devices import set_arithmetic
-from goal_core.basics.errors import DataError, DeviceError
-from goal_core.data import Batch, Dataset, open_dataset
-from goal_core.training.cells.roster import Roster
-from goal_core.training.files import TrainingFiles
-from goal_core.training.peer import FirstRank, NoFiles
-from goal_core.training.plan import Listener, TrainingDone, TrainingFailed, UnitPlan
-from goal_core.training.ranks import ALIKE, ALONE, BrokenError, Ranks, RanksLostError
-from goal_core.training.unit_trainer import UnitTrainer
+from goal_sweep.goal_core.basics.devices import set_arithmetic
+from goal_sweep.goal_core.basics.errors import DataError, DeviceError
+from goal_sweep.goal_core.data import Batch, Dataset, open_dataset
+from goal_sweep.goal_core.training.cells.roster import Roster
+from goal_sweep.goal_core.training.files import TrainingFiles
+from goal_sweep.goal_core.training.peer import FirstRank, NoFiles
+from goal_sweep.goal_core.training.plan import Listener, TrainingDone, TrainingFailed, UnitPlan
+from goal_sweep.goal_core.training.ranks import ALIKE, ALONE, BrokenError, Ranks, RanksLostError
+from goal_sweep.goal_core.training.unit_trainer import UnitTrainer
 
 
 def train_unit(

@@ -15,17 +15,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from goal_core.basics.atomic import replace_with
-from goal_core.basics.devices import kind_of, send
-from goal_core.basics.errors import GoalError
-from goal_core.basics.sealed_json import key_of
-from goal_core.checkpoints import InitialModel, read_mapped, write_checkpoint
-from goal_core.data import Batch, Dataset, DecodedImages, ImageConfig, Split, captions_of
-from goal_core.data.batches import view_seed
-from goal_core.data.packs import libraries
-from goal_core.evaluation.embedding import CHUNK, caption_chunks, split_inputs
-from goal_core.models import ImageBackbone, autocast
-from goal_core.training.plan import UnitPlan
+from goal_sweep.goal_core.basics.atomic import replace_with
+from goal_sweep.goal_core.basics.devices import kind_of, send
+from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.goal_core.basics.sealed_json import key_of
+from goal_sweep.goal_core.checkpoints import InitialModel, read_mapped, write_checkpoint
+from goal_sweep.goal_core.data import Batch, Dataset, DecodedImages, ImageConfig, Split, captions_of
+from goal_sweep.goal_core.data.batches import view_seed
+from goal_sweep.goal_core.data.packs import libraries
+from goal_sweep.goal_core.evaluation.embedding import CHUNK, caption_chunks, split_inputs
+from goal_sweep.goal_core.models import ImageBackbone, autocast
+from goal_sweep.goal_core.training.plan import UnitPlan
 
 _OF = "of"
 """In the state of cached features: the name of their file, which hashes all that they depend on."""

@@ -11,27 +11,27 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext
 from itertools import islice
 
-from goal_core.checkpoints import InitialModel, ModelDescription
-from goal_core.data import Batch, BatchSource, Dataset
-from goal_core.data.packs import open_packed
-from goal_core.models import num_features
-from goal_core.training.cells.roster import EpochBatches, Roster
-from goal_core.training.cells.scale import BATCHES
-from goal_core.training.cells.stack import Stacks
-from goal_core.training.cells.trainer import CellTrainer
-from goal_core.training.cells.validation import Validation
-from goal_core.training.failures import fits_or_says
-from goal_core.training.files import TrainingFiles
-from goal_core.training.plan import (
+from goal_sweep.goal_core.checkpoints import InitialModel, ModelDescription
+from goal_sweep.goal_core.data import Batch, BatchSource, Dataset
+from goal_sweep.goal_core.data.packs import open_packed
+from goal_sweep.goal_core.models import num_features
+from goal_sweep.goal_core.training.cells.roster import EpochBatches, Roster
+from goal_sweep.goal_core.training.cells.scale import BATCHES
+from goal_sweep.goal_core.training.cells.stack import Stacks
+from goal_sweep.goal_core.training.cells.trainer import CellTrainer
+from goal_sweep.goal_core.training.cells.validation import Validation
+from goal_sweep.goal_core.training.failures import fits_or_says
+from goal_sweep.goal_core.training.files import TrainingFiles
+from goal_sweep.goal_core.training.plan import (
     Listener,
     TrainingDone,
     TrainingFailed,
     TrainingPlan,
     UnitPlan,
 )
-from goal_core.training.ranks import ALONE, Ranks
-from goal_core.training.sharing import choose_path
-from goal_core.training.trunk import SharedBatch, Trunk, place
+from goal_sweep.goal_core.training.ranks import ALONE, Ranks
+from goal_sweep.goal_core.training.sharing import choose_path
+from goal_sweep.goal_core.training.trunk import SharedBatch, Trunk, place
 
 
 class _Stopped(BaseException):

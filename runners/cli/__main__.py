@@ -1,4 +1,4 @@
-"""Where `goal-sweep` begins, and `python -m runners.cli`, which batch jobs use: it needs no script on the path."""
+"""Where `goal-sweep` begins, and `python -m goal_sweep.runners.cli`, by which batch jobs do without a script."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import errno
 import io
 import sys
 from typing import Any, TextIO
-
-from runners.launch.signals import end_at_once, handle
 
 
 class LastingOutput(io.FileIO):
@@ -30,10 +28,17 @@ class LastingOutput(io.FileIO):
 
 def main() -> None:
     """Run the command line. A launch trains to its end whoever reads, and answers signals before the libraries load."""
-    if next((word for word in sys.argv[1:] if not word.startswith("-")), "") == "launch":
-        handle(end_at_once)
-        sys.stdout, sys.stderr = map(LastingOutput.of, (sys.stdout, sys.stderr))
-    from runners.cli.app import main
+    try:
+        if next((word for word in sys.argv[1:] if not word.startswith("-")), "") == "launch":
+            from goal_sweep.runners.launch.signals import end_at_once, handle
+
+            handle(end_at_once)
+            sys.stdout, sys.stderr = map(LastingOutput.of, (sys.stdout, sys.stderr))
+        from goal_sweep.runners.cli.app import main
+    except ModuleNotFoundError as error:
+        if (error.name or "goal_sweep").startswith("goal_sweep"):
+            raise
+        sys.exit(f"error: the command line needs {error.name}: pip install 'goal-sweep[sweep]'")
 
     main()
 

@@ -17,15 +17,15 @@ from typing import Annotated, Any
 
 import typer
 
-from goal_core.basics.errors import GoalError, UnfinishedError, first_line, printable
-from runners.cli.checkpoints import checkpoints
-from runners.cli.data import data
-from runners.cli.jobs import submitting
-from runners.cli.launch import launching
-from runners.cli.listing import listing
-from runners.cli.plan import planning
-from runners.cli.results import results
-from runners.cli.ui import page
+from goal_sweep.goal_core.basics.errors import GoalError, UnfinishedError, first_line, printable
+from goal_sweep.runners.cli.checkpoints import checkpoints
+from goal_sweep.runners.cli.data import data
+from goal_sweep.runners.cli.jobs import submitting
+from goal_sweep.runners.cli.launch import launching
+from goal_sweep.runners.cli.listing import listing
+from goal_sweep.runners.cli.plan import planning
+from goal_sweep.runners.cli.results import results
+from goal_sweep.runners.cli.ui import page
 
 app = typer.Typer(
     help="Train image-text retrieval models with every GOAL objective, and print the tables of a paper.",

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from goal_core.basics.errors import GoalError, printable
-from runners.cli.options import AsJson, Device, Set, console, local_path
+from goal_sweep.goal_core.basics.errors import GoalError, printable
+from goal_sweep.runners.cli.options import AsJson, Device, Set, console, local_path
 
 checkpoints = typer.Typer()
 Checkpoint = Annotated[Path, typer.Argument(help="A best-*.safetensors or its folder.")]
@@ -46,8 +46,8 @@ def evaluate(
 
     Example: goal-sweep evaluate STORE/cells/A/frozen-KEY STORE/cells/B/frozen-KEY
     """
-    from goal_core.evaluation import evaluate_ensemble, open_checkpoint
-    from sweeps import load_sweep
+    from goal_sweep.goal_core.evaluation import evaluate_ensemble, open_checkpoint
+    from goal_sweep.sweeps import load_sweep
 
     _check_stores(files)
     if data is not None and root is not None:
@@ -85,7 +85,7 @@ def embed(
     """
     import numpy as np
 
-    from goal_core.evaluation import load_model
+    from goal_sweep.goal_core.evaluation import load_model
 
     if (images is None) == (texts is None):
         raise GoalError("give --images or --texts")
@@ -119,7 +119,7 @@ def search(
 
     Example: goal-sweep search STORE/cells/CELL/finetune-KEY "a red flag" --images flags --page found.html
     """
-    from goal_core.evaluation import load_model
+    from goal_sweep.goal_core.evaluation import load_model
 
     _check_stores([checkpoint])
     paths = _pictures(images)
@@ -148,7 +148,7 @@ def recall(
     """
     import warnings
 
-    from goal_core.evaluation import recall as recall_of
+    from goal_sweep.goal_core.evaluation import recall as recall_of
 
     loaded = [_array(path) for path in (images, texts, *([owners] if owners else ()))]
     with warnings.catch_warnings(record=True, action="always") as caught:
@@ -217,7 +217,7 @@ def _check_stores(files: Sequence[Path]) -> None:
     Raises:
         StorageError: another version wrote one of them.
     """
-    from runners.store import Store
+    from goal_sweep.runners.store import Store
 
     parents = (next((one for one in file.absolute().parents if (one / "store.json").is_file()), None) for file in files)
     for store in {parent for parent in parents if parent is not None}:
@@ -256,9 +256,9 @@ def convert(
 
     Example: goal-sweep convert model_best.pth.tar --vocabulary coco_vocab.pkl --sweep coco_vsepp --out coco.safetensors
     """
-    from goal_core.data import open_dataset, own_indexes
-    from goal_core.official import read_published
-    from sweeps import load_sweep
+    from goal_sweep.goal_core.data import open_dataset, own_indexes
+    from goal_sweep.goal_core.official import read_published
+    from goal_sweep.sweeps import load_sweep
 
     config = load_sweep(sweep, set_ or ())
     fingerprint = open_dataset(config.data, own_indexes()).fingerprint

@@ -10,13 +10,23 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from goal_core.basics.errors import ConfigError
-from runners.cli.options import AsJson, Device, Set, StoreDir, Sweep, SweepArguments, console, local_path, progress_bar
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.runners.cli.options import (
+    AsJson,
+    Device,
+    Set,
+    StoreDir,
+    Sweep,
+    SweepArguments,
+    console,
+    local_path,
+    progress_bar,
+)
 
 if TYPE_CHECKING:
-    from goal_core.data import DataReport
-    from goal_core.models import BackboneConfig
-    from sweeps import SweepConfig
+    from goal_sweep.goal_core.data import DataReport
+    from goal_sweep.goal_core.models import BackboneConfig
+    from goal_sweep.sweeps import SweepConfig
 
 data = typer.Typer(help="Check a sweep's data, pack its images, or compute features of it.", no_args_is_help=True)
 _INCOMPLETE = 2
@@ -43,11 +53,11 @@ def check(
 
     Example: goal-sweep data check emoji_vsepp.yaml --set data.root=/data/emoji
     """
-    from goal_core.data import check_data
-    from goal_core.evaluation.feature_files import check_origin
-    from runners.results import of_other_data
-    from runners.store.verification import damaged_files
-    from sweeps import load_sweep
+    from goal_sweep.goal_core.data import check_data
+    from goal_sweep.goal_core.evaluation.feature_files import check_origin
+    from goal_sweep.runners.results import of_other_data
+    from goal_sweep.runners.store.verification import damaged_files
+    from goal_sweep.sweeps import load_sweep
 
     if set_aside and not store:
         raise ConfigError("give --set-aside with --store")
@@ -112,10 +122,10 @@ def pack(
 
     Example: goal-sweep data pack coco_vsepp.yaml --set data.image.shrink=256
     """
-    from goal_core.data import open_dataset
-    from goal_core.data.packs import estimate_bytes, plan_pack, write_pack
-    from runners.store import Store
-    from sweeps import load_sweep
+    from goal_sweep.goal_core.data import open_dataset
+    from goal_sweep.goal_core.data.packs import estimate_bytes, plan_pack, write_pack
+    from goal_sweep.runners.store import Store
+    from goal_sweep.sweeps import load_sweep
 
     config = load_sweep(sweep, SweepArguments(sweep, set_, store).overrides)
     if config.data.image is None:
@@ -152,9 +162,9 @@ def features(
 
     Example: goal-sweep data features emoji_vsepp.yaml --out emoji-grid
     """
-    from goal_core.data import open_dataset, own_indexes
-    from goal_core.evaluation.extract import extract_features
-    from sweeps import load_sweep
+    from goal_sweep.goal_core.data import open_dataset, own_indexes
+    from goal_sweep.goal_core.evaluation.extract import extract_features
+    from goal_sweep.sweeps import load_sweep
 
     config = load_sweep(sweep, set_ or [])
     if config.data.image is None:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from goal_core.basics.errors import DataError, GoalError, WeightsError, printable
-from runners.cli.options import Set, StoreDir, Sweep, SweepArguments, Trust, Uri, console, running_of
+from goal_sweep.goal_core.basics.errors import DataError, GoalError, WeightsError, printable
+from goal_sweep.runners.cli.options import Set, StoreDir, Sweep, SweepArguments, Trust, Uri, console, running_of
 
 if TYPE_CHECKING:
-    from runners.store.submissions import Submission, Submissions
-    from sweeps import ClusterSweep
+    from goal_sweep.runners.store.submissions import Submission, Submissions
+    from goal_sweep.sweeps import ClusterSweep
 
 submitting = typer.Typer()
 Kind = Literal["ray", "slurm", "kubernetes"]
@@ -46,7 +46,7 @@ def submit(
     Example: goal-sweep submit quickstart.yaml --to slurm --set cluster.slurm.time=4:00:00
     """
     if example is not None:
-        from runners.cluster.submission import example_site
+        from goal_sweep.runners.cluster.submission import example_site
 
         print(example_site(example), end="")
         return
@@ -59,11 +59,11 @@ def submit(
 
 def _submit(arguments: SweepArguments, to: Kind, site: Path | None, options: list[str], *, show: bool) -> None:
     """Check a job, and print or send it."""
-    from runners.cluster import submission as jobs
-    from runners.execution.inputs import code_digest
-    from runners.store import local_root
-    from runners.store.submissions import Submissions
-    from sweeps import load_for_cluster
+    from goal_sweep.runners.cluster import submission as jobs
+    from goal_sweep.runners.execution.inputs import code_digest
+    from goal_sweep.runners.store import local_root
+    from goal_sweep.runners.store.submissions import Submissions
+    from goal_sweep.sweeps import load_for_cluster
 
     loaded = load_for_cluster(
         arguments.sweep, arguments.overrides, site=jobs.site_file(site), kind=to, running=arguments.running
@@ -98,7 +98,7 @@ def _note(text: str) -> None:
 
 def _check_here(loaded: ClusterSweep) -> None:
     """Check data and weights if they are on this machine; the cluster's nodes check what they have in any case."""
-    from runners.launch.opened_sweep import open_config
+    from goal_sweep.runners.launch.opened_sweep import open_config
 
     try:
         open_config(loaded.config).check_trainable()
@@ -123,7 +123,7 @@ def cancel(
 
     Example: goal-sweep cancel quickstart.yaml
     """
-    from runners.cluster.submission import backend_of, standing
+    from goal_sweep.runners.cluster.submission import backend_of, standing
 
     records, known = submissions_of(sweep, set_, store, site)
     asked = [one for one in chosen(records, known, job) if job is not None or not one.ended]
@@ -156,10 +156,10 @@ def submissions_of(
     sweep: str, set_: list[str] | None, store: str | None, site: Path | None = None
 ) -> tuple[Submissions, list[Submission]]:
     """The store's submissions and those of a sweep, oldest first. Reads neither data nor weights."""
-    from runners.cluster.submission import site_file
-    from runners.store import local_root
-    from runners.store.submissions import Submissions
-    from sweeps import load_for_cluster
+    from goal_sweep.runners.cluster.submission import site_file
+    from goal_sweep.runners.store import local_root
+    from goal_sweep.runners.store.submissions import Submissions
+    from goal_sweep.sweeps import load_for_cluster
 
     loaded = load_for_cluster(sweep, SweepArguments(sweep, set_, store).overrides, site=site_file(site))
     records = Submissions(local_root(loaded.config.store))
@@ -183,7 +183,7 @@ def chosen(records: Submissions, known: list[Submission], job: str | None) -> li
 
 def job_lines(records: Submissions, known: list[Submission]) -> Iterator[str]:
     """A line on the newest job, and on each older one that lives; none where nothing was submitted."""
-    from runners.cluster.submission import standing
+    from goal_sweep.runners.cluster.submission import standing
 
     for one in known:
         if one is known[-1] or not one.ended:
@@ -198,7 +198,7 @@ def job_lines(records: Submissions, known: list[Submission]) -> Iterator[str]:
 
 def jobs_as_json(records: Submissions, known: list[Submission]) -> str:
     """Every job of a sweep with its state."""
-    from runners.cluster.submission import standing
+    from goal_sweep.runners.cluster.submission import standing
 
     states = [(one, standing(one, records)) for one in known]
     rows = [{**asdict(one), "phase": state.phase, "state": state.said, "status": state.status} for one, state in states]
@@ -207,7 +207,7 @@ def jobs_as_json(records: Submissions, known: list[Submission]) -> str:
 
 def show_job_log(records: Submissions, known: list[Submission], job: str | None, *, follow: bool) -> None:
     """Print what a job has printed."""
-    from runners.cluster.submission import backend_of
+    from goal_sweep.runners.cluster.submission import backend_of
 
     one = chosen(records, known, job)[-1]
     for line in backend_of(one.to).logs(one, records.files(one.id), follow=follow):

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from goal_core.basics.atomic import replace_bytes
-from goal_core.basics.errors import ConfigError, DeviceError, GoalError, printable
-from runners.cli.jobs import Site, job_lines, jobs_as_json, show_job_log, submissions_of
-from runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Trust, Uri, console, running_of
-from runners.cli.plan import show_plan
+from goal_sweep.goal_core.basics.atomic import replace_bytes
+from goal_sweep.goal_core.basics.errors import ConfigError, DeviceError, GoalError, printable
+from goal_sweep.runners.cli.jobs import Site, job_lines, jobs_as_json, show_job_log, submissions_of
+from goal_sweep.runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Trust, Uri, console, running_of
+from goal_sweep.runners.cli.plan import show_plan
 
 if TYPE_CHECKING:
-    from runners.launch.launch import LaunchOutcome
-    from runners.launch.opened_sweep import OpenedSweep
-    from runners.launch.remaining.plan import LaunchOptions
-    from runners.launch.signals import StopSignals
-    from runners.store import TrainingFolder
-    from sweeps import Training
+    from goal_sweep.runners.launch.launch import LaunchOutcome
+    from goal_sweep.runners.launch.opened_sweep import OpenedSweep
+    from goal_sweep.runners.launch.remaining.plan import LaunchOptions
+    from goal_sweep.runners.launch.signals import StopSignals
+    from goal_sweep.runners.store import TrainingFolder
+    from goal_sweep.sweeps import Training
 
 launching = typer.Typer()
 _POLL_SECONDS = 0.5
@@ -76,7 +76,7 @@ def launch(
 
     Example: goal-sweep launch quickstart.yaml --set seeds=[1,2]
     """
-    from runners.launch.signals import StopSignals
+    from goal_sweep.runners.launch.signals import StopSignals
 
     if only_failed and (retry_failed or force):
         raise GoalError("give --only-failed without --retry-failed and --force, which train more than the failed cells")
@@ -91,7 +91,7 @@ def launch(
     with StopSignals() as signals:
         try:
             with signals.loading():
-                from runners.launch.remaining.plan import LaunchOptions
+                from goal_sweep.runners.launch.remaining.plan import LaunchOptions
             options = LaunchOptions(
                 address=address,
                 wait=wait,
@@ -128,10 +128,10 @@ def _share(text: str | None, *, repeats: bool) -> tuple[int, int] | None:
 def _launch(arguments: SweepArguments, options: LaunchOptions, signals: StopSignals) -> int:
     """Launch a sweep and write its report. Returns the exit status."""
     with signals.loading():
-        from runners.cli.noise import judge
-        from runners.execution.inputs import check_code
-        from runners.execution.session.session import RayLostError, restart_command
-        from runners.launch.launch import launch_sweep
+        from goal_sweep.runners.cli.noise import judge
+        from goal_sweep.runners.execution.inputs import check_code
+        from goal_sweep.runners.execution.session.session import RayLostError, restart_command
+        from goal_sweep.runners.launch.launch import launch_sweep
 
         check_code(os.environ.get(_SUBMITTED_CODE), "submitted")
         opened = arguments.open(renew=True)
@@ -147,7 +147,7 @@ def _launch(arguments: SweepArguments, options: LaunchOptions, signals: StopSign
 
 
 def _report(sweep: OpenedSweep, outcome: LaunchOutcome, arguments: SweepArguments) -> None:
-    from runners.cli import reports
+    from goal_sweep.runners.cli import reports
 
     target, digest = reports.ReportTarget.of(sweep.config), outcome.progress.digest()
     again = arguments.command("report", with_tracking=True)
@@ -174,8 +174,8 @@ def validate(sweep: Sweep, set_: Set = None, trust_plugins: Trust = False) -> No
 
     Example: goal-sweep validate my_sweep.yaml
     """
-    from runners.execution.capacity import Resources, check_here
-    from sweeps.overview import describe_size
+    from goal_sweep.runners.execution.capacity import Resources, check_here
+    from goal_sweep.sweeps.overview import describe_size
 
     opened = SweepArguments(sweep, set_, running=running_of(trust_plugins)).open(renew=True)
     if unlike := opened.unlike_published():
@@ -211,10 +211,10 @@ def status(
 
     Example: goal-sweep status quickstart.yaml
     """
-    from runners.cli.noise import judge
-    from runners.launch.view.grids import signs_of
-    from runners.launch.view.live import overview
-    from runners.store.submissions import Submissions
+    from goal_sweep.runners.cli.noise import judge
+    from goal_sweep.runners.launch.view.grids import signs_of
+    from goal_sweep.runners.launch.view.live import overview
+    from goal_sweep.runners.store.submissions import Submissions
 
     if jobs:
         records, found = submissions_of(sweep, set_, store, site)

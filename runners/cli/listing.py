@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.table import Table
 
-from goal_core.basics.errors import GoalError, nearest
-from runners.cli.options import AsJson, console, local_path
+from goal_sweep.goal_core.basics.errors import GoalError, nearest
+from goal_sweep.runners.cli.options import AsJson, console, local_path
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,7 +37,7 @@ def objectives(
         for path in draw_objectives(plot):
             console.print(str(path))
         return
-    from goal_core.objectives import VARIANTS, list_objectives
+    from goal_sweep.goal_core.objectives import VARIANTS, list_objectives
 
     table = Table(box=None)
     for column in ("objective", "in the literature", *(f"loss: {variant}" for variant in VARIANTS)):
@@ -61,7 +61,7 @@ def backbones(
 
     Example: goal-sweep backbones 'vit_base*'
     """
-    from goal_core.models.weights import timm_library
+    from goal_sweep.goal_core.models.weights import timm_library
 
     timm = timm_library()
     tags: dict[str, list[str]] = {name: [] for name in timm.list_models(glob)}
@@ -84,15 +84,15 @@ def schema(
 
     Example: goal-sweep schema > sweep.schema.json
     """
-    from sweeps.reading.reference import editor_schema, settings_page
+    from goal_sweep.sweeps.reading.reference import editor_schema, settings_page
 
     print(settings_page() if markdown else json.dumps(editor_schema(), indent=2))
 
 
 def draw_objectives(folder: Path) -> Iterator[Path]:
     """Draw the triplet weights, pair weights and gradient fields as PNG files into a folder, made if missing."""
-    from analysis.figures.objectives import draw_gradient_fields, draw_pair_weights, draw_triplet_weights
-    from goal_core.objectives import pair_weights, triplet_weights
+    from goal_sweep.analysis.figures.objectives import draw_gradient_fields, draw_pair_weights, draw_triplet_weights
+    from goal_sweep.goal_core.objectives import pair_weights, triplet_weights
 
     grid = [(pair, triplet) for pair in pair_weights for triplet in triplet_weights]
     figures = {
@@ -112,7 +112,7 @@ def _numbers(what: Literal["triplet", "pair", "gradient"], pair: str, triplet: s
     def at(pos: Array, neg: Array) -> Any:
         import torch
 
-        from goal_core.objectives import GradientObjective, weights_at
+        from goal_sweep.goal_core.objectives import GradientObjective, weights_at
 
         objective = GradientObjective(pair=pair, triplet=triplet)
         weights = weights_at(objective, torch.from_numpy(pos), torch.from_numpy(neg))

@@ -7,12 +7,12 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-import analysis
-from goal_core.basics.atomic import replace_bytes
-from goal_core.basics.errors import GoalError
-from runners.launch.view.grids import Judgement
-from runners.store.storage.place import cache_folder
-from sweeps import content_id
+from goal_sweep import analysis
+from goal_sweep.goal_core.basics.atomic import replace_bytes
+from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.runners.launch.view.grids import Judgement
+from goal_sweep.runners.store.storage.place import cache_folder
+from goal_sweep.sweeps import content_id
 
 _RULE = ("comparison.py", "spread.py")
 """The modules of `analysis.statistics` that the answer depends on."""
@@ -48,7 +48,7 @@ def judge(values: Mapping[tuple[str, str], Mapping[int, float]]) -> Judgement | 
 def _compared(values: Mapping[tuple[str, str], Mapping[int, float]]) -> Judgement:
     import pandas as pd
 
-    from analysis.statistics.comparison import compare
+    from goal_sweep.analysis.statistics.comparison import compare
 
     compared = compare(pd.DataFrame({objective: pd.Series(of_seed) for objective, of_seed in values.items()}))
     assert compared.best is not None

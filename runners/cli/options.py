@@ -19,13 +19,13 @@ from urllib.request import getproxies
 import typer
 from rich.console import Console
 
-from goal_core.basics.errors import printable
+from goal_sweep.goal_core.basics.errors import printable
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from runners.launch.opened_sweep import OpenedSweep
-    from sweeps import Running
+    from goal_sweep.runners.launch.opened_sweep import OpenedSweep
+    from goal_sweep.sweeps import Running
 
 
 class _Console(Console):
@@ -122,7 +122,7 @@ class SweepArguments:
         Args:
             renew: look at every image of the data, as a command does that trains; else the index is believed.
         """
-        from runners.launch.opened_sweep import open_sweep
+        from goal_sweep.runners.launch.opened_sweep import open_sweep
 
         if renew:
             _ask_no_absent_hub()

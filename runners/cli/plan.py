@@ -12,10 +12,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Trust, console, running_of
+from goal_sweep.runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Trust, console, running_of
 
 if TYPE_CHECKING:
-    from sweeps import ResolvedSweep
+    from goal_sweep.sweeps import ResolvedSweep
 
 planning = typer.Typer()
 
@@ -43,9 +43,9 @@ def plan(
 
     Example: goal-sweep plan emoji_vsepp.yaml --measure --devices 8
     """
-    from goal_core.data import published_counts
-    from sweeps import load_sweep
-    from sweeps.overview import unopened
+    from goal_sweep.goal_core.data import published_counts
+    from goal_sweep.sweeps import load_sweep
+    from goal_sweep.sweeps.overview import unopened
 
     arguments = SweepArguments(sweep, set_, store, running=running_of(trust_plugins) if measure else "never")
     config = load_sweep(sweep, arguments.overrides)
@@ -70,7 +70,7 @@ def show_plan(
     as_json: bool = False,
 ) -> None:
     """Print the plan of a sweep; options as those of `plan`."""
-    from sweeps.overview import describe_size
+    from goal_sweep.sweeps.overview import describe_size
 
     found = _plan(sweep, devices, card, measured=measured)
     if as_json:
@@ -86,16 +86,16 @@ def show_plan(
 
 def _plan(sweep: ResolvedSweep, count: int | None, card_name: str | None, *, measured: bool) -> dict[str, Any]:
     """Everything that a plan says."""
-    from goal_core.data import published_counts
-    from goal_core.models.sizes import DataSize
-    from runners.execution.capacity import Resources
-    from runners.launch.opened_sweep import OpenedSweep
-    from runners.launch.tuning import foresee
-    from runners.planning.cards import choose_card
-    from runners.planning.devices import MIB, to_plan_for
-    from runners.planning.estimate import fit, plan_rows
-    from runners.planning.prices import Prices, finished
-    from sweeps.overview import factors
+    from goal_sweep.goal_core.data import published_counts
+    from goal_sweep.goal_core.models.sizes import DataSize
+    from goal_sweep.runners.execution.capacity import Resources
+    from goal_sweep.runners.launch.opened_sweep import OpenedSweep
+    from goal_sweep.runners.launch.tuning import foresee
+    from goal_sweep.runners.planning.cards import choose_card
+    from goal_sweep.runners.planning.devices import MIB, to_plan_for
+    from goal_sweep.runners.planning.estimate import fit, plan_rows
+    from goal_sweep.runners.planning.prices import Prices, finished
+    from goal_sweep.sweeps.overview import factors
 
     config, opened = sweep.config, sweep if isinstance(sweep, OpenedSweep) else None
     devices = to_plan_for(Resources.of(config.resources), count)
@@ -116,7 +116,7 @@ def _plan(sweep: ResolvedSweep, count: int | None, card_name: str | None, *, mea
         left = [training for training, status in statuses.items() if status.state != "done"]
         prices = replace(prices, known=finished(prices, opened.store, statuses))
     if opened is not None and measured and (todo := [one for one in parts[-1][1] if one in left]):
-        from runners.planning.measuring import measure
+        from goal_sweep.runners.planning.measuring import measure
 
         packing, here = fit(todo, prices, devices), to_plan_for(devices.need, None)
         known = measure(packing.units, packing.prices, here.count, opened.dataset, opened.plan_unit)

@@ -10,21 +10,21 @@ from typing import Literal
 
 from rich.console import Console
 
-from analysis.errors import AnalysisError
-from analysis.report.folder import REPORT_LIST, files_of_report
-from analysis.report.inputs import Inputs
-from analysis.report.writing import ReportResult, best_trainings, write_report
-from analysis.results import SweepResults, read_results
-from analysis.wording import seeds_text
-from goal_core.basics.errors import GoalError
-from runners.cli.options import Scale
-from runners.launch.tuning.refresh import refreshed_results
-from runners.store import Store, local_root
-from runners.tracking.models import publish_best
-from runners.tracking.page import SweepPage
-from runners.tracking.runs import require_own
-from runners.tracking.uri import TrackingError, read_only, resolve_uri, sqlite_file
-from sweeps import SweepConfig, SweepNotFoundError, load_sweep
+from goal_sweep.analysis.errors import AnalysisError
+from goal_sweep.analysis.report.folder import REPORT_LIST, files_of_report
+from goal_sweep.analysis.report.inputs import Inputs
+from goal_sweep.analysis.report.writing import ReportResult, best_trainings, write_report
+from goal_sweep.analysis.results import SweepResults, read_results
+from goal_sweep.analysis.wording import seeds_text
+from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.runners.cli.options import Scale
+from goal_sweep.runners.launch.tuning.refresh import refreshed_results
+from goal_sweep.runners.store import Store, local_root
+from goal_sweep.runners.tracking.models import publish_best
+from goal_sweep.runners.tracking.page import SweepPage
+from goal_sweep.runners.tracking.runs import require_own
+from goal_sweep.runners.tracking.uri import TrackingError, read_only, resolve_uri, sqlite_file
+from goal_sweep.sweeps import SweepConfig, SweepNotFoundError, load_sweep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from goal_core.basics.errors import GoalError, UnfinishedError
-from runners.cli.options import AsJson, Scale, Set, StoreDir, Sweep, SweepArguments, Uri, console, local_path
+from goal_sweep.goal_core.basics.errors import GoalError, UnfinishedError
+from goal_sweep.runners.cli.options import AsJson, Scale, Set, StoreDir, Sweep, SweepArguments, Uri, console, local_path
 
 results = typer.Typer()
 _SYNC_WAIT_S = 600.0
@@ -38,7 +38,7 @@ def report(
 
     Example: goal-sweep report quickstart.yaml --out report
     """
-    from runners.cli import reports
+    from goal_sweep.runners.cli import reports
 
     overrides = SweepArguments("", set_, store, tracking_uri).overrides
     targets = reports.report_targets(sweeps, overrides, tracking_uri)
@@ -66,9 +66,9 @@ def card(
 
     Example: goal-sweep card quickstart.yaml --out README.md
     """
-    from analysis.errors import AnalysisError
-    from analysis.report.sections.card import model_card
-    from runners.cli import reports
+    from goal_sweep.analysis.errors import AnalysisError
+    from goal_sweep.analysis.report.sections.card import model_card
+    from goal_sweep.runners.cli import reports
 
     (target,) = reports.report_targets([sweep], SweepArguments("", set_, store, tracking_uri).overrides, tracking_uri)
     try:
@@ -96,9 +96,9 @@ def sync(
 
     Example: goal-sweep sync quickstart.yaml
     """
-    from runners.cli import reports
-    from runners.tracking.sync import SweepTracking
-    from runners.tracking.uri import TrackingError, read_only
+    from goal_sweep.runners.cli import reports
+    from goal_sweep.runners.tracking.sync import SweepTracking
+    from goal_sweep.runners.tracking.uri import TrackingError, read_only
 
     opened = SweepArguments(sweep, set_, store, tracking_uri).open()
     target = reports.ReportTarget.of(opened.config)
@@ -131,7 +131,7 @@ def gc(
     """
     from rich.filesize import decimal
 
-    from runners.store.garbage import find_garbage, remove_garbage
+    from goal_sweep.runners.store.garbage import find_garbage, remove_garbage
 
     arguments = SweepArguments(sweep, set_, store)
     opened = arguments.open()
@@ -168,7 +168,7 @@ def export_(
 
     Example: goal-sweep export quickstart.yaml quickstart.tar.gz
     """
-    from runners.store.archive import export_results
+    from goal_sweep.runners.store.archive import export_results
 
     opened = SweepArguments(sweep, set_, store).open()
     done, asked = export_results(opened, opened.store, file)
@@ -188,10 +188,10 @@ def import_(
 
     Example: goal-sweep import quickstart.tar.gz --store results
     """
-    from runners.store import Store
-    from runners.store.archive import add_results, opened_archive, plan_import
-    from runners.tracking.sync import SweepTracking
-    from runners.tracking.uri import resolve_uri
+    from goal_sweep.runners.store import Store
+    from goal_sweep.runners.store.archive import add_results, opened_archive, plan_import
+    from goal_sweep.runners.tracking.sync import SweepTracking
+    from goal_sweep.runners.tracking.uri import resolve_uri
 
     target = Store(store)
     uri = resolve_uri(tracking_uri or "sqlite:///{store}/mlflow.db", target.root)

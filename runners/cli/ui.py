@@ -15,8 +15,8 @@ from typing import Annotated
 import psutil
 import typer
 
-from goal_core.basics.errors import GoalError
-from runners.cli.options import Set, StoreDir, Sweep, SweepArguments, Uri, console
+from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.runners.cli.options import Set, StoreDir, Sweep, SweepArguments, Uri, console
 
 page = typer.Typer()
 _START_WAIT_S = 120.0
@@ -35,9 +35,9 @@ def ui(
 
     Example: goal-sweep ui quickstart.yaml --port 5001
     """
-    from runners.cli.reports import page_link, report_targets
-    from runners.store import Store
-    from runners.tracking.uri import read_only, require_database
+    from goal_sweep.runners.cli.reports import page_link, report_targets
+    from goal_sweep.runners.store import Store
+    from goal_sweep.runners.tracking.uri import read_only, require_database
 
     (target,) = report_targets([sweep], SweepArguments(sweep, set_, store, tracking_uri).overrides, tracking_uri)
     if target.uri.startswith(("http://", "https://")):

@@ -12,9 +12,9 @@ from typing import Literal, Protocol
 
 import jinja2
 
-from goal_core.basics.errors import ConfigError, GoalError
-from runners.store.submissions import Submission
-from sweeps import ClusterConfig, ResourceConfig, SweepConfig
+from goal_sweep.goal_core.basics.errors import ConfigError, GoalError
+from goal_sweep.runners.store.submissions import Submission
+from goal_sweep.sweeps import ClusterConfig, ResourceConfig, SweepConfig
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _ANSWER_S = 60.0
@@ -199,7 +199,17 @@ def launch_command(job: Job, sweep: str, store: str, tracking: str) -> list[str]
         store: the results folder as the nodes see it; empty is that of the sweep.
         tracking: MLflow tracking URI as the driver sees it; empty is that of the sweep.
     """
-    words = ["python", "-m", "runners.cli", "launch", sweep, "--address", "auto", "--store", store or job.store]
+    words = [
+        "python",
+        "-m",
+        "goal_sweep.runners.cli",
+        "launch",
+        sweep,
+        "--address",
+        "auto",
+        "--store",
+        store or job.store,
+    ]
     words += ["--tracking-uri", tracking] if tracking else []
     return [*words, *WAIT, *job.options]
 

@@ -15,9 +15,9 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import LiteralScalarString
 
-from goal_core.basics.atomic import replace_bytes
-from goal_core.basics.errors import ConfigError
-from runners.cluster.backend import (
+from goal_sweep.goal_core.basics.atomic import replace_bytes
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.runners.cluster.backend import (
     ClusterError,
     Job,
     JobState,
@@ -30,8 +30,8 @@ from runners.cluster.backend import (
     succeed,
     template,
 )
-from runners.execution.session.node import PATIENT
-from runners.store.submissions import Submission
+from goal_sweep.runners.execution.session.node import PATIENT
+from goal_sweep.runners.store.submissions import Submission
 
 _FOLDER, _ANNOTATION = "/goal-sweep", "goal-sweep/sweep.yaml"
 _WAIT = "sleep 25"

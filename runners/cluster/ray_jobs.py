@@ -16,11 +16,11 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-import goal_core
-from goal_core.basics.atomic import replace_bytes
-from goal_core.basics.errors import ConfigError, GoalError, first_line
-from goal_core.basics.sealed_json import json_bytes
-from runners.cluster.backend import (
+from goal_sweep import goal_core
+from goal_sweep.goal_core.basics.atomic import replace_bytes
+from goal_sweep.goal_core.basics.errors import ConfigError, GoalError, first_line
+from goal_sweep.goal_core.basics.sealed_json import json_bytes
+from goal_sweep.runners.cluster.backend import (
     ClusterError,
     Job,
     JobState,
@@ -29,17 +29,15 @@ from runners.cluster.backend import (
     check_variables,
     launch_command,
 )
-from runners.execution.session.joining import MODE, TOKEN_PATH
-from runners.store.records.provenance import BUILT_FROM, gather
-from runners.store.submissions import Submission
+from goal_sweep.runners.execution.session.joining import MODE, TOKEN_PATH
+from goal_sweep.runners.store.records.provenance import BUILT_FROM, gather
+from goal_sweep.runners.store.submissions import Submission
 
 _GREETING_S = 15
 """Seconds that a dashboard may take to say that it is there."""
 _CHATTY = ("ray.dashboard.modules.dashboard_sdk", "ray.dashboard.modules.job.sdk", "ray._private.runtime_env.packaging")
 _OTHER_ADDRESSES = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS")
 """Variables that Ray prefers to the address that it is given."""
-_PACKAGES = ("goal_sweep", "goal_core", "sweeps", "runners", "analysis")
-"""What is sent of goal-sweep; the packages lie beside each other."""
 _SKIPPED = shutil.ignore_patterns("__pycache__", "*.pyc", ".git", ".venv", "node_modules")
 _PHASES: Mapping[str, Phase] = {"PENDING": "pending", "RUNNING": "running"}
 """In all other states a job has ended."""
@@ -91,7 +89,7 @@ class RayJobs:
         for name in settings.files:
             if not (job.working_dir / name).exists():
                 raise ConfigError(f"cluster.ray.files: {name} does not exist")
-        if taken := {"sweep.yaml", *_PACKAGES} & {Path(name).name for name in settings.files}:
+        if taken := {"sweep.yaml", "goal_sweep"} & {Path(name).name for name in settings.files}:
             raise ConfigError(
                 f"cluster.ray.files: {', '.join(sorted(taken))} is the name of something else that is sent"
             )
@@ -100,7 +98,7 @@ class RayJobs:
     def render(self, job: Job) -> str:
         """What the Jobs API gets, as JSON, and the sweep file."""
         request = {"address": job.cluster.ray.address, **self._request(job, "<the files below>")}
-        sent = ["sweep.yaml", *job.cluster.ray.files, *(f"{name}/" for name in _PACKAGES)]
+        sent = ["sweep.yaml", *job.cluster.ray.files, "goal_sweep/"]
         shown = json_bytes({**request, "files": sent}, seal=False).decode()
         return f"{shown}\n# sweep.yaml\n{job.sweep_text}"
 
@@ -211,7 +209,7 @@ def _working_dir(job: Job) -> Iterator[Path]:
         folder = Path(name)
         (folder / "sweep.yaml").write_text(job.sweep_text)
         sources = [job.working_dir / one for one in job.cluster.ray.files]
-        sources += [Path(str(goal_core.__file__)).parents[1] / name for name in _PACKAGES]
+        sources.append(Path(str(goal_core.__file__)).parents[1])
         for source in sources:
             if source.is_dir():
                 shutil.copytree(source, folder / source.name, ignore=_SKIPPED)
@@ -219,5 +217,5 @@ def _working_dir(job: Job) -> Iterator[Path]:
                 shutil.copy2(source, folder / source.name)
         here = gather()
         record = {"git_commit": here.git_commit, "git_diff": here.git_diff}
-        (folder / "runners" / "store" / BUILT_FROM).write_text(json.dumps(record), encoding="utf-8")
+        (folder / "goal_sweep" / "runners" / "store" / BUILT_FROM).write_text(json.dumps(record), encoding="utf-8")
         yield folder

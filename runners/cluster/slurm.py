@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
-from goal_core.basics.atomic import replace_bytes
-from goal_core.basics.errors import ConfigError
-from runners.cluster.backend import (
+from goal_sweep.goal_core.basics.atomic import replace_bytes
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.runners.cluster.backend import (
     WAIT,
     ClusterError,
     Job,
@@ -27,9 +27,9 @@ from runners.cluster.backend import (
     succeed,
     template,
 )
-from runners.store.storage.place import is_object_store
-from runners.store.submissions import Submission
-from sweeps import SlurmConfig
+from goal_sweep.runners.store.storage.place import is_object_store
+from goal_sweep.runners.store.submissions import Submission
+from goal_sweep.sweeps import SlurmConfig
 
 _WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "CONFIGURING", "REQUEUE_FED", "RESV_DEL_HOLD")
 _LIVING = ("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING", "PREEMPTED")

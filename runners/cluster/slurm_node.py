@@ -1,4 +1,6 @@
-"""What runs on a node of a Slurm job beside the launch: `python -m runners.cluster.slurm_node --session FOLDER PART`.
+"""What runs on a node of a Slurm job beside the launch.
+
+Usage: `python -m goal_sweep.runners.cluster.slurm_node --session FOLDER PART`.
 
 `arrive` shows that this node's Python has goal-sweep and sees FOLDER, which belongs to the job. The other parts make a
 Ray of several nodes, which find each other by files in FOLDER, a private folder of one run of the job. `head` starts
@@ -23,10 +25,10 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from goal_core.basics.atomic import replace_bytes
-from goal_core.basics.errors import GoalError, UnfinishedError
-from runners.execution.session.joining import MODE, TOKEN_PATH
-from runners.execution.session.node import SAVING, NodeFailedError, RayNode, private_folder
+from goal_sweep.goal_core.basics.atomic import replace_bytes
+from goal_sweep.goal_core.basics.errors import GoalError, UnfinishedError
+from goal_sweep.runners.execution.session.joining import MODE, TOKEN_PATH
+from goal_sweep.runners.execution.session.node import SAVING, NodeFailedError, RayNode, private_folder
 
 _SEE_S = 30.0
 """Seconds that a network file system may take to show a new folder."""

@@ -11,15 +11,15 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from goal_core.basics.errors import ConfigError, GoalError
-from runners.cluster.backend import Backend, Job, JobState, NoAnswerError
-from runners.cluster.kubernetes import Kubernetes
-from runners.cluster.ray_jobs import RayJobs
-from runners.cluster.slurm import Slurm
-from runners.store import local_root
-from runners.store.submissions import Submission, Submissions
-from sweeps import ClusterSweep, to_mapping
-from sweeps.checks import looks_secret
+from goal_sweep.goal_core.basics.errors import ConfigError, GoalError
+from goal_sweep.runners.cluster.backend import Backend, Job, JobState, NoAnswerError
+from goal_sweep.runners.cluster.kubernetes import Kubernetes
+from goal_sweep.runners.cluster.ray_jobs import RayJobs
+from goal_sweep.runners.cluster.slurm import Slurm
+from goal_sweep.runners.store import local_root
+from goal_sweep.runners.store.submissions import Submission, Submissions
+from goal_sweep.sweeps import ClusterSweep, to_mapping
+from goal_sweep.sweeps.checks import looks_secret
 
 _BACKENDS: Mapping[str, type[Backend]] = {"ray": RayJobs, "slurm": Slurm, "kubernetes": Kubernetes}
 _EXAMPLES = Path(__file__).parent / "sites"

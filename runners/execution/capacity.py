@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from goal_core.basics.errors import DeviceError
-from sweeps import ResourceConfig
+from goal_sweep.goal_core.basics.errors import DeviceError
+from goal_sweep.sweeps import ResourceConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,18 +17,16 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import goal_core
-import runners
-import sweeps
-from goal_core.basics.atomic import retried
-from goal_core.basics.errors import GoalError
-from goal_core.data import Dataset, open_dataset
-from goal_core.models.frameworks import initial_weights_id
-from runners.store import BEST, LAST, Store
-from sweeps import Unit, content_id
+from goal_sweep import goal_core, runners, sweeps
+from goal_sweep.goal_core.basics.atomic import retried
+from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.goal_core.data import Dataset, open_dataset
+from goal_sweep.goal_core.models.frameworks import initial_weights_id
+from goal_sweep.runners.store import BEST, LAST, Store
+from goal_sweep.sweeps import Unit, content_id
 
 if TYPE_CHECKING:
-    from goal_core.training import TrainingPlan, UnitPlan
+    from goal_sweep.goal_core.training import TrainingPlan, UnitPlan
 
 
 class InputsDifferError(GoalError):

@@ -6,8 +6,8 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from goal_core.basics.errors import DeviceError, UnfinishedError
-from runners.execution.capacity import Machine, Resources, kinds_of
+from goal_sweep.goal_core.basics.errors import DeviceError, UnfinishedError
+from goal_sweep.runners.execution.capacity import Machine, Resources, kinds_of
 
 BUSY_S = 90.0
 """Seconds without a running unit after which machines that could hold one count as taken by others."""

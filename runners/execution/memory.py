@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from goal_core.training.config import StageConfig
-from runners.store import Attempt
+from goal_sweep.goal_core.training.config import StageConfig
+from goal_sweep.runners.store import Attempt
 
 if TYPE_CHECKING:
-    from goal_core.training import UnitPlan
+    from goal_sweep.goal_core.training import UnitPlan
 
 SMALLEST = 4
 """Fewest pairs to encode at a time. What does not fit then is not the batch."""

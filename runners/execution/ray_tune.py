@@ -12,11 +12,11 @@ import tempfile
 from collections.abc import Sequence
 from itertools import count
 
-from goal_core.basics.errors import GoalError
-from runners.execution.session.session import AGAIN, RayLostError, RaySession
-from runners.execution.trial import train_trial
-from runners.execution.unit_job import UnitJob, UnitObserver
-from runners.execution.unit_watch import UnitWatch
+from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.runners.execution.session.session import AGAIN, RayLostError, RaySession
+from goal_sweep.runners.execution.trial import train_trial
+from goal_sweep.runners.execution.unit_job import UnitJob, UnitObserver
+from goal_sweep.runners.execution.unit_watch import UnitWatch
 
 MAX_PENDING = 200
 """Units that ask Ray for room at the same time. The more there are, the faster an autoscaler adds machines."""
@@ -63,7 +63,7 @@ class RayUnits(RaySession):
         from ray import tune
         from ray.exceptions import RayError
 
-        from runners.execution import tune_parts
+        from goal_sweep.runners.execution import tune_parts
 
         watch.restart()
 

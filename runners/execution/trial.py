@@ -38,8 +38,8 @@ def train_trial(config: dict[str, Any]) -> None:
         return bool(other) and other != node and _is_lost(other)
 
     send([])
-    from runners.execution.inputs import UnfitMachineError
-    from runners.execution.worker import run_unit
+    from goal_sweep.runners.execution.inputs import UnfitMachineError
+    from goal_sweep.runners.execution.worker import run_unit
 
     job = ray.get(config["job"])
     with _signs(lambda: send([]), job.watchdog / 4):

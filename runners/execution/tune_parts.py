@@ -17,8 +17,8 @@ from ray.exceptions import RayActorError, RayError, RayTaskError
 from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
-from goal_core.basics.errors import GoalError
-from runners.execution.unit_watch import UnitWatch
+from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.runners.execution.unit_watch import UnitWatch
 
 RAY_VERSIONS = "2.60"
 """The versions of Ray that `memory_kills_end_one_worker` was written for, as in pyproject.toml."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from goal_core.training import TrainingEvent, UnitPlan
-from sweeps import Training, Unit
+from goal_sweep.goal_core.training import TrainingEvent, UnitPlan
+from goal_sweep.sweeps import Training, Unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

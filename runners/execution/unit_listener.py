@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from goal_core.basics.errors import FencedError
-from goal_core.training import EpochDone, Listener, TrainingEvent, TrainingFailed
-from runners.execution.memory import Chunks
-from runners.store import LeaseLostError, TrainingFolder
+from goal_sweep.goal_core.basics.errors import FencedError
+from goal_sweep.goal_core.training import EpochDone, Listener, TrainingEvent, TrainingFailed
+from goal_sweep.runners.execution.memory import Chunks
+from goal_sweep.runners.store import LeaseLostError, TrainingFolder
 
 HUNG = 70
 """Exit status of a worker that its watchdog ended."""

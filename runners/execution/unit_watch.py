@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from goal_core.basics.atomic import DamagedError
-from goal_core.basics.errors import GoalError
-from goal_core.training import EpochDone, TrainingDone, TrainingEvent, TrainingFailed
-from runners.execution.capacity import Machine, Resources
-from runners.execution.deaths import MEMORY, Kind, pause_after, read_death
-from runners.execution.machines import ClusterMachines
-from runners.execution.unit_job import UnitJob, UnitObserver
-from runners.store import Store, TrainingFolder
+from goal_sweep.goal_core.basics.atomic import DamagedError
+from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.goal_core.training import EpochDone, TrainingDone, TrainingEvent, TrainingFailed
+from goal_sweep.runners.execution.capacity import Machine, Resources
+from goal_sweep.runners.execution.deaths import MEMORY, Kind, pause_after, read_death
+from goal_sweep.runners.execution.machines import ClusterMachines
+from goal_sweep.runners.execution.unit_job import UnitJob, UnitObserver
+from goal_sweep.runners.store import Store, TrainingFolder
 
 LOOK_S = 2.0
 """Seconds between looks at the machines of the cluster."""

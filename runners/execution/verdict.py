@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from goal_core.basics.atomic import DamagedError
-from goal_core.training import TrainingFailed
-from runners.store import Attempt, Store, TrainingFolder, was_cut_off
-from sweeps import Training
+from goal_sweep.goal_core.basics.atomic import DamagedError
+from goal_sweep.goal_core.training import TrainingFailed
+from goal_sweep.runners.store import Attempt, Store, TrainingFolder, was_cut_off
+from goal_sweep.sweeps import Training
 
 DIED = "its worker process died"
 

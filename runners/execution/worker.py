@@ -9,12 +9,12 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
-from goal_core.basics.atomic import DamagedError
-from goal_core.basics.devices import forget_peak, peak_memory_mb
-from goal_core.basics.errors import FencedError, GoalError
-from goal_core.data import Dataset
-from goal_core.training import TrainingEvent, TrainingFailed, train_unit
-from runners.execution.inputs import (
+from goal_sweep.goal_core.basics.atomic import DamagedError
+from goal_sweep.goal_core.basics.devices import forget_peak, peak_memory_mb
+from goal_sweep.goal_core.basics.errors import FencedError, GoalError
+from goal_sweep.goal_core.data import Dataset
+from goal_sweep.goal_core.training import TrainingEvent, TrainingFailed, train_unit
+from goal_sweep.runners.execution.inputs import (
     InputsDifferError,
     UnfitMachineError,
     check_machine,
@@ -22,11 +22,11 @@ from runners.execution.inputs import (
     on_this_machine,
     open_inputs,
 )
-from runners.execution.memory import Chunks
-from runners.execution.unit_job import UnitJob
-from runners.execution.unit_listener import SavedError, UnitListener, log_to_all
-from runners.execution.verdict import judge
-from runners.store import (
+from goal_sweep.runners.execution.memory import Chunks
+from goal_sweep.runners.execution.unit_job import UnitJob
+from goal_sweep.runners.execution.unit_listener import SavedError, UnitListener, log_to_all
+from goal_sweep.runners.execution.verdict import judge
+from goal_sweep.runners.store import (
     PATIENCE_S,
     AlreadyDoneError,
     Attempt,
@@ -36,7 +36,7 @@ from runners.store import (
     TrainingFolder,
     charged_failures,
 )
-from sweeps import Training
+from goal_sweep.sweeps import Training
 
 
 def run_unit(

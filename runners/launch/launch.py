@@ -12,21 +12,21 @@ from functools import partial
 
 from rich.console import Console
 
-from goal_core.models.sizes import DataSize
-from runners.execution.session.joining import reach
-from runners.launch.launcher import Launcher, LaunchRay, finish
-from runners.launch.opened_sweep import OpenedSweep
-from runners.launch.remaining.plan import DONE, SOME_FAILED, LaunchOptions, LaunchPlan
-from runners.launch.remaining.sharing import start_waiting
-from runners.launch.signals import StopSignals
-from runners.launch.view.grids import Judge
-from runners.launch.view.live import LiveView
-from runners.launch.view.progress import SweepProgress
-from runners.planning.cards import choose_card
-from runners.planning.devices import Devices
-from runners.planning.prices import Prices, finished
-from runners.results import edits_since
-from runners.tracking.sync import SweepTracking
+from goal_sweep.goal_core.models.sizes import DataSize
+from goal_sweep.runners.execution.session.joining import reach
+from goal_sweep.runners.launch.launcher import Launcher, LaunchRay, finish
+from goal_sweep.runners.launch.opened_sweep import OpenedSweep
+from goal_sweep.runners.launch.remaining.plan import DONE, SOME_FAILED, LaunchOptions, LaunchPlan
+from goal_sweep.runners.launch.remaining.sharing import start_waiting
+from goal_sweep.runners.launch.signals import StopSignals
+from goal_sweep.runners.launch.view.grids import Judge
+from goal_sweep.runners.launch.view.live import LiveView
+from goal_sweep.runners.launch.view.progress import SweepProgress
+from goal_sweep.runners.planning.cards import choose_card
+from goal_sweep.runners.planning.devices import Devices
+from goal_sweep.runners.planning.prices import Prices, finished
+from goal_sweep.runners.results import edits_since
+from goal_sweep.runners.tracking.sync import SweepTracking
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,25 +10,25 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any
 
-from goal_core.basics.atomic import DamagedError, StorageError
-from goal_core.basics.errors import UnfinishedError
-from goal_core.training import EpochDone, TrainingDone, TrainingEvent, TrainingFailed
-from runners.execution.capacity import Resources
-from runners.execution.ray_tune import RayUnits
-from runners.execution.session.session import RayLostError, not_on_restart
-from runners.execution.unit_job import UnitJob
-from runners.execution.unit_listener import HOPELESS, NOT_RETRIED
-from runners.launch.opened_sweep import OpenedSweep
-from runners.launch.remaining.plan import LaunchOptions, LaunchPlan
-from runners.launch.remaining.sharing import Others
-from runners.launch.remaining.units import UnitQueue
-from runners.launch.signals import StopSignals
-from runners.launch.view.live import LiveView
-from runners.planning.devices import Devices, of_machines
-from runners.planning.prices import Prices
-from runners.store import ExpiredCredentialsError
-from runners.tracking.sync import SweepTracking
-from sweeps import Training
+from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
+from goal_sweep.goal_core.basics.errors import UnfinishedError
+from goal_sweep.goal_core.training import EpochDone, TrainingDone, TrainingEvent, TrainingFailed
+from goal_sweep.runners.execution.capacity import Resources
+from goal_sweep.runners.execution.ray_tune import RayUnits
+from goal_sweep.runners.execution.session.session import RayLostError, not_on_restart
+from goal_sweep.runners.execution.unit_job import UnitJob
+from goal_sweep.runners.execution.unit_listener import HOPELESS, NOT_RETRIED
+from goal_sweep.runners.launch.opened_sweep import OpenedSweep
+from goal_sweep.runners.launch.remaining.plan import LaunchOptions, LaunchPlan
+from goal_sweep.runners.launch.remaining.sharing import Others
+from goal_sweep.runners.launch.remaining.units import UnitQueue
+from goal_sweep.runners.launch.signals import StopSignals
+from goal_sweep.runners.launch.view.live import LiveView
+from goal_sweep.runners.planning.devices import Devices, of_machines
+from goal_sweep.runners.planning.prices import Prices
+from goal_sweep.runners.store import ExpiredCredentialsError
+from goal_sweep.runners.tracking.sync import SweepTracking
+from goal_sweep.sweeps import Training
 
 MAX_DAMAGES = 3
 """Times that a launch trains a training again because a file of it was damaged."""

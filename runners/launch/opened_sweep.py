@@ -12,22 +12,22 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from goal_core import checkpoints
-from goal_core.basics.errors import ConfigError
-from goal_core.data import Dataset, Progress, SplitCounts, open_dataset, published_counts
-from goal_core.evaluation.feature_files import check_origin
-from goal_core.models.frameworks import initial_weights_id
-from goal_core.training.config import own_settings
-from runners.execution.inputs import code_digest, software
-from runners.launch.tuning import Ended, describe, ends_of, replay
-from runners.launch.view.progress import SweepProgress
-from runners.store import BEST, LAST, Store, TrainingStatus
-from runners.tracking.uri import resolve_uri
-from sweeps import ResolvedSweep, Running, SweepConfig, Training, Unit, load_sweep
+from goal_sweep.goal_core import checkpoints
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.data import Dataset, Progress, SplitCounts, open_dataset, published_counts
+from goal_sweep.goal_core.evaluation.feature_files import check_origin
+from goal_sweep.goal_core.models.frameworks import initial_weights_id
+from goal_sweep.goal_core.training.config import own_settings
+from goal_sweep.runners.execution.inputs import code_digest, software
+from goal_sweep.runners.launch.tuning import Ended, describe, ends_of, replay
+from goal_sweep.runners.launch.view.progress import SweepProgress
+from goal_sweep.runners.store import BEST, LAST, Store, TrainingStatus
+from goal_sweep.runners.tracking.uri import resolve_uri
+from goal_sweep.sweeps import ResolvedSweep, Running, SweepConfig, Training, Unit, load_sweep
 
 if TYPE_CHECKING:
-    from goal_core.training import UnitPlan
-    from runners.execution.unit_job import UnitJob
+    from goal_sweep.goal_core.training import UnitPlan
+    from goal_sweep.runners.execution.unit_job import UnitJob
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class OpenedSweep(ResolvedSweep):
     def plan_unit(self, unit: Unit) -> UnitPlan:
         """Turn a unit into the plan that the trainer takes."""
         # with torch, which looking at a sweep does without
-        from goal_core.training import TrainingPlan, UnitPlan
+        from goal_sweep.goal_core.training import TrainingPlan, UnitPlan
 
         first, resources = unit.trainings[0], self.config.resources
         plans = [
@@ -123,7 +123,7 @@ class OpenedSweep(ResolvedSweep):
             units_per_gpu: how many units of its kind share a GPU.
             shares: whether other launches share the sweep.
         """
-        from runners.execution.unit_job import UnitJob
+        from goal_sweep.runners.execution.unit_job import UnitJob
 
         resources = self.config.resources
         return UnitJob(
@@ -167,7 +167,9 @@ class OpenedSweep(ResolvedSweep):
                     f"split of {self.dataset.name!r}, got {stage.batch_size}"
                 )
         if self.config.plugins:
-            from goal_core.objectives.trial import try_objective  # with torch, which looking at a sweep does without
+            from goal_sweep.goal_core.objectives.trial import (
+                try_objective,  # with torch, which looking at a sweep does without
+            )
 
             for objective in dict.fromkeys(training.cell.objective for training in self.trainings):
                 try_objective(objective)

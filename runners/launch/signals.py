@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from runners.execution.session.watch import end_process
+from goal_sweep.runners.execution.session.watch import end_process
 
 STOPPED, INTERRUPTED = 75, 130
 """Exit status of a launch that a batch system or a closed terminal stopped, and of one that the user interrupted."""

@@ -12,9 +12,9 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from goal_core.basics.errors import ConfigError
-from goal_core.training.config import Precision
-from runners.planning.devices import Devices
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.training.config import Precision
+from goal_sweep.runners.planning.devices import Devices
 
 _Positive = Annotated[float, Field(gt=0)]
 _Forward = Mapping[Precision | Literal["image_size"], _Positive]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from runners.execution.capacity import Machine, Resources
+from goal_sweep.runners.execution.capacity import Machine, Resources
 
 _GPU_GB: Final[Mapping[str, float]] = {
     **{"T4": 16, "P100": 16, "V100": 16, "A10G": 24, "L4": 24, "L40S": 48, "A100": 40, "A100-40G": 40, "A100-80G": 80},

@@ -9,11 +9,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from goal_core.data import num_batches
-from runners.planning.devices import Devices
-from runners.planning.packing import choose, common_part
-from runners.planning.prices import Kind, Prices, by_kind, largest
-from sweeps import Training, Unit, pack_chain
+from goal_sweep.goal_core.data import num_batches
+from goal_sweep.runners.planning.devices import Devices
+from goal_sweep.runners.planning.packing import choose, common_part
+from goal_sweep.runners.planning.prices import Kind, Prices, by_kind, largest
+from goal_sweep.sweeps import Training, Unit, pack_chain
 
 FILLED: Final = 0.85
 """Share of a device's memory that units may plan to use."""

@@ -7,10 +7,10 @@ import statistics
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 
-from goal_core.data import Dataset, open_dataset
-from goal_core.training import UnitPlan, UnitSpeed, measure_speed
-from runners.planning.prices import BASE_MB, Kind, Known, Prices, largest
-from sweeps import Unit
+from goal_sweep.goal_core.data import Dataset, open_dataset
+from goal_sweep.goal_core.training import UnitPlan, UnitSpeed, measure_speed
+from goal_sweep.runners.planning.prices import BASE_MB, Kind, Known, Prices, largest
+from goal_sweep.sweeps import Unit
 
 
 def measure(

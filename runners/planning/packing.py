@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sweeps import SweepConfig, Training, Unit, pack, pack_chain
+from goal_sweep.sweeps import SweepConfig, Training, Unit, pack, pack_chain
 
 FROZEN, TRAINED = 0.9, 0.05
 """The part that cells have in common: where they share a backbone's passes, and where they share only the batches."""

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
-from goal_core.basics.atomic import DamagedError
-from goal_core.data import num_batches
-from goal_core.models.config import ModelConfig
-from goal_core.models.frameworks import framework_of
-from goal_core.models.sizes import (
+from goal_sweep.goal_core.basics.atomic import DamagedError
+from goal_sweep.goal_core.data import num_batches
+from goal_sweep.goal_core.models.config import ModelConfig
+from goal_sweep.goal_core.models.frameworks import framework_of
+from goal_sweep.goal_core.models.sizes import (
     CAPTION_LENGTH,
     BackboneSize,
     DataSize,
@@ -24,12 +24,12 @@ from goal_core.models.sizes import (
     backbone_name,
     backbone_size,
 )
-from goal_core.training.sharing import path_of
-from runners.execution.memory import Chunks
-from runners.planning.cards import Card
-from runners.planning.packing import solo_times
-from runners.store import Store, TrainingStatus
-from sweeps import SweepConfig, Training, Unit
+from goal_sweep.goal_core.training.sharing import path_of
+from goal_sweep.runners.execution.memory import Chunks
+from goal_sweep.runners.planning.cards import Card
+from goal_sweep.runners.planning.packing import solo_times
+from goal_sweep.runners.store import Store, TrainingStatus
+from goal_sweep.sweeps import SweepConfig, Training, Unit
 
 Basis = Literal["finished", "measured", "calibration"]
 """What a number rests on: finished trainings of the model in the stage, a few steps trained here, or the arithmetic."""

@@ -3,9 +3,9 @@
 Everything in it follows from the sweep and the store, so it can be written again at any time.
 """
 
-from runners.results.edits import edits_since, of_other_data
-from runners.results.rows import training_row
-from runners.results.table import ResultsTable, listed_again, read_results, update_results
+from goal_sweep.runners.results.edits import edits_since, of_other_data
+from goal_sweep.runners.results.rows import training_row
+from goal_sweep.runners.results.table import ResultsTable, listed_again, read_results, update_results
 
 __all__ = [
     "ResultsTable",

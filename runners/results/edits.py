@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from runners.results.rows import DIFF_DIGITS, asked_row
-from runners.results.table import ResultsTable, read_results
-from runners.store import Store
-from runners.store.records.provenance import gather
-from sweeps import ResolvedSweep, Training
-from sweeps.results import DEFAULT, SETTING
+from goal_sweep.runners.results.rows import DIFF_DIGITS, asked_row
+from goal_sweep.runners.results.table import ResultsTable, read_results
+from goal_sweep.runners.store import Store
+from goal_sweep.runners.store.records.provenance import gather
+from goal_sweep.sweeps import ResolvedSweep, Training
+from goal_sweep.sweeps.results import DEFAULT, SETTING
 
 _ASKED = (
     *("training", "stage", "pair", "triplet", "seed", "backbone", "framework", "point", "role", "grid"),

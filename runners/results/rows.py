@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from goal_core.basics.atomic import DamagedError, StorageError
-from goal_core.basics.errors import printable
-from goal_core.checkpoints import RANKS, TRIPLETS
-from goal_core.training import below_warmup, weak_objective
-from runners.store import BEST, LOG, Attempt, Store, TrainingFolder, TrainingStatus
-from sweeps import Training
-from sweeps.results import COLUMNS, EPOCHS, SETTING, TEST, VAL
+from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
+from goal_sweep.goal_core.basics.errors import printable
+from goal_sweep.goal_core.checkpoints import RANKS, TRIPLETS
+from goal_sweep.goal_core.training import below_warmup, weak_objective
+from goal_sweep.runners.store import BEST, LOG, Attempt, Store, TrainingFolder, TrainingStatus
+from goal_sweep.sweeps import Training
+from goal_sweep.sweeps.results import COLUMNS, EPOCHS, SETTING, TEST, VAL
 
 _NAMES = list(COLUMNS)
 STORED = _NAMES[_NAMES.index("status") :]

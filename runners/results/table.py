@@ -12,13 +12,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from goal_core.basics.atomic import DamagedError, StorageError
-from goal_core.basics.errors import ConfigError
-from runners.results.rows import STORED, asked_row, stored_row
-from runners.store import Store, TrainingStatus
-from sweeps import ResolvedSweep, SweepConfig, Training, from_mapping
-from sweeps.axes import Labels
-from sweeps.results import COLUMNS, EPOCHS, HEADER_KEY, SETTING, TEST, VAL, Header
+from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.runners.results.rows import STORED, asked_row, stored_row
+from goal_sweep.runners.store import Store, TrainingStatus
+from goal_sweep.sweeps import ResolvedSweep, SweepConfig, Training, from_mapping
+from goal_sweep.sweeps.axes import Labels
+from goal_sweep.sweeps.results import COLUMNS, EPOCHS, HEADER_KEY, SETTING, TEST, VAL, Header
 
 _TYPES = {"string": pa.string(), "int64": pa.int64(), "double": pa.float64(), "binary": pa.binary()}
 _MEASURED = (VAL, TEST, EPOCHS)

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from goal_core.basics.atomic import is_leftover
-from runners.store.leases.heartbeat import LeaseHeldError
-from runners.store.records.result_content import RESULT
-from runners.store.storage.folders import LOCAL, Storage
-from runners.store.store import Store
-from runners.store.trainings.files import WORKING
-from sweeps import Training
+from goal_sweep.goal_core.basics.atomic import is_leftover
+from goal_sweep.runners.store.leases.heartbeat import LeaseHeldError
+from goal_sweep.runners.store.records.result_content import RESULT
+from goal_sweep.runners.store.storage.folders import LOCAL, Storage
+from goal_sweep.runners.store.store import Store
+from goal_sweep.runners.store.trainings.files import WORKING
+from goal_sweep.sweeps import Training
 
 Kind = Literal["states", "set aside", "leftovers", "features"]
 _ASIDE = re.compile(r"(.+)\.(?:replaced|damaged)-\d+")

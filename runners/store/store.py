@@ -28,16 +28,16 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Literal
 
-from goal_core.basics.atomic import DamagedError, StorageError
-from goal_core.basics.sealed_json import json_bytes
-from runners.store.leases.heartbeat import DriverRecords, Heartbeat
-from runners.store.records.result_content import RESULT
-from runners.store.storage.folders import read_json
-from runners.store.storage.place import is_object_store, local_root, opened
-from runners.store.trainings.folder import TrainingFolder
-from runners.store.trainings.status import TrainingStatus, status_of
-from sweeps import Cell, Training
-from sweeps.results import RESULTS_FILE
+from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
+from goal_sweep.goal_core.basics.sealed_json import json_bytes
+from goal_sweep.runners.store.leases.heartbeat import DriverRecords, Heartbeat
+from goal_sweep.runners.store.records.result_content import RESULT
+from goal_sweep.runners.store.storage.folders import read_json
+from goal_sweep.runners.store.storage.place import is_object_store, local_root, opened
+from goal_sweep.runners.store.trainings.folder import TrainingFolder
+from goal_sweep.runners.store.trainings.status import TrainingStatus, status_of
+from goal_sweep.sweeps import Cell, Training
+from goal_sweep.sweeps.results import RESULTS_FILE
 
 _VERSION = 4
 

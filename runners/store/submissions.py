@@ -18,10 +18,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from goal_core.basics.atomic import DamagedError, create_bytes, make_folder, replace_bytes
-from goal_core.basics.sealed_json import json_bytes
-from runners.store.leases.processes import user_name
-from runners.store.storage.folders import LOCAL, read_record
+from goal_sweep.goal_core.basics.atomic import DamagedError, create_bytes, make_folder, replace_bytes
+from goal_sweep.goal_core.basics.sealed_json import json_bytes
+from goal_sweep.runners.store.leases.processes import user_name
+from goal_sweep.runners.store.storage.folders import LOCAL, read_record
 
 _ID = re.compile(r"([a-z0-9][a-z0-9-]*)-[0-9a-f]{6}-(\d+)")
 _MAX_NAME = 32

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from goal_core.basics.atomic import DamagedError, StorageError
-from goal_core.basics.errors import WeightsError
-from goal_core.checkpoints import read_mapped
-from runners.store.store import Store
-from sweeps import Training
+from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
+from goal_sweep.goal_core.basics.errors import WeightsError
+from goal_sweep.goal_core.checkpoints import read_mapped
+from goal_sweep.runners.store.store import Store
+from goal_sweep.sweeps import Training
 
 
 def damaged_files(store: Store, trainings: Sequence[Training], *, set_aside: bool = False) -> list[str]:

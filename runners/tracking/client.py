@@ -11,12 +11,12 @@ from typing import Any
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
-from goal_core.basics.errors import GoalError
-from runners.store import Store
-from runners.tracking import schema as names
-from runners.tracking.page import find_experiment, has_moved
-from runners.tracking.runs import RunWriter
-from runners.tracking.uri import TrackingError, file_identity, network_warning, prepare_database, sqlite_file
+from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.runners.store import Store
+from goal_sweep.runners.tracking import schema as names
+from goal_sweep.runners.tracking.page import find_experiment, has_moved
+from goal_sweep.runners.tracking.runs import RunWriter
+from goal_sweep.runners.tracking.uri import TrackingError, file_identity, network_warning, prepare_database, sqlite_file
 
 _REFUSALS = frozenset(
     {"RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS", "INVALID_PARAMETER_VALUE", "INVALID_STATE", "BAD_REQUEST"}

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-from runners.results import ResultsTable
-from runners.tracking import schema as names
-from runners.tracking.values import Row, final_of
-from sweeps import content_id
-from sweeps.results import TEST, VAL
+from goal_sweep.runners.results import ResultsTable
+from goal_sweep.runners.tracking import schema as names
+from goal_sweep.runners.tracking.values import Row, final_of
+from goal_sweep.sweeps import content_id
+from goal_sweep.sweeps.results import TEST, VAL
 
 _BLOCK = ("dataset", "framework", "backbone", "stage", "variant", "point", "grid", "data_fingerprint")
 _ASKED = (*_BLOCK, "pair", "triplet", "status", "seed", "role", "best_epoch", "ended", TEST, VAL)

@@ -13,9 +13,9 @@ from typing import Any
 import pandas as pd
 from numpy.typing import NDArray
 
-from goal_core.basics.errors import WeightsError
-from goal_core.evaluation import RetrievalModel, load_model
-from runners.store import Store
+from goal_sweep.goal_core.basics.errors import WeightsError
+from goal_sweep.goal_core.evaluation import RetrievalModel, load_model
+from goal_sweep.runners.store import Store
 
 
 class CaptionEncoder:

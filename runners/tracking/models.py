@@ -11,13 +11,13 @@ from tempfile import TemporaryDirectory
 
 from mlflow.exceptions import MlflowException
 
-from goal_core.basics.errors import first_line
-from runners.tracking import schema as names
-from runners.tracking.page import SweepPage
-from runners.tracking.uri import TrackingError
-from sweeps.results import RSUM
+from goal_sweep.goal_core.basics.errors import first_line
+from goal_sweep.runners.tracking import schema as names
+from goal_sweep.runners.tracking.page import SweepPage
+from goal_sweep.runners.tracking.uri import TrackingError
+from goal_sweep.sweeps.results import RSUM
 
-LOADER = "runners.tracking.model"
+LOADER = "goal_sweep.runners.tracking.model"
 """The module that loads such a model."""
 BEST_ALIAS = "best"
 _FOLDER, _REFERENCE = "model", "checkpoint.json"

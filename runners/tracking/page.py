@@ -16,10 +16,10 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
-from goal_core.basics.errors import first_line
-from runners.tracking import schema as names
-from runners.tracking.uri import TrackingError, require_database, sqlite_file
-from sweeps.results import RESULTS_FILE
+from goal_sweep.goal_core.basics.errors import first_line
+from goal_sweep.runners.tracking import schema as names
+from goal_sweep.runners.tracking.uri import TrackingError, require_database, sqlite_file
+from goal_sweep.sweeps.results import RESULTS_FILE
 
 LOCAL_PAGE = "http://127.0.0.1:5000"
 """Where `goal-sweep ui` serves a tracking database that is a file."""

@@ -13,13 +13,13 @@ from typing import Any, Literal
 
 from mlflow.entities import Metric, Param, RunTag
 
-from runners.results import ResultsTable
-from runners.store import Store
-from runners.tracking import schema as names
-from runners.tracking.means import ObjectiveMean
-from runners.tracking.uri import OtherStoreError
-from runners.tracking.values import LoggedStep, Row, digest_of, epochs_of, final_of, params_of, tags_of
-from sweeps.results import EPOCHS, RESULTS_FILE, TEST
+from goal_sweep.runners.results import ResultsTable
+from goal_sweep.runners.store import Store
+from goal_sweep.runners.tracking import schema as names
+from goal_sweep.runners.tracking.means import ObjectiveMean
+from goal_sweep.runners.tracking.uri import OtherStoreError
+from goal_sweep.runners.tracking.values import LoggedStep, Row, digest_of, epochs_of, final_of, params_of, tags_of
+from goal_sweep.sweeps.results import EPOCHS, RESULTS_FILE, TEST
 
 _RUN_STATUS: Mapping[str, str] = {"waiting": "KILLED", "running": "RUNNING", "done": "FINISHED", "failed": "FAILED"}
 MAX_BATCH = 700

@@ -18,15 +18,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
-from goal_core.basics.atomic import StorageError
-from goal_core.basics.errors import first_line
-from runners.results import ResultsTable, training_row, update_results
-from runners.store import Store
-from runners.tracking.client import Experiment, is_temporary
-from runners.tracking.means import objective_means
-from runners.tracking.runs import RunWriter
-from runners.tracking.uri import OtherStoreError, TrackingError, resolve_uri
-from sweeps import ResolvedSweep, Training
+from goal_sweep.goal_core.basics.atomic import StorageError
+from goal_sweep.goal_core.basics.errors import first_line
+from goal_sweep.runners.results import ResultsTable, training_row, update_results
+from goal_sweep.runners.store import Store
+from goal_sweep.runners.tracking.client import Experiment, is_temporary
+from goal_sweep.runners.tracking.means import objective_means
+from goal_sweep.runners.tracking.runs import RunWriter
+from goal_sweep.runners.tracking.uri import OtherStoreError, TrackingError, resolve_uri
+from goal_sweep.sweeps import ResolvedSweep, Training
 
 _log = logging.getLogger(__name__)
 AFTER_ERROR_S = 5.0

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from goal_core.basics.errors import GoalError
+from goal_sweep.goal_core.basics.errors import GoalError
 
 _SQLITE = "sqlite:///"
 _MAGIC = b"SQLite format 3\x00"

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runners.tracking import schema as names
-from sweeps import content_id
-from sweeps.results import EPOCHS, SETTING, TEST, VAL
+from goal_sweep.runners.tracking import schema as names
+from goal_sweep.sweeps import content_id
+from goal_sweep.sweeps.results import EPOCHS, SETTING, TEST, VAL
 
 _MAX_TAG = 4000
 _TIMES = (f"{EPOCHS}epoch", f"{EPOCHS}time")

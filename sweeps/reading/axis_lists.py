@@ -7,12 +7,12 @@ from dataclasses import MISSING, dataclass, fields, replace
 from math import prod
 from typing import Any, Final, cast, get_origin, get_type_hints
 
-from goal_core.basics.errors import ConfigError
-from goal_core.training.config import OF_ONE_TRAINING, StageConfig
-from sweeps.axes import Axis, AxisValue, too_many_cells
-from sweeps.reading.tree import KeyPath, Node, Problem
-from sweeps.reading.validation import validate
-from sweeps.schema import SweepConfig
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.training.config import OF_ONE_TRAINING, StageConfig
+from goal_sweep.sweeps.axes import Axis, AxisValue, too_many_cells
+from goal_sweep.sweeps.reading.tree import KeyPath, Node, Problem
+from goal_sweep.sweeps.reading.validation import validate
+from goal_sweep.sweeps.schema import SweepConfig
 
 _STAGE_SETTINGS: Final = {item.name: item for item in fields(StageConfig)}
 _LISTS: Final = frozenset(name for name, kind in get_type_hints(StageConfig).items() if get_origin(kind) is tuple)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from sweeps.identity import reader_of
-from sweeps.reading.tree import KeyPath, Node
+from goal_sweep.sweeps.identity import reader_of
+from goal_sweep.sweeps.reading.tree import KeyPath, Node
 
 Schema = Mapping[str, Any]
 

@@ -9,18 +9,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from goal_core.basics.errors import GoalError, nearest
-from goal_core.basics.plugins import Plugin, PluginError, read_plugin
-from goal_core.objectives import pair_weights, triplet_weights
-from sweeps.clusters import ClusterConfig
-from sweeps.reading.axis_lists import take_lists, validate_points
-from sweeps.reading.merging import apply_override, as_named, merge
-from sweeps.reading.paths import expand_environment, make_absolute
-from sweeps.reading.smoke import SUFFIX, shrunk
-from sweeps.reading.tree import Node, Problem, SweepError, Where
-from sweeps.reading.validation import validate
-from sweeps.reading.yaml_file import read_mapping
-from sweeps.schema import SweepConfig
+from goal_sweep.goal_core.basics.errors import GoalError, nearest
+from goal_sweep.goal_core.basics.plugins import Plugin, PluginError, read_plugin
+from goal_sweep.goal_core.objectives import pair_weights, triplet_weights
+from goal_sweep.sweeps.clusters import ClusterConfig
+from goal_sweep.sweeps.reading.axis_lists import take_lists, validate_points
+from goal_sweep.sweeps.reading.merging import apply_override, as_named, merge
+from goal_sweep.sweeps.reading.paths import expand_environment, make_absolute
+from goal_sweep.sweeps.reading.smoke import SUFFIX, shrunk
+from goal_sweep.sweeps.reading.tree import Node, Problem, SweepError, Where
+from goal_sweep.sweeps.reading.validation import validate
+from goal_sweep.sweeps.reading.yaml_file import read_mapping
+from goal_sweep.sweeps.schema import SweepConfig
 
 Running = Literal["never", "own", "any"]
 """Which plugins run: none, so that only what they register is known; those of a sweep in the current folder or below;

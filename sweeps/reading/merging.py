@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from goal_core.basics.errors import nearest
-from sweeps.reading.tree import KeyPath, Node, Problem, Where
-from sweeps.reading.yaml_file import MAX_DEPTH, parse_yaml
+from goal_sweep.goal_core.basics.errors import nearest
+from goal_sweep.sweeps.reading.tree import KeyPath, Node, Problem, Where
+from goal_sweep.sweeps.reading.yaml_file import MAX_DEPTH, parse_yaml
 
 
 def merge(base: Node, over: Node, path: KeyPath = ()) -> Node:

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from goal_core.data.config import SHIPPED
-from goal_core.models.weights import NAMED_WEIGHTS
-from sweeps.checks import looks_secret
-from sweeps.reading.tree import Node, Problem
-from sweeps.schema import SweepConfig
+from goal_sweep.goal_core.data.config import SHIPPED
+from goal_sweep.goal_core.models.weights import NAMED_WEIGHTS
+from goal_sweep.sweeps.checks import looks_secret
+from goal_sweep.sweeps.reading.tree import Node, Problem
+from goal_sweep.sweeps.schema import SweepConfig
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 PLACES = re.compile(r"data\.(root|annotations)|model\.backbones\.\d+\.weights|store|tracking")

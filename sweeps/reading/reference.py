@@ -9,21 +9,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import goal_core.basics.plugins
-import goal_core.data.config
-import goal_core.models.config
-import goal_core.training.config
-import sweeps.schema
-import sweeps.tuning.block
-from goal_core.training.config import OF_ONE_TRAINING
-from sweeps.identity import is_in_id
-from sweeps.reading.json_schema import Schema, schema_of
-from sweeps.schema import SweepConfig
+from goal_sweep.goal_core.basics import plugins
+from goal_sweep.goal_core.data import config as data_config
+from goal_sweep.goal_core.models import config as model_config
+from goal_sweep.goal_core.training import config as training_config
+from goal_sweep.goal_core.training.config import OF_ONE_TRAINING
+from goal_sweep.sweeps import schema
+from goal_sweep.sweeps.identity import is_in_id
+from goal_sweep.sweeps.reading.json_schema import Schema, schema_of
+from goal_sweep.sweeps.schema import SweepConfig
+from goal_sweep.sweeps.tuning import block
 
-_CONFIGS = (
-    *(goal_core.basics.plugins, goal_core.data.config, goal_core.models.config, goal_core.training.config),
-    *(sweeps.schema, sweeps.tuning.block),
-)
+_CONFIGS = (plugins, data_config, model_config, training_config, schema, block)
 """The modules that define settings."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sweeps.reading.tree import Node, Problem
+from goal_sweep.sweeps.reading.tree import Node, Problem
 
 SUFFIX: Final = "+smoke"
 """What follows a sweep's name or path to make it small."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from goal_core.basics.errors import GoalError
+from goal_sweep.goal_core.basics.errors import GoalError
 
 MAX_PROBLEMS = 100
 """Problems that one message lists."""

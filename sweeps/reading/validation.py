@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from goal_core.basics.errors import ConfigError, nearest
-from sweeps.identity import reader_of
-from sweeps.reading.json_schema import schema_at
-from sweeps.reading.tree import MAX_PROBLEMS, KeyPath, Node, Problem
+from goal_sweep.goal_core.basics.errors import ConfigError, nearest
+from goal_sweep.sweeps.identity import reader_of
+from goal_sweep.sweeps.reading.json_schema import schema_at
+from goal_sweep.sweeps.reading.tree import MAX_PROBLEMS, KeyPath, Node, Problem
 
 T = TypeVar("T")
 

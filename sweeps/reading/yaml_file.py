@@ -12,7 +12,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 from ruamel.yaml.nodes import Node as RawNode
 
-from sweeps.reading.tree import KeyPath, Node, Problem, Scalar, Where
+from goal_sweep.sweeps.reading.tree import KeyPath, Node, Problem, Scalar, Where
 
 MAX_BYTES = 256 * 1024
 """Size of a sweep file, or of the value of a `--set`. The sweeps that ship with the project have about 2 KiB."""

@@ -3,6 +3,6 @@
 Nothing here trains. `runners.launch.tuning` carries the search out.
 """
 
-from sweeps.tuning.block import Domain, StopEarly, TuneConfig
-from sweeps.tuning.space import Dimension, Space, dimensions_of
-from sweeps.tuning.trail import Candidate, Trail
+from goal_sweep.sweeps.tuning.block import Domain, StopEarly, TuneConfig
+from goal_sweep.sweeps.tuning.space import Dimension, Space, dimensions_of
+from goal_sweep.sweeps.tuning.trail import Candidate, Trail

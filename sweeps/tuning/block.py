@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator
 
-from goal_core.basics.errors import ConfigError
-from goal_core.basics.ranges import Range, range_problems
-from sweeps.axes import AxisValue
-from sweeps.checks import Settings, check_seeds, refuse
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.basics.ranges import Range, range_problems
+from goal_sweep.sweeps.axes import AxisValue
+from goal_sweep.sweeps.checks import Settings, check_seeds, refuse
 
 Count = Annotated[int, Range(at_least=1)]
 Kind = Literal["uniform", "loguniform", "choice"]

@@ -10,15 +10,15 @@ from typing import Any, get_args, get_type_hints
 
 from pydantic import ValidationError
 
-from goal_core.basics.errors import nearest
-from goal_core.objectives import accepted_parameters
-from goal_core.objectives.variants import Variant
-from goal_core.training.config import OF_ONE_TRAINING, StageConfig
-from sweeps.axes import PARAMETER, VARIANT, AxisValue, idle, settings_at, value_text
-from sweeps.checks import failures, refuse
-from sweeps.identity import reader_of
-from sweeps.tuning.block import TuneConfig
-from sweeps.tuning.space import Dimension, Space, dimensions_of
+from goal_sweep.goal_core.basics.errors import nearest
+from goal_sweep.goal_core.objectives import accepted_parameters
+from goal_sweep.goal_core.objectives.variants import Variant
+from goal_sweep.goal_core.training.config import OF_ONE_TRAINING, StageConfig
+from goal_sweep.sweeps.axes import PARAMETER, VARIANT, AxisValue, idle, settings_at, value_text
+from goal_sweep.sweeps.checks import failures, refuse
+from goal_sweep.sweeps.identity import reader_of
+from goal_sweep.sweeps.tuning.block import TuneConfig
+from goal_sweep.sweeps.tuning.space import Dimension, Space, dimensions_of
 
 MAX_CANDIDATES = 20_000
 """Candidates of a sweep, over all objectives, backbones and seeds of its search."""

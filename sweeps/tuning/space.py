@@ -15,10 +15,10 @@ from functools import cached_property
 from itertools import chain, count, islice, product
 from typing import Any
 
-from goal_core.objectives import ObjectiveConfig, accepted_parameters
-from sweeps.axes import PARAMETER, AxisValue, Point, Setting, axis_names, settings_at
-from sweeps.tuning.block import Domain, TuneConfig
-from sweeps.tuning.trail import Values
+from goal_sweep.goal_core.objectives import ObjectiveConfig, accepted_parameters
+from goal_sweep.sweeps.axes import PARAMETER, AxisValue, Point, Setting, axis_names, settings_at
+from goal_sweep.sweeps.tuning.block import Domain, TuneConfig
+from goal_sweep.sweeps.tuning.trail import Values
 
 _MAX_LISTED = 20_000
 """Combinations of listed values that are shuffled as a whole; of more, each is drawn by itself."""

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import AllowInfNan
 
-from sweeps.axes import AxisValue
+from goal_sweep.sweeps.axes import AxisValue
 
 Values = Mapping[str, AxisValue]
 """A value for every searched setting that an objective has, by the setting's name in labels, such as `tau`."""

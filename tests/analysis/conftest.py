@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.results import SweepResults
+from goal_sweep.analysis.results import SweepResults
 from tests.helpers.results_cases import SweepWriter, recalls
 
 

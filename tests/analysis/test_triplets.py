@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.figures.training import draw_triplets
-from analysis.triplets import parse_record, pooled, read_records
+from goal_sweep.analysis.figures.training import draw_triplets
+from goal_sweep.analysis.triplets import parse_record, pooled, read_records
 from tests.helpers.results_cases import BINS, record_bytes
 
 

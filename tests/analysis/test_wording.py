@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.wording import p_equation, p_text, signed
+from goal_sweep.analysis.wording import p_equation, p_text, signed
 
 
 @pytest.mark.parametrize(

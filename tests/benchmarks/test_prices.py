@@ -9,10 +9,10 @@ import pytest
 
 from benchmarks import prices
 from benchmarks.program import Report, parse
-from goal_core.training import UnitPlan
-from runners.execution.capacity import Resources
-from runners.planning.cards import choose_card
-from runners.planning.devices import Devices
+from goal_sweep.goal_core.training import UnitPlan
+from goal_sweep.runners.execution.capacity import Resources
+from goal_sweep.runners.planning.cards import choose_card
+from goal_sweep.runners.planning.devices import Devices
 
 
 def test_prices_are_a_card_of_planning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

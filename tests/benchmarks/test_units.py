@@ -11,9 +11,9 @@ import torch
 from benchmarks import steps
 from benchmarks.program import Report, parse
 from benchmarks.units import data_of, photographs, timed, unit_of
-from goal_core.data import open_dataset
-from goal_core.training.cells.stack import CellStack
-from goal_core.training.cells.trainer import CellTrainer
+from goal_sweep.goal_core.data import open_dataset
+from goal_sweep.goal_core.training.cells.stack import CellStack
+from goal_sweep.goal_core.training.cells.trainer import CellTrainer
 
 WORDS = "--images 40 --size 32 --batch 8 --embed-dim 16 --word-dim 8 --steps 3".split()
 

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from runners.store.submissions import Submissions
+from goal_sweep.runners.store.submissions import Submissions
 from tests.helpers.launches import attempts, check_mlflow, goal_sweep, records_of, results, sweep_in, tampered_trainer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3600)]

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
-from runners.execution.session.node import PATIENT
+from goal_sweep.runners.execution.session.node import PATIENT
 from tests.helpers.paths import ROOT
 
 FILES = ("docker-compose.yml", "docker-compose.gpu.yml", "tests/cluster/compose/docker-compose.test.yml")

@@ -13,9 +13,9 @@ import pytest
 import torch
 
 import goal_sweep
-from goal_core.basics.errors import GoalError
-from goal_core.evaluation import EmbeddingError, retrieval_metrics
-from runners.cli.app import run
+from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.goal_core.evaluation import EmbeddingError, retrieval_metrics
+from goal_sweep.runners.cli.app import run
 from tests.helpers.results_folder import arguments, finished
 from tests.helpers.sweep_cases import SETTINGS
 

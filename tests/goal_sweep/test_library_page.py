@@ -95,7 +95,7 @@ def test_recall_and_a_model_of_ones_own(
     assert capsys.readouterr().out.startswith("100.0")
     from PIL import Image
 
-    from goal_core.data import open_dataset
+    from goal_sweep.goal_core.data import open_dataset
 
     cell, split = trained_cell(tmp_path, 1), open_dataset(DATA).splits["test"]
     (tmp_path / "flags").mkdir()

@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 
-from goal_core.basics.sealed_json import json_bytes, parse_json
-from goal_core.objectives import ObjectiveConfig
-from goal_core.training.cells.triplet_histogram import TripletHistogram
-from runners.launch.opened_sweep import OpenedSweep
-from runners.store import Store, TrainingFolder
-from runners.store.archive import ImportOutcome, add_results, opened_archive, plan_import
+from goal_sweep.goal_core.basics.sealed_json import json_bytes, parse_json
+from goal_sweep.goal_core.objectives import ObjectiveConfig
+from goal_sweep.goal_core.training.cells.triplet_histogram import TripletHistogram
+from goal_sweep.runners.launch.opened_sweep import OpenedSweep
+from goal_sweep.runners.store import Store, TrainingFolder
+from goal_sweep.runners.store.archive import ImportOutcome, add_results, opened_archive, plan_import
 from tests.helpers.store_cases import record, result, write_weights
 from tests.helpers.sweep_cases import opened_in
 

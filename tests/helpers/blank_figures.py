@@ -11,7 +11,7 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from analysis.report.writing import ReportResult, write_report
+from goal_sweep.analysis.report.writing import ReportResult, write_report
 
 
 @contextmanager

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runners.cluster.backend import Completed, Job
-from runners.cluster.submission import sweep_text
-from runners.store.submissions import Submission
-from sweeps import load_for_cluster
+from goal_sweep.runners.cluster.backend import Completed, Job
+from goal_sweep.runners.cluster.submission import sweep_text
+from goal_sweep.runners.store.submissions import Submission
+from goal_sweep.sweeps import load_for_cluster
 
 SWEEP = {
     "name": "tiny",

@@ -132,7 +132,8 @@ def make_images(folder: Path) -> None:
 
 def built_commit() -> str:
     """The commit that goal-sweep's image says it was built from; nothing if it had uncommitted changes."""
-    script = "from runners.store.records.provenance import gather as g; print('' if g().git_diff else g().git_commit)"
+    script = "from goal_sweep.runners.store.records.provenance import gather as g; "
+    script += "print('' if g().git_diff else g().git_commit)"
     return run("docker", "run", "--rm", IMAGES["GOAL_IMAGE"], "python", "-c", script, check=False).strip()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from goal_core.data import Split
+from goal_sweep.goal_core.data import Split
 
 
 class CountingReader:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from goal_core.objectives.mining import Gradient
-from goal_core.objectives.mining.sparse_gradient import SparseGradient
+from goal_sweep.goal_core.objectives.mining import Gradient
+from goal_sweep.goal_core.objectives.mining.sparse_gradient import SparseGradient
 
 
 def dense(gradient: Gradient) -> Tensor:

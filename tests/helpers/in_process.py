@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from runners.execution.capacity import Machine
-from runners.execution.unit_job import UnitJob
-from runners.execution.worker import run_unit
-from runners.launch import launch as launch_module
-from runners.launch import launcher
-from runners.launch.launch import LaunchOutcome, launch_sweep
-from runners.launch.opened_sweep import OpenedSweep, open_sweep
-from runners.launch.remaining.plan import LaunchOptions
-from runners.results import update_results
-from sweeps import Training
+from goal_sweep.runners.execution.capacity import Machine
+from goal_sweep.runners.execution.unit_job import UnitJob
+from goal_sweep.runners.execution.worker import run_unit
+from goal_sweep.runners.launch import launch as launch_module
+from goal_sweep.runners.launch import launcher
+from goal_sweep.runners.launch.launch import LaunchOutcome, launch_sweep
+from goal_sweep.runners.launch.opened_sweep import OpenedSweep, open_sweep
+from goal_sweep.runners.launch.remaining.plan import LaunchOptions
+from goal_sweep.runners.results import update_results
+from goal_sweep.sweeps import Training
 
 if TYPE_CHECKING:
     import pytest

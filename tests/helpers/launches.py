@@ -21,8 +21,8 @@ from typing import Any
 import psutil
 from mlflow import MlflowClient
 
-from goal_core.checkpoints.file import read_checkpoint, write_checkpoint
-from runners.cli import app
+from goal_sweep.goal_core.checkpoints.file import read_checkpoint, write_checkpoint
+from goal_sweep.runners.cli import app
 from tests.helpers.blank_figures import blank_figures
 from tests.helpers.paths import ROOT
 
@@ -41,7 +41,7 @@ EPOCHS = 12
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "runners.cli", *arguments]
+    return [sys.executable, "-m", "goal_sweep.runners.cli", *arguments]
 
 
 def goal_sweep(
@@ -176,7 +176,7 @@ def tamper(trainer):
 
 class Finder:
     def find_spec(self, name, path=None, target=None):
-        if name != "goal_core.training.cells.trainer":
+        if name != "goal_sweep.goal_core.training.cells.trainer":
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)

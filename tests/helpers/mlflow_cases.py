@@ -9,10 +9,10 @@ from typing import Any
 
 from mlflow import MlflowClient
 
-from runners.store import Store, TrainingFolder
-from runners.tracking import schema as names
-from runners.tracking.sync import SweepTracking
-from sweeps import ResolvedSweep, ResourceConfig
+from goal_sweep.runners.store import Store, TrainingFolder
+from goal_sweep.runners.tracking import schema as names
+from goal_sweep.runners.tracking.sync import SweepTracking
+from goal_sweep.sweeps import ResolvedSweep, ResourceConfig
 from tests.helpers.sweep_cases import resolved
 
 SWEEP = resolved("con/con", "sig-ms/cir", resources=ResourceConfig(max_attempts=1))

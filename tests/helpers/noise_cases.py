@@ -12,16 +12,16 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from analysis.blocks import BlockKey, CellSummary, Comparison
-from analysis.published.comparison import compare_cells, verdict_of
-from analysis.results import SweepResults
-from analysis.statistics.comparison import compare
-from analysis.statistics.effects import EFFECTS, p_values
-from analysis.statistics.gains import fates
-from analysis.statistics.images import covariance
-from analysis.statistics.luck import luck_of_search
-from sweeps.results import METRICS, OBJECTIVES, PAIRS, TRIPLETS, TUNED, Header, Requested
-from sweeps.tuning.trail import Candidate, Trail
+from goal_sweep.analysis.blocks import BlockKey, CellSummary, Comparison
+from goal_sweep.analysis.published.comparison import compare_cells, verdict_of
+from goal_sweep.analysis.results import SweepResults
+from goal_sweep.analysis.statistics.comparison import compare
+from goal_sweep.analysis.statistics.effects import EFFECTS, p_values
+from goal_sweep.analysis.statistics.gains import fates
+from goal_sweep.analysis.statistics.images import covariance
+from goal_sweep.analysis.statistics.luck import luck_of_search
+from goal_sweep.sweeps.results import METRICS, OBJECTIVES, PAIRS, TRIPLETS, TUNED, Header, Requested
+from goal_sweep.sweeps.tuning.trail import Candidate, Trail
 from tests.helpers.tuned_cases import TUNE
 
 Array = NDArray[np.float64]

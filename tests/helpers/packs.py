@@ -9,8 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from goal_core.data import BatchSource, Dataset, DecodedImages, ImageConfig, KarpathyConfig, Vocabulary, open_dataset
-from goal_core.data.packs import (
+from goal_sweep.goal_core.data import (
+    BatchSource,
+    Dataset,
+    DecodedImages,
+    ImageConfig,
+    KarpathyConfig,
+    Vocabulary,
+    open_dataset,
+)
+from goal_sweep.goal_core.data.packs import (
     open_packed,
     plan_pack,
     write_pack,

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from goal_core.data import SplitCounts, published_counts
-from goal_core.models.sizes import DataSize
-from runners.execution.capacity import Machine, Resources
-from runners.planning.cards import choose_card
-from runners.planning.devices import Devices
-from runners.planning.estimate import plan_rows
-from runners.planning.prices import Prices
-from sweeps import SweepConfig, load_sweep
-from sweeps.overview import unopened
+from goal_sweep.goal_core.data import SplitCounts, published_counts
+from goal_sweep.goal_core.models.sizes import DataSize
+from goal_sweep.runners.execution.capacity import Machine, Resources
+from goal_sweep.runners.planning.cards import choose_card
+from goal_sweep.runners.planning.devices import Devices
+from goal_sweep.runners.planning.estimate import plan_rows
+from goal_sweep.runners.planning.prices import Prices
+from goal_sweep.sweeps import SweepConfig, load_sweep
+from goal_sweep.sweeps.overview import unopened
 
 
 def devices_of(config: SweepConfig, count: int = 1, **more: Any) -> Devices:

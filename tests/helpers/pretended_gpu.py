@@ -31,7 +31,7 @@ GPU, PINNED, CPU = "gpu", "pinned", "cpu"
 DEVICE = torch.device("cuda", 0)
 IS_CUDA: Any = Tensor.is_cuda
 """A descriptor, which its annotation in torch does not say."""
-_GOAL_CORE = str(Path(__file__).parents[2] / "goal_core")
+_GOAL_CORE = str(Path(__file__).parents[2] / "goal_sweep" / "goal_core")
 
 _FACTORIES = frozenset(
     getattr(torch, name)

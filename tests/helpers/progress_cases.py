@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from runners.launch.view.progress import SweepProgress
-from sweeps import Training
+from goal_sweep.runners.launch.view.progress import SweepProgress
+from goal_sweep.sweeps import Training
 from tests.helpers.sweep_cases import resolved
 
 

@@ -14,11 +14,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from analysis.blocks import Block, BlockKey, CellSummary, Gap, Grid
-from analysis.report.inputs import Inputs
-from analysis.results import SweepResults, read_results
-from sweeps.axes import Axis
-from sweeps.results import (
+from goal_sweep.analysis.blocks import Block, BlockKey, CellSummary, Gap, Grid
+from goal_sweep.analysis.report.inputs import Inputs
+from goal_sweep.analysis.results import SweepResults, read_results
+from goal_sweep.sweeps.axes import Axis
+from goal_sweep.sweeps.results import (
     COLUMNS,
     EPOCHS,
     HEADER_KEY,
@@ -30,8 +30,8 @@ from sweeps.results import (
     Header,
     Requested,
 )
-from sweeps.tuning.block import TuneConfig
-from sweeps.tuning.trail import Trail
+from goal_sweep.sweeps.tuning.block import TuneConfig
+from goal_sweep.sweeps.tuning.trail import Trail
 
 NAMES = ["/".join(objective) for objective in OBJECTIVES]
 RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10")

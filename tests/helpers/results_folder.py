@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from runners.launch.opened_sweep import OpenedSweep
-from runners.store import METRICS
-from runners.tracking.sync import SweepTracking
+from goal_sweep.runners.launch.opened_sweep import OpenedSweep
+from goal_sweep.runners.store import METRICS
+from goal_sweep.runners.tracking.sync import SweepTracking
 from tests.helpers.results_cases import record_bytes
 from tests.helpers.store_cases import write_weights
 from tests.helpers.sweep_cases import SETTINGS, opened_in

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from goal_core.basics.sealed_json import json_bytes
-from goal_core.checkpoints import write_checkpoint
-from goal_core.data.config import ScenesConfig
-from goal_core.models.config import BackboneConfig, ModelConfig
-from goal_core.objectives import ObjectiveConfig
-from goal_core.training.config import StageConfig
-from goal_core.training.files import EpochRecord
-from runners.store import RESULT, TrainingFolder
-from sweeps import Cell, Training
+from goal_sweep.goal_core.basics.sealed_json import json_bytes
+from goal_sweep.goal_core.checkpoints import write_checkpoint
+from goal_sweep.goal_core.data.config import ScenesConfig
+from goal_sweep.goal_core.models.config import BackboneConfig, ModelConfig
+from goal_sweep.goal_core.objectives import ObjectiveConfig
+from goal_sweep.goal_core.training.config import StageConfig
+from goal_sweep.goal_core.training.files import EpochRecord
+from goal_sweep.runners.store import RESULT, TrainingFolder
+from goal_sweep.sweeps import Cell, Training
 
 
 def named(cell_id: str, key: str = "k" * 16) -> Training:

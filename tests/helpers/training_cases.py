@@ -13,12 +13,12 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from goal_core.data.config import ImageConfig, ScenesConfig
-from goal_core.models import BackboneConfig, BertConfig, ModelConfig, TextConfig, XvlmConfig
-from goal_core.objectives import ObjectiveConfig
-from goal_core.training import FolderFiles, Listener, StageConfig, TrainingPlan, UnitPlan, train_unit
-from goal_core.training.cells import trainer as cell_trainer
-from goal_core.training.cells.trainer import CellTrainer
+from goal_sweep.goal_core.data.config import ImageConfig, ScenesConfig
+from goal_sweep.goal_core.models import BackboneConfig, BertConfig, ModelConfig, TextConfig, XvlmConfig
+from goal_sweep.goal_core.objectives import ObjectiveConfig
+from goal_sweep.goal_core.training import FolderFiles, Listener, StageConfig, TrainingPlan, UnitPlan, train_unit
+from goal_sweep.goal_core.training.cells import trainer as cell_trainer
+from goal_sweep.goal_core.training.cells.trainer import CellTrainer
 
 DATA = ScenesConfig(num_train=16, num_val=8, num_test=8, image=ImageConfig(size=32, resize=32, augment="none"))
 MODEL = ModelConfig(

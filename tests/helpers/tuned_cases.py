@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from sweeps.results import DEFAULT as DEFAULT_GRID
-from sweeps.results import TUNED
-from sweeps.tuning.block import Domain, TuneConfig
-from sweeps.tuning.trail import Candidate, Trail
+from goal_sweep.sweeps.results import DEFAULT as DEFAULT_GRID
+from goal_sweep.sweeps.results import TUNED
+from goal_sweep.sweeps.tuning.block import Domain, TuneConfig
+from goal_sweep.sweeps.tuning.trail import Candidate, Trail
 from tests.helpers.results_cases import NAMES, SweepWriter, recalls
 
 SPACE: dict[str, Domain] = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from runners.launch.tuning import replay
-from sweeps import Candidate, ResolvedSweep, Trail, Training, load_sweep
-from sweeps.tuning import Space
+from goal_sweep.runners.launch.tuning import replay
+from goal_sweep.sweeps import Candidate, ResolvedSweep, Trail, Training, load_sweep
+from goal_sweep.sweeps.tuning import Space
 
 SPACE = "objectives.params.tau: {loguniform: [1, 20]}, objectives.params.cir_shift: {choice: [0, 0.25, 0.5]}"
 LRS = "stages.frozen.lr: {choice: [4e-3, 8e-3]}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from goal_core.data.scenes.scene import Scene, SceneObject
+from goal_sweep.goal_core.data.scenes.scene import Scene, SceneObject
 
 
 def two_objects(row: int, column: int, other_row: int, other_column: int) -> Scene:

@@ -75,7 +75,7 @@ def copied(folder: Path, around: dict[str, str]) -> Path:
     code = """
 import sys
 from pathlib import Path
-from runners.store import Store
+from goal_sweep.runners.store import Store
 store = Store("s3://bucket/x")
 for path in store.storage.files(store._base, below=True):
     target = Path(sys.argv[1]) / path.relative_to(store._base)

@@ -86,7 +86,7 @@ import os, sys
 
 class Finder:
     def find_spec(self, name, path=None, target=None):
-        if name == "runners.execution.worker" and "default_worker.py" in " ".join(sys.orig_argv):
+        if name == "goal_sweep.runners.execution.worker" and "default_worker.py" in " ".join(sys.orig_argv):
             os._exit(3)
 
 sys.meta_path.insert(0, Finder())

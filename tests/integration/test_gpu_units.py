@@ -22,10 +22,10 @@ from pathlib import Path
 
 os.environ["RAY_OVERRIDE_RESOURCES"] = '{"CPU": 8, "GPU": 2}'
 
-from goal_core.training import TrainingFailed
-from runners.execution import ray_tune
-from runners.execution.capacity import Resources
-from sweeps import pack
+from goal_sweep.goal_core.training import TrainingFailed
+from goal_sweep.runners.execution import ray_tune
+from goal_sweep.runners.execution.capacity import Resources
+from goal_sweep.sweeps import pack
 from tests.helpers.sweep_cases import opened_in
 
 folder = Path(sys.argv[1])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runners.launch import launcher
+from goal_sweep.runners.launch import launcher
 from tests.helpers.in_process import InProcess
 from tests.helpers.launches import (
     check_mlflow,

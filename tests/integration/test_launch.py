@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from runners.execution.session.session import RaySession
-from runners.launch import launcher
+from goal_sweep.runners.execution.session.session import RaySession
+from goal_sweep.runners.launch import launcher
 from tests.helpers.in_process import InProcess
 from tests.helpers.launches import check_mlflow, goal_sweep_here, results
 

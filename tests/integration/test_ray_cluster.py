@@ -140,9 +140,8 @@ def test_code_that_was_changed_is_sent_along_when_asked_and_refused_otherwise(
     cluster: RayCluster, unbroken: Path, tmp_path: Path
 ) -> None:
     old = tmp_path / "old"
-    for package in ("goal_core", "sweeps", "runners"):
-        shutil.copytree(ROOT / package, old / package)
-    (old / "runners" / "added.py").write_text("# another version")
+    shutil.copytree(ROOT / "goal_sweep", old / "goal_sweep")
+    (old / "goal_sweep" / "runners" / "added.py").write_text("# another version")
     cluster.add("old", PYTHONPATH=str(old))
     folder = sweep_in(tmp_path / "run")
     launch = Launch(folder, "--address", cluster.address)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runners.cli.app import run
+from goal_sweep.runners.cli.app import run
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +27,7 @@ def _running_server() -> Iterator[object]:
 @pytest.fixture
 def server(_running_server, monkeypatch, tmp_path):
     """The server, without faults."""
-    from runners.store.storage import connection
+    from goal_sweep.runners.store.storage import connection
     from tests.helpers.s3_server import CREDENTIALS
 
     for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": _running_server.url}.items():

@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from sweeps import ResolvedSweep, SweepConfig, SweepError, load_sweep
+from goal_sweep.sweeps import ResolvedSweep, SweepConfig, SweepError, load_sweep
 
 SMALL = """\
 name: small

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from goal_core.basics.errors import ConfigError
-from sweeps import Axis, ExecutionConfig, ResolvedSweep, SweepConfig, Training, load_sweep, pack, pack_chain
-from sweeps.axes import AxisValue, value_text
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.sweeps import Axis, ExecutionConfig, ResolvedSweep, SweepConfig, Training, load_sweep, pack, pack_chain
+from goal_sweep.sweeps.axes import AxisValue, value_text
 
 Write = Callable[..., Path]
 TRUNK = ExecutionConfig(sharing="trunk")

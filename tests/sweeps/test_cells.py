@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goal_core.basics.errors import ConfigError
-from goal_core.data.config import ScenesConfig
-from goal_core.models.config import BackboneConfig
-from goal_core.objectives import pair_weights, triplet_weights
-from goal_core.training.config import StageConfig
-from sweeps import Cell, ResolvedSweep, SweepConfig, SweepModel, SweepObjectives
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.data.config import ScenesConfig
+from goal_sweep.goal_core.models.config import BackboneConfig
+from goal_sweep.goal_core.objectives import pair_weights, triplet_weights
+from goal_sweep.goal_core.training.config import StageConfig
+from goal_sweep.sweeps import Cell, ResolvedSweep, SweepConfig, SweepModel, SweepObjectives
 
 WEIGHTS = {"resnet10t": "random", "resnet18": "timm:resnet18.a1_in1k"}
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from goal_core.basics.errors import ConfigError
-from sweeps.clusters import (
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.sweeps.clusters import (
     ContainerConfig,
     KubernetesConfig,
     RayConfig,

@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import nn
 
-from goal_core.data.text import SPECIAL_PIECES, Vocabulary, Wordpieces
-from goal_core.models import Heads, ImageBackbone
-from goal_core.models.config import BertConfig
-from goal_core.models.frameworks import framework_of
-from goal_core.training import StageConfig
-from goal_core.training.cells.optim import loss_scale, lr_at, parameter_groups
-from sweeps import SweepConfig, load_sweep
+from goal_sweep.goal_core.data.text import SPECIAL_PIECES, Vocabulary, Wordpieces
+from goal_sweep.goal_core.models import Heads, ImageBackbone
+from goal_sweep.goal_core.models.config import BertConfig
+from goal_sweep.goal_core.models.frameworks import framework_of
+from goal_sweep.goal_core.training import StageConfig
+from goal_sweep.goal_core.training.cells.optim import loss_scale, lr_at, parameter_groups
+from goal_sweep.sweeps import SweepConfig, load_sweep
 
 WORDS = Vocabulary(tuple(f"w{index}" for index in range(11_351)))  # plus four special ones: COCO's 11,355
 PIECES = Wordpieces((*SPECIAL_PIECES, *(f"p{index}" for index in range(30_517))))  # bert-base-uncased has 30,522

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from goal_core.data import published_counts
-from goal_core.models.frameworks import frameworks
-from sweeps import ResolvedSweep, list_shipped, load_sweep, pack
-from sweeps.identity import content_id, to_mapping
+from goal_sweep.goal_core.data import published_counts
+from goal_sweep.goal_core.models.frameworks import frameworks
+from goal_sweep.sweeps import ResolvedSweep, list_shipped, load_sweep, pack
+from goal_sweep.sweeps.identity import content_id, to_mapping
 from tests.helpers.planning_cases import published_prices, rows_of
 
 GOLDEN = Path(__file__).parent / "golden"

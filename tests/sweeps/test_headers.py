@@ -10,9 +10,9 @@ import timm
 import torch
 from torch import nn
 
-from goal_core.data import KarpathyConfig, ScenesConfig
-from goal_core.objectives.parameters import Value
-from sweeps import SweepConfig, find_sweep, list_shipped, load_sweep
+from goal_sweep.goal_core.data import KarpathyConfig, ScenesConfig
+from goal_sweep.goal_core.objectives.parameters import Value
+from goal_sweep.sweeps import SweepConfig, find_sweep, list_shipped, load_sweep
 from tests.helpers.planning_cases import published_prices, rows_of
 
 PLACES = {"GOAL_DATA": "/data", "GOAL_WEIGHTS": "/weights.safetensors"}

@@ -11,14 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-import sweeps.identity
-from goal_core.data.config import ImageConfig, KarpathyConfig, ScenesConfig
-from goal_core.models.config import BackboneConfig, BertConfig, ModelConfig, TextConfig, XvlmConfig
-from goal_core.objectives import ObjectiveConfig, triplet_weights
-from goal_core.training.config import StageConfig
-from sweeps import ResolvedSweep, SweepConfig, load_sweep
-from sweeps.cells import Cell
-from sweeps.identity import canonical_json, cell_settings, content_id, stage_key
+from goal_sweep.goal_core.data.config import ImageConfig, KarpathyConfig, ScenesConfig
+from goal_sweep.goal_core.models.config import BackboneConfig, BertConfig, ModelConfig, TextConfig, XvlmConfig
+from goal_sweep.goal_core.objectives import ObjectiveConfig, triplet_weights
+from goal_sweep.goal_core.training.config import StageConfig
+from goal_sweep.sweeps import ResolvedSweep, SweepConfig, load_sweep
+from goal_sweep.sweeps.cells import Cell
+from goal_sweep.sweeps.identity import canonical_json, cell_settings, content_id, stage_key
 
 KARPATHY = KarpathyConfig(name="coco", root="/data/coco")
 SCENES = ScenesConfig()
@@ -126,7 +125,7 @@ def test_what_makes_the_model_counts(change: dict[str, Any]) -> None:
 
 def test_numerics_version_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     before = make_id()
-    monkeypatch.setattr(sweeps.identity, "NUMERICS_VERSION", 1_000)
+    monkeypatch.setattr("goal_sweep.sweeps.identity.NUMERICS_VERSION", 1_000)
     assert make_id() != before
 
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goal_core.basics.errors import ConfigError
-from goal_core.data.config import DataConfig, ImageConfig, KarpathyConfig, ScenesConfig
-from goal_core.models.config import BackboneConfig, TextConfig
-from goal_core.objectives import pair_weights, triplet_weights
-from goal_core.training.config import StageConfig
-from sweeps import Cell, ResolvedSweep, SweepConfig, SweepModel, SweepObjectives
-from sweeps.identity import from_mapping, to_mapping
-from sweeps.schema import ExecutionConfig, ResourceConfig
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.data.config import DataConfig, ImageConfig, KarpathyConfig, ScenesConfig
+from goal_sweep.goal_core.models.config import BackboneConfig, TextConfig
+from goal_sweep.goal_core.objectives import pair_weights, triplet_weights
+from goal_sweep.goal_core.training.config import StageConfig
+from goal_sweep.sweeps import Cell, ResolvedSweep, SweepConfig, SweepModel, SweepObjectives
+from goal_sweep.sweeps.identity import from_mapping, to_mapping
+from goal_sweep.sweeps.schema import ExecutionConfig, ResourceConfig
 
 positive = st.integers(1, 10**6)
 rates = st.floats(1e-9, 10, allow_nan=False)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-import analysis.published
-from analysis.blocks import BlockKey
-from analysis.published.numbers import published_key
-from sweeps import list_shipped, load_sweep
+from goal_sweep.analysis import published
+from goal_sweep.analysis.blocks import BlockKey
+from goal_sweep.analysis.published.numbers import published_key
+from goal_sweep.sweeps import list_shipped, load_sweep
 
-GRID = Path(analysis.published.__file__).parent / "goal_grid.csv"
+GRID = Path(published.__file__).parent / "goal_grid.csv"
 
 
 @pytest.mark.parametrize("name", [name for name in list_shipped() if name.startswith(("coco_vse", "f30k_vse"))])

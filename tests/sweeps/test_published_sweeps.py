@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from goal_core.data import IdMappedConfig, KarpathyConfig, RegionsConfig
-from goal_core.training.cells.optim import lr_at
-from sweeps import find_sweep, load_sweep
+from goal_sweep.goal_core.data import IdMappedConfig, KarpathyConfig, RegionsConfig
+from goal_sweep.goal_core.training.cells.optim import lr_at
+from goal_sweep.sweeps import find_sweep, load_sweep
 
 TRAIN_CAPTIONS = {"coco": 566_435, "f30k": 145_000}
 STEPS = {("coco", False): 4_426, ("coco", True): 4_425, ("f30k", False): 1_133, ("f30k", True): 1_132}

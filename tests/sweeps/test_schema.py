@@ -5,10 +5,10 @@ from typing import get_type_hints
 
 import pytest
 
-from goal_core.basics.errors import ConfigError
-from goal_core.models.config import BackboneConfig, ModelConfig
-from goal_core.objectives import pair_weights, triplet_weights
-from sweeps import (
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.models.config import BackboneConfig, ModelConfig
+from goal_sweep.goal_core.objectives import pair_weights, triplet_weights
+from goal_sweep.sweeps import (
     STAGE_ORDER,
     SweepConfig,
     SweepError,
@@ -18,7 +18,7 @@ from sweeps import (
     load_sweep,
     to_mapping,
 )
-from sweeps.schema import ExecutionConfig, ResourceConfig
+from goal_sweep.sweeps.schema import ExecutionConfig, ResourceConfig
 
 PAIRS, TRIPLETS = list(pair_weights), list(triplet_weights)
 

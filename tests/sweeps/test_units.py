@@ -4,10 +4,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from goal_core.objectives import pair_weights, triplet_weights
-from sweeps import ResolvedSweep, Training, load_sweep, pack
-from sweeps.overview import unopened
-from sweeps.schema import ExecutionConfig
+from goal_sweep.goal_core.objectives import pair_weights, triplet_weights
+from goal_sweep.sweeps import ResolvedSweep, Training, load_sweep, pack
+from goal_sweep.sweeps.overview import unopened
+from goal_sweep.sweeps.schema import ExecutionConfig
 
 NONE = ExecutionConfig(sharing="none")
 TRUNK = ExecutionConfig(sharing="trunk")

@@ -10,12 +10,12 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from analysis.blocks import NEAR, OF_EACH, Block, BlockKey, Grid, Objective
-from analysis.figures.colours import WHITE, ColourScale, scale_of, text_colour
-from analysis.report.latex.text import latex_text, requirements
-from analysis.report.parts import TextTable
-from analysis.wording import file_stem, name_text
-from sweeps.results import DIRECTION_TITLES, measure_slug
+from goal_sweep.analysis.blocks import NEAR, OF_EACH, Block, BlockKey, Grid, Objective
+from goal_sweep.analysis.figures.colours import WHITE, ColourScale, scale_of, text_colour
+from goal_sweep.analysis.report.latex.text import latex_text, requirements
+from goal_sweep.analysis.report.parts import TextTable
+from goal_sweep.analysis.wording import file_stem, name_text
+from goal_sweep.sweeps.results import DIRECTION_TITLES, measure_slug
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

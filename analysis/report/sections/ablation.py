@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from analysis.blocks import Block, BlockKey, Objective
-from analysis.report.answer import answer_table, answers_of
-from analysis.report.changes import JUDGED_NOTE, change_picture, change_table, changes_text
-from analysis.report.inputs import Inputs
-from analysis.report.parts import Picture, Section, TextTable
-from analysis.results import SweepResults
-from analysis.statistics.gains import BlockPair, Gain, gains
-from analysis.wording import file_stem, objectives_text, point_values
-from sweeps.axes import ANY, value_text
-from sweeps.results import MAIN_METRICS, METRICS, Metric
+from goal_sweep.analysis.blocks import Block, BlockKey, Objective
+from goal_sweep.analysis.report.answer import answer_table, answers_of
+from goal_sweep.analysis.report.changes import JUDGED_NOTE, change_picture, change_table, changes_text
+from goal_sweep.analysis.report.inputs import Inputs
+from goal_sweep.analysis.report.parts import Picture, Section, TextTable
+from goal_sweep.analysis.results import SweepResults
+from goal_sweep.analysis.statistics.gains import BlockPair, Gain, gains
+from goal_sweep.analysis.wording import file_stem, objectives_text, point_values
+from goal_sweep.sweeps.axes import ANY, value_text
+from goal_sweep.sweeps.results import MAIN_METRICS, METRICS, Metric
 
 _DRAWN = (METRICS["i2t_r1"], METRICS["t2i_r1"])
 _PARAGRAPH = (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.blocks import Block, Objective
-from analysis.figures.heatmap import draw_heatmap
-from analysis.report.inputs import Inputs
-from analysis.report.parts import GridTable, Picture, Section, TextTable
-from analysis.results import in_grid
-from sweeps.results import DEFAULT, MEASURES, measure_slug
+from goal_sweep.analysis.blocks import Block, Objective
+from goal_sweep.analysis.figures.heatmap import draw_heatmap
+from goal_sweep.analysis.report.inputs import Inputs
+from goal_sweep.analysis.report.parts import GridTable, Picture, Section, TextTable
+from goal_sweep.analysis.results import in_grid
+from goal_sweep.sweeps.results import DEFAULT, MEASURES, measure_slug
 
 
 def block_section(block: Block, colour: str, *, folded: bool) -> Section:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from analysis.blocks import BLOCK_COLUMNS, BlockKey
-from analysis.errors import AnalysisError
-from analysis.report.markdown import table_to_markdown
-from analysis.report.parts import TextTable
-from analysis.results import SweepResults
-from analysis.statistics.aggregation import TEST_SELECTION_WARNING, stages_selected_on_test
-from analysis.wording import mean_text, seeds_text
-from sweeps.results import METRICS, RSUM
+from goal_sweep.analysis.blocks import BLOCK_COLUMNS, BlockKey
+from goal_sweep.analysis.errors import AnalysisError
+from goal_sweep.analysis.report.markdown import table_to_markdown
+from goal_sweep.analysis.report.parts import TextTable
+from goal_sweep.analysis.results import SweepResults
+from goal_sweep.analysis.statistics.aggregation import TEST_SELECTION_WARNING, stages_selected_on_test
+from goal_sweep.analysis.wording import mean_text, seeds_text
+from goal_sweep.sweeps.results import METRICS, RSUM
 
 
 def model_card(results: SweepResults) -> str:

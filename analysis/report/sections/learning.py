@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from analysis.blocks import Block, Objective
-from analysis.figures.training import draw_curves, draw_triplets
-from analysis.report.inputs import Inputs
-from analysis.report.parts import Picture, Section, TextTable
-from analysis.results import SweepResults
-from analysis.statistics.aggregation import values_in
-from analysis.statistics.curves import CURVES, MAX_SEEDS, curves, drawn_runs
-from analysis.triplets import TripletRecord, pooled, read_records
-from analysis.wording import list_text
-from sweeps.results import BASELINE, RSUM
+from goal_sweep.analysis.blocks import Block, Objective
+from goal_sweep.analysis.figures.training import draw_curves, draw_triplets
+from goal_sweep.analysis.report.inputs import Inputs
+from goal_sweep.analysis.report.parts import Picture, Section, TextTable
+from goal_sweep.analysis.results import SweepResults
+from goal_sweep.analysis.statistics.aggregation import values_in
+from goal_sweep.analysis.statistics.curves import CURVES, MAX_SEEDS, curves, drawn_runs
+from goal_sweep.analysis.triplets import TripletRecord, pooled, read_records
+from goal_sweep.analysis.wording import list_text
+from goal_sweep.sweeps.results import BASELINE, RSUM
 
 _ByBlock = list[tuple[Block, pd.DataFrame]]
 _MAX_PROBLEMS = 3

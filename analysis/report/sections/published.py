@@ -7,14 +7,20 @@ from dataclasses import replace
 from itertools import groupby
 from statistics import fmean
 
-from analysis.blocks import Block, BlockKey
-from analysis.published.comparison import GridComparison, compare_blocks, order_agreement, orders_by_chance, verdict_of
-from analysis.published.numbers import NUM_RUNS, gradient_numbers, published_blocks, published_key
-from analysis.report.changes import change_table
-from analysis.report.inputs import Inputs
-from analysis.report.parts import Section, TextTable
-from analysis.wording import mean_text, signed
-from sweeps.results import BASELINE, METRICS, RSUM, measure_slug
+from goal_sweep.analysis.blocks import Block, BlockKey
+from goal_sweep.analysis.published.comparison import (
+    GridComparison,
+    compare_blocks,
+    order_agreement,
+    orders_by_chance,
+    verdict_of,
+)
+from goal_sweep.analysis.published.numbers import NUM_RUNS, gradient_numbers, published_blocks, published_key
+from goal_sweep.analysis.report.changes import change_table
+from goal_sweep.analysis.report.inputs import Inputs
+from goal_sweep.analysis.report.parts import Section, TextTable
+from goal_sweep.analysis.wording import mean_text, signed
+from goal_sweep.sweeps.results import BASELINE, METRICS, RSUM, measure_slug
 
 _NOTHING = "The paper has no finished block of this sweep, so only the order of the objectives is compared."
 _VERDICTS = ("equal", "within noise", "higher", "lower", "not judged")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import inf
 
-from analysis.blocks import BlockKey
-from analysis.report.inputs import Inputs
-from analysis.report.parts import Section, TextTable
-from analysis.statistics.trails import (
+from goal_sweep.analysis.blocks import BlockKey
+from goal_sweep.analysis.report.inputs import Inputs
+from goal_sweep.analysis.report.parts import Section, TextTable
+from goal_sweep.analysis.statistics.trails import (
     EDGE,
     best_of_half,
     candidates_frame,
@@ -18,11 +18,11 @@ from analysis.statistics.trails import (
     position,
     values_tried,
 )
-from analysis.wording import count_text, file_stem, list_text, signed
-from sweeps.axes import AxisValue
-from sweeps.results import Header
-from sweeps.tuning import Dimension
-from sweeps.tuning.trail import Trail
+from goal_sweep.analysis.wording import count_text, file_stem, list_text, signed
+from goal_sweep.sweeps.axes import AxisValue
+from goal_sweep.sweeps.results import Header
+from goal_sweep.sweeps.tuning import Dimension
+from goal_sweep.sweeps.tuning.trail import Trail
 
 _CHOICE_NOTE = (
     "In brackets the place in the range, from 0 % at its lower to 100 % at its upper end, on the scale that was "

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from analysis.blocks import Block
-from analysis.report.changes import PLAIN_NOTE, change_table
-from analysis.report.inputs import Inputs
-from analysis.report.parts import Section
-from sweeps.results import MAIN_METRICS
+from goal_sweep.analysis.blocks import Block
+from goal_sweep.analysis.report.changes import PLAIN_NOTE, change_table
+from goal_sweep.analysis.report.inputs import Inputs
+from goal_sweep.analysis.report.parts import Section
+from goal_sweep.sweeps.results import MAIN_METRICS
 
 Column = tuple[str, Block]
 """One block of a sweep, with the sweep's name."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from analysis.report.changes import JUDGED_NOTE, change_picture, change_table
-from analysis.report.inputs import Inputs
-from analysis.report.parts import Picture, Section, TextTable
-from analysis.statistics.gains import gains_frame
-from sweeps.results import DEFAULT, MAIN_METRICS, TUNED, measure_slug
+from goal_sweep.analysis.report.changes import JUDGED_NOTE, change_picture, change_table
+from goal_sweep.analysis.report.inputs import Inputs
+from goal_sweep.analysis.report.parts import Picture, Section, TextTable
+from goal_sweep.analysis.statistics.gains import gains_frame
+from goal_sweep.sweeps.results import DEFAULT, MAIN_METRICS, TUNED, measure_slug
 
 _LUCK_NOTE = (
     "Verdicts on the tuned grid count the luck of random search: two halves of an objective's candidates are two "

@@ -6,13 +6,20 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from analysis.blocks import MODEL_COLUMNS, Block
-from analysis.report.inputs import Inputs
-from analysis.report.parts import Section, TextTable
-from analysis.statistics.effects import EFFECTS, Effect, crossed_runs, factor_effects, subjects_of, whole_subjects
-from analysis.statistics.images import shared_noise
-from analysis.wording import count_text, mean_text, p_equation
-from sweeps.results import MAIN_METRICS, RSUM, Metric
+from goal_sweep.analysis.blocks import MODEL_COLUMNS, Block
+from goal_sweep.analysis.report.inputs import Inputs
+from goal_sweep.analysis.report.parts import Section, TextTable
+from goal_sweep.analysis.statistics.effects import (
+    EFFECTS,
+    Effect,
+    crossed_runs,
+    factor_effects,
+    subjects_of,
+    whole_subjects,
+)
+from goal_sweep.analysis.statistics.images import shared_noise
+from goal_sweep.analysis.wording import count_text, mean_text, p_equation
+from goal_sweep.sweeps.results import MAIN_METRICS, RSUM, Metric
 
 MIN_BLOCKS = 3
 """The fewest blocks over which effects are measured."""

@@ -5,8 +5,8 @@ the index a dataset. `goal_core.data` exports the functions for everybody. Only 
 folders of features, imports this room directly.
 """
 
-from goal_core.data.formats.features import REGION_AXES, VECTOR_AXES, read_region_header
-from goal_core.data.formats.index import own_indexes
-from goal_core.data.formats.layout import SHIPPED_FOLDER, precomp_folder, split_files
-from goal_core.data.formats.opening import LAYOUTS, check_data, open_dataset
-from goal_core.data.formats.report import DataReport, Finding, Progress, SplitCounts, published_counts
+from goal_sweep.goal_core.data.formats.features import REGION_AXES, VECTOR_AXES, read_region_header
+from goal_sweep.goal_core.data.formats.index import own_indexes
+from goal_sweep.goal_core.data.formats.layout import SHIPPED_FOLDER, precomp_folder, split_files
+from goal_sweep.goal_core.data.formats.opening import LAYOUTS, check_data, open_dataset
+from goal_sweep.goal_core.data.formats.report import DataReport, Finding, Progress, SplitCounts, published_counts

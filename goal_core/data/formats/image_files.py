@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from goal_core.basics.errors import ChangedDataError, DataError, MissingDataError
-from goal_core.data import images
-from goal_core.data.columns import stamp_of
-from goal_core.data.formats.report import DataReport
+from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError, MissingDataError
+from goal_sweep.goal_core.data import images
+from goal_sweep.goal_core.data.columns import stamp_of
+from goal_sweep.goal_core.data.formats.report import DataReport
 
 WITH_FOLDER = ("", "images")
 """Where the folder of an image name is looked for, relative to the root: the root itself, then `images`."""

@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from goal_core.basics.errors import DataError, MissingDataError, nearest
-from goal_core.data.columns import StoredArray, stamp_of
-from goal_core.data.config import SHIPPED
-from goal_core.data.dataset import SPLIT_NAMES
-from goal_core.data.rows import Row
+from goal_sweep.goal_core.basics.errors import DataError, MissingDataError, nearest
+from goal_sweep.goal_core.data.columns import StoredArray, stamp_of
+from goal_sweep.goal_core.data.config import SHIPPED
+from goal_sweep.goal_core.data.dataset import SPLIT_NAMES
+from goal_sweep.goal_core.data.rows import Row
 
 SHIPPED_FOLDER = Path(__file__).parents[1] / "shipped"
 SPLIT_OF = {

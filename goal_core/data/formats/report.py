@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
-from goal_core.basics.errors import DataError, MissingDataError
-from goal_core.data.config import DataConfig, KarpathyConfig, ScenesConfig, XvlmJsonConfig
+from goal_sweep.goal_core.basics.errors import DataError, MissingDataError
+from goal_sweep.goal_core.data.config import DataConfig, KarpathyConfig, ScenesConfig, XvlmJsonConfig
 
 State = Literal["ok", "missing", "wrong"]
 T = TypeVar("T")

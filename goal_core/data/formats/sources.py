@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from goal_core.basics.errors import DataError, GoalError, MissingDataError, first_line, nearest
-from goal_core.data.config import KarpathyConfig, SourceConfig, XvlmJsonConfig
-from goal_core.data.formats.features import pyarrow
-from goal_core.data.formats.layout import (
+from goal_sweep.goal_core.basics.errors import DataError, GoalError, MissingDataError, first_line, nearest
+from goal_sweep.goal_core.data.config import KarpathyConfig, SourceConfig, XvlmJsonConfig
+from goal_sweep.goal_core.data.formats.features import pyarrow
+from goal_sweep.goal_core.data.formats.layout import (
     SPLIT_OF,
     Layout,
     Listing,
@@ -36,7 +36,7 @@ from goal_core.data.formats.layout import (
     split_named,
     stamped,
 )
-from goal_core.data.rows import Row, importers
+from goal_sweep.goal_core.data.rows import Row, importers
 
 PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 _COLUMNS = {

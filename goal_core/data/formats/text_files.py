@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from goal_core.basics.errors import DataError, MissingDataError
-from goal_core.data.columns import StoredArray
-from goal_core.data.config import IdMappedConfig, PrecompConfig, RegionsConfig
-from goal_core.data.formats.features import REGION_AXES, VECTOR_AXES, read_region_header, row_digests
-from goal_core.data.formats.layout import (
+from goal_sweep.goal_core.basics.errors import DataError, MissingDataError
+from goal_sweep.goal_core.data.columns import StoredArray
+from goal_sweep.goal_core.data.config import IdMappedConfig, PrecompConfig, RegionsConfig
+from goal_sweep.goal_core.data.formats.features import REGION_AXES, VECTOR_AXES, read_region_header, row_digests
+from goal_sweep.goal_core.data.formats.layout import (
     Layout,
     Listing,
     dataset_folder,

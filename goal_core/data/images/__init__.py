@@ -6,10 +6,10 @@ opens an image file.
 
 from typing import TYPE_CHECKING
 
-from goal_core.basics.exports import on_first_use
+from goal_sweep.goal_core.basics.exports import on_first_use
 
 if TYPE_CHECKING:
-    from goal_core.data.images.decoding import RAM_LIMIT, DecodedImages
-    from goal_core.data.images.transforms import ImageTransform, decode_image, transform_of
+    from goal_sweep.goal_core.data.images.decoding import RAM_LIMIT, DecodedImages
+    from goal_sweep.goal_core.data.images.transforms import ImageTransform, decode_image, transform_of
 else:
     __getattr__ = on_first_use(__name__, __file__)

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from goal_core.basics.errors import ConfigError, GoalError
-from goal_core.data.config import ImageConfig
-from goal_core.data.dataset import Split
-from goal_core.data.images.transforms import transform_of
+from goal_sweep.goal_core.basics.errors import ConfigError, GoalError
+from goal_sweep.goal_core.data.config import ImageConfig
+from goal_sweep.goal_core.data.dataset import Split
+from goal_sweep.goal_core.data.images.transforms import transform_of
 
 RAM_LIMIT = 4 * 2**30
 """Splits whose decoded images take at most this many bytes in all are decoded once and kept (4 GiB)."""

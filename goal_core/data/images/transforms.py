@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageEnhance, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-from goal_core.basics.errors import DataError, first_line
-from goal_core.data.config import ImageConfig
+from goal_sweep.goal_core.basics.errors import DataError, first_line
+from goal_sweep.goal_core.data.config import ImageConfig
 
 CROP_SCALE, XVLM_CROP_SCALE = (0.08, 1.0), (0.5, 1.0)
 """Range of a random crop's share of the image's area, as a rule and in X-VLM."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from goal_core.data.scenes.scene import GRID, Draws, Scene, SceneObject
+from goal_sweep.goal_core.data.scenes.scene import GRID, Draws, Scene, SceneObject
 
 _SYNONYMS = {
     **{"circle": ("disc", "round shape"), "square": ("box",), "cross": ("plus sign",), "ring": ("hoop",)},

@@ -12,11 +12,11 @@ from itertools import chain, count
 import numpy as np
 from numpy.typing import NDArray
 
-from goal_core.data.config import ScenesConfig
-from goal_core.data.dataset import SPLIT_NAMES, Dataset, Split, fingerprint_of
-from goal_core.data.scenes.captions import scene_captions
-from goal_core.data.scenes.rendering import render_scene
-from goal_core.data.scenes.scene import Draws, Scene, random_scene, similar_scene
+from goal_sweep.goal_core.data.config import ScenesConfig
+from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, Dataset, Split, fingerprint_of
+from goal_sweep.goal_core.data.scenes.captions import scene_captions
+from goal_sweep.goal_core.data.scenes.rendering import render_scene
+from goal_sweep.goal_core.data.scenes.scene import Draws, Scene, random_scene, similar_scene
 
 GENERATOR_VERSION = 1
 """Raise it whenever the same parameters would give different pictures or captions."""

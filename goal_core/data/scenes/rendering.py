@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from goal_core.data.scenes.scene import GRID, Draws, Scene, SceneObject
+from goal_sweep.goal_core.data.scenes.scene import GRID, Draws, Scene, SceneObject
 
 _RGB = {
     **{"red": (214, 40, 40), "orange": (244, 134, 30), "yellow": (243, 211, 40), "green": (40, 150, 70)},

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from goal_core.basics.seeding import derive_seed
+from goal_sweep.goal_core.basics.seeding import derive_seed
 
 T = TypeVar("T")
 

@@ -6,12 +6,12 @@ import it; it sees no other room of `data`.
 
 from typing import TYPE_CHECKING
 
-from goal_core.basics.exports import on_first_use
+from goal_sweep.goal_core.basics.exports import on_first_use
 
 if TYPE_CHECKING:
-    from goal_core.data.text.stored import Tokenizer
-    from goal_core.data.text.tokenizer import TextVectors, tokenizer_from_json
-    from goal_core.data.text.vocabulary import SPECIAL_WORDS, Vocabulary, tokenize
-    from goal_core.data.text.wordpieces import SPECIAL_PIECES, Subwords, Wordpieces, clean_caption
+    from goal_sweep.goal_core.data.text.stored import Tokenizer
+    from goal_sweep.goal_core.data.text.tokenizer import TextVectors, tokenizer_from_json
+    from goal_sweep.goal_core.data.text.vocabulary import SPECIAL_WORDS, Vocabulary, tokenize
+    from goal_sweep.goal_core.data.text.wordpieces import SPECIAL_PIECES, Subwords, Wordpieces, clean_caption
 else:
     __getattr__ = on_first_use(__name__, __file__)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
-from goal_core.basics.errors import DataError
+from goal_sweep.goal_core.basics.errors import DataError
 
 PAD = 0
 

@@ -6,10 +6,10 @@ import json
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-from goal_core.basics.errors import DataError
-from goal_core.data.text.stored import Tokenizer
-from goal_core.data.text.vocabulary import Vocabulary
-from goal_core.data.text.wordpieces import Subwords, Wordpieces
+from goal_sweep.goal_core.basics.errors import DataError
+from goal_sweep.goal_core.data.text.stored import Tokenizer
+from goal_sweep.goal_core.data.text.vocabulary import Vocabulary
+from goal_sweep.goal_core.data.text.wordpieces import Subwords, Wordpieces
 
 
 def tokenizer_from_json(text: str) -> Tokenizer:

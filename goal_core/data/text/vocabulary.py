@@ -11,8 +11,8 @@ from functools import lru_cache
 from itertools import islice
 from typing import ClassVar
 
-from goal_core.basics.errors import DataError
-from goal_core.data.text.stored import Tokenizer, check_words, frequent
+from goal_sweep.goal_core.basics.errors import DataError
+from goal_sweep.goal_core.data.text.stored import Tokenizer, check_words, frequent
 
 START, END, UNK = 1, 2, 3
 SPECIAL_WORDS = ("<pad>", "<start>", "<end>", "<unk>")

@@ -12,8 +12,8 @@ from typing import ClassVar
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
-from goal_core.basics.errors import DataError
-from goal_core.data.text.stored import Tokenizer, check_words, frequent
+from goal_sweep.goal_core.basics.errors import DataError
+from goal_sweep.goal_core.data.text.stored import Tokenizer, check_words, frequent
 
 SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MAX_WORDS = 30

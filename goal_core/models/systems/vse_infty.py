@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from goal_core.basics.devices import send
-from goal_core.basics.seeding import derive_seed
-from goal_core.models.config import ModelConfig
-from goal_core.models.heads import Heads, ParameterGroup, encoder_apart
-from goal_core.models.hub import build_bert, states_width, word_states
-from goal_core.models.sequences import length_mask
+from goal_sweep.goal_core.basics.devices import send
+from goal_sweep.goal_core.basics.seeding import derive_seed
+from goal_sweep.goal_core.models.config import ModelConfig
+from goal_sweep.goal_core.models.heads import Heads, ParameterGroup, encoder_apart
+from goal_sweep.goal_core.models.hub import build_bert, states_width, word_states
+from goal_sweep.goal_core.models.sequences import length_mask
 
 ABSENT: Final = -1e4
 """Score of ranks beyond a set's size, and value that makes its padding sort last."""

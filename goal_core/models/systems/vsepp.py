@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, linear, normalize
 
-from goal_core.basics.errors import ConfigError
-from goal_core.basics.seeding import derive_seed
-from goal_core.models.config import ModelConfig
-from goal_core.models.heads import Heads
-from goal_core.models.hub import build_encoder, states_width, word_states
-from goal_core.models.sequences import length_mask, pack
-from goal_core.models.systems.gru import stacked_gru
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.basics.seeding import derive_seed
+from goal_sweep.goal_core.models.config import ModelConfig
+from goal_sweep.goal_core.models.heads import Heads
+from goal_sweep.goal_core.models.hub import build_encoder, states_width, word_states
+from goal_sweep.goal_core.models.sequences import length_mask, pack
+from goal_sweep.goal_core.models.systems.gru import stacked_gru
 
 
 class ImageHead(nn.Module):

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from goal_core.objectives.mining.relative_sets import BatchSets
-from goal_core.objectives.mining.similarity import Place, SimilarityBlocks, hardest_negatives
-from goal_core.objectives.mining.sparse_gradient import SparseGradient
-from goal_core.objectives.triplets import Triplets
+from goal_sweep.goal_core.objectives.mining.relative_sets import BatchSets
+from goal_sweep.goal_core.objectives.mining.similarity import Place, SimilarityBlocks, hardest_negatives
+from goal_sweep.goal_core.objectives.mining.sparse_gradient import SparseGradient
+from goal_sweep.goal_core.objectives.triplets import Triplets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

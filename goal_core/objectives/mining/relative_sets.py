@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from goal_core.objectives.mining.similarity import Place, SimilarityBlocks
-from goal_core.objectives.triplets import RelativeSet
+from goal_sweep.goal_core.objectives.mining.similarity import Place, SimilarityBlocks
+from goal_sweep.goal_core.objectives.triplets import RelativeSet
 
 
 class BatchSets:

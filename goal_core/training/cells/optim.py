@@ -9,10 +9,10 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from goal_core.basics.devices import full_precision
-from goal_core.basics.errors import DivergedError
-from goal_core.models import Heads, ImageBackbone, ParameterGroup
-from goal_core.training.config import StageConfig
+from goal_sweep.goal_core.basics.devices import full_precision
+from goal_sweep.goal_core.basics.errors import DivergedError
+from goal_sweep.goal_core.models import Heads, ImageBackbone, ParameterGroup
+from goal_sweep.goal_core.training.config import StageConfig
 
 VALIDATED_EVERY: Final = 500
 """Steps between validations in VSE++'s published code (`--val_step`)."""

@@ -9,11 +9,11 @@ from traceback import clear_frames
 
 import torch
 
-from goal_core.basics.errors import FencedError
-from goal_core.data import Batch, BatchSource
-from goal_core.training.cells.trainer import CellTrainer
-from goal_core.training.files import TrainingFiles
-from goal_core.training.plan import Listener, TrainingDone, TrainingEvent, TrainingFailed
+from goal_sweep.goal_core.basics.errors import FencedError
+from goal_sweep.goal_core.data import Batch, BatchSource
+from goal_sweep.goal_core.training.cells.trainer import CellTrainer
+from goal_sweep.goal_core.training.files import TrainingFiles
+from goal_sweep.goal_core.training.plan import Listener, TrainingDone, TrainingEvent, TrainingFailed
 
 
 class Roster:

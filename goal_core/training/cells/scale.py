@@ -13,9 +13,9 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from goal_core.basics.errors import DivergedError
-from goal_core.models import Pairs
-from goal_core.training.doubts import RATIO
+from goal_sweep.goal_core.basics.errors import DivergedError
+from goal_sweep.goal_core.models import Pairs
+from goal_sweep.goal_core.training.doubts import RATIO
 
 BATCHES: Final = 8
 """Batches on which a scale is measured: the first ones of the epoch in which the objective begins."""

@@ -15,14 +15,14 @@ from traceback import clear_frames
 import torch
 from torch import Tensor, nn
 
-from goal_core.basics.devices import send
-from goal_core.data import Batch
-from goal_core.evaluation import Embedded, EvalSplit, embed_split
-from goal_core.models import Encoder
-from goal_core.objectives import LOSS, NonFiniteError, ObjectiveStats, StackedObjectives
-from goal_core.objectives.gradient_objective import describe_non_finite
-from goal_core.objectives.stats import named
-from goal_core.training.cells.optim import (
+from goal_sweep.goal_core.basics.devices import send
+from goal_sweep.goal_core.data import Batch
+from goal_sweep.goal_core.evaluation import Embedded, EvalSplit, embed_split
+from goal_sweep.goal_core.models import Encoder
+from goal_sweep.goal_core.objectives import LOSS, NonFiniteError, ObjectiveStats, StackedObjectives
+from goal_sweep.goal_core.objectives.gradient_objective import describe_non_finite
+from goal_sweep.goal_core.objectives.stats import named
+from goal_sweep.goal_core.training.cells.optim import (
     build_optimizer,
     clip_each,
     loss_scale,
@@ -31,8 +31,8 @@ from goal_core.training.cells.optim import (
     set_lr,
     sum_hinge,
 )
-from goal_core.training.cells.trainer import CellTrainer, StepOutcome
-from goal_core.training.cells.triplet_histogram import TripletHistogram
+from goal_sweep.goal_core.training.cells.trainer import CellTrainer, StepOutcome
+from goal_sweep.goal_core.training.cells.triplet_histogram import TripletHistogram
 
 SplitShare = tuple[Embedded, float]
 """What a stack embedded of a split for one cell, and the cell's share of the seconds that it took."""

@@ -11,19 +11,27 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
-from goal_core import checkpoints
-from goal_core.basics.atomic import DamagedError
-from goal_core.basics.errors import ConfigError
-from goal_core.basics.seeding import derive_seed
-from goal_core.checkpoints import LAST, SPARE, TRAINING, ModelDescription, best_name, load_module, read_of_training
-from goal_core.models import Encoder, Heads, ImageBackbone
-from goal_core.objectives import CollapseDetector
-from goal_core.training.cells.optim import build_optimizer, parameter_groups
-from goal_core.training.cells.random_stream import RandomStream
-from goal_core.training.cells.triplet_histogram import TripletHistogram
-from goal_core.training.files import EpochRecord, TrainingFiles
-from goal_core.training.plan import TrainingPlan, UnitPlan
-from goal_core.training.ranks import ALONE, Ranks
+from goal_sweep.goal_core import checkpoints
+from goal_sweep.goal_core.basics.atomic import DamagedError
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.basics.seeding import derive_seed
+from goal_sweep.goal_core.checkpoints import (
+    LAST,
+    SPARE,
+    TRAINING,
+    ModelDescription,
+    best_name,
+    load_module,
+    read_of_training,
+)
+from goal_sweep.goal_core.models import Encoder, Heads, ImageBackbone
+from goal_sweep.goal_core.objectives import CollapseDetector
+from goal_sweep.goal_core.training.cells.optim import build_optimizer, parameter_groups
+from goal_sweep.goal_core.training.cells.random_stream import RandomStream
+from goal_sweep.goal_core.training.cells.triplet_histogram import TripletHistogram
+from goal_sweep.goal_core.training.files import EpochRecord, TrainingFiles
+from goal_sweep.goal_core.training.plan import TrainingPlan, UnitPlan
+from goal_sweep.goal_core.training.ranks import ALONE, Ranks
 
 _VALUES: Final = (
     "epoch next_step steps_before stacked_steps seconds sums scales best_epoch best_rsum history before".split()

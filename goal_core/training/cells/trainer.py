@@ -11,15 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from goal_core.basics.errors import CollapsedError
-from goal_core.checkpoints import LAST, best_name
-from goal_core.data import Batch
-from goal_core.models import Pairs
-from goal_core.models.batch_rows import in_chunks
-from goal_core.objectives import NonFiniteError, ObjectiveStats
-from goal_core.objectives.gradient_objective import describe_non_finite
-from goal_core.objectives.stats import named
-from goal_core.training.cells.optim import (
+from goal_sweep.goal_core.basics.errors import CollapsedError
+from goal_sweep.goal_core.checkpoints import LAST, best_name
+from goal_sweep.goal_core.data import Batch
+from goal_sweep.goal_core.models import Pairs
+from goal_sweep.goal_core.models.batch_rows import in_chunks
+from goal_sweep.goal_core.objectives import NonFiniteError, ObjectiveStats
+from goal_sweep.goal_core.objectives.gradient_objective import describe_non_finite
+from goal_sweep.goal_core.objectives.stats import named
+from goal_sweep.goal_core.training.cells.optim import (
     check_finite,
     clip_gradient,
     loss_scale,
@@ -28,9 +28,9 @@ from goal_core.training.cells.optim import (
     sum_hinge,
     validated_since,
 )
-from goal_core.training.cells.scale import gradient_norm, ratio, scale_from
-from goal_core.training.cells.state import CellState
-from goal_core.training.files import EpochRecord
+from goal_sweep.goal_core.training.cells.scale import gradient_norm, ratio, scale_from
+from goal_sweep.goal_core.training.cells.state import CellState
+from goal_sweep.goal_core.training.files import EpochRecord
 
 StepOutcome = dict[str, float] | Exception
 """The numbers to record of a step, or why it failed."""

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from goal_core.checkpoints import TRIPLETS
-from goal_core.objectives import LOSS, ObjectiveConfig, ObjectiveStats, weights_at
-from goal_core.training.files import TrainingFiles
+from goal_sweep.goal_core.checkpoints import TRIPLETS
+from goal_sweep.goal_core.objectives import LOSS, ObjectiveConfig, ObjectiveStats, weights_at
+from goal_sweep.goal_core.training.files import TrainingFiles
 
 NUM_BINS: Final = 80
 """Bins along each axis, over [-1, 1]: 0.025 wide, an eighth of the usual margin."""

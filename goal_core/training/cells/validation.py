@@ -8,16 +8,16 @@ from functools import partial
 
 from torch import Tensor
 
-from goal_core.checkpoints import RANKS
-from goal_core.data import Dataset, Split
-from goal_core.data.text import Tokenizer
-from goal_core.evaluation import EvalSplit, all_recalls_of, prepare_split, recalls_of
-from goal_core.training.cells.roster import Roster
-from goal_core.training.cells.stack import SplitShare, Stacks
-from goal_core.training.cells.trainer import CellTrainer
-from goal_core.training.doubts import below_warmup, weak_objective
-from goal_core.training.failures import fits_or_says
-from goal_core.training.plan import EpochDone, TrainingDone, UnitPlan
+from goal_sweep.goal_core.checkpoints import RANKS
+from goal_sweep.goal_core.data import Dataset, Split
+from goal_sweep.goal_core.data.text import Tokenizer
+from goal_sweep.goal_core.evaluation import EvalSplit, all_recalls_of, prepare_split, recalls_of
+from goal_sweep.goal_core.training.cells.roster import Roster
+from goal_sweep.goal_core.training.cells.stack import SplitShare, Stacks
+from goal_sweep.goal_core.training.cells.trainer import CellTrainer
+from goal_sweep.goal_core.training.doubts import below_warmup, weak_objective
+from goal_sweep.goal_core.training.failures import fits_or_says
+from goal_sweep.goal_core.training.plan import EpochDone, TrainingDone, UnitPlan
 
 Inputs = Callable[[Split], Callable[[], Iterator[Tensor]]]
 """Gives a function that passes over a split's images, chunk by chunk on the device."""

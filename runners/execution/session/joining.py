@@ -9,7 +9,7 @@ import subprocess
 import sys
 from functools import cache
 
-from goal_core.basics.errors import GoalError, UnfinishedError
+from goal_sweep.goal_core.basics.errors import GoalError, UnfinishedError
 
 MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 """Ray's environment variables: whether it asks for a token, the token, and the file with it."""

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import psutil
 
-from goal_core.basics.errors import GoalError
+from goal_sweep.goal_core.basics.errors import GoalError
 
 SAVING = (signal.SIGTERM, signal.SIGUSR1)
 """The signals with which batch systems ask a job to save. They may signal every process of it; Ray's ignore them."""

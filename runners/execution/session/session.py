@@ -15,14 +15,19 @@ from typing import Any, NoReturn, Self
 
 import psutil
 
-import goal_core
-import runners
-import sweeps
-from goal_core.basics.errors import GoalError, UnfinishedError
-from runners.execution.capacity import Machine, Resources, check_here, check_possible
-from runners.execution.session.joining import MODE, TOKEN, TOKEN_PATH, reach
-from runners.execution.session.node import PATIENT, SAVING, NodeFailedError, RayNode, is_alive, private_folder
-from runners.execution.session.watch import RayWatch, end_process
+from goal_sweep import goal_core
+from goal_sweep.goal_core.basics.errors import GoalError, UnfinishedError
+from goal_sweep.runners.execution.capacity import Machine, Resources, check_here, check_possible
+from goal_sweep.runners.execution.session.joining import MODE, TOKEN, TOKEN_PATH, reach
+from goal_sweep.runners.execution.session.node import (
+    PATIENT,
+    SAVING,
+    NodeFailedError,
+    RayNode,
+    is_alive,
+    private_folder,
+)
+from goal_sweep.runners.execution.session.watch import RayWatch, end_process
 
 # ray reads these when it is imported. They replace Tune's display by ours, switch off the csv, json and tensorboard
 # loggers (which write every report to disk again), make Ctrl-C an exception in the driver, and prevent the usage report
@@ -202,8 +207,8 @@ class RaySession:
 def _environment(ship_code: bool) -> dict[str, Any]:
     """What the workers of a cluster get from this machine: variables that Tune does not forward, and maybe the code."""
     passed_on = {key: value for key, value in os.environ.items() if key.startswith(("AWS_ENDPOINT", "GOAL_"))}
-    packages = [str(Path(str(package.__file__)).parent) for package in (goal_core, sweeps, runners)]
-    return {"env_vars": passed_on} | ({"py_modules": packages} if ship_code else {})
+    code = str(Path(str(goal_core.__file__)).parents[1])
+    return {"env_vars": passed_on} | ({"py_modules": [code]} if ship_code else {})
 
 
 def _node_of_this_machine() -> Callable[[], bool]:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from goal_core.basics.errors import GoalError
-from runners.launch.opened_sweep import OpenedSweep
-from runners.launch.signals import STOPPED
-from runners.store import BEST, charged_failures
-from sweeps import Training
+from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.runners.launch.opened_sweep import OpenedSweep
+from goal_sweep.runners.launch.signals import STOPPED
+from goal_sweep.runners.store import BEST, charged_failures
+from goal_sweep.sweeps import Training
 
 DONE, SOME_FAILED = 0, 1
 """Exit statuses of a launch that no signal has stopped, with `STOPPED` where something is left."""

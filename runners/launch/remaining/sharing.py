@@ -6,9 +6,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from runners.launch.remaining.plan import LaunchPlan
-from runners.store import Heartbeat, LeaseHeldError, State, Store
-from sweeps import Training, Unit
+from goal_sweep.runners.launch.remaining.plan import LaunchPlan
+from goal_sweep.runners.store import Heartbeat, LeaseHeldError, State, Store
+from goal_sweep.sweeps import Training, Unit
 
 _LOOK_S = 2.0
 """Seconds between looks at whether another launch has ended."""

@@ -9,15 +9,15 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from runners.execution.unit_job import UnitJob
-from runners.launch.opened_sweep import OpenedSweep
-from runners.launch.remaining.plan import LaunchPlan
-from runners.launch.remaining.sharing import Others
-from runners.launch.view.progress import Pace
-from runners.planning.devices import Devices
-from runners.planning.estimate import fit
-from runners.planning.prices import Prices
-from sweeps import Training, Unit, pack, pack_chain
+from goal_sweep.runners.execution.unit_job import UnitJob
+from goal_sweep.runners.launch.opened_sweep import OpenedSweep
+from goal_sweep.runners.launch.remaining.plan import LaunchPlan
+from goal_sweep.runners.launch.remaining.sharing import Others
+from goal_sweep.runners.launch.view.progress import Pace
+from goal_sweep.runners.planning.devices import Devices
+from goal_sweep.runners.planning.estimate import fit
+from goal_sweep.runners.planning.prices import Prices
+from goal_sweep.sweeps import Training, Unit, pack, pack_chain
 
 
 class UnitQueue:

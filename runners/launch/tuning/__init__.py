@@ -4,4 +4,4 @@ A search keeps no state of its own. Its candidates follow from the sweep file an
 which are in the store; so every command, and a launch that was killed, finds the same candidates again.
 """
 
-from runners.launch.tuning.search import Ended, describe, ends_of, foresee, replay
+from goal_sweep.runners.launch.tuning.search import Ended, describe, ends_of, foresee, replay

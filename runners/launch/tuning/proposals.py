@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from sweeps import Candidate, Space, TuneConfig
-from sweeps.axes import AxisValue
-from sweeps.tuning.space import Dimension
-from sweeps.tuning.trail import Values
+from goal_sweep.sweeps import Candidate, Space, TuneConfig
+from goal_sweep.sweeps.axes import AxisValue
+from goal_sweep.sweeps.tuning.space import Dimension
+from goal_sweep.sweeps.tuning.trail import Values
 
 if TYPE_CHECKING:
     from optuna import Study

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from goal_core.basics.errors import ConfigError
-from runners.launch.tuning.search import ends_of, replay
-from runners.results import listed_again, read_results, update_results
-from runners.store import Store
-from sweeps import SweepConfig
-from sweeps.results import TUNED
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.runners.launch.tuning.search import ends_of, replay
+from goal_sweep.runners.results import listed_again, read_results, update_results
+from goal_sweep.runners.store import Store
+from goal_sweep.sweeps import SweepConfig
+from goal_sweep.sweeps.results import TUNED
 
 
 def refreshed_results(store: Store, config: SweepConfig) -> bytes | None:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
-from runners.launch.tuning.proposals import propose
-from runners.store import Store
-from sweeps import Candidate, ResolvedSweep, Space, Trail, Training, TuneConfig
+from goal_sweep.runners.launch.tuning.proposals import propose
+from goal_sweep.runners.store import Store
+from goal_sweep.sweeps import Candidate, ResolvedSweep, Space, Trail, Training, TuneConfig
 
 Ended = Mapping[str, Any] | str
 """How a training ended: its result, or why it failed."""

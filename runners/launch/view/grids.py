@@ -14,10 +14,10 @@ from typing import NamedTuple
 from rich.console import Console, Group
 from rich.text import Text
 
-from goal_core.objectives import LOSS, baselines, pair_weights, triplet_weights
-from runners.launch.view.progress import Objective, SweepProgress
-from sweeps import Block, Training
-from sweeps.cells import CANDIDATES
+from goal_sweep.goal_core.objectives import LOSS, baselines, pair_weights, triplet_weights
+from goal_sweep.runners.launch.view.progress import Objective, SweepProgress
+from goal_sweep.sweeps import Block, Training
+from goal_sweep.sweeps.cells import CANDIDATES
 
 METRICS = {"test/i2t_r1": "image -> text R@1", "test/t2i_r1": "text -> image R@1"}
 """The test results that have a grid, and what it calls them."""

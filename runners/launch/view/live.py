@@ -12,8 +12,8 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
-from goal_core.basics.errors import printable
-from runners.launch.view.grids import (
+from goal_sweep.goal_core.basics.errors import printable
+from goal_sweep.runners.launch.view.grids import (
     METRICS,
     RICH,
     Judge,
@@ -22,10 +22,10 @@ from runners.launch.view.grids import (
     legend,
     signs_of,
 )
-from runners.launch.view.progress import STATES, SweepProgress, TimeLeft
-from runners.store import State, TrainingStatus
-from sweeps import Training
-from sweeps.cells import CANDIDATES
+from goal_sweep.runners.launch.view.progress import STATES, SweepProgress, TimeLeft
+from goal_sweep.runners.store import State, TrainingStatus
+from goal_sweep.sweeps import Training
+from goal_sweep.sweeps.cells import CANDIDATES
 
 MAX_FAILURES = 10
 """Failed trainings that the view names."""

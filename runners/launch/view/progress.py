@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from runners.store import State, TrainingStatus
-from sweeps import Block, Training, Unit, content_id
+from goal_sweep.runners.store import State, TrainingStatus
+from goal_sweep.sweeps import Block, Training, Unit, content_id
 
 Objective = tuple[str, str]
 """A pair weight and a triplet weight."""

@@ -12,9 +12,9 @@ never replaces a finished result, and marks what it adds: numbers that were forg
 found.
 """
 
-from runners.store.archive.adding import ImportOutcome, add_results, plan_import
-from runners.store.archive.export import export_results
-from runners.store.archive.reading import Archive, ArchiveError, opened_archive
+from goal_sweep.runners.store.archive.adding import ImportOutcome, add_results, plan_import
+from goal_sweep.runners.store.archive.export import export_results
+from goal_sweep.runners.store.archive.reading import Archive, ArchiveError, opened_archive
 
 __all__ = [
     "Archive",

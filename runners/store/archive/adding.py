@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from goal_core.basics.atomic import replace_bytes, storage_errors
-from goal_core.basics.sealed_json import json_bytes
-from runners.store.archive.reading import Archive, ArchiveError
-from runners.store.records.result_content import RESULT
-from runners.store.storage.folders import Storage
-from runners.store.store import Store
-from sweeps import Training, to_mapping
-from sweeps.axes import in_place
+from goal_sweep.goal_core.basics.atomic import replace_bytes, storage_errors
+from goal_sweep.goal_core.basics.sealed_json import json_bytes
+from goal_sweep.runners.store.archive.reading import Archive, ArchiveError
+from goal_sweep.runners.store.records.result_content import RESULT
+from goal_sweep.runners.store.storage.folders import Storage
+from goal_sweep.runners.store.store import Store
+from goal_sweep.sweeps import Training, to_mapping
+from goal_sweep.sweeps.axes import in_place
 
 
 @dataclass(slots=True, kw_only=True)

@@ -14,16 +14,16 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from goal_core.basics.atomic import DamagedError, replace_with
-from goal_core.basics.sealed_json import json_bytes
-from goal_core.checkpoints import BEST
-from runners.store.archive.reading import FORMAT, MAX_FILE, MAX_TOTAL, SWEEP, VERSION, ArchiveError
-from runners.store.records.attempts import Attempt
-from runners.store.records.result_content import RESULT
-from runners.store.storage.folders import read_record
-from runners.store.store import Store
-from runners.store.trainings.folder import TrainingFolder
-from sweeps import ResolvedSweep, to_mapping
+from goal_sweep.goal_core.basics.atomic import DamagedError, replace_with
+from goal_sweep.goal_core.basics.sealed_json import json_bytes
+from goal_sweep.goal_core.checkpoints import BEST
+from goal_sweep.runners.store.archive.reading import FORMAT, MAX_FILE, MAX_TOTAL, SWEEP, VERSION, ArchiveError
+from goal_sweep.runners.store.records.attempts import Attempt
+from goal_sweep.runners.store.records.result_content import RESULT
+from goal_sweep.runners.store.storage.folders import read_record
+from goal_sweep.runners.store.store import Store
+from goal_sweep.runners.store.trainings.folder import TrainingFolder
+from goal_sweep.sweeps import ResolvedSweep, to_mapping
 
 _PATH = re.compile(r"(?<![\w:/])~?/[^\s:,;'\"()]+")
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from goal_core.basics.atomic import DamagedError, StorageError, storage_errors
-from goal_core.basics.errors import GoalError
-from goal_core.basics.sealed_json import json_bytes, parse_json
-from runners.store.records.result_content import RESULT
-from runners.store.store import Store
-from sweeps import ResolvedSweep, SweepConfig, Trail, Training, from_mapping
+from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError, storage_errors
+from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.goal_core.basics.sealed_json import json_bytes, parse_json
+from goal_sweep.runners.store.records.result_content import RESULT
+from goal_sweep.runners.store.store import Store
+from goal_sweep.sweeps import ResolvedSweep, SweepConfig, Trail, Training, from_mapping
 
 FORMAT, VERSION = "goal-sweep results", 3
 SWEEP = "sweep.json"

@@ -25,12 +25,12 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from goal_core.basics.atomic import DamagedError, StorageError
-from goal_core.basics.errors import GoalError
-from goal_core.basics.sealed_json import json_bytes
-from runners.store.leases.processes import ProcessIdentity
-from runners.store.records.result_content import Seconds
-from runners.store.storage.folders import LOCAL, Storage, read_json, read_record
+from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
+from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.goal_core.basics.sealed_json import json_bytes
+from goal_sweep.runners.store.leases.processes import ProcessIdentity
+from goal_sweep.runners.store.records.result_content import Seconds
+from goal_sweep.runners.store.storage.folders import LOCAL, Storage, read_json, read_record
 
 _log = logging.getLogger(__name__)
 

@@ -17,11 +17,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from goal_core.basics.atomic import remove_leftovers
-from goal_core.basics.errors import FencedError
-from runners.store.leases.heartbeat import DriverRecords, LeaseHeldError
-from runners.store.records.attempts import Attempt, AttemptFolder
-from runners.store.records.provenance import gather
+from goal_sweep.goal_core.basics.atomic import remove_leftovers
+from goal_sweep.goal_core.basics.errors import FencedError
+from goal_sweep.runners.store.leases.heartbeat import DriverRecords, LeaseHeldError
+from goal_sweep.runners.store.records.attempts import Attempt, AttemptFolder
+from goal_sweep.runners.store.records.provenance import gather
 
 _RIVALS = 50
 

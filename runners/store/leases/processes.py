@@ -11,7 +11,7 @@ from typing import Annotated
 import psutil
 from pydantic import Field
 
-from goal_core.basics.machine import is_taken, machine_identity
+from goal_sweep.goal_core.basics.machine import is_taken, machine_identity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

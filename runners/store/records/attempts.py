@@ -15,11 +15,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from goal_core.basics.atomic import DamagedError
-from goal_core.basics.sealed_json import json_bytes
-from runners.store.records.provenance import Provenance
-from runners.store.records.result_content import Count, Seconds
-from runners.store.storage.folders import LOCAL, Storage, read_record
+from goal_sweep.goal_core.basics.atomic import DamagedError
+from goal_sweep.goal_core.basics.sealed_json import json_bytes
+from goal_sweep.runners.store.records.provenance import Provenance
+from goal_sweep.runners.store.records.result_content import Count, Seconds
+from goal_sweep.runners.store.storage.folders import LOCAL, Storage, read_record
 
 _Launch = Annotated[str, Field(pattern=r"^[^/\\\x00-\x1f\x7f-\x9f]{0,200}$")]
 """The id of a launch, which is the name of its driver's record."""

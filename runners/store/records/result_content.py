@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from goal_core.basics.atomic import DamagedError
-from goal_core.basics.sealed_json import parse_json
-from goal_core.checkpoints import BEST, RANKS, TRIPLETS
+from goal_sweep.goal_core.basics.atomic import DamagedError
+from goal_sweep.goal_core.basics.sealed_json import parse_json
+from goal_sweep.goal_core.checkpoints import BEST, RANKS, TRIPLETS
 
 RESULT = "result.json"
 METRICS = "metrics.jsonl"

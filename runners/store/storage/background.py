@@ -13,8 +13,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
-from goal_core.basics.atomic import StorageError
-from goal_core.basics.machine import has_ended, process_tag
+from goal_sweep.goal_core.basics.atomic import StorageError
+from goal_sweep.goal_core.basics.machine import has_ended, process_tag
 
 _AT_ONCE = 4
 _NAME = re.compile(r"goal-sweep-work-([0-9a-f]+-\d+)-\w+")

@@ -16,9 +16,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from goal_core.basics.atomic import StorageError, storage_errors
-from goal_core.basics.errors import first_line
-from runners.store.storage.folders import PATIENCE_S, ExpiredCredentialsError
+from goal_sweep.goal_core.basics.atomic import StorageError, storage_errors
+from goal_sweep.goal_core.basics.errors import first_line
+from goal_sweep.runners.store.storage.folders import PATIENCE_S, ExpiredCredentialsError
 
 if TYPE_CHECKING:
     from obstore.store import BackoffConfig, ClientConfig, S3Credential, S3Store

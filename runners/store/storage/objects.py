@@ -21,10 +21,17 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from goal_core.basics.atomic import DamagedError, StorageError, make_folder, perform, read_bytes, replace_with
-from runners.store.storage.background import Lane
-from runners.store.storage.connection import Connection, RefusedError, failure
-from runners.store.storage.folders import Storage, Task, Written
+from goal_sweep.goal_core.basics.atomic import (
+    DamagedError,
+    StorageError,
+    make_folder,
+    perform,
+    read_bytes,
+    replace_with,
+)
+from goal_sweep.runners.store.storage.background import Lane
+from goal_sweep.runners.store.storage.connection import Connection, RefusedError, failure
+from goal_sweep.runners.store.storage.folders import Storage, Task, Written
 
 T = TypeVar("T")
 R = TypeVar("R")

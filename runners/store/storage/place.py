@@ -10,8 +10,8 @@ import threading
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
-from goal_core.basics.atomic import StorageError
-from runners.store.storage.folders import LOCAL, Storage
+from goal_sweep.goal_core.basics.atomic import StorageError
+from goal_sweep.runners.store.storage.folders import LOCAL, Storage
 
 CACHE = "GOAL_SWEEP_CACHE"
 """The environment variable that names another folder than ``~/.cache/goal-sweep``."""
@@ -42,9 +42,9 @@ def opened(location: str, patience: float | None) -> tuple[Path, Storage]:
 @functools.cache
 def _bucket(bucket: str, prefix: str, endpoint: str, patience: float | None, pid: int) -> tuple[Path, Storage]:
     """The path that stands for a place in a bucket, and its storage: one in each process."""
-    from runners.store.storage.background import scratch_folder
-    from runners.store.storage.connection import FIRST_S, Connection
-    from runners.store.storage.objects import ObjectStorage
+    from goal_sweep.runners.store.storage.background import scratch_folder
+    from goal_sweep.runners.store.storage.connection import FIRST_S, Connection
+    from goal_sweep.runners.store.storage.objects import ObjectStorage
 
     connection = Connection(bucket, prefix, endpoint, first=FIRST_S if patience is None else patience)
     base = scratch_folder() / bucket / prefix

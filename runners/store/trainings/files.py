@@ -18,12 +18,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from goal_core.basics.atomic import DamagedError, StorageError, read_bytes, storage_errors
-from goal_core.basics.errors import WeightsError
-from goal_core.checkpoints import BEST, LAST, RANKS, SPARE, TRIPLETS, best_name
-from runners.store.records.attempts import AttemptFolder
-from runners.store.records.result_content import METRICS, RESULT, parse_epoch, parse_result
-from runners.store.storage.folders import LOCAL, Storage
+from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError, read_bytes, storage_errors
+from goal_sweep.goal_core.basics.errors import WeightsError
+from goal_sweep.goal_core.checkpoints import BEST, LAST, RANKS, SPARE, TRIPLETS, best_name
+from goal_sweep.runners.store.records.attempts import AttemptFolder
+from goal_sweep.runners.store.records.result_content import METRICS, RESULT, parse_epoch, parse_result
+from goal_sweep.runners.store.storage.folders import LOCAL, Storage
 
 LOG = "log.txt"
 WORKING = re.compile(r"(?:last(?:-spare)?|best-\d+|metrics|triplets|ranks)\.(\d+)\.(?:safetensors|jsonl|npz)")
@@ -152,7 +152,7 @@ class TrainingFiles:
         return any(not self._damage_of(path) for path in self.places(LAST)[:1])
 
     def _damage_of(self, checkpoint: Path) -> str:
-        from goal_core.checkpoints import read_of_training  # with torch, which readers of results do without
+        from goal_sweep.goal_core.checkpoints import read_of_training  # with torch, which readers of results do without
 
         try:
             read_of_training(self.storage.fetch(checkpoint), self.folder.name.rpartition("-")[2])
@@ -185,7 +185,7 @@ class TrainingFiles:
         Raises:
             DamagedError: a file is missing or damaged.
         """
-        from goal_core.checkpoints import read_checkpoint  # with torch, which readers of results do without
+        from goal_sweep.goal_core.checkpoints import read_checkpoint  # with torch, which readers of results do without
 
         names = {BEST: best_name(best_epoch), METRICS: METRICS, TRIPLETS: TRIPLETS, RANKS: RANKS}
         paths = {name: places[0] for name, saved_as in names.items() if (places := self.places(saved_as))}

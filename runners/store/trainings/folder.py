@@ -9,16 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from goal_core.basics import atomic
-from goal_core.basics.atomic import DamagedError, StorageError
-from goal_core.basics.errors import GoalError
-from goal_core.basics.sealed_json import json_bytes
-from goal_core.checkpoints import LAST
-from runners.store.leases.heartbeat import DriverRecords
-from runners.store.leases.lease import Lease, LeaseLostError, acquire
-from runners.store.records.attempts import Outcome, was_cut_off
-from runners.store.records.result_content import METRICS, RESULT
-from runners.store.trainings.files import LOG, WORKING, TrainingFiles, version_name
+from goal_sweep.goal_core.basics import atomic
+from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
+from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.goal_core.basics.sealed_json import json_bytes
+from goal_sweep.goal_core.checkpoints import LAST
+from goal_sweep.runners.store.leases.heartbeat import DriverRecords
+from goal_sweep.runners.store.leases.lease import Lease, LeaseLostError, acquire
+from goal_sweep.runners.store.records.attempts import Outcome, was_cut_off
+from goal_sweep.runners.store.records.result_content import METRICS, RESULT
+from goal_sweep.runners.store.trainings.files import LOG, WORKING, TrainingFiles, version_name
 
 
 class AlreadyDoneError(GoalError):

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from goal_core.basics.atomic import DamagedError, StorageError
-from goal_core.basics.errors import UnfinishedError
-from goal_core.checkpoints import LAST
-from runners.store.leases.heartbeat import DriverState
-from runners.store.records.attempts import charged_failures
-from runners.store.trainings.folder import TrainingFolder
+from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
+from goal_sweep.goal_core.basics.errors import UnfinishedError
+from goal_sweep.goal_core.checkpoints import LAST
+from goal_sweep.runners.store.leases.heartbeat import DriverState
+from goal_sweep.runners.store.records.attempts import charged_failures
+from goal_sweep.runners.store.trainings.folder import TrainingFolder
 
 State = Literal["waiting", "running", "done", "failed"]
 """State of a training. `running`: a living driver works on it. What a dead driver left unfinished is `waiting`."""

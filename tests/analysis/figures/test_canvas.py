@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from analysis.figures.canvas import write_figure
+from goal_sweep.analysis.figures.canvas import write_figure
 
 
 def one_text(text: str) -> Figure:

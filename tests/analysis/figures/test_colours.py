@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.blocks import BlockKey
-from analysis.figures.colours import BLUE, GREEN, RED, YELLOW, ColourScale, assign_colours, text_colour
+from goal_sweep.analysis.blocks import BlockKey
+from goal_sweep.analysis.figures.colours import BLUE, GREEN, RED, YELLOW, ColourScale, assign_colours, text_colour
 
 
 def key(

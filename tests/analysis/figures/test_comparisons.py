@@ -7,10 +7,10 @@ import pytest
 from matplotlib import rc_context
 from matplotlib.text import Text
 
-from analysis.blocks import Difference
-from analysis.figures.comparisons import Forest, draw_forest
-from analysis.figures.fonts import families
-from sweeps.results import METRICS
+from goal_sweep.analysis.blocks import Difference
+from goal_sweep.analysis.figures.comparisons import Forest, draw_forest
+from goal_sweep.analysis.figures.fonts import families
+from goal_sweep.sweeps.results import METRICS
 
 FAR = Difference(estimate=-40.0, low=-41.0, high=-39.0, p=0.0)
 DIFFERENCES = {

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from analysis.blocks import Block
-from analysis.figures.canvas import write_figure
-from analysis.figures.colours import GREEN
-from analysis.figures.fonts import families, pdf_font_type, undrawable, wrapped
-from analysis.figures.heatmap import draw_heatmap
+from goal_sweep.analysis.blocks import Block
+from goal_sweep.analysis.figures.canvas import write_figure
+from goal_sweep.analysis.figures.colours import GREEN
+from goal_sweep.analysis.figures.fonts import families, pdf_font_type, undrawable, wrapped
+from goal_sweep.analysis.figures.heatmap import draw_heatmap
 from tests.helpers.results_cases import example
 
 NOWHERE = "\U000e0fff"

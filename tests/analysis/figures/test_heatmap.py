@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from analysis.blocks import CellSummary, Gap
-from analysis.figures.canvas import write_figure
-from analysis.figures.colours import BLUE
-from analysis.figures.heatmap import draw_heatmap
-from analysis.published.numbers import published_blocks
+from goal_sweep.analysis.blocks import CellSummary, Gap
+from goal_sweep.analysis.figures.canvas import write_figure
+from goal_sweep.analysis.figures.colours import BLUE
+from goal_sweep.analysis.figures.heatmap import draw_heatmap
+from goal_sweep.analysis.published.numbers import published_blocks
 from tests.helpers.results_cases import example
 
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 from matplotlib.quiver import Quiver
 
-from analysis.figures.objectives import draw_gradient_fields, draw_pair_weights, draw_triplet_weights
-from goal_core.objectives import GradientObjective, list_objectives, weights_at
+from goal_sweep.analysis.figures.objectives import draw_gradient_fields, draw_pair_weights, draw_triplet_weights
+from goal_sweep.goal_core.objectives import GradientObjective, list_objectives, weights_at
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

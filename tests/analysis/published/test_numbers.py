@@ -7,11 +7,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis import published as package
-from analysis.blocks import Block, BlockKey, CellSummary
-from analysis.published.comparison import compare_blocks, rank_correlation, verdict_of
-from analysis.published.numbers import published_blocks, published_key
-from analysis.statistics.aggregation import cells_frame
+from goal_sweep.analysis import published as package
+from goal_sweep.analysis.blocks import Block, BlockKey, CellSummary
+from goal_sweep.analysis.published.comparison import compare_blocks, rank_correlation, verdict_of
+from goal_sweep.analysis.published.numbers import published_blocks, published_key
+from goal_sweep.analysis.statistics.aggregation import cells_frame
 from tests.helpers.paths import SHARED
 
 CSV = Path(package.__file__).parent / "goal_grid.csv"

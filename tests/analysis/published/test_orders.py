@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.blocks import Block, BlockKey, CellSummary, Grid, Objective
-from analysis.published.comparison import order_agreement, orders_by_chance
-from analysis.published.numbers import published_blocks
-from sweeps.results import METRICS
+from goal_sweep.analysis.blocks import Block, BlockKey, CellSummary, Grid, Objective
+from goal_sweep.analysis.published.comparison import order_agreement, orders_by_chance
+from goal_sweep.analysis.published.numbers import published_blocks
+from goal_sweep.sweeps.results import METRICS
 
 MODEL = BlockKey(
     dataset="emoji", framework="vsepp", backbone="lite", stage="frozen", variant="paper", data_fingerprint="ab"

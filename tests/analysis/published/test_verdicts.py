@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analysis.blocks import CellSummary, Objective
-from analysis.published.comparison import compare_cells, verdict_of
-from sweeps.results import OBJECTIVES
+from goal_sweep.analysis.blocks import CellSummary, Objective
+from goal_sweep.analysis.published.comparison import compare_cells, verdict_of
+from goal_sweep.sweeps.results import OBJECTIVES
 
 
 def cell(mean: float, std: float | None = 0.3, n: int = 3) -> CellSummary:

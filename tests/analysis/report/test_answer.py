@@ -7,11 +7,11 @@ from itertools import permutations
 
 import pytest
 
-from analysis.blocks import Block, CellSummary, Comparison, Difference, Gap, Grid, Objective
-from analysis.report.answer import Answer, answer_table, answers_of
-from analysis.report.finding import finding
-from analysis.wording import signed
-from sweeps.results import BASELINE, METRICS
+from goal_sweep.analysis.blocks import Block, CellSummary, Comparison, Difference, Gap, Grid, Objective
+from goal_sweep.analysis.report.answer import Answer, answer_table, answers_of
+from goal_sweep.analysis.report.finding import finding
+from goal_sweep.analysis.wording import signed
+from goal_sweep.sweeps.results import BASELINE, METRICS
 from tests.helpers.results_cases import example
 
 WINNER = ("sig", "nca")

@@ -9,11 +9,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.errors import AnalysisError
-from analysis.report.folder import files_of_report
-from analysis.report.writing import ReportResult, write_report
-from analysis.results import SweepResults, read_results
-from sweeps.results import Header
+from goal_sweep.analysis.errors import AnalysisError
+from goal_sweep.analysis.report.folder import files_of_report
+from goal_sweep.analysis.report.writing import ReportResult, write_report
+from goal_sweep.analysis.results import SweepResults, read_results
+from goal_sweep.sweeps.results import Header
 from tests.helpers.blank_figures import write_texts
 from tests.helpers.results_cases import SweepWriter, large_table, recalls
 

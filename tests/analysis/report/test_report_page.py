@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.figures.colours import CIVIDIS, GREEN, ColourScale, text_colour
-from analysis.results import SweepResults
+from goal_sweep.analysis.figures.colours import CIVIDIS, GREEN, ColourScale, text_colour
+from goal_sweep.analysis.results import SweepResults
 from tests.helpers.blank_figures import write_texts
 from tests.helpers.chromium import CHROMIUM, Browser
 from tests.helpers.results_cases import SweepWriter, recalls

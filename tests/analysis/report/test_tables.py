@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from analysis.figures.colours import GREEN
-from analysis.figures.heatmap import draw_heatmap
-from analysis.report.latex.blocks import block_to_latex
-from analysis.report.markdown import block_to_markdown
-from analysis.statistics.aggregation import aggregate, cells_frame
-from sweeps.results import measure_slug
+from goal_sweep.analysis.figures.colours import GREEN
+from goal_sweep.analysis.figures.heatmap import draw_heatmap
+from goal_sweep.analysis.report.latex.blocks import block_to_latex
+from goal_sweep.analysis.report.markdown import block_to_markdown
+from goal_sweep.analysis.statistics.aggregation import aggregate, cells_frame
+from goal_sweep.sweeps.results import measure_slug
 from tests.helpers.results_cases import SweepWriter, example, recalls
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -8,15 +8,15 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from analysis.report.finding import tuning_answers
-from analysis.report.notes import notes
-from analysis.report.writing import ReportResult
-from analysis.results import SweepResults
-from analysis.statistics.aggregation import aggregate, first_blocks, missing_counts
-from analysis.statistics.gains import block_pairs, fates, gains
-from sweeps.results import METRICS
-from sweeps.tuning.block import Domain, TuneConfig
-from sweeps.tuning.trail import Trail
+from goal_sweep.analysis.report.finding import tuning_answers
+from goal_sweep.analysis.report.notes import notes
+from goal_sweep.analysis.report.writing import ReportResult
+from goal_sweep.analysis.results import SweepResults
+from goal_sweep.analysis.statistics.aggregation import aggregate, first_blocks, missing_counts
+from goal_sweep.analysis.statistics.gains import block_pairs, fates, gains
+from goal_sweep.sweeps.results import METRICS
+from goal_sweep.sweeps.tuning.block import Domain, TuneConfig
+from goal_sweep.sweeps.tuning.trail import Trail
 from tests.helpers.blank_figures import write_texts
 from tests.helpers.results_cases import inputs_of, recalls
 from tests.helpers.tuned_cases import TUNE, trail, tuned_sweep, unfinished_sweep, write_cell

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from analysis.statistics.comparison import compare
-from analysis.statistics.spread import judge, pairwise
-from sweeps.results import BASELINE, OBJECTIVES
+from goal_sweep.analysis.statistics.comparison import compare
+from goal_sweep.analysis.statistics.spread import judge, pairwise
+from goal_sweep.sweeps.results import BASELINE, OBJECTIVES
 
 GENERATOR = np.random.default_rng(3)
 COLUMNS = pd.MultiIndex.from_tuples(OBJECTIVES, names=["pair", "triplet"])

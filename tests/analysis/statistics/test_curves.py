@@ -5,10 +5,10 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from analysis.figures.training import draw_curves
-from analysis.results import SweepResults
-from analysis.statistics import curves as module
-from analysis.statistics.curves import curves, drawn_runs
+from goal_sweep.analysis.figures.training import draw_curves
+from goal_sweep.analysis.results import SweepResults
+from goal_sweep.analysis.statistics import curves as module
+from goal_sweep.analysis.statistics.curves import curves, drawn_runs
 from tests.helpers.results_cases import SweepWriter, of_epochs
 
 

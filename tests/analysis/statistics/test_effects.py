@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.statistics.effects import factor_effects, marginals
-from analysis.wording import p_text
-from sweeps.results import PAIRS, TRIPLETS
+from goal_sweep.analysis.statistics.effects import factor_effects, marginals
+from goal_sweep.analysis.wording import p_text
+from goal_sweep.sweeps.results import PAIRS, TRIPLETS
 from tests.helpers.results_cases import counted_runs
 
 DRAWN = np.random.default_rng(7)

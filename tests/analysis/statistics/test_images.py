@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.statistics.comparison import compare
-from analysis.statistics.images import image_scores, shared_noise
-from sweeps.results import METRICS
+from goal_sweep.analysis.statistics.comparison import compare
+from goal_sweep.analysis.statistics.images import image_scores, shared_noise
+from goal_sweep.sweeps.results import METRICS
 
 NUM = 400
 CAPTIONS = np.tile([1, 5, 3, 7], NUM // 4)

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.statistics.aggregation import aggregate
-from analysis.statistics.luck import between_halves, luck_of_search
-from sweeps.results import METRICS
-from sweeps.tuning.trail import Trail
+from goal_sweep.analysis.statistics.aggregation import aggregate
+from goal_sweep.analysis.statistics.luck import between_halves, luck_of_search
+from goal_sweep.sweeps.results import METRICS
+from goal_sweep.sweeps.tuning.trail import Trail
 from tests.helpers.tuned_cases import TUNE, candidate, trail, tuned_sweep
 
 SCORES = (3.0, 1.0, 4.0, 1.5, 5.0, 2.0, 0.5)

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from sweeps.results import PAIRS
+from goal_sweep.sweeps.results import PAIRS
 from tests.helpers.noise_cases import HALF, Rates, Scenario, effect_rates, false_beside_the_paper, false_fates, rates
 
 NUMBER = 1000

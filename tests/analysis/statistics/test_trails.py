@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.statistics.trails import best_of_half, edge, position, values_tried
-from sweeps.tuning import Dimension
-from sweeps.tuning.block import Domain
-from sweeps.tuning.trail import Trail
+from goal_sweep.analysis.statistics.trails import best_of_half, edge, position, values_tried
+from goal_sweep.sweeps.tuning import Dimension
+from goal_sweep.sweeps.tuning.block import Domain
+from goal_sweep.sweeps.tuning.trail import Trail
 from tests.helpers.tuned_cases import TUNE, candidate, trail, tuned_sweep
 
 SCORES = [3.0, 1.0, 4.0, 1.0, 5.0]

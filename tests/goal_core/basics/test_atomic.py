@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from goal_core.basics import atomic, machine
+from goal_sweep.goal_core.basics import atomic, machine
 
 
 def test_create_is_exclusive_without_hard_links_too(tmp_path, monkeypatch):

@@ -7,8 +7,8 @@ import errno
 import pytest
 import torch
 
-from goal_core.basics.devices import full_precision, is_out_of_memory, kind_of, set_arithmetic
-from goal_core.training.failures import failure_kind
+from goal_sweep.goal_core.basics.devices import full_precision, is_out_of_memory, kind_of, set_arithmetic
+from goal_sweep.goal_core.training.failures import failure_kind
 
 FULL: list[Exception] = [
     torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from goal_core.basics.errors import first_line
+from goal_sweep.goal_core.basics.errors import first_line
 
 
 @pytest.mark.parametrize(

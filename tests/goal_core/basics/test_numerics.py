@@ -16,15 +16,15 @@ from typing import Any
 
 import pytest
 
-from goal_core.basics.errors import ConfigError
-from goal_core.basics.numerics import BUILT_IN_CODE, NUMERICS_VERSION
-from goal_core.basics.registry import REGISTRIES, Entry, Registry
-from goal_core.objectives import ObjectiveConfig, baselines, pair_weights, triplet_weights
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.basics.numerics import BUILT_IN_CODE, NUMERICS_VERSION
+from goal_sweep.goal_core.basics.registry import REGISTRIES, Entry, Registry
+from goal_sweep.goal_core.objectives import ObjectiveConfig, baselines, pair_weights, triplet_weights
 from tests.helpers.paths import ROOT
 
 WEIGHT = """
-from goal_core.objectives import Triplets
-from goal_core.basics.registry import Registry
+from goal_sweep.goal_core.objectives import Triplets
+from goal_sweep.goal_core.basics.registry import Registry
 
 own = Registry("triplet weight")
 
@@ -76,7 +76,7 @@ def test_a_built_in_objective_says_nothing_of_its_code() -> None:
 
 ADDED = """
 import json
-from goal_core.objectives import ObjectiveConfig, triplet_weights
+from goal_sweep.goal_core.objectives import ObjectiveConfig, triplet_weights
 
 @triplet_weights.register("soft", source="a test")
 def soft(triplets, *, width: float = 0.2):

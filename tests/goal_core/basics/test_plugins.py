@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from goal_core.basics.plugins import Plugin, PluginError, read_plugin
-from goal_core.objectives import ObjectiveConfig, pair_weights
-from goal_core.objectives.trial import try_objective
+from goal_sweep.goal_core.basics.plugins import Plugin, PluginError, read_plugin
+from goal_sweep.goal_core.objectives import ObjectiveConfig, pair_weights
+from goal_sweep.goal_core.objectives.trial import try_objective
 
-HEAD = "from goal_core.objectives import PairWeights, pair_weights\n"
+HEAD = "from goal_sweep.goal_core.objectives import PairWeights, pair_weights\n"
 SQUARE = f"""{HEAD}
 @pair_weights.register("square")
 def square(triplets, *, power: float = 2.0):

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 import pytest
 
-from goal_core.basics.errors import ConfigError
-from goal_core.basics.ranges import InRange, Range
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.basics.ranges import InRange, Range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from goal_core.basics import atomic
-from goal_core.basics.atomic import DamagedError, StorageError
-from goal_core.basics.errors import WeightsError
-from goal_core.checkpoints import read_checkpoint, read_mapped, read_of_training, write_checkpoint
+from goal_sweep.goal_core.basics import atomic
+from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
+from goal_sweep.goal_core.basics.errors import WeightsError
+from goal_sweep.goal_core.checkpoints import read_checkpoint, read_mapped, read_of_training, write_checkpoint
 
 TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor(True), "c": torch.ones(2, dtype=torch.bfloat16)}
 STATE = {"training": "key", "epoch": 3, "lr": 0.1, "history": [{"rsum": 12.5}], "name": "é"}

@@ -11,9 +11,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from goal_core.basics.atomic import DamagedError
-from goal_core.basics.errors import WeightsError
-from goal_core.checkpoints import (
+from goal_sweep.goal_core.basics.atomic import DamagedError
+from goal_sweep.goal_core.basics.errors import WeightsError
+from goal_sweep.goal_core.checkpoints import (
     InitialModel,
     check_initial_weights,
     read_checkpoint,
@@ -21,11 +21,11 @@ from goal_core.checkpoints import (
     weights_in,
     write_checkpoint,
 )
-from goal_core.data import open_dataset
-from goal_core.evaluation import open_checkpoint
-from goal_core.models import BackboneConfig, TextConfig
-from goal_core.models.frameworks import initial_weights_id
-from goal_core.training import StageConfig, TrainingDone, train_unit
+from goal_sweep.goal_core.data import open_dataset
+from goal_sweep.goal_core.evaluation import open_checkpoint
+from goal_sweep.goal_core.models import BackboneConfig, TextConfig
+from goal_sweep.goal_core.models.frameworks import initial_weights_id
+from goal_sweep.goal_core.training import StageConfig, TrainingDone, train_unit
 from tests.helpers.training_cases import DATA, FROZEN, MODEL, folders_of, trained_cell, unit_of
 
 TINY = replace(FROZEN, epochs=1, warmup_epochs=0, lr_drops=())

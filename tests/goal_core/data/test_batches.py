@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from goal_core.basics.errors import ConfigError, DataError
-from goal_core.data import (
+from goal_sweep.goal_core.basics.errors import ConfigError, DataError
+from goal_sweep.goal_core.data import (
     Batch,
     BatchSource,
     ImageConfig,
@@ -21,9 +21,9 @@ from goal_core.data import (
     open_dataset,
     transform_of,
 )
-from goal_core.data.batches import batch_indices, epoch_order, sample_seed
-from goal_core.data.text import Wordpieces
-from goal_core.models import PairAugment
+from goal_sweep.goal_core.data.batches import batch_indices, epoch_order, sample_seed
+from goal_sweep.goal_core.data.text import Wordpieces
+from goal_sweep.goal_core.models import PairAugment
 from tests.helpers.counting_reader import counted
 from tests.helpers.karpathy_fixture import tiny_annotations, write_dataset
 from tests.helpers.properties import given, st

@@ -5,8 +5,8 @@ from typing import Any, get_args
 
 import pytest
 
-from goal_core.basics.errors import ConfigError
-from goal_core.data import (
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.data import (
     DataConfig,
     EmbeddingsConfig,
     IdMappedConfig,
@@ -18,7 +18,7 @@ from goal_core.data import (
     SourceConfig,
     XvlmJsonConfig,
 )
-from goal_core.data.formats import LAYOUTS
+from goal_sweep.goal_core.data.formats import LAYOUTS
 
 FILES: dict[str, Any] = {"train_files": ("a.json",), "val_file": "b.json", "test_file": "c.json"}
 CONFIGS: tuple[DataConfig, ...] = (

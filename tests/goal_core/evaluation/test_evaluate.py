@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from goal_core.basics.errors import ConfigError, DataError
-from goal_core.data import open_dataset
-from goal_core.evaluation import (
+from goal_sweep.goal_core.basics.errors import ConfigError, DataError
+from goal_sweep.goal_core.data import open_dataset
+from goal_sweep.goal_core.evaluation import (
     check_same_queries,
     embed_split,
     evaluate_ensemble,

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from goal_core.basics.errors import DataError
-from goal_core.data import ImageConfig, KarpathyConfig, RegionsConfig, open_dataset, transform_of
-from goal_core.evaluation import extract
-from goal_core.evaluation.extract import extract_features
-from goal_core.models import BackboneConfig, build_backbone
+from goal_sweep.goal_core.basics.errors import DataError
+from goal_sweep.goal_core.data import ImageConfig, KarpathyConfig, RegionsConfig, open_dataset, transform_of
+from goal_sweep.goal_core.evaluation import extract
+from goal_sweep.goal_core.evaluation.extract import extract_features
+from goal_sweep.goal_core.models import BackboneConfig, build_backbone
 from tests.helpers.karpathy_fixture import tiny_annotations, write_dataset
 
 IMAGE = ImageConfig(size=32, resize=32, augment="none")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from goal_core.basics.errors import DataError
-from goal_core.data import KarpathyConfig, PrecompConfig
-from goal_core.evaluation.feature_files import check_origin
+from goal_sweep.goal_core.basics.errors import DataError
+from goal_sweep.goal_core.data import KarpathyConfig, PrecompConfig
+from goal_sweep.goal_core.evaluation.feature_files import check_origin
 
 
 def origin(root: Path | str, *names: str) -> None:

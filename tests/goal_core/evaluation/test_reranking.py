@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from goal_core.evaluation import EmbeddingError, reranked_ranks, retrieval_ranks
+from goal_sweep.goal_core.evaluation import EmbeddingError, reranked_ranks, retrieval_ranks
 
 
 @pytest.mark.parametrize("top", [1, 3, 10, 100])

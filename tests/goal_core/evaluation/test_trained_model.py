@@ -10,17 +10,17 @@ import pytest
 import torch
 from PIL import Image
 
-from goal_core.basics.errors import ConfigError, DataError
-from goal_core.data import open_dataset
-from goal_core.data.config import PrecompConfig
-from goal_core.evaluation import (
+from goal_sweep.goal_core.basics.errors import ConfigError, DataError
+from goal_sweep.goal_core.data import open_dataset
+from goal_sweep.goal_core.data.config import PrecompConfig
+from goal_sweep.goal_core.evaluation import (
     RetrievalModel,
     embed_split,
     load_model,
     open_checkpoint,
     recalls_between,
 )
-from goal_core.training import train_unit
+from goal_sweep.goal_core.training import train_unit
 from tests.helpers.training_cases import DATA, XVLM, XVLM_DATA, XVLM_STAGE, folders_of, trained_cell, unit_of
 
 
@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def without_data(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fail if anything opens a dataset."""
-    for module in ("goal_core.evaluation.evaluate", "goal_core.training.train"):
+    for module in ("goal_sweep.goal_core.evaluation.evaluate", "goal_sweep.goal_core.training.train"):
         monkeypatch.setattr(f"{module}.open_dataset", lambda *_: pytest.fail("a dataset was opened"))
 
 
@@ -46,7 +46,7 @@ def test_pictures_and_sentences_are_embedded_as_evaluation_embeds_them(folder: P
     metrics, _ = recalls_between(torch.from_numpy(images), torch.from_numpy(texts), owners, "test")
     with pytest.MonkeyPatch.context() as patch:
         patch.undo()
-        patch.setattr("goal_core.evaluation.evaluate.open_dataset", lambda *_: open_dataset(DATA))
+        patch.setattr("goal_sweep.goal_core.evaluation.evaluate.open_dataset", lambda *_: open_dataset(DATA))
         opened = open_checkpoint(folder)
         expected_images, expected_texts = embed_split(opened.encoder, opened.prepared("test"))
         assert np.array_equal(images, expected_images.numpy())
@@ -111,7 +111,7 @@ def test_a_cell_is_evaluated_on_other_data_and_says_so(folder: Path) -> None:
 
 def evaluate_checkpoint_on_changed(folder: Path, data: object) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("goal_core.evaluation.evaluate.open_dataset", lambda *_: open_dataset(data))  # type: ignore[arg-type]
+        patch.setattr("goal_sweep.goal_core.evaluation.evaluate.open_dataset", lambda *_: open_dataset(data))  # type: ignore[arg-type]
         open_checkpoint(folder).evaluate()
 
 

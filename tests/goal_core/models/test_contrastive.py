@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from goal_core.models.systems.xvlm import contrastive_loss
+from goal_sweep.goal_core.models.systems.xvlm import contrastive_loss
 
 
 def test_it_is_that_of_a_plain_loop_in_which_pairs_of_an_image_share_the_right_answer() -> None:

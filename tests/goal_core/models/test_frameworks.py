@@ -9,10 +9,10 @@ import torch
 from timm.layers import DropPath
 from torch import nn
 
-from goal_core.basics.errors import ConfigError
-from goal_core.data.config import DataConfig, PrecompConfig, RegionsConfig
-from goal_core.models import ModelConfig, XvlmConfig
-from goal_core.models.frameworks import framework_of
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.data.config import DataConfig, PrecompConfig, RegionsConfig
+from goal_sweep.goal_core.models import ModelConfig, XvlmConfig
+from goal_sweep.goal_core.models.frameworks import framework_of
 from tests.helpers.training_cases import DATA, GRID, GRID_DATA, MODEL, REGIONS, VECTORS, XVLM, XVLM_DATA
 
 REGION_DATA = RegionsConfig(name="tiny", root=".")

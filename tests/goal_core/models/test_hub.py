@@ -12,12 +12,12 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
-from goal_core.basics.errors import ConfigError, WeightsError
-from goal_core.checkpoints import InitialModel
-from goal_core.data import open_dataset
-from goal_core.data.text import Subwords, tokenizer_from_json
-from goal_core.evaluation import open_checkpoint
-from goal_core.models import (
+from goal_sweep.goal_core.basics.errors import ConfigError, WeightsError
+from goal_sweep.goal_core.checkpoints import InitialModel
+from goal_sweep.goal_core.data import open_dataset
+from goal_sweep.goal_core.data.text import Subwords, tokenizer_from_json
+from goal_sweep.goal_core.evaluation import open_checkpoint
+from goal_sweep.goal_core.models import (
     BackboneConfig,
     ModelConfig,
     TextConfig,
@@ -27,9 +27,9 @@ from goal_core.models import (
     hub_id,
     subwords_of,
 )
-from goal_core.models.frameworks import framework_of, initial_weights_id
-from goal_core.models.hub import Towers
-from goal_core.training import StageConfig, UnitPlan, train_unit
+from goal_sweep.goal_core.models.frameworks import framework_of, initial_weights_id
+from goal_sweep.goal_core.models.hub import Towers
+from goal_sweep.goal_core.training import StageConfig, UnitPlan, train_unit
 from tests.helpers.tiny_models import clip_folder, encoder_folder, siglip_folder
 from tests.helpers.training_cases import (
     DATA,

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from goal_core.basics.errors import ConfigError
-from goal_core.models import BackboneConfig, build_backbone
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.models import BackboneConfig, build_backbone
 from tests.helpers.training_cases import DATA, FINETUNE, MODEL, first_step, unit_of
 
 

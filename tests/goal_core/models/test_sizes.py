@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from goal_core.data.config import ScenesConfig
-from goal_core.models import BackboneConfig, BertConfig, ModelConfig, TextConfig, XvlmConfig, build_backbone
-from goal_core.models.frameworks import framework_of
-from goal_core.models.sizes import backbone_size
+from goal_sweep.goal_core.data.config import ScenesConfig
+from goal_sweep.goal_core.models import BackboneConfig, BertConfig, ModelConfig, TextConfig, XvlmConfig, build_backbone
+from goal_sweep.goal_core.models.frameworks import framework_of
+from goal_sweep.goal_core.models.sizes import backbone_size
 
 SMALL_BERT = BertConfig(weights="random", layers=4, width=128, heads=4)
 

@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from goal_core.models.backbones import grid_features
-from goal_core.models.systems.vse_infty import GeneralizedPooling, drop_cells, region_mlp, unit_vectors
+from goal_sweep.goal_core.models.backbones import grid_features
+from goal_sweep.goal_core.models.systems.vse_infty import GeneralizedPooling, drop_cells, region_mlp, unit_vectors
 
 
 def pooled_by_hand(pool: GeneralizedPooling, elements: list[list[float]]) -> list[float]:

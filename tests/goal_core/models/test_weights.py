@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from goal_core.models.weights import file_sha256
+from goal_sweep.goal_core.models.weights import file_sha256
 
 
 @pytest.mark.parametrize("how", ["in place", "by another file"])

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from goal_core.basics.errors import ConfigError, UnknownNameError
-from goal_core.objectives import (
+from goal_sweep.goal_core.basics.errors import ConfigError, UnknownNameError
+from goal_sweep.goal_core.objectives import (
     GradientObjective,
     ObjectiveConfig,
     accepted_parameters,

@@ -11,7 +11,7 @@ from torch import Tensor, distributed
 from torch.multiprocessing.spawn import spawn
 from torch.nn.functional import normalize
 
-from goal_core.objectives import GradientObjective, ShapeError, gather_batch
+from goal_sweep.goal_core.objectives import GradientObjective, ShapeError, gather_batch
 
 COMBINATIONS = [("con", "con"), ("lin-ms", "nca"), ("sig-ms", "cir")]
 

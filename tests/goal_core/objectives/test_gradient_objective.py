@@ -9,11 +9,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from goal_core.basics.errors import GoalError
-from goal_core.objectives import VARIANTS, GradientObjective, NonFiniteError, ShapeError, pair_weights, triplet_weights
-from goal_core.objectives.mining import similarity as similarity_module
-from goal_core.objectives.mining.relative_sets import MaskedPositiveSet, PositiveSet
-from goal_core.objectives.mining.similarity import first_maximum
+from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.goal_core.objectives import (
+    VARIANTS,
+    GradientObjective,
+    NonFiniteError,
+    ShapeError,
+    pair_weights,
+    triplet_weights,
+)
+from goal_sweep.goal_core.objectives.mining import similarity as similarity_module
+from goal_sweep.goal_core.objectives.mining.relative_sets import MaskedPositiveSet, PositiveSet
+from goal_sweep.goal_core.objectives.mining.similarity import first_maximum
 from tests.helpers import objective_oracle as oracle
 from tests.helpers.dense_gradient import dense
 

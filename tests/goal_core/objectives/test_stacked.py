@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from goal_core.objectives import (
+from goal_sweep.goal_core.objectives import (
     VARIANTS,
     GradientObjective,
     PairWeights,
@@ -18,9 +18,9 @@ from goal_core.objectives import (
     pair_weights,
     triplet_weights,
 )
-from goal_core.objectives.mining import similarity
-from goal_core.objectives.stacked import StackedObjectives
-from goal_core.objectives.stats import ObjectiveStats, named
+from goal_sweep.goal_core.objectives.mining import similarity
+from goal_sweep.goal_core.objectives.stacked import StackedObjectives
+from goal_sweep.goal_core.objectives.stats import ObjectiveStats, named
 from tests.helpers import objective_oracle as oracle
 
 GRID = [(pair, triplet) for pair in oracle.PAIRS for triplet in oracle.TRIPLETS]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from goal_core.objectives import CollapseDetector, GradientObjective
+from goal_sweep.goal_core.objectives import CollapseDetector, GradientObjective
 
 
 def test_the_numbers_of_a_hand_checked_batch() -> None:

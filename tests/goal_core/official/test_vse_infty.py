@@ -15,15 +15,15 @@ from torch import Tensor
 from torch.nn.functional import gelu, layer_norm
 from torchvision.models import resnet18, resnext101_32x8d
 
-from goal_core.basics.errors import WeightsError
-from goal_core.checkpoints import check_initial_weights
-from goal_core.data import open_dataset
-from goal_core.data.config import ImageConfig, RegionsConfig, ScenesConfig
-from goal_core.data.text import SPECIAL_PIECES, Wordpieces
-from goal_core.evaluation import open_checkpoint
-from goal_core.models import BackboneConfig, BertConfig, build_backbone
-from goal_core.models.frameworks import initial_weights_id
-from goal_core.official import layouts, read_published
+from goal_sweep.goal_core.basics.errors import WeightsError
+from goal_sweep.goal_core.checkpoints import check_initial_weights
+from goal_sweep.goal_core.data import open_dataset
+from goal_sweep.goal_core.data.config import ImageConfig, RegionsConfig, ScenesConfig
+from goal_sweep.goal_core.data.text import SPECIAL_PIECES, Wordpieces
+from goal_sweep.goal_core.evaluation import open_checkpoint
+from goal_sweep.goal_core.models import BackboneConfig, BertConfig, build_backbone
+from goal_sweep.goal_core.models.frameworks import initial_weights_id
+from goal_sweep.goal_core.official import layouts, read_published
 from tests.helpers.region_files import write_regions
 
 PIECES = Wordpieces((*SPECIAL_PIECES, *(f"piece{index}" for index in range(25))))
@@ -280,7 +280,7 @@ def test_full_size_backbone_has_the_published_tensors() -> None:
 
 
 def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from runners.cli.app import run
+    from goal_sweep.runners.cli.app import run
 
     torch.manual_seed(3)
     monkeypatch.chdir(tmp_path)

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 from torchvision.models import resnet18, resnet152
 
-from goal_core.basics.errors import WeightsError
-from goal_core.checkpoints import load_module, read_checkpoint, read_model
-from goal_core.data import Vocabulary, open_dataset
-from goal_core.data.config import ImageConfig, ScenesConfig
-from goal_core.evaluation import open_checkpoint
-from goal_core.models import BackboneConfig, VseppHeads, build_backbone
-from goal_core.official import read_published, read_vocabulary
+from goal_sweep.goal_core.basics.errors import WeightsError
+from goal_sweep.goal_core.checkpoints import load_module, read_checkpoint, read_model
+from goal_sweep.goal_core.data import Vocabulary, open_dataset
+from goal_sweep.goal_core.data.config import ImageConfig, ScenesConfig
+from goal_sweep.goal_core.evaluation import open_checkpoint
+from goal_sweep.goal_core.models import BackboneConfig, VseppHeads, build_backbone
+from goal_sweep.goal_core.official import read_published, read_vocabulary
 from tests.helpers.python2_pickle import save_python2_torch
 
 WORDS = tuple(f"word{index}" for index in range(21))
@@ -171,7 +171,7 @@ def test_full_size_backbone_has_the_published_tensors() -> None:
 
 
 def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from runners.cli.app import run
+    from goal_sweep.runners.cli.app import run
 
     monkeypatch.chdir(tmp_path)
     save_published(tmp_path / "model_best.pth.tar", *published_parts())

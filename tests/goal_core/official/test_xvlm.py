@@ -12,16 +12,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv2d, gelu, layer_norm
 
-from goal_core.basics.errors import ConfigError, WeightsError
-from goal_core.checkpoints import check_initial_weights
-from goal_core.data import open_dataset
-from goal_core.data.config import ImageConfig, ScenesConfig
-from goal_core.data.text import SPECIAL_PIECES, Wordpieces
-from goal_core.evaluation import open_checkpoint
-from goal_core.models import BackboneConfig, BertConfig, XvlmHeads, build_backbone
-from goal_core.models.config import ModelConfig, XvlmConfig
-from goal_core.official import layouts, read_published
-from goal_core.official.convert import resized_tables
+from goal_sweep.goal_core.basics.errors import ConfigError, WeightsError
+from goal_sweep.goal_core.checkpoints import check_initial_weights
+from goal_sweep.goal_core.data import open_dataset
+from goal_sweep.goal_core.data.config import ImageConfig, ScenesConfig
+from goal_sweep.goal_core.data.text import SPECIAL_PIECES, Wordpieces
+from goal_sweep.goal_core.evaluation import open_checkpoint
+from goal_sweep.goal_core.models import BackboneConfig, BertConfig, XvlmHeads, build_backbone
+from goal_sweep.goal_core.models.config import ModelConfig, XvlmConfig
+from goal_sweep.goal_core.official import layouts, read_published
+from goal_sweep.goal_core.official.convert import resized_tables
 
 PIECES = Wordpieces((*SPECIAL_PIECES, *(f"piece{index}" for index in range(25))))
 DATA = ScenesConfig(num_train=8, num_val=4, num_test=4, image=ImageConfig(size=64, resize=64, augment="xvlm"))

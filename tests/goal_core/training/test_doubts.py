@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from goal_core.training import EpochRecord, below_warmup, train_unit, weak_objective
+from goal_sweep.goal_core.training import EpochRecord, below_warmup, train_unit, weak_objective
 from tests.helpers.training_cases import FROZEN, folders_of, unit_of
 
 
@@ -39,7 +39,7 @@ def test_the_log_of_such_a_training_says_so(tmp_path: Path, monkeypatch: pytest.
     def recalls(encoder: object, split: object, embedded: object) -> dict[str, float]:
         return {"val/i2t_r1": 1.0, "val/t2i_r1": 1.0, "val/rsum": next(rsums)}
 
-    monkeypatch.setattr("goal_core.training.cells.validation.recalls_of", recalls)
+    monkeypatch.setattr("goal_sweep.goal_core.training.cells.validation.recalls_of", recalls)
     train_unit(unit, folders)
     damaged, healthy = (folder.path("log.txt").read_text() for folder in folders.values())
     assert "BELOW ITS WARM-UP: val rsum 50.0 in its best epoch (2), 50% below the 100.0 of warm-up epoch 1" in damaged

@@ -12,11 +12,11 @@ import pytest
 import torch
 from transformers import AutoModel
 
-from goal_core.basics import devices
-from goal_core.data.config import RegionsConfig
-from goal_core.models import BackboneConfig, ImageBackbone, ModelConfig, TextConfig, hub, sequences
-from goal_core.training import Listener, StageConfig, TrainingDone, UnitPlan, train_unit
-from goal_core.training.config import Precision
+from goal_sweep.goal_core.basics import devices
+from goal_sweep.goal_core.data.config import RegionsConfig
+from goal_sweep.goal_core.models import BackboneConfig, ImageBackbone, ModelConfig, TextConfig, hub, sequences
+from goal_sweep.goal_core.training import Listener, StageConfig, TrainingDone, UnitPlan, train_unit
+from goal_sweep.goal_core.training.config import Precision
 from tests.helpers.pretended_gpu import MixedPlacesError, PretendedGpu, pretended_gpu
 from tests.helpers.region_files import write_regions
 from tests.helpers.tiny_models import clip_folder, encoder_folder, siglip_folder

@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from goal_core.models import BackboneConfig, build_backbone
-from goal_core.training import UnitPlan, train_unit
-from goal_core.training.cells.trainer import CellTrainer
-from goal_core.training.trunk import wants_channels_last
+from goal_sweep.goal_core.models import BackboneConfig, build_backbone
+from goal_sweep.goal_core.training import UnitPlan, train_unit
+from goal_sweep.goal_core.training.cells.trainer import CellTrainer
+from goal_sweep.goal_core.training.trunk import wants_channels_last
 from tests.helpers.training_cases import (
     FINETUNE,
     FROZEN,

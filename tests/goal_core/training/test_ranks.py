@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from goal_core.basics.errors import ConfigError, DeviceError
-from goal_core.checkpoints import read_checkpoint, write_checkpoint
-from goal_core.data.config import ImageConfig, KarpathyConfig
-from goal_core.training import Listener, StageConfig, UnitPlan, train_unit
-from goal_core.training.cells.state import check_splits
-from goal_core.training.cells.trainer import CellTrainer
-from goal_core.training.ranks import Ranks, RanksLostError, weight_sums
+from goal_sweep.goal_core.basics.errors import ConfigError, DeviceError
+from goal_sweep.goal_core.checkpoints import read_checkpoint, write_checkpoint
+from goal_sweep.goal_core.data.config import ImageConfig, KarpathyConfig
+from goal_sweep.goal_core.training import Listener, StageConfig, UnitPlan, train_unit
+from goal_sweep.goal_core.training.cells.state import check_splits
+from goal_sweep.goal_core.training.cells.trainer import CellTrainer
+from goal_sweep.goal_core.training.ranks import Ranks, RanksLostError, weight_sums
 from tests.helpers.karpathy_fixture import tiny_annotations, write_dataset
 from tests.helpers.training_cases import (
     DATA,

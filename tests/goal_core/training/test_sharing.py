@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from goal_core.training.sharing import choose_path
+from goal_sweep.goal_core.training.sharing import choose_path
 from tests.helpers.training_cases import FINETUNE, FROZEN, GRID, REGIONS, XVLM, unit_of
 
 BOTH = ("con/con", "sig-ms/cir")

@@ -12,8 +12,8 @@ from typing import Literal
 import pytest
 import torch
 
-from goal_core.basics.atomic import DamagedError, StorageError
-from goal_core.basics.errors import (
+from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
+from goal_sweep.goal_core.basics.errors import (
     ChangedDataError,
     CollapsedError,
     ConfigError,
@@ -21,10 +21,10 @@ from goal_core.basics.errors import (
     FencedError,
     WeightsError,
 )
-from goal_core.data import BatchSource
-from goal_core.evaluation import NonFiniteEmbeddingError, RetrievalRanks, open_checkpoint
-from goal_core.models import BackboneConfig
-from goal_core.training import (
+from goal_sweep.goal_core.data import BatchSource
+from goal_sweep.goal_core.evaluation import NonFiniteEmbeddingError, RetrievalRanks, open_checkpoint
+from goal_sweep.goal_core.models import BackboneConfig
+from goal_sweep.goal_core.training import (
     EpochDone,
     Listener,
     StageConfig,
@@ -33,8 +33,8 @@ from goal_core.training import (
     TrainingFailed,
     train_unit,
 )
-from goal_core.training.cells import validation
-from goal_core.training.cells.trainer import CellTrainer
+from goal_sweep.goal_core.training.cells import validation
+from goal_sweep.goal_core.training.cells.trainer import CellTrainer
 from tests.helpers.training_cases import (
     DATA,
     FINETUNE,

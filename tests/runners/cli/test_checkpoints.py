@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from goal_core.data import open_dataset
-from goal_core.evaluation import load_model
-from runners.cli.app import run
+from goal_sweep.goal_core.data import open_dataset
+from goal_sweep.goal_core.evaluation import load_model
+from goal_sweep.runners.cli.app import run
 from tests.helpers.training_cases import DATA, trained_cell
 
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from runners.cli.app import run
-from runners.cli.options import console
+from goal_sweep.runners.cli.app import run
+from goal_sweep.runners.cli.options import console
 from tests.helpers.results_folder import arguments
 from tests.helpers.store_cases import train
 from tests.helpers.sweep_cases import opened_in
@@ -21,7 +21,7 @@ def folder(tmp_path, monkeypatch):
     training.claim("L")
     train(training)
     (training.folder / "last.1.safetensors").write_bytes(b"x" * 2_000_000)
-    monkeypatch.setattr("runners.launch.opened_sweep.open_sweep", lambda *given, **options: sweep)
+    monkeypatch.setattr("goal_sweep.runners.launch.opened_sweep.open_sweep", lambda *given, **options: sweep)
     return tmp_path / "store"
 
 

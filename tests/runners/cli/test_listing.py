@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from goal_core.objectives import list_objectives
-from runners.cli.app import run
+from goal_sweep.goal_core.objectives import list_objectives
+from goal_sweep.runners.cli.app import run
 
 
 def test_every_objective_is_listed_with_whether_it_has_a_loss(capsys: pytest.CaptureFixture[str]) -> None:

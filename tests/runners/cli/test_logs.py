@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from goal_core.basics.errors import GoalError
-from runners.cli.launch import log_lines
-from runners.launch.opened_sweep import OpenedSweep
+from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.runners.cli.launch import log_lines
+from goal_sweep.runners.launch.opened_sweep import OpenedSweep
 from tests.helpers.sweep_cases import opened_in
 
 
@@ -71,7 +71,7 @@ def test_following_prints_what_is_added(sweep: OpenedSweep, monkeypatch: pytest.
             raise KeyboardInterrupt
         turn()
 
-    monkeypatch.setattr("runners.cli.launch.time.sleep", sleep)
+    monkeypatch.setattr("goal_sweep.runners.cli.launch.time.sleep", sleep)
     lines: list[str] = []
     with pytest.raises(KeyboardInterrupt):
         lines.extend(log_lines(sweep, sweep.cells[1].id, failed=False, follow=True))

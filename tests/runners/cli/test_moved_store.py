@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from runners.cli.app import run
+from goal_sweep.runners.cli.app import run
 from tests.helpers.blank_figures import blank_figures
 from tests.helpers.paths import ROOT
 from tests.helpers.results_folder import arguments, finished, snapshot
@@ -55,7 +55,9 @@ def test_a_copy_is_written_and_the_original_left_alone(
     before = snapshot(original)
     assert run(arguments("report", copy)) == 0
     assert "was copied or moved; goal-sweep sync writes its runs again" in " ".join(capsys.readouterr().out.split())
-    monkeypatch.setattr("runners.launch.opened_sweep.open_sweep", lambda sweep, overrides, **options: opened_in(copy))
+    monkeypatch.setattr(
+        "goal_sweep.runners.launch.opened_sweep.open_sweep", lambda sweep, overrides, **options: opened_in(copy)
+    )
     assert run(arguments("sync", copy)) == 0
     assert snapshot(original) == before
     assert len(attached(copy)) == 1
@@ -68,7 +70,9 @@ def test_a_copy_is_written_and_the_original_left_alone(
 @pytest.mark.exhaustive
 def test_what_moved_away_is_not_made_again(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     moved = original.rename(tmp_path / "moved")
-    monkeypatch.setattr("runners.launch.opened_sweep.open_sweep", lambda sweep, overrides, **options: opened_in(moved))
+    monkeypatch.setattr(
+        "goal_sweep.runners.launch.opened_sweep.open_sweep", lambda sweep, overrides, **options: opened_in(moved)
+    )
     for verb in ("status", "launch"):
         assert run(arguments(verb, moved)) == 0
     assert run(arguments("report", moved)) == 0
@@ -82,7 +86,7 @@ _READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && exec "$
 _COMMANDS = """
 import sys
 from pathlib import Path
-from runners.cli.app import run
+from goal_sweep.runners.cli.app import run
 from tests.helpers.results_folder import arguments
 store, out = Path(sys.argv[1]), sys.argv[2]
 for verb, *more in (["report"], ["report", "--out", out], ["sync"], ["launch"]):

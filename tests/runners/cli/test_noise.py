@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from analysis.statistics.comparison import compare
-from runners.cli import noise
-from runners.launch.view.grids import ASCII, Judgement
-from runners.launch.view.live import overview
-from runners.launch.view.progress import SweepProgress
+from goal_sweep.analysis.statistics.comparison import compare
+from goal_sweep.runners.cli import noise
+from goal_sweep.runners.launch.view.grids import ASCII, Judgement
+from goal_sweep.runners.launch.view.live import overview
+from goal_sweep.runners.launch.view.progress import SweepProgress
 from tests.helpers.sweep_cases import resolved
 
 POINTS = {

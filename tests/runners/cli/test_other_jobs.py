@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from runners.cli.app import run
-from runners.cluster import ray_jobs
-from runners.cluster.ray_jobs import RayJobs
-from runners.store.submissions import Submission, Submissions
+from goal_sweep.runners.cli.app import run
+from goal_sweep.runners.cluster import ray_jobs
+from goal_sweep.runners.cluster.ray_jobs import RayJobs
+from goal_sweep.runners.store.submissions import Submission, Submissions
 from tests.helpers.cluster_cases import asked
 
 STORE = "goal-sweep-store"

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from runners.cli.app import run
-from runners.store import Store
+from goal_sweep.runners.cli.app import run
+from goal_sweep.runners.store import Store
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.vector_files import write_vectors
 

@@ -9,19 +9,19 @@ import sys
 
 import pytest
 
-from runners.cli.__main__ import LastingOutput
+from goal_sweep.runners.cli.__main__ import LastingOutput
 
 WHILE_LOADING = """
 import os, sys
 
 class Loading:
     def find_spec(self, name, *rest):
-        if name == "runners.cli.app":
+        if name == "goal_sweep.runners.cli.app":
             os.kill(os.getpid(), {number})
 
 sys.meta_path.insert(0, Loading())
 sys.argv = ["goal-sweep", "launch", "quickstart"]
-from runners.cli.__main__ import main
+from goal_sweep.runners.cli.__main__ import main
 main()
 """
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from runners.cli.app import run
-from runners.cli.reports import report_targets, restore
-from runners.store.archive import ImportOutcome, add_results, export_results, opened_archive
+from goal_sweep.runners.cli.app import run
+from goal_sweep.runners.cli.reports import report_targets, restore
+from goal_sweep.runners.store.archive import ImportOutcome, add_results, export_results, opened_archive
 from tests.helpers.blank_figures import blank_figures
 from tests.helpers.store_cases import train, write_weights
 from tests.helpers.sweep_cases import opened_in
@@ -150,7 +150,7 @@ def test_status_marks_what_was_imported(
     with opened_archive(archive) as opened:
         outcome = ImportOutcome(added=[one for one in opened.finished if one != training])
         add_results(opened, outcome, here.store, "sqlite:///x.db")
-    monkeypatch.setattr("runners.launch.opened_sweep.open_sweep", lambda sweep, overrides, **options: here)
+    monkeypatch.setattr("goal_sweep.runners.launch.opened_sweep.open_sweep", lambda sweep, overrides, **options: here)
     assert run(["status", "quickstart", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     origin = f"results.tar.gz (sha256 {hashlib.sha256(archive.read_bytes()).hexdigest()})"
@@ -165,7 +165,7 @@ def test_status_marks_what_was_imported(
 def test_what_is_imported_while_mlflow_does_not_answer_is_in_the_store(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("runners.cli.results._END_WAIT_S", 0.1)
+    monkeypatch.setattr("goal_sweep.runners.cli.results._END_WAIT_S", 0.1)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     store = tmp_path / "here"
     assert run(["import", str(archive), "--store", str(store), "--tracking-uri", "http://127.0.0.1:9"]) == 75

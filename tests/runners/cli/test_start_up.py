@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from runners.cli.options import SweepArguments, console
+from goal_sweep.runners.cli.options import SweepArguments, console
 
 SLOW = ("torch", "torchvision", "timm", "transformers", "ray", "mlflow", "pandas", "scipy", "matplotlib")
 RUN = f"""
 import sys
-from runners.cli.app import run
+from goal_sweep.runners.cli.app import run
 status = run(sys.argv[1:])
 print("loaded:", [name for name in {SLOW} if name in sys.modules], "status:", status, file=sys.stderr)
 """
@@ -48,7 +48,7 @@ def test_a_suggested_command_keeps_its_brackets() -> None:
 
 OPEN = """
 import sys, runners.launch.launch
-from runners.launch.opened_sweep import open_sweep
+from goal_sweep.runners.launch.opened_sweep import open_sweep
 open_sweep("quickstart", sys.argv[1:]).check_trainable()
 print("torch" in sys.modules)
 """

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from runners.cli.app import run
+from goal_sweep.runners.cli.app import run
 from tests.helpers.launches import command
 
 

@@ -10,11 +10,11 @@ import pytest
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from goal_core.basics.errors import GoalError, UnfinishedError
-from runners.cli import reports
-from runners.cli.app import app, run
-from runners.cli.options import SweepArguments, console
-from runners.execution.session import session as ray_session
+from goal_sweep.goal_core.basics.errors import GoalError, UnfinishedError
+from goal_sweep.runners.cli import reports
+from goal_sweep.runners.cli.app import app, run
+from goal_sweep.runners.cli.options import SweepArguments, console
+from goal_sweep.runners.execution.session import session as ray_session
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_ray_that_is_gone_for_good_is_one_line_and_says_launch_again(
 
     monkeypatch.setenv("GOAL_SWEEP_RELAUNCHES", str(ray_session.MAX_RESTARTS))
     monkeypatch.setattr(SweepArguments, "open", lambda self, **options: None)
-    monkeypatch.setattr("runners.launch.launch.launch_sweep", lose)
+    monkeypatch.setattr("goal_sweep.runners.launch.launch.launch_sweep", lose)
     assert run(["launch", "quickstart", *(["--address", address] if address else [])]) == 75
     assert capsys.readouterr().err == (
         "error: Ray has no machine left to train on; run the same command again to continue\n"
@@ -130,7 +130,7 @@ def test_a_report_that_cannot_be_written_leaves_the_status_of_training(capsys, m
     outcome = SimpleNamespace(
         progress=SimpleNamespace(digest=lambda: ""), found_nothing_to_do=False, is_tracked=True, stopped=False, status=1
     )
-    monkeypatch.setattr("runners.launch.launch.launch_sweep", lambda *arguments: outcome)
+    monkeypatch.setattr("goal_sweep.runners.launch.launch.launch_sweep", lambda *arguments: outcome)
     monkeypatch.setattr(SweepArguments, "open", lambda self, **options: SimpleNamespace(config=None))
     assert run(["launch", "quickstart"]) == 1
     (line,) = capsys.readouterr().err.splitlines()

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from goal_core.basics.errors import ConfigError
-from runners.cluster.backend import ClusterError, Job
-from runners.cluster.kubernetes import Kubernetes, stream_command
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.runners.cluster.backend import ClusterError, Job
+from goal_sweep.runners.cluster.kubernetes import Kubernetes, stream_command
 from tests.helpers.cluster_cases import Commands, job, refusal, submission
 
 PLACE = {"context": "lab", "namespace": "research"}

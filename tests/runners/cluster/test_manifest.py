@@ -14,8 +14,8 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
-from runners.cluster.kubernetes import Kubernetes
-from runners.cluster.submission import example_site
+from goal_sweep.runners.cluster.kubernetes import Kubernetes
+from goal_sweep.runners.cluster.submission import example_site
 from tests.helpers.cluster_cases import job
 
 SCHEMA = Path(__file__).parent / "kuberay" / "rayjob-v1.schema.json.gz"
@@ -180,7 +180,9 @@ def test_a_pod_that_must_go_lets_the_driver_save(tmp_path: Path) -> None:
     """The command of the head's preStop hook ends the driver, and neither itself nor anything else."""
     spec = pods(tmp_path, *LEAST)[0]["spec"]
     command = spec["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
-    shown = command[2].replace("sleep 25", "echo waited").replace("runners.cli", f"runners.cli-{tmp_path.name}")
+    shown = (
+        command[2].replace("sleep 25", "echo waited").replace("goal_sweep.runners.cli", f"runners.cli-{tmp_path.name}")
+    )
     driver = subprocess.Popen(["sh", "-c", "exec sleep 60", f"runners.cli-{tmp_path.name}"])
     named = subprocess.Popen(["bash", "-c", f"exec -a runners.cli-{tmp_path.name} sleep 60"])
     other = subprocess.Popen(["sleep", "60"])

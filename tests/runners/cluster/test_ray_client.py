@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from runners.cluster import ray_jobs
-from runners.cluster.backend import ClusterError, NoAnswerError
-from runners.cluster.ray_jobs import RayJobs
+from goal_sweep.runners.cluster import ray_jobs
+from goal_sweep.runners.cluster.backend import ClusterError, NoAnswerError
+from goal_sweep.runners.cluster.ray_jobs import RayJobs
 from tests.helpers.cluster_cases import submission
 
 pytestmark = pytest.mark.skipif(

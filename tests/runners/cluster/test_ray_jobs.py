@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from goal_core.basics.errors import ConfigError
-from runners.cluster.backend import ClusterError, Job
-from runners.cluster.ray_jobs import RayJobs
-from runners.execution.inputs import code_digest, source_hash
-from runners.store.records.provenance import gather
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.runners.cluster.backend import ClusterError, Job
+from goal_sweep.runners.cluster.ray_jobs import RayJobs
+from goal_sweep.runners.execution.inputs import code_digest, source_hash
+from goal_sweep.runners.store.records.provenance import gather
 from tests.helpers.cluster_cases import job, submission
 
 LEAST = ("ray.address=http://head:8265", "ray.store=/shared/store")
@@ -30,10 +30,10 @@ class Client:
         folder = Path(request["runtime_env"]["working_dir"])
         self.submitted = request
         self.sent = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
-        packages = [folder / name for name in ("goal_core", "sweeps", "runners")]
+        packages = [folder / "goal_sweep" / name for name in ("goal_core", "sweeps", "runners")]
         self.code = source_hash(packages) if packages[0].exists() else ""
         self.commit = {}
-        if (record := folder / "runners/store/built_from.json").exists():
+        if (record := folder / "goal_sweep/runners/store/built_from.json").exists():
             self.commit = json.loads(record.read_text())
         return str(request["submission_id"])
 
@@ -65,7 +65,8 @@ def test_the_code_that_submits_is_sent_with_the_sweep_and_the_files(tmp_path: Pa
     (tmp_path / "plugins" / "soft.py").write_text("x = 1\n")
     sent = made(tmp_path, "ray.files=[plugins]", "ray.environment={GOAL_DATA: /data}", "ray.runtime_env={pip: [timm]}")
     assert RayJobs(lambda *_: client).submit(sent) == sent.id
-    assert {"sweep.yaml", "plugins/soft.py", "analysis/__init__.py", "runners/cli/__main__.py"} <= client.sent
+    assert {"sweep.yaml", "plugins/soft.py"} <= client.sent
+    assert {"goal_sweep/analysis/__init__.py", "goal_sweep/runners/cli/__main__.py"} <= client.sent
     assert not [name for name in client.sent if "__pycache__" in name or name.startswith("tests")]
     assert client.code == code_digest()
     assert client.commit == {"git_commit": gather().git_commit, "git_diff": gather().git_diff}
@@ -79,7 +80,7 @@ def test_the_code_that_submits_is_sent_with_the_sweep_and_the_files(tmp_path: Pa
         "RAY_JOB_STOP_WAIT_TIME_S": "30",
     }
     assert client.submitted["entrypoint"].startswith(
-        "python -m runners.cli launch sweep.yaml --address auto --store /shared/store"
+        "python -m goal_sweep.runners.cli launch sweep.yaml --address auto --store /shared/store"
     )
 
 

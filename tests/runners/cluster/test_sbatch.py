@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from runners.cluster.slurm import python_command, render_close, render_sbatch
-from sweeps import SlurmConfig
-from sweeps.clusters import ContainerConfig
+from goal_sweep.runners.cluster.slurm import python_command, render_close, render_sbatch
+from goal_sweep.sweeps import SlurmConfig
+from goal_sweep.sweeps.clusters import ContainerConfig
 from tests.helpers.cluster_cases import job
 from tests.helpers.until import until
 
@@ -90,8 +90,9 @@ def started(
     modules: str = "[]",
 ) -> subprocess.Popen[str]:
     """The script of one node, run by bash, with a launch that ends with a status or waits for a signal."""
-    package = tmp_path / "path" / "runners"
+    package = tmp_path / "path" / "goal_sweep" / "runners"
     package.mkdir(parents=True)
+    (package.parent / "__init__.py").touch()
     (package / "__init__.py").touch()
     (package / "cli.py").write_text(STATUS.format(status=status, saves=saves))
     if has_goal_sweep:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from goal_core.basics.errors import ConfigError
-from runners.cluster import slurm
-from runners.cluster.backend import ClusterError, NoAnswerError
-from runners.cluster.slurm import Slurm, render_sbatch
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.runners.cluster import slurm
+from goal_sweep.runners.cluster.backend import ClusterError, NoAnswerError
+from goal_sweep.runners.cluster.slurm import Slurm, render_sbatch
 from tests.helpers.cluster_cases import Commands, job, refusal, submission
 
 
@@ -34,7 +34,7 @@ def test_an_array_begins_only_when_the_job_that_follows_it_is_queued_too(tmp_pat
     made.folder.mkdir(parents=True)
     assert Slurm(commands).submit(made) == "12,13"
     assert commands.given[-1][0] == "scontrol release 12"
-    assert "-P -m runners.cli sync" in (made.folder / "close.sbatch").read_text()
+    assert "-P -m goal_sweep.runners.cli sync" in (made.folder / "close.sbatch").read_text()
     alone = Commands({after: refusal("no"), "sbatch --parsable --hold": "12\n", "scancel": ""})
     with pytest.raises(ClusterError, match=r"cannot submit to Slurm: no$"):
         Slurm(alone).submit(made)

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from goal_core.basics.errors import GoalError, UnfinishedError
-from runners.cluster import slurm_node
-from runners.cluster.slurm_node import Node, main, wait_for_address, wait_for_folder, wait_for_nodes
-from runners.execution.session import node as ray_node
+from goal_sweep.goal_core.basics.errors import GoalError, UnfinishedError
+from goal_sweep.runners.cluster import slurm_node
+from goal_sweep.runners.cluster.slurm_node import Node, main, wait_for_address, wait_for_folder, wait_for_nodes
+from goal_sweep.runners.execution.session import node as ray_node
 from tests.helpers.until import until
 
 RAY = """

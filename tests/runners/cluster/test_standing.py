@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from runners.cluster import submission as submitting
-from runners.cluster.backend import ClusterError, Job, JobState, NoAnswerError
-from runners.cluster.submission import SubmissionError, send
-from runners.store.submissions import Submission, Submissions
+from goal_sweep.runners.cluster import submission as submitting
+from goal_sweep.runners.cluster.backend import ClusterError, Job, JobState, NoAnswerError
+from goal_sweep.runners.cluster.submission import SubmissionError, send
+from goal_sweep.runners.store.submissions import Submission, Submissions
 from tests.helpers.cluster_cases import job
 
 

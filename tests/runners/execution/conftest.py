@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runners.execution import worker
+from goal_sweep.runners.execution import worker
 
 
 @pytest.fixture(autouse=True)

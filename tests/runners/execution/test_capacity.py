@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from goal_core.basics.errors import DeviceError
-from runners.execution.capacity import (
+from goal_sweep.goal_core.basics.errors import DeviceError
+from goal_sweep.runners.execution.capacity import (
     Machine,
     Resources,
     check_possible,
 )
-from runners.execution.session.session import RaySession
+from goal_sweep.runners.execution.session.session import RaySession
 
 NEED = Resources(cpus=2, gpus=0.5, accelerator="A100")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runners.execution.deaths import MOST, Kind, pause_after, read_death
+from goal_sweep.runners.execution.deaths import MOST, Kind, pause_after, read_death
 
 ID = "ab" * 28
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from goal_core.basics.errors import DeviceError
-from runners.execution.capacity import Machine, Resources
-from runners.execution.machines import BUSY_S, FAILURES, REST_S, ClusterMachines, NoCapacityError
+from goal_sweep.goal_core.basics.errors import DeviceError
+from goal_sweep.runners.execution.capacity import Machine, Resources
+from goal_sweep.runners.execution.machines import BUSY_S, FAILURES, REST_S, ClusterMachines, NoCapacityError
 
 HEAD, RIGHT = (
     Machine(id=name, host=name, address="a", resources={"CPU": cpus}) for name, cpus in (("h", 0.0), ("r", 8.0))

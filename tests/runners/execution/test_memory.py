@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 import torch
 
-from goal_core.checkpoints import InitialModel
-from goal_core.data.config import RegionsConfig
-from goal_core.training import UnitPlan
-from goal_core.training.cells import validation
-from goal_core.training.cells.stack import CellStack
-from goal_core.training.cells.trainer import CellTrainer
-from goal_core.training.trunk import Trunk
-from runners.execution.memory import SMALLEST, Chunks
-from runners.launch.opened_sweep import OpenedSweep
-from runners.store import Attempt, charged_failures
+from goal_sweep.goal_core.checkpoints import InitialModel
+from goal_sweep.goal_core.data.config import RegionsConfig
+from goal_sweep.goal_core.training import UnitPlan
+from goal_sweep.goal_core.training.cells import validation
+from goal_sweep.goal_core.training.cells.stack import CellStack
+from goal_sweep.goal_core.training.cells.trainer import CellTrainer
+from goal_sweep.goal_core.training.trunk import Trunk
+from goal_sweep.runners.execution.memory import SMALLEST, Chunks
+from goal_sweep.runners.launch.opened_sweep import OpenedSweep
+from goal_sweep.runners.store import Attempt, charged_failures
 from tests.helpers.in_process import launch, results, sweep_in
 from tests.helpers.training_cases import FROZEN, unit_of
 

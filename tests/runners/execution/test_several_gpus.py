@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from runners.execution import worker
-from runners.execution.unit_job import UnitJob
-from runners.execution.unit_listener import RANK_LOST, UnitListener
-from runners.execution.worker import run_unit
-from runners.store import charged_failures
-from sweeps import pack
+from goal_sweep.runners.execution import worker
+from goal_sweep.runners.execution.unit_job import UnitJob
+from goal_sweep.runners.execution.unit_listener import RANK_LOST, UnitListener
+from goal_sweep.runners.execution.worker import run_unit
+from goal_sweep.runners.store import charged_failures
+from goal_sweep.sweeps import pack
 from tests.helpers.in_process import results, sweep_in
 from tests.helpers.paths import ROOT
 

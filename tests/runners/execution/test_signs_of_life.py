@@ -8,9 +8,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from runners.execution.capacity import Resources
-from runners.execution.unit_watch import START_S, UnitWatch
-from sweeps import pack
+from goal_sweep.runners.execution.capacity import Resources
+from goal_sweep.runners.execution.unit_watch import START_S, UnitWatch
+from goal_sweep.sweeps import pack
 from tests.helpers.sweep_cases import opened_in
 
 WATCHDOG = 20

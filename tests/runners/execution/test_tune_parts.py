@@ -15,12 +15,18 @@ from ray.air.execution._internal.actor_manager import RayActorManager
 from ray.exceptions import OutOfMemoryError, RayActorError
 from ray.tune.search import Searcher
 
-from goal_core.basics.errors import GoalError
-from runners.execution import tune_parts
-from runners.execution.capacity import Resources
-from runners.execution.deaths import read_death
-from runners.execution.tune_parts import UnitCallback, UnitOrder, UnitQueue, memory_kills_end_one_worker, request
-from runners.execution.unit_watch import UnitWatch
+from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.runners.execution import tune_parts
+from goal_sweep.runners.execution.capacity import Resources
+from goal_sweep.runners.execution.deaths import read_death
+from goal_sweep.runners.execution.tune_parts import (
+    UnitCallback,
+    UnitOrder,
+    UnitQueue,
+    memory_kills_end_one_worker,
+    request,
+)
+from goal_sweep.runners.execution.unit_watch import UnitWatch
 
 NEED = Resources(cpus=2, gpus=0.25, accelerator="A100")
 

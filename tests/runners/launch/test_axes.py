@@ -10,12 +10,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from runners.launch.remaining.plan import LaunchOptions, LaunchPlan
-from runners.launch.remaining.units import UnitQueue
-from runners.launch.view.grids import block_title
-from runners.launch.view.live import overview
-from runners.results import update_results
-from sweeps import Training, Unit
+from goal_sweep.runners.launch.remaining.plan import LaunchOptions, LaunchPlan
+from goal_sweep.runners.launch.remaining.units import UnitQueue
+from goal_sweep.runners.launch.view.grids import block_title
+from goal_sweep.runners.launch.view.live import overview
+from goal_sweep.runners.results import update_results
+from goal_sweep.sweeps import Training, Unit
 from tests.helpers.store_cases import train
 from tests.helpers.sweep_cases import opened_in
 

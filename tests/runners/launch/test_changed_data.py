@@ -15,17 +15,17 @@ import numpy as np
 import pytest
 from safetensors.torch import save_file
 
-from goal_core.data.formats.image_files import FileReader
-from goal_core.models.weights import timm_library
-from goal_core.training import EpochDone, TrainingEvent, train_unit
-from runners.cli.app import run
-from runners.execution import worker
-from runners.execution.unit_job import UnitJob
-from runners.execution.worker import run_unit
-from runners.launch import launcher
-from runners.launch.launch import LaunchOutcome
-from runners.launch.opened_sweep import OpenedSweep, open_sweep
-from runners.store import charged_failures
+from goal_sweep.goal_core.data.formats.image_files import FileReader
+from goal_sweep.goal_core.models.weights import timm_library
+from goal_sweep.goal_core.training import EpochDone, TrainingEvent, train_unit
+from goal_sweep.runners.cli.app import run
+from goal_sweep.runners.execution import worker
+from goal_sweep.runners.execution.unit_job import UnitJob
+from goal_sweep.runners.execution.worker import run_unit
+from goal_sweep.runners.launch import launcher
+from goal_sweep.runners.launch.launch import LaunchOutcome
+from goal_sweep.runners.launch.opened_sweep import OpenedSweep, open_sweep
+from goal_sweep.runners.store import charged_failures
 from tests.helpers.in_process import InProcess, launch, results
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.region_files import write_regions

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from goal_core.basics import atomic
-from goal_core.checkpoints import BEST
-from runners.cli.app import run
-from runners.execution.worker import run_unit
-from runners.launch.opened_sweep import OpenedSweep
-from runners.launch.remaining.plan import LaunchOptions, LaunchPlan
+from goal_sweep.goal_core.basics import atomic
+from goal_sweep.goal_core.checkpoints import BEST
+from goal_sweep.runners.cli.app import run
+from goal_sweep.runners.execution.worker import run_unit
+from goal_sweep.runners.launch.opened_sweep import OpenedSweep
+from goal_sweep.runners.launch.remaining.plan import LaunchOptions, LaunchPlan
 from tests.helpers import in_process
 from tests.helpers.in_process import launch, results, sweep_in
 
@@ -337,7 +337,7 @@ def stopped_after(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch, steps: in
             raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr("runners.execution.unit_listener.UnitListener.step", step)
+        patch.setattr("goal_sweep.runners.execution.unit_listener.UnitListener.step", step)
         with pytest.raises(Killed):
             launch(sweep, patch)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from goal_core.training import TrainingFailed
-from runners.store import ExpiredCredentialsError
+from goal_sweep.goal_core.training import TrainingFailed
+from goal_sweep.runners.store import ExpiredCredentialsError
 from tests.helpers.in_process import launch, results, sweep_in
 
 

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from goal_core.basics import atomic
-from goal_core.data import Dataset, open_dataset
-from goal_core.data.config import DataConfig
-from goal_core.objectives import triplet_weights
-from runners.execution import inputs
-from runners.launch.launch import LaunchOutcome
-from runners.launch.opened_sweep import OpenedSweep
-from runners.launch.remaining.plan import LaunchOptions
+from goal_sweep.goal_core.basics import atomic
+from goal_sweep.goal_core.data import Dataset, open_dataset
+from goal_sweep.goal_core.data.config import DataConfig
+from goal_sweep.goal_core.objectives import triplet_weights
+from goal_sweep.runners.execution import inputs
+from goal_sweep.runners.launch.launch import LaunchOutcome
+from goal_sweep.runners.launch.opened_sweep import OpenedSweep
+from goal_sweep.runners.launch.remaining.plan import LaunchOptions
 from tests.helpers.in_process import launch, results, sweep_in
 from tests.helpers.paths import ROOT
 
@@ -71,7 +71,7 @@ def test_data_that_change_between_the_stages_are_refused(sweep: OpenedSweep, mon
 def test_other_code_is_refused(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch) -> None:
     digests = iter(["the driver's", *["the worker's"] * 9])
     with monkeypatch.context() as patch:
-        patch.setattr("runners.launch.opened_sweep.code_digest", lambda: next(digests))
+        patch.setattr("goal_sweep.runners.launch.opened_sweep.code_digest", lambda: next(digests))
         check_refused(sweep, launch(sweep, patch), "has other code of goal-sweep")
     assert launch(sweep, monkeypatch).status == 0
 
@@ -128,20 +128,19 @@ def test_the_digest_changes_with_the_name_and_the_content_of_a_source_file(tmp_p
 
 
 def test_the_digest_is_of_the_code_that_was_loaded(tmp_path: Path) -> None:
-    for package in ("goal_core", "sweeps", "runners"):
-        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "goal_sweep", tmp_path / "goal_sweep", ignore=shutil.ignore_patterns("__pycache__"))
     script = """
 import pathlib
-from runners.execution import inputs
+from goal_sweep.runners.execution import inputs
 before = inputs.code_digest()
-path = pathlib.Path("goal_core/training/cells/optim.py")
+path = pathlib.Path("goal_sweep/goal_core/training/cells/optim.py")
 path.write_text(path.read_text() + "CHANGED = True\\n")
 print(before == inputs.code_digest())
 """
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     commands = [
         [sys.executable, "-c", script],
-        [sys.executable, "-c", "from runners.execution import inputs as i; print(i.code_digest())"],
+        [sys.executable, "-c", "from goal_sweep.runners.execution import inputs as i; print(i.code_digest())"],
     ]
     said = [
         subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True).stdout

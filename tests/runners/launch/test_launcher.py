@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from goal_core.basics.atomic import StorageError
-from goal_core.basics.errors import GoalError
-from goal_core.basics.sealed_json import json_bytes
-from goal_core.training import EpochDone, TrainingFailed
-from runners.execution.unit_job import UnitJob
-from runners.execution.unit_listener import UnitListener
-from runners.launch.launch import LaunchOutcome, launch_sweep
-from runners.launch.launcher import Launcher
-from runners.launch.opened_sweep import OpenedSweep
-from runners.launch.remaining.plan import LaunchOptions, LaunchPlan
-from runners.launch.view.live import LiveView
-from runners.launch.view.progress import Pace
-from runners.store import BEST, RESULT, AttemptFolder, Store, charged_failures
-from sweeps import Training, pack
+from goal_sweep.goal_core.basics.atomic import StorageError
+from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.goal_core.basics.sealed_json import json_bytes
+from goal_sweep.goal_core.training import EpochDone, TrainingFailed
+from goal_sweep.runners.execution.unit_job import UnitJob
+from goal_sweep.runners.execution.unit_listener import UnitListener
+from goal_sweep.runners.launch.launch import LaunchOutcome, launch_sweep
+from goal_sweep.runners.launch.launcher import Launcher
+from goal_sweep.runners.launch.opened_sweep import OpenedSweep
+from goal_sweep.runners.launch.remaining.plan import LaunchOptions, LaunchPlan
+from goal_sweep.runners.launch.view.live import LiveView
+from goal_sweep.runners.launch.view.progress import Pace
+from goal_sweep.runners.store import BEST, RESULT, AttemptFolder, Store, charged_failures
+from goal_sweep.sweeps import Training, pack
 from tests.helpers.store_cases import train
 from tests.helpers.sweep_cases import opened_in
 
@@ -155,7 +155,7 @@ def test_force_moves_nothing_before_ray_and_tracking_are_ready(tmp_path: Path, m
         def __init__(self, *arguments: object, **options: object) -> None:
             raise GoalError("cannot reach Ray")
 
-    monkeypatch.setattr("runners.launch.launcher.RayUnits", NoRay)
+    monkeypatch.setattr("goal_sweep.runners.launch.launcher.RayUnits", NoRay)
     with pytest.raises(GoalError, match="cannot reach Ray"):
         launch_sweep(sweep, LaunchOptions(force=True), Console(quiet=True), lambda *words: " ".join(words))
     assert {status.state for status in sweep.statuses().values()} == {"done"}
@@ -278,7 +278,7 @@ def test_a_store_that_refuses_one_training_fails_only_that_one(
                     train(claimed, 2)
 
     plan = LaunchPlan(sweep, LaunchOptions())
-    monkeypatch.setattr("runners.launch.launcher.RayUnits", OneRound)
+    monkeypatch.setattr("goal_sweep.runners.launch.launcher.RayUnits", OneRound)
     launcher = launcher_of(sweep, plan, LaunchOptions())
     assert launcher.run() == 1
     states = [[plan.progress[training].state for training in stage] for stage in sweep.by_stage]
@@ -299,7 +299,7 @@ def launched(sweep: OpenedSweep, options: LaunchOptions) -> tuple[LaunchOutcome,
 def test_a_finished_sweep_with_tracking_down_for_good_ends_soon_and_well(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runners.launch.launcher.CATCH_UP_S", 3600.0)  # which is not waited for
+    monkeypatch.setattr("goal_sweep.runners.launch.launcher.CATCH_UP_S", 3600.0)  # which is not waited for
     sweep = opened_in(tmp_path / "store", "tracking=http://127.0.0.1:9")
     finish(sweep, sweep.trainings)
     outcome, said = launched(sweep, LaunchOptions())

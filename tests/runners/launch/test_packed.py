@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from runners.cli.app import run
-from runners.launch.opened_sweep import OpenedSweep
+from goal_sweep.runners.cli.app import run
+from goal_sweep.runners.launch.opened_sweep import OpenedSweep
 from tests.helpers.in_process import launch, results, sweep_in
 
 

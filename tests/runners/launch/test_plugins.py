@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from runners.launch.opened_sweep import OpenedSweep, open_sweep
-from runners.results import update_results
-from sweeps import Running, SweepError
+from goal_sweep.runners.launch.opened_sweep import OpenedSweep, open_sweep
+from goal_sweep.runners.results import update_results
+from goal_sweep.sweeps import Running, SweepError
 from tests.helpers.in_process import SWEEP, launch, results
 from tests.helpers.launches import goal_sweep_here
 
 pytestmark = [pytest.mark.usefixtures("without_plugins"), pytest.mark.slow]
 PAGE = Path(__file__).parents[3] / "docs" / "plugins.md"
 WEIGHT = """
-from goal_core.objectives import PairWeights, pair_weights
+from goal_sweep.goal_core.objectives import PairWeights, pair_weights
 
 @pair_weights.register("square")
 def square(triplets, *, power: float = 2.0):
@@ -24,7 +24,7 @@ def square(triplets, *, power: float = 2.0):
 """
 BACKBONE = """
 from torch import nn
-from goal_core.models.weights import image_backbones
+from goal_sweep.goal_core.models.weights import image_backbones
 
 @image_backbones.register("convs")
 class Convs(nn.Module):

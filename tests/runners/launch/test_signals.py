@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from runners.launch import launcher
-from runners.launch import signals as signals_module
-from runners.launch.launcher import Launcher
-from runners.launch.opened_sweep import OpenedSweep
-from runners.launch.remaining.plan import LaunchOptions, LaunchPlan
-from runners.launch.signals import StopSignals
-from runners.launch.view.live import LiveView
-from runners.tracking.sync import SweepTracking
-from sweeps import pack
+from goal_sweep.runners.launch import launcher
+from goal_sweep.runners.launch import signals as signals_module
+from goal_sweep.runners.launch.launcher import Launcher
+from goal_sweep.runners.launch.opened_sweep import OpenedSweep
+from goal_sweep.runners.launch.remaining.plan import LaunchOptions, LaunchPlan
+from goal_sweep.runners.launch.signals import StopSignals
+from goal_sweep.runners.launch.view.live import LiveView
+from goal_sweep.runners.tracking.sync import SweepTracking
+from goal_sweep.sweeps import pack
 from tests.helpers.sweep_cases import opened_in
 
 NUMBERS = [signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT]
@@ -76,7 +76,7 @@ def test_a_signal_while_libraries_are_loaded_ends_the_process_without_an_excepti
     # As in C++ code that calls Python while it is loaded, and aborts the process if an exception comes out of it.
     script = f"""
 import os
-from runners.launch.signals import StopSignals
+from goal_sweep.runners.launch.signals import StopSignals
 
 with StopSignals() as signals:
     with signals.loading():

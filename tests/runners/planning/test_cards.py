@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from goal_core.basics.errors import ConfigError
-from runners.execution.capacity import Resources
-from runners.planning.cards import choose_card
-from runners.planning.devices import Devices
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.runners.execution.capacity import Resources
+from goal_sweep.runners.planning.cards import choose_card
+from goal_sweep.runners.planning.devices import Devices
 
 GPU = Devices(count=1, need=Resources(cpus=1, gpus=1))
 CPU = Devices(count=1, need=Resources(cpus=1, gpus=0))

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from runners.execution.capacity import Resources
-from runners.planning.devices import of_machines, to_plan_for
+from goal_sweep.runners.execution.capacity import Resources
+from goal_sweep.runners.planning.devices import of_machines, to_plan_for
 from tests.helpers.planning_cases import machine
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from goal_core.models.sizes import DataSize
-from runners.launch.opened_sweep import open_sweep
-from runners.planning import measuring
-from runners.planning.cards import choose_card
-from runners.planning.estimate import fit
-from runners.planning.prices import BASE_MB, Known, Prices
-from sweeps import Unit, pack
-from sweeps.overview import unopened
+from goal_sweep.goal_core.models.sizes import DataSize
+from goal_sweep.runners.launch.opened_sweep import open_sweep
+from goal_sweep.runners.planning import measuring
+from goal_sweep.runners.planning.cards import choose_card
+from goal_sweep.runners.planning.estimate import fit
+from goal_sweep.runners.planning.prices import BASE_MB, Known, Prices
+from goal_sweep.sweeps import Unit, pack
+from goal_sweep.sweeps.overview import unopened
 from tests.helpers.planning_cases import devices_of, published_prices
 
 CARD_MB = 24_576 * 1.048576

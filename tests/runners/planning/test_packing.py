@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from runners.planning.estimate import Packing, fit
-from runners.planning.packing import FROZEN, TRAINED, choose, common_part
-from sweeps import SweepError, load_sweep, pack
-from sweeps.overview import unopened
+from goal_sweep.runners.planning.estimate import Packing, fit
+from goal_sweep.runners.planning.packing import FROZEN, TRAINED, choose, common_part
+from goal_sweep.sweeps import SweepError, load_sweep, pack
+from goal_sweep.sweeps.overview import unopened
 from tests.helpers.planning_cases import devices_of, published_prices
 
 PARTS = {

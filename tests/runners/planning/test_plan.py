@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from runners.cli.app import run
-from runners.planning.prices import Kind, Known, Prices
-from sweeps import Unit, find_sweep, list_shipped, load_sweep
+from goal_sweep.runners.cli.app import run
+from goal_sweep.runners.planning.prices import Kind, Known, Prices
+from goal_sweep.sweeps import Unit, find_sweep, list_shipped, load_sweep
 from tests.helpers.planning_cases import published_prices, rows_of
 
 PUBLISHED = sorted(name for name in list_shipped() if name.startswith(("coco_", "f30k_")))
@@ -182,7 +182,7 @@ def test_measured_prices_come_before_those_of_the_card(
         seen.append((sorted(len(unit.trainings) for unit in units), at_once))
         return {unit.kind: Known("measured", 2.0, memory=1.0) for unit in units if unit.stage.name == "frozen"}
 
-    monkeypatch.setattr("runners.planning.measuring.measure", measure)
+    monkeypatch.setattr("goal_sweep.runners.planning.measuring.measure", measure)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     given = ("scenes", "--store", "none", "--devices", "3", "--set", "seeds=[1]")
     before, found = as_json(*given)["stages"], as_json(*given, "--measure")["stages"]

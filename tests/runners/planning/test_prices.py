@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from goal_core.data import SplitCounts
-from runners.launch.launch import sweep_prices
-from runners.launch.opened_sweep import OpenedSweep, open_sweep
-from runners.planning.estimate import plan_rows
-from runners.planning.prices import Known, Prices
-from runners.store import Attempt
-from sweeps import Training, Unit, pack
-from sweeps.overview import unopened
+from goal_sweep.goal_core.data import SplitCounts
+from goal_sweep.runners.launch.launch import sweep_prices
+from goal_sweep.runners.launch.opened_sweep import OpenedSweep, open_sweep
+from goal_sweep.runners.planning.estimate import plan_rows
+from goal_sweep.runners.planning.prices import Known, Prices
+from goal_sweep.runners.store import Attempt
+from goal_sweep.sweeps import Training, Unit, pack
+from goal_sweep.sweeps.overview import unopened
 from tests.helpers.in_process import launch, sweep_in
 from tests.helpers.planning_cases import devices_of, published_prices, rows_of
 from tests.helpers.store_cases import train
@@ -157,7 +157,7 @@ def attempt_with(memory_mb: float, **more: Any) -> Attempt:
 def test_memory_comes_from_attempts_that_trained_as_the_sweep_asks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runners.execution.worker.peak_memory_mb", lambda: 1234.5)
+    monkeypatch.setattr("goal_sweep.runners.execution.worker.peak_memory_mb", lambda: 1234.5)
     sweep = sweep_in(tmp_path)
     assert launch(sweep, monkeypatch).status == 0
     unit = Unit(trainings=tuple(sweep.by_stage[0]))

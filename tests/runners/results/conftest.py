@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runners.store import Store
+from goal_sweep.runners.store import Store
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from goal_core.training.config import StageConfig
-from runners.results import ResultsTable
-from runners.results.edits import changes
-from runners.results.rows import asked_row
-from sweeps import Axis, ResolvedSweep, Training
-from sweeps.results import Header, Requested
+from goal_sweep.goal_core.training.config import StageConfig
+from goal_sweep.runners.results import ResultsTable
+from goal_sweep.runners.results.edits import changes
+from goal_sweep.runners.results.rows import asked_row
+from goal_sweep.sweeps import Axis, ResolvedSweep, Training
+from goal_sweep.sweeps.results import Header, Requested
 from tests.helpers.sweep_cases import resolved
 from tests.helpers.tuning_cases import searched, tuned
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from goal_core.checkpoints import TRIPLETS
-from runners.launch.tuning.refresh import refreshed_results
-from runners.results import listed_again, read_results, table, training_row, update_results
-from runners.results.rows import asked_row, stored_row
-from runners.store import Store, TrainingStatus
-from runners.store.records.provenance import gather
-from sweeps import ResolvedSweep, Training
-from sweeps.results import COLUMNS
+from goal_sweep.goal_core.checkpoints import TRIPLETS
+from goal_sweep.runners.launch.tuning.refresh import refreshed_results
+from goal_sweep.runners.results import listed_again, read_results, table, training_row, update_results
+from goal_sweep.runners.results.rows import asked_row, stored_row
+from goal_sweep.runners.store import Store, TrainingStatus
+from goal_sweep.runners.store.records.provenance import gather
+from goal_sweep.sweeps import ResolvedSweep, Training
+from goal_sweep.sweeps.results import COLUMNS
 from tests.helpers.mlflow_cases import ALONE, SWEEP, TRAINING, folder_of
 from tests.helpers.store_cases import npz, record, result, train, write_weights
 from tests.helpers.tuning_cases import searched, tuned
@@ -126,7 +126,7 @@ def test_what_speaks_against_the_numbers_is_in_the_row(store: Store) -> None:
 def test_what_a_modified_tree_trained_says_so(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     digest = hashlib.sha256(b"+1").hexdigest()
     modified = replace(gather(), git_commit="c0ffee", git_diff="+1", git_diff_sha256=digest)
-    monkeypatch.setattr("runners.store.leases.lease.gather", lambda: modified)
+    monkeypatch.setattr("goal_sweep.runners.store.leases.lease.gather", lambda: modified)
     folder = folder_of(store)
     folder.claim("L")
     train(folder, 2)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runners.store import Store
+from goal_sweep.runners.store import Store
 
 _number = itertools.count()
 

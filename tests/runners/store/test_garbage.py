@@ -6,10 +6,10 @@ import os
 
 import pytest
 
-from goal_core.basics.machine import process_tag
-from goal_core.checkpoints import LAST
-from runners.store import LeaseHeldError, Store
-from runners.store.garbage import find_garbage, remove_garbage
+from goal_sweep.goal_core.basics.machine import process_tag
+from goal_sweep.goal_core.checkpoints import LAST
+from goal_sweep.runners.store import LeaseHeldError, Store
+from goal_sweep.runners.store.garbage import find_garbage, remove_garbage
 from tests.helpers.store_cases import named, record, train, write_weights
 
 DONE, BEGUN = named("a" * 16, "d" * 16), named("b" * 16, "e" * 16)

@@ -29,15 +29,15 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from goal_core.basics import atomic
-from goal_core.basics.errors import GoalError
-from runners.launch.opened_sweep import OpenedSweep
-from runners.launch.remaining.plan import LaunchOptions
-from runners.results import update_results
-from runners.store.archive import add_results, export_results, opened_archive, plan_import
-from runners.store.garbage import remove_garbage
-from runners.store.verification import damaged_files
-from sweeps import Training
+from goal_sweep.goal_core.basics import atomic
+from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.runners.launch.opened_sweep import OpenedSweep
+from goal_sweep.runners.launch.remaining.plan import LaunchOptions
+from goal_sweep.runners.results import update_results
+from goal_sweep.runners.store.archive import add_results, export_results, opened_archive, plan_import
+from goal_sweep.runners.store.garbage import remove_garbage
+from goal_sweep.runners.store.verification import damaged_files
+from goal_sweep.sweeps import Training
 from tests.helpers.in_process import launch, results, sweep_in
 
 DAY_S = 86_400.0

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from goal_core.basics.atomic import StorageError
-from goal_core.basics.sealed_json import read_json
-from runners.cli.app import run
-from runners.store import Store
+from goal_sweep.goal_core.basics.atomic import StorageError
+from goal_sweep.goal_core.basics.sealed_json import read_json
+from goal_sweep.runners.cli.app import run
+from goal_sweep.runners.store import Store
 from tests.helpers.store_cases import named, train
 
 TRAINING = named("c" * 16)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from goal_core.basics.atomic import DamagedError
-from runners.store.submissions import Submissions
+from goal_sweep.goal_core.basics.atomic import DamagedError
+from goal_sweep.runners.store.submissions import Submissions
 
 
 def test_a_submission_is_found_from_another_shell(tmp_path: Path) -> None:

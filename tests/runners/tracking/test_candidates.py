@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from runners.store import Store
-from runners.tracking import schema as names
-from runners.tracking.sync import SweepTracking
-from sweeps import ResolvedSweep
+from goal_sweep.runners.store import Store
+from goal_sweep.runners.tracking import schema as names
+from goal_sweep.runners.tracking.sync import SweepTracking
+from goal_sweep.sweeps import ResolvedSweep
 from tests.helpers.mlflow_cases import Content
 from tests.helpers.store_cases import record, result, write_weights
 from tests.helpers.tuning_cases import searched, tuned

@@ -18,8 +18,8 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
 
-from runners.tracking.sync import SweepTracking
-from runners.tracking.uri import TrackingError, sqlite_file
+from goal_sweep.runners.tracking.sync import SweepTracking
+from goal_sweep.runners.tracking.uri import TrackingError, sqlite_file
 from tests.helpers.mlflow_cases import (
     KEY,
     SWEEP,
@@ -61,7 +61,9 @@ def test_deleted_experiment_and_run_come_back(uri, store):
 def test_deleted_database_is_made_again_from_the_store(uri, store, monkeypatch, empty_database):
     file = sqlite_file(uri)
     assert file is not None
-    monkeypatch.setattr("runners.tracking.client.create_database", lambda path: shutil.copy(empty_database, path))
+    monkeypatch.setattr(
+        "goal_sweep.runners.tracking.client.create_database", lambda path: shutil.copy(empty_database, path)
+    )
     folder = folder_of(store)
     with store.heartbeat("s") as launch, SweepTracking(tracked_at(uri), store) as tracking:
         launch.start()
@@ -83,8 +85,8 @@ def test_an_outage_holds_nobody_up_and_is_caught_up_with(uri, store, monkeypatch
 
     down = threading.Event()
     said: list[str] = []
-    monkeypatch.setattr("runners.tracking.sync.RETRY_WAITS_S", (0.05,))
-    monkeypatch.setattr("runners.tracking.client.MlflowClient", lambda uri: Down(MlflowClient(uri), 0))
+    monkeypatch.setattr("goal_sweep.runners.tracking.sync.RETRY_WAITS_S", (0.05,))
+    monkeypatch.setattr("goal_sweep.runners.tracking.client.MlflowClient", lambda uri: Down(MlflowClient(uri), 0))
     folder = folder_of(store)
     folder.claim("L")
     tracking = SweepTracking(tracked_at(uri), store, warn=said.append)
@@ -147,7 +149,7 @@ def test_a_server_that_is_down_stops_nothing(store, monkeypatch):
 
 @pytest.mark.parametrize("server", ["refuses", "never answers"])
 def test_nobody_waits_long_for_a_dead_server_unless_it_was_alive(store, server, monkeypatch):
-    monkeypatch.setattr("runners.tracking.sync.ANSWER_S", 0.5)
+    monkeypatch.setattr("goal_sweep.runners.tracking.sync.ANSWER_S", 0.5)
     folder = folder_of(store)
     folder.claim("L")
     train(folder, 1)
@@ -167,8 +169,8 @@ def test_an_error_leaves_tracking_little_time_to_close(uri, store, monkeypatch):
         def _tick(self):
             test_is_over.wait()
 
-    monkeypatch.setattr("runners.tracking.sync.AFTER_ERROR_S", 0.5)
-    monkeypatch.setattr("runners.tracking.client.MlflowClient", lambda uri: Slow(MlflowClient(uri), 0))
+    monkeypatch.setattr("goal_sweep.runners.tracking.sync.AFTER_ERROR_S", 0.5)
+    monkeypatch.setattr("goal_sweep.runners.tracking.client.MlflowClient", lambda uri: Slow(MlflowClient(uri), 0))
     with pytest.raises(KeyboardInterrupt), SweepTracking(tracked_at(uri), store):
         raise KeyboardInterrupt
     test_is_over.set()
@@ -193,7 +195,7 @@ def test_a_bug_in_one_update_does_not_block_the_next(uri, store, monkeypatch):
     said: list[str] = []
     with SweepTracking(tracked_at(uri), store, warn=said.append) as tracking:
         with monkeypatch.context() as patch:
-            patch.setattr("runners.tracking.sync.training_row", broken)
+            patch.setattr("goal_sweep.runners.tracking.sync.training_row", broken)
             tracking.sync(TRAINING)
             tracking.sync(SWEEP.trainings[1])
             tracking.flush(10)
@@ -219,7 +221,7 @@ def test_mlflow_is_quiet(uri, store, capfd):
 @pytest.mark.exhaustive
 def test_processes_that_open_a_fresh_database_together(tmp_path, store):
     code = (
-        "import sys; from runners.store import Store; from tests.helpers.mlflow_cases import synced\n"
+        "import sys; from goal_sweep.runners.store import Store; from tests.helpers.mlflow_cases import synced\n"
         f"synced(sys.argv[1], Store({str(store.root)!r}))"
     )
     uri = f"sqlite:///{tmp_path / 'new' / 'mlflow.db'}"

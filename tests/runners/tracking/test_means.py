@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from runners.store import Store
-from runners.tracking import schema as names
-from sweeps import ResourceConfig, Training
+from goal_sweep.runners.store import Store
+from goal_sweep.runners.tracking import schema as names
+from goal_sweep.sweeps import ResourceConfig, Training
 from tests.helpers.mlflow_cases import Content, synced
 from tests.helpers.store_cases import record, result, write_weights
 from tests.helpers.sweep_cases import resolved

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from goal_core.basics.errors import WeightsError
-from goal_core.checkpoints import BEST
-from goal_core.evaluation import embed_split, open_checkpoint
-from runners.store import Store
-from runners.tracking.models import publish_best
-from runners.tracking.page import SweepPage
-from sweeps import Training
+from goal_sweep.goal_core.basics.errors import WeightsError
+from goal_sweep.goal_core.checkpoints import BEST
+from goal_sweep.goal_core.evaluation import embed_split, open_checkpoint
+from goal_sweep.runners.store import Store
+from goal_sweep.runners.tracking.models import publish_best
+from goal_sweep.runners.tracking.page import SweepPage
+from goal_sweep.sweeps import Training
 from tests.helpers.mlflow_cases import database, synced
 from tests.helpers.store_cases import record, result, write_weights
 from tests.helpers.sweep_cases import resolved

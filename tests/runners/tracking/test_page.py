@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from runners.store import Store
-from runners.tracking.page import SweepPage
-from runners.tracking.uri import TrackingError
+from goal_sweep.runners.store import Store
+from goal_sweep.runners.tracking.page import SweepPage
+from goal_sweep.runners.tracking.uri import TrackingError
 from tests.helpers.mlflow_cases import Content, folder_of, synced
 from tests.helpers.store_cases import train
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from mlflow import MlflowClient
 
-from runners.results import training_row
-from runners.tracking.runs import RunWriter
-from runners.tracking.values import params_of
+from goal_sweep.runners.results import training_row
+from goal_sweep.runners.tracking.runs import RunWriter
+from goal_sweep.runners.tracking.values import params_of
 from tests.helpers.mlflow_cases import (
     ALONE,
     KEY,
@@ -37,7 +37,7 @@ def reconciled(runs, store, which=0):
 
 
 def test_nothing_is_lost_or_logged_twice_wherever_the_driver_dies(empty_database, store, tmp_path, monkeypatch):
-    monkeypatch.setattr("runners.tracking.runs.MAX_BATCH", 2)  # several batches for one cell
+    monkeypatch.setattr("goal_sweep.runners.tracking.runs.MAX_BATCH", 2)  # several batches for one cell
     folder = folder_of(store)
     folder.claim("L")
     train(folder, 3)
@@ -69,14 +69,16 @@ def test_what_arrived_though_it_failed_is_not_repeated(empty_database, store, tm
             if self._left == 0:
                 raise ConnectionError("the answer got lost")
 
-    monkeypatch.setattr("runners.tracking.sync.RETRY_WAITS_S", (0.01,))
+    monkeypatch.setattr("goal_sweep.runners.tracking.sync.RETRY_WAITS_S", (0.01,))
     folder = folder_of(store)
     folder.claim("L")
     train(folder, 2)
     for fails_at in range(2, 14, 2):  # after the write
         uri = database(empty_database, tmp_path / str(fails_at))
         with monkeypatch.context() as patch:
-            patch.setattr("runners.tracking.client.MlflowClient", lambda uri, n=fails_at: Flaky(MlflowClient(uri), n))
+            patch.setattr(
+                "goal_sweep.runners.tracking.client.MlflowClient", lambda uri, n=fails_at: Flaky(MlflowClient(uri), n)
+            )
             content = synced(uri, store, ALONE)
         assert [step for step, _, _ in content.history(KEY)["val/rsum"]] == [1, 2], fails_at
         assert content.child(KEY).info.status == "FINISHED"

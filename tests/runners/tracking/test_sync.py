@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from runners.results import training_row
-from runners.store import Store
-from runners.tracking import schema as names
-from runners.tracking.page import SweepPage
-from runners.tracking.sync import SweepTracking
-from runners.tracking.uri import OtherStoreError
-from runners.tracking.values import params_of
-from sweeps.results import RESULTS_FILE
+from goal_sweep.runners.results import training_row
+from goal_sweep.runners.store import Store
+from goal_sweep.runners.tracking import schema as names
+from goal_sweep.runners.tracking.page import SweepPage
+from goal_sweep.runners.tracking.sync import SweepTracking
+from goal_sweep.runners.tracking.uri import OtherStoreError
+from goal_sweep.runners.tracking.values import params_of
+from goal_sweep.sweeps.results import RESULTS_FILE
 from tests.helpers.mlflow_cases import (
     ALONE,
     KEY,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from runners.tracking.client import create_database
-from runners.tracking.uri import TrackingError, prepare_database, read_only, resolve_uri
+from goal_sweep.runners.tracking.client import create_database
+from goal_sweep.runners.tracking.uri import TrackingError, prepare_database, read_only, resolve_uri
 
 
 @pytest.mark.exhaustive

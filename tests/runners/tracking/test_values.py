@@ -7,11 +7,17 @@ from typing import Any
 
 import pytest
 
-from goal_core.data.config import IdMappedConfig, KarpathyConfig, PrecompConfig, RegionsConfig, XvlmJsonConfig
-from goal_core.models.config import BackboneConfig, ModelConfig
-from runners.results.rows import asked_row
-from runners.tracking.values import digest_of, epochs_of, final_of, params_of, tags_of
-from sweeps import ResolvedSweep, SweepConfig, Training, load_sweep
+from goal_sweep.goal_core.data.config import (
+    IdMappedConfig,
+    KarpathyConfig,
+    PrecompConfig,
+    RegionsConfig,
+    XvlmJsonConfig,
+)
+from goal_sweep.goal_core.models.config import BackboneConfig, ModelConfig
+from goal_sweep.runners.results.rows import asked_row
+from goal_sweep.runners.tracking.values import digest_of, epochs_of, final_of, params_of, tags_of
+from goal_sweep.sweeps import ResolvedSweep, SweepConfig, Training, load_sweep
 from tests.helpers.mlflow_cases import TRAINING
 from tests.helpers.results_cases import SweepWriter, of_epochs
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import Axis, ResolvedSweep, SweepConfig, from_mapping, load_sweep, to_mapping
-from sweeps.axes import in_place
+from goal_sweep.sweeps import Axis, ResolvedSweep, SweepConfig, from_mapping, load_sweep, to_mapping
+from goal_sweep.sweeps.axes import in_place
 from tests.helpers.mistakes import check_mistakes
 
 Write = Callable[..., Path]

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-import sweeps
-from goal_core.data.config import ScenesConfig
-from goal_core.models.config import BackboneConfig
-from goal_core.objectives import LOSS, pair_weights, triplet_weights
-from sweeps import ResolvedSweep, SweepError, SweepNotFoundError, find_sweep, list_shipped, load_sweep
+from goal_sweep import sweeps
+from goal_sweep.goal_core.data.config import ScenesConfig
+from goal_sweep.goal_core.models.config import BackboneConfig
+from goal_sweep.goal_core.objectives import LOSS, pair_weights, triplet_weights
+from goal_sweep.sweeps import ResolvedSweep, SweepError, SweepNotFoundError, find_sweep, list_shipped, load_sweep
 from tests.helpers.mistakes import check_mistakes
 
 Write = Callable[..., Path]

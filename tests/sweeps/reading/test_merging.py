@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from goal_core.data.config import KarpathyConfig, ScenesConfig
-from goal_core.models.config import BackboneConfig
-from goal_core.objectives import pair_weights, triplet_weights
-from sweeps import load_sweep
+from goal_sweep.goal_core.data.config import KarpathyConfig, ScenesConfig
+from goal_sweep.goal_core.models.config import BackboneConfig
+from goal_sweep.goal_core.objectives import pair_weights, triplet_weights
+from goal_sweep.sweeps import load_sweep
 from tests.helpers.mistakes import check_mistakes
 
 Write = Callable[..., Path]

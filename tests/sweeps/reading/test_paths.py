@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from goal_core.data.config import KarpathyConfig
-from sweeps import load_sweep
+from goal_sweep.goal_core.data.config import KarpathyConfig
+from goal_sweep.sweeps import load_sweep
 from tests.helpers.mistakes import check_mistakes
 
 Write = Callable[..., Path]

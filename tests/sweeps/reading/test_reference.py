@@ -9,9 +9,9 @@ import pytest
 from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 
-from goal_core.training.config import StageConfig
-from sweeps import find_sweep, list_shipped
-from sweeps.reading.reference import editor_schema, settings_page
+from goal_sweep.goal_core.training.config import StageConfig
+from goal_sweep.sweeps import find_sweep, list_shipped
+from goal_sweep.sweeps.reading.reference import editor_schema, settings_page
 
 VALIDATOR = Draft202012Validator(editor_schema())
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from goal_core.basics.errors import ConfigError
-from sweeps import SweepError, load_for_cluster, load_sweep
-from sweeps.clusters import KubernetesConfig, RayConfig
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.sweeps import SweepError, load_for_cluster, load_sweep
+from goal_sweep.sweeps.clusters import KubernetesConfig, RayConfig
 
 
 def written(path: Path, text: str) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import SweepError, list_shipped, load_sweep
+from goal_sweep.sweeps import SweepError, list_shipped, load_sweep
 
 Write = Callable[..., Path]
 

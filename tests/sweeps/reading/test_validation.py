@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from sweeps import Problem, SweepError, load_sweep
+from goal_sweep.sweeps import Problem, SweepError, load_sweep
 from tests.helpers.mistakes import check_mistakes
 
 Write = Callable[..., Path]

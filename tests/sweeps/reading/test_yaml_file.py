@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from sweeps import Problem
-from sweeps.reading.yaml_file import MAX_BYTES, MAX_DEPTH, parse_yaml
+from goal_sweep.sweeps import Problem
+from goal_sweep.sweeps.reading.yaml_file import MAX_BYTES, MAX_DEPTH, parse_yaml
 from tests.helpers.mistakes import check_mistakes
 
 

@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 
-from sweeps import ExecutionConfig, pack
+from goal_sweep.sweeps import ExecutionConfig, pack
 from tests.helpers.tuning_cases import LRS, SPACE, of, searched, space_of, tuned
 
 VARIANT = "objectives.variant: {choice: [paper, released]}"
@@ -116,13 +116,13 @@ def test_listed_values_are_not_repeated_by_drawing() -> None:
 
 
 def test_only_draws_without_end_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweeps.tuning.space._MAX_REPEATS", 2)
-    monkeypatch.setattr("sweeps.tuning.space._MAX_LISTED", 24)
+    monkeypatch.setattr("goal_sweep.sweeps.tuning.space._MAX_REPEATS", 2)
+    monkeypatch.setattr("goal_sweep.sweeps.tuning.space._MAX_LISTED", 24)
     # With cir_shift given, both variants of lin/cir are the same objective.
     listed = "{choice: [1e-3, 2e-3, 3e-3, 4e-3]}"
     both = f"objectives.params.cir_shift: {{choice: [0, 0.5, 1]}}, {VARIANT}, stages.frozen.lr: {listed}"
     space = space_of(tuned("tune.include_default=false", space=both), "lin/cir")
     assert tuple(space.dimensions) == ("cir_shift", "variant", "lr")
     assert len(list(space.random())) == 12
-    monkeypatch.setattr("sweeps.tuning.space._MAX_LISTED", 23)
+    monkeypatch.setattr("goal_sweep.sweeps.tuning.space._MAX_LISTED", 23)
     assert len(list(space.random())) <= 12  # which has no end otherwise

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from analysis.blocks import Block, CellSummary, Comparison, Difference
-from analysis.figures.colours import GREEN, assign_colours
-from analysis.published.numbers import published_blocks
-from analysis.report.latex.blocks import block_to_latex, stack_to_latex, stacks, table_to_latex
-from analysis.report.sections.published import gradient_validation
-from sweeps.results import METRICS
+from goal_sweep.analysis.blocks import Block, CellSummary, Comparison, Difference
+from goal_sweep.analysis.figures.colours import GREEN, assign_colours
+from goal_sweep.analysis.published.numbers import published_blocks
+from goal_sweep.analysis.report.latex.blocks import block_to_latex, stack_to_latex, stacks, table_to_latex
+from goal_sweep.analysis.report.sections.published import gradient_validation
+from goal_sweep.sweeps.results import METRICS
 from tests.helpers.results_cases import example
 
 LINES = re.compile(r"CAPTION (\d+) LINES")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.report.latex.text import latex_text, requirements
+from goal_sweep.analysis.report.latex.text import latex_text, requirements
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from itertools import product
 import pandas as pd
 import pytest
 
-from analysis.report.sections.ablation import ablations
-from analysis.report.writing import ReportResult
-from analysis.results import SweepResults
-from analysis.statistics.aggregation import aggregate, missing_counts
-from sweeps.axes import Axis
+from goal_sweep.analysis.report.sections.ablation import ablations
+from goal_sweep.analysis.report.writing import ReportResult
+from goal_sweep.analysis.results import SweepResults
+from goal_sweep.analysis.statistics.aggregation import aggregate, missing_counts
+from goal_sweep.sweeps.axes import Axis
 from tests.helpers.blank_figures import write_texts
 from tests.helpers.results_cases import SweepWriter, recalls
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.errors import AnalysisError
-from analysis.report.sections.card import model_card
+from goal_sweep.analysis.errors import AnalysisError
+from goal_sweep.analysis.report.sections.card import model_card
 from tests.helpers.results_cases import FINGERPRINT, SweepWriter, recalls
 
 

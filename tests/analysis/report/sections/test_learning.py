@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analysis.report.parts import Section
-from analysis.report.sections.learning import learning_sections
+from goal_sweep.analysis.report.parts import Section
+from goal_sweep.analysis.report.sections.learning import learning_sections
 from tests.helpers.results_cases import SweepWriter, inputs_of, of_epochs, record_bytes
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from analysis.blocks import Block
-from analysis.published.numbers import published_blocks
-from analysis.report.parts import Section, TextTable
-from analysis.report.sections.published import published_section
-from sweeps.results import METRICS
+from goal_sweep.analysis.blocks import Block
+from goal_sweep.analysis.published.numbers import published_blocks
+from goal_sweep.analysis.report.parts import Section, TextTable
+from goal_sweep.analysis.report.sections.published import published_section
+from goal_sweep.sweeps.results import METRICS
 from tests.helpers.results_cases import inputs_of
 
 PRINTED = ("i2t_r1", "t2i_r1")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from analysis.report.sections.side_by_side import columns_of, side_by_side_section, uncompared
-from analysis.results import SweepResults
-from analysis.statistics.aggregation import aggregate
+from goal_sweep.analysis.report.sections.side_by_side import columns_of, side_by_side_section, uncompared
+from goal_sweep.analysis.results import SweepResults
+from goal_sweep.analysis.statistics.aggregation import aggregate
 from tests.helpers.results_cases import SweepWriter, inputs_of
 
 

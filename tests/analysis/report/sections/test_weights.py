@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from analysis.report.sections.weights import weights_section
-from analysis.statistics.effects import EFFECTS
-from sweeps.results import METRICS, PAIRS, TRIPLETS
+from goal_sweep.analysis.report.sections.weights import weights_section
+from goal_sweep.analysis.statistics.effects import EFFECTS
+from goal_sweep.sweeps.results import METRICS, PAIRS, TRIPLETS
 from tests.helpers.results_cases import NAMES, SweepWriter, inputs_of
 
 DRAWN = np.random.default_rng(7)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from goal_core.basics.errors import ChangedDataError
-from goal_core.data import (
+from goal_sweep.goal_core.basics.errors import ChangedDataError
+from goal_sweep.goal_core.data import (
     Dataset,
     EncodedCaptions,
     KarpathyConfig,
@@ -22,9 +22,9 @@ from goal_core.data import (
     captions_of,
     open_dataset,
 )
-from goal_core.data.columns import Texts, kept_columns, write_columns
-from goal_core.data.formats import image_files
-from goal_core.data.formats.index import index_path
+from goal_sweep.goal_core.data.columns import Texts, kept_columns, write_columns
+from goal_sweep.goal_core.data.formats import image_files
+from goal_sweep.goal_core.data.formats.index import index_path
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.region_files import write_regions
 

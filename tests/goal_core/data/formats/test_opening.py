@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from goal_core.data import (
+from goal_sweep.goal_core.data import (
     DataReport,
     IdMappedConfig,
     KarpathyConfig,
@@ -21,7 +21,7 @@ from goal_core.data import (
     open_dataset,
     published_counts,
 )
-from goal_core.data.formats.layout import precomp_folder
+from goal_sweep.goal_core.data.formats.layout import precomp_folder
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.region_files import regions, write_id_mapped, write_regions
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from goal_core.basics.errors import DataError
-from goal_core.data import Dataset, KarpathyConfig, RegionsConfig, check_data, open_dataset
+from goal_sweep.goal_core.basics.errors import DataError
+from goal_sweep.goal_core.data import Dataset, KarpathyConfig, RegionsConfig, check_data, open_dataset
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.region_files import regions, write_regions
 

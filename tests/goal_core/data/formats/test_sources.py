@@ -12,10 +12,18 @@ from typing import Any
 
 import pytest
 
-from goal_core.basics.errors import DataError
-from goal_core.data import DataConfig, Dataset, ImageConfig, KarpathyConfig, SourceConfig, check_data, open_dataset
-from goal_core.data.formats.layout import drawn_split
-from goal_core.training import train_unit
+from goal_sweep.goal_core.basics.errors import DataError
+from goal_sweep.goal_core.data import (
+    DataConfig,
+    Dataset,
+    ImageConfig,
+    KarpathyConfig,
+    SourceConfig,
+    check_data,
+    open_dataset,
+)
+from goal_sweep.goal_core.data.formats.layout import drawn_split
+from goal_sweep.goal_core.training import train_unit
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.training_cases import FROZEN, folders_of, same_weights, unit_of
 

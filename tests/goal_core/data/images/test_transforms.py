@@ -13,10 +13,10 @@ import torch
 from PIL import Image
 from torchvision import transforms
 
-from goal_core.basics.errors import DataError
-from goal_core.data import ImageConfig, transform_of
-from goal_core.data.images import decode_image
-from goal_core.data.images.transforms import CROP_RATIO, CROP_SCALE, FORMATS, random_crop_box
+from goal_sweep.goal_core.basics.errors import DataError
+from goal_sweep.goal_core.data import ImageConfig, transform_of
+from goal_sweep.goal_core.data.images import decode_image
+from goal_sweep.goal_core.data.images.transforms import CROP_RATIO, CROP_SCALE, FORMATS, random_crop_box
 from tests.helpers.paths import ROOT
 from tests.helpers.properties import given, settings, st
 
@@ -123,7 +123,7 @@ def test_a_damaged_file_is_named_in_one_line(tmp_path: Path, name: str) -> None:
 
 def test_an_image_of_too_many_pixels_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = saved(tmp_path, Image.fromarray(noise(5, 7)))
-    monkeypatch.setattr("goal_core.data.images.transforms.MAX_PIXELS", 34)
+    monkeypatch.setattr("goal_sweep.goal_core.data.images.transforms.MAX_PIXELS", 34)
     with pytest.raises(DataError, match=r"image\.png: .* 7 x 5 pixels"):
         decode_image(path)
 
@@ -191,7 +191,7 @@ def test_training_pixels_depend_on_their_seed_and_on_no_global_stream() -> None:
 
 def test_training_pixels_are_the_same_in_another_process() -> None:
     program = (
-        "import numpy as np; from goal_core.data import ImageConfig, transform_of;"
+        "import numpy as np; from goal_sweep.goal_core.data import ImageConfig, transform_of;"
         "pixels = np.arange(50 * 40 * 3, dtype=np.uint8).reshape(50, 40, 3);"
         "print(transform_of(ImageConfig(size=24, resize=32)).for_training(pixels, 11).long().sum().item())"
     )

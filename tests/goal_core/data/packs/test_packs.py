@@ -12,10 +12,10 @@ from zipfile import ZipFile
 
 import pytest
 
-from goal_core.data import DecodedImages, ImageConfig, open_dataset
-from goal_core.data import packs as packing
-from goal_core.data.packs import plan_pack, write_pack
-from goal_core.training import train_unit
+from goal_sweep.goal_core.data import DecodedImages, ImageConfig, open_dataset
+from goal_sweep.goal_core.data import packs as packing
+from goal_sweep.goal_core.data.packs import plan_pack, write_pack
+from goal_sweep.goal_core.training import train_unit
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.packs import CROPS, IMAGES, opened, packed, same, seen
 from tests.helpers.training_cases import DATA, FROZEN, folders_of, same_weights, unit_of
@@ -69,7 +69,7 @@ def test_no_file_is_decoded_where_there_is_a_pack(tmp_path: Path, monkeypatch: p
     def refuse(*arguments: object) -> None:
         raise AssertionError("an image was decoded")
 
-    monkeypatch.setattr("goal_core.data.images.decode_image", refuse)
+    monkeypatch.setattr("goal_sweep.goal_core.data.images.decode_image", refuse)
     assert seen(dataset, CROPS)
 
 

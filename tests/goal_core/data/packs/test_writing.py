@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from goal_core.basics import atomic
-from goal_core.basics.errors import DataError
-from goal_core.data import packs
-from goal_core.data.packs import estimate_bytes, open_packed, plan_pack, write_pack
+from goal_sweep.goal_core.basics import atomic
+from goal_sweep.goal_core.basics.errors import DataError
+from goal_sweep.goal_core.data import packs
+from goal_sweep.goal_core.data.packs import estimate_bytes, open_packed, plan_pack, write_pack
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.packs import CROPS, SMALL, KilledError, opened, packed, same, seen
 

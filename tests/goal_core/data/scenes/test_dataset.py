@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from goal_core.data import (
+from goal_sweep.goal_core.data import (
     Dataset,
     ImageConfig,
     ScenesConfig,
@@ -18,10 +18,10 @@ from goal_core.data import (
     Vocabulary,
     open_dataset,
 )
-from goal_core.data.scenes import dataset as scenes
-from goal_core.data.scenes import scene as scene_contents
-from goal_core.data.scenes.dataset import SceneReader
-from goal_core.data.scenes.scene import Scene
+from goal_sweep.goal_core.data.scenes import dataset as scenes
+from goal_sweep.goal_core.data.scenes import scene as scene_contents
+from goal_sweep.goal_core.data.scenes.dataset import SceneReader
+from goal_sweep.goal_core.data.scenes.scene import Scene
 from tests.helpers.paths import ROOT
 
 SMALL = ScenesConfig(num_train=60, num_val=20, num_test=20)
@@ -127,7 +127,7 @@ def test_captions_are_those_of_this_generator_version(small: Dataset) -> None:
 
 def test_another_process_draws_the_same(small: Dataset) -> None:
     program = (
-        "from goal_core.data import ScenesConfig, open_dataset; import numpy as np; np.random.seed(5);"
+        "from goal_sweep.goal_core.data import ScenesConfig, open_dataset; import numpy as np; np.random.seed(5);"
         "split = open_dataset(ScenesConfig(num_train=60, num_val=20, num_test=20)).splits['val'];"
         "print(split.load_image(7).astype(int).sum(), split.captions[9])"
     )

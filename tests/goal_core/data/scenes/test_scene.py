@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from goal_core.data.scenes.scene import COLOURS, SHAPES, SIZES, Draws, random_scene, similar_scene
+from goal_sweep.goal_core.data.scenes.scene import COLOURS, SHAPES, SIZES, Draws, random_scene, similar_scene
 from tests.helpers.properties import given, settings, st
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from goal_core.basics.errors import ConfigError
-from goal_core.models.frameworks import framework_of
-from goal_core.training.cells.optim import build_optimizer, lr_at, set_lr, sum_hinge, validated_since
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.models.frameworks import framework_of
+from goal_sweep.goal_core.training.cells.optim import build_optimizer, lr_at, set_lr, sum_hinge, validated_since
 from tests.helpers.training_cases import GRID, SET_FROZEN
 
 

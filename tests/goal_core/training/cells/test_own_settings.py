@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from goal_core.objectives import ObjectiveConfig
-from goal_core.training import TrainingPlan, UnitPlan, train_unit
-from goal_core.training.cells.stack import CellStack
-from goal_core.training.config import OF_ONE_TRAINING, StageConfig, own_settings
+from goal_sweep.goal_core.objectives import ObjectiveConfig
+from goal_sweep.goal_core.training import TrainingPlan, UnitPlan, train_unit
+from goal_sweep.goal_core.training.cells.stack import CellStack
+from goal_sweep.goal_core.training.config import OF_ONE_TRAINING, StageConfig, own_settings
 from tests.helpers.training_cases import (
     FINETUNE,
     FROZEN,

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from goal_core.data import Batch, BatchSource
-from goal_core.training import Listener, train_unit
-from goal_core.training.cells import roster as roster_module
-from goal_core.training.cells.roster import EpochBatches, Roster
+from goal_sweep.goal_core.data import Batch, BatchSource
+from goal_sweep.goal_core.training import Listener, train_unit
+from goal_sweep.goal_core.training.cells import roster as roster_module
+from goal_sweep.goal_core.training.cells.roster import EpochBatches, Roster
 from tests.helpers.training_cases import folders_of, unit_of
 
 

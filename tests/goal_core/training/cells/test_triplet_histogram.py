@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from goal_core.checkpoints import TRIPLETS
-from goal_core.objectives import ObjectiveConfig
-from goal_core.training import train_unit
-from goal_core.training.cells.triplet_histogram import NUM_BINS, TripletHistogram, weight_field
+from goal_sweep.goal_core.checkpoints import TRIPLETS
+from goal_sweep.goal_core.objectives import ObjectiveConfig
+from goal_sweep.goal_core.training import train_unit
+from goal_sweep.goal_core.training.cells.triplet_histogram import NUM_BINS, TripletHistogram, weight_field
 from tests.helpers.training_cases import FROZEN, PlainFolder, folders_of, same_weights, train_killed, unit_of
 
 CPU = torch.device("cpu")

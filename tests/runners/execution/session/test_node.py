@@ -15,9 +15,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from goal_core.basics.errors import GoalError
-from runners.execution.session import node as module
-from runners.execution.session.node import NodeFailedError, RayNode, is_alive, private_folder
+from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.runners.execution.session import node as module
+from goal_sweep.runners.execution.session.node import NodeFailedError, RayNode, is_alive, private_folder
 from tests.helpers.paths import ROOT
 from tests.helpers.until import until
 
@@ -182,7 +182,7 @@ def test_ray_is_given_variables_with_which_slowness_is_not_death(
 DRIVER = """
 import sys, time
 from pathlib import Path
-from runners.execution.session import node
+from goal_sweep.runners.execution.session import node
 ray_start = "from ray.scripts.scripts import main\\nmain()"
 start = node._START.replace(ray_start, "import time; print({up!r}, flush=True); time.sleep(300)")
 assert start != node._START

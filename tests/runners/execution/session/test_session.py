@@ -12,17 +12,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from goal_core.basics.errors import DeviceError
-from runners.execution.capacity import Resources, check_here
-from runners.execution.session import session as ray_session
-from runners.execution.session.session import RaySession
+from goal_sweep.goal_core.basics.errors import DeviceError
+from goal_sweep.runners.execution.capacity import Resources, check_here
+from goal_sweep.runners.execution.session import session as ray_session
+from goal_sweep.runners.execution.session.session import RaySession
 from tests.helpers.paths import ROOT
 
 _LAUNCH = """
 import gc, json, os, psutil, threading, time
 from pathlib import Path
-from runners.execution.capacity import Resources
-from runners.execution.ray_tune import RayUnits
+from goal_sweep.runners.execution.capacity import Resources
+from goal_sweep.runners.execution.ray_tune import RayUnits
 
 class Knot:
     def __init__(self):
@@ -97,14 +97,14 @@ def test_a_launch_that_ends_while_it_hangs_withdraws_first(
 def test_a_restart_asks_for_the_same_but_what_is_done(is_done: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[list[str]] = []
     monkeypatch.setattr(ray_session, "_DONE_ALREADY", set())
-    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "runners.cli", "launch", "s.yaml", "--force"])
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "goal_sweep.runners.cli", "launch", "s.yaml", "--force"])
     monkeypatch.setattr(os, "execv", lambda program, words: called.append(words[1:]))
     monkeypatch.delenv("GOAL_SWEEP_RELAUNCHES", raising=False)
     if is_done:
         ray_session.not_on_restart("--force")
     restart: Callable[[Exception], object] = ray_session.restart_command  # returns where `execv` does
     restart(RuntimeError("Ray has ended"))
-    assert called == [["-m", "runners.cli", "launch", "s.yaml", *([] if is_done else ["--force"])]]
+    assert called == [["-m", "goal_sweep.runners.cli", "launch", "s.yaml", *([] if is_done else ["--force"])]]
     monkeypatch.setenv("GOAL_SWEEP_RELAUNCHES", str(ray_session.MAX_RESTARTS))
     with pytest.raises(RuntimeError, match="Ray has ended"):
         ray_session.restart_command(RuntimeError("Ray has ended"))
@@ -133,9 +133,9 @@ def test_what_does_not_fit_this_machine_is_said_before_ray_starts(monkeypatch: p
 
 _FAIL = """
 import psutil, sys
-from goal_core.basics.errors import UnfinishedError
-from runners.execution.capacity import Resources
-from runners.execution.session.session import RaySession
+from goal_sweep.goal_core.basics.errors import UnfinishedError
+from goal_sweep.runners.execution.capacity import Resources
+from goal_sweep.runners.execution.session.session import RaySession
 
 try:
     with RaySession(None, Resources(cpus=1, gpus=0)):

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from runners.execution.session import watch as module
-from runners.execution.session.watch import RayWatch
+from goal_sweep.runners.execution.session import watch as module
+from goal_sweep.runners.execution.session.watch import RayWatch
 from tests.helpers.until import until
 
 

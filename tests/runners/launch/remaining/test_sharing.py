@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from runners.launch import launcher
-from runners.launch.launch import launch_sweep
-from runners.launch.opened_sweep import OpenedSweep
-from runners.launch.remaining import sharing
-from runners.launch.remaining.plan import LaunchOptions
-from runners.launch.remaining.sharing import Others
-from runners.store import LeaseHeldError
+from goal_sweep.runners.launch import launcher
+from goal_sweep.runners.launch.launch import launch_sweep
+from goal_sweep.runners.launch.opened_sweep import OpenedSweep
+from goal_sweep.runners.launch.remaining import sharing
+from goal_sweep.runners.launch.remaining.plan import LaunchOptions
+from goal_sweep.runners.launch.remaining.sharing import Others
+from goal_sweep.runners.store import LeaseHeldError
 from tests.helpers.in_process import InProcess, launch, results, sweep_in
 
 

@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from goal_core.data import SplitCounts
-from goal_core.models.sizes import DataSize
-from goal_core.training import TrainingFailed
-from runners.execution.unit_job import UnitJob
-from runners.launch.launcher import Launcher
-from runners.launch.remaining.plan import LaunchOptions, LaunchPlan
-from runners.launch.remaining.units import UnitQueue
-from runners.launch.view.live import LiveView
-from runners.planning.cards import choose_card
-from runners.planning.prices import Known, Prices
-from runners.store import BEST, charged_failures
-from sweeps import Training
+from goal_sweep.goal_core.data import SplitCounts
+from goal_sweep.goal_core.models.sizes import DataSize
+from goal_sweep.goal_core.training import TrainingFailed
+from goal_sweep.runners.execution.unit_job import UnitJob
+from goal_sweep.runners.launch.launcher import Launcher
+from goal_sweep.runners.launch.remaining.plan import LaunchOptions, LaunchPlan
+from goal_sweep.runners.launch.remaining.units import UnitQueue
+from goal_sweep.runners.launch.view.live import LiveView
+from goal_sweep.runners.planning.cards import choose_card
+from goal_sweep.runners.planning.prices import Known, Prices
+from goal_sweep.runners.store import BEST, charged_failures
+from goal_sweep.sweeps import Training
 from tests.helpers.in_process import NoTracking
 from tests.helpers.planning_cases import devices_of
 from tests.helpers.store_cases import train

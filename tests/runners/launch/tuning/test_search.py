@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from runners.launch.tuning import describe
-from sweeps import Candidate, Training
+from goal_sweep.runners.launch.tuning import describe
+from goal_sweep.sweeps import Candidate, Training
 from tests.helpers.tuning_cases import LRS, of, searched, tau_of, trail_of, tuned
 
 BEST_TAU = 3.0

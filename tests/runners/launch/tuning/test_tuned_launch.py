@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from goal_core.training.cells.validation import Validation
-from runners.launch import launch as launch_module
-from runners.launch import launcher
-from runners.launch.launch import LaunchOutcome, launch_sweep
-from runners.launch.opened_sweep import OpenedSweep
-from runners.launch.remaining.plan import LaunchOptions
-from runners.launch.view.live import overview
-from runners.results import read_results
-from runners.store.archive import add_results, export_results, opened_archive, plan_import
-from runners.store.garbage import find_garbage, remove_garbage
-from runners.store.store import Store
-from sweeps import Trail
+from goal_sweep.goal_core.training.cells.validation import Validation
+from goal_sweep.runners.launch import launch as launch_module
+from goal_sweep.runners.launch import launcher
+from goal_sweep.runners.launch.launch import LaunchOutcome, launch_sweep
+from goal_sweep.runners.launch.opened_sweep import OpenedSweep
+from goal_sweep.runners.launch.remaining.plan import LaunchOptions
+from goal_sweep.runners.launch.view.live import overview
+from goal_sweep.runners.results import read_results
+from goal_sweep.runners.store.archive import add_results, export_results, opened_archive, plan_import
+from goal_sweep.runners.store.garbage import find_garbage, remove_garbage
+from goal_sweep.runners.store.store import Store
+from goal_sweep.sweeps import Trail
 from tests.helpers.in_process import InProcess, NoTracking, results, sweep_in
 
 ONE_STAGE = "stages=[{name: frozen, epochs: 4, lr: 1e-3, batch_size: 24, warmup_epochs: 1}]"

@@ -7,10 +7,10 @@ import io
 import pytest
 from rich.console import Console
 
-from runners.launch.view.grids import ASCII, RICH, Signs, block_grid, legend
-from runners.launch.view.live import overview
-from runners.launch.view.progress import SweepProgress
-from sweeps import ResolvedSweep
+from goal_sweep.runners.launch.view.grids import ASCII, RICH, Signs, block_grid, legend
+from goal_sweep.runners.launch.view.live import overview
+from goal_sweep.runners.launch.view.progress import SweepProgress
+from goal_sweep.sweeps import ResolvedSweep
 from tests.helpers.sweep_cases import resolved, scenes
 
 

@@ -12,9 +12,9 @@ import pexpect
 import pytest
 from rich.console import Console
 
-from runners.launch.view.grids import RICH, Judgement, block_grid, signs_of
-from runners.launch.view.live import LiveView, overview
-from runners.launch.view.progress import SweepProgress
+from goal_sweep.runners.launch.view.grids import RICH, Judgement, block_grid, signs_of
+from goal_sweep.runners.launch.view.live import LiveView, overview
+from goal_sweep.runners.launch.view.progress import SweepProgress
 from tests.helpers.paths import ROOT
 from tests.helpers.progress_cases import half_done
 from tests.helpers.sweep_cases import resolved
@@ -25,7 +25,7 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*\b(3[0-7]|4[0-7]|9[0-7]|38|48)\b[0-9;]*m")
 SCRIPT = """
 import time
 from rich.console import Console
-from runners.launch.view.live import LiveView
+from goal_sweep.runners.launch.view.live import LiveView
 from tests.helpers.progress_cases import half_done
 progress = half_done()
 console = Console(highlight=False)

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from runners.launch.view.progress import Pace
-from sweeps import Training, Unit, pack
+from goal_sweep.runners.launch.view.progress import Pace
+from goal_sweep.sweeps import Training, Unit, pack
 from tests.helpers.sweep_cases import scenes
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from runners.launch.view.live import overview
-from runners.launch.view.progress import Pace, SweepProgress
-from sweeps import Unit
+from goal_sweep.runners.launch.view.live import overview
+from goal_sweep.runners.launch.view.progress import Pace, SweepProgress
+from goal_sweep.sweeps import Unit
 from tests.helpers.sweep_cases import scenes
 
 

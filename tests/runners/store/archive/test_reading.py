@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from goal_core.basics.sealed_json import json_bytes
-from runners.cli.app import run
-from runners.store.archive import export_results, reading
+from goal_sweep.goal_core.basics.sealed_json import json_bytes
+from goal_sweep.runners.cli.app import run
+from goal_sweep.runners.store.archive import export_results, reading
 from tests.helpers.archive_cases import (
     Files,
     edited,

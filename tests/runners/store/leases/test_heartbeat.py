@@ -15,9 +15,9 @@ from dataclasses import asdict, replace
 import psutil
 import pytest
 
-from goal_core.basics.sealed_json import json_bytes
-from runners.store.leases.heartbeat import DriverRecords, Heartbeat, LeaseHeldError
-from runners.store.leases.processes import ProcessIdentity
+from goal_sweep.goal_core.basics.sealed_json import json_bytes
+from goal_sweep.runners.store.leases.heartbeat import DriverRecords, Heartbeat, LeaseHeldError
+from goal_sweep.runners.store.leases.processes import ProcessIdentity
 from tests.helpers.paths import ROOT
 from tests.helpers.store_cases import load, named, train
 from tests.helpers.until import until
@@ -176,7 +176,7 @@ exec setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all,+dac_ove
 """
 _LOOK = """
 import sys
-from runners.store import LeaseHeldError, Store
+from goal_sweep.runners.store import LeaseHeldError, Store
 from tests.helpers.store_cases import named
 store, training = Store(sys.argv[1]), named("c" * 16)
 print(store.status([training])[training].state, [driver.process.exists() for driver in store.drivers.all()])
@@ -256,7 +256,7 @@ def test_a_damaged_launch_record_counts_as_ended_when_nobody_renews_it(store):
 _DRIVER = """
 import sys, time
 from pathlib import Path
-from runners.store import Store
+from goal_sweep.runners.store import Store
 store = Store(sys.argv[1])
 launch = store.heartbeat("first", ttl=1, renew=0.2)
 launch.start(["k" * 16])

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from runners.store import AlreadyDoneError
-from runners.store.leases.lease import LeaseLostError
-from runners.store.records.attempts import AttemptFolder
+from goal_sweep.runners.store import AlreadyDoneError
+from goal_sweep.runners.store.leases.lease import LeaseLostError
+from goal_sweep.runners.store.records.attempts import AttemptFolder
 from tests.helpers.store_cases import load, named, record, result, train, write_weights
 
 TRAINING = named("c" * 16)

@@ -6,9 +6,9 @@ import socket
 
 import pytest
 
-from goal_core.basics.sealed_json import json_bytes
-from runners.store import Store
-from runners.store.records.attempts import Attempt, AttemptFolder
+from goal_sweep.goal_core.basics.sealed_json import json_bytes
+from goal_sweep.runners.store import Store
+from goal_sweep.runners.store.records.attempts import Attempt, AttemptFolder
 from tests.helpers.store_cases import named
 
 TRAINING = named("a" * 16)

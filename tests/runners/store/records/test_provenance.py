@@ -9,8 +9,8 @@ import zipfile
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
-from runners.store.records import provenance
-from runners.store.records.provenance import BUILT_FROM, built_from, checkout_state, gather
+from goal_sweep.runners.store.records import provenance
+from goal_sweep.runners.store.records.provenance import BUILT_FROM, built_from, checkout_state, gather
 from tests.helpers.paths import ROOT
 
 
@@ -93,8 +93,10 @@ def test_the_build_writes_that_record(tmp_path, monkeypatch, state):
     )
     source.mkdir()
     for name in names:
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-        copy(ROOT / name, source / name)
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, source / name, symlinks=True)
+        else:
+            shutil.copy(ROOT / name, source / name)
     monkeypatch.setenv("GOAL_GIT_COMMIT", "" if state != "no checkout" else "f" * 40)
     commit, diff = "f" * 40, ""
     if state != "no checkout":
@@ -106,6 +108,6 @@ def test_the_build_writes_that_record(tmp_path, monkeypatch, state):
         commit, diff = checkout_state(source / "runners" / "store" / "records" / "provenance.py")
     (wheel,) = WheelBuilder(str(source)).build(directory=str(tmp_path))
     with zipfile.ZipFile(wheel) as file:
-        record = json.loads(file.read(f"runners/store/{BUILT_FROM}"))
+        record = json.loads(file.read(f"goal_sweep/runners/store/{BUILT_FROM}"))
     assert record == {"git_commit": commit, "git_diff": diff}
     assert ("+changed" in diff) == (state == "changed")

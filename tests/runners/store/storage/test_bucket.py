@@ -12,20 +12,20 @@ from typing import Any
 
 import pytest
 
-from runners.store.storage.objects import ObjectStorage
+from goal_sweep.runners.store.storage.objects import ObjectStorage
 from tests.helpers.until import until
 
 pytest.importorskip("moto", reason="moto[server] is not installed")
 pytest.importorskip("obstore", reason="obstore is not installed")
 
-from goal_core.basics.atomic import DamagedError, StorageError
-from goal_core.basics.errors import UnfinishedError
-from goal_core.basics.machine import process_tag
-from runners.store import Store
-from runners.store.storage import connection, place
-from runners.store.storage.connection import Connection
-from runners.store.storage.folders import ExpiredCredentialsError
-from runners.store.storage.objects import PART
+from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
+from goal_sweep.goal_core.basics.errors import UnfinishedError
+from goal_sweep.goal_core.basics.machine import process_tag
+from goal_sweep.runners.store import Store
+from goal_sweep.runners.store.storage import connection, place
+from goal_sweep.runners.store.storage.connection import Connection
+from goal_sweep.runners.store.storage.folders import ExpiredCredentialsError
+from goal_sweep.runners.store.storage.objects import PART
 from tests.helpers.s3_server import flip
 
 _number = itertools.count()

@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from goal_core.basics.atomic import StorageError
-from runners.store import Store
-from runners.store.storage.folders import Storage
+from goal_sweep.goal_core.basics.atomic import StorageError
+from goal_sweep.runners.store import Store
+from goal_sweep.runners.store.storage.folders import Storage
 from tests.helpers.until import until
 
 

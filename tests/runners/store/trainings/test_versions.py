@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from runners.store.trainings.files import is_whole_zip
+from goal_sweep.runners.store.trainings.files import is_whole_zip
 
 
 def test_whichever_bit_flips_is_told_and_never_an_error(tmp_path: Path) -> None:
