@@ -25,15 +25,15 @@ T = TypeVar("T")
 reader_of: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 """What reads a class from JSON: to build one takes longer than to read a hundred mappings with it."""
 
-_NOT_OF_THE_DATA = frozenset(
+_OF_THE_DATA = ("min_word_count", "image")
+"""Data settings that are hashed by name, too: those that mean the same in every layout. The fingerprint covers all."""
+_PLACES = frozenset(
     {
-        # A name, and where the files are.
         *("format", "name", "root", "annotations", "test_file", "train_files", "val_file", "image_root", "importer"),
-        # The fingerprint hashes the drawn scenes themselves.
-        *("num_train", "num_val", "num_test", "data_seed"),
+        *("image_column", "caption_column", "split_column"),
     }
 )
-"""Data settings that are not hashed, because the data fingerprint covers what they select."""
+"""Data settings that are a name, or say where the data are: what is there counts."""
 _NOT_OF_THE_MODEL = frozenset({"backbone", "init_from"})
 """Model settings that are not hashed, because the name of the backbone and the content of all weights are."""
 _NOT_OF_THE_STAGE = frozenset(
@@ -51,7 +51,7 @@ memory runs out, which must not make another model of a cell."""
 def is_in_id(key: str) -> bool:
     """Whether another value of a key of a sweep file, such as `stages.lr` or `data[scenes].name`, is another model."""
     section, setting = key.partition("[")[0].partition(".")[0], key.split(".")[1 if key.startswith("model.") else -1]
-    left_out = {"data": _NOT_OF_THE_DATA, "model": _NOT_OF_THE_MODEL, "stages": _NOT_OF_THE_STAGE}
+    left_out = {"data": _PLACES, "model": _NOT_OF_THE_MODEL, "stages": _NOT_OF_THE_STAGE}
     if section in left_out:
         return setting not in left_out[section] - {"init_from"}  # of which the content counts
     return section in ("objectives", "seeds", "precision")
@@ -72,7 +72,7 @@ def cell_settings(cell: Any) -> dict[str, Any]:
     return {
         "numerics": NUMERICS_VERSION,
         "data_fingerprint": cell.data_fingerprint,
-        "data": {key: value for key, value in to_mapping(cell.data).items() if key not in _NOT_OF_THE_DATA},
+        "data": {key: value for key, value in to_mapping(cell.data).items() if key in _OF_THE_DATA},
         "model": {**model, "backbone": cell.model.backbone.name, "backbone_weights": cell.weights_id},
         "objective": cell.objective.resolved(),
         "seed": cell.seed,

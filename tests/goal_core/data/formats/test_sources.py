@@ -23,9 +23,12 @@ from goal_sweep.goal_core.data import (
     open_dataset,
 )
 from goal_sweep.goal_core.data.formats.layout import drawn_split
+from goal_sweep.goal_core.objectives import ObjectiveConfig
 from goal_sweep.goal_core.training import train_unit
+from goal_sweep.sweeps.cells import Cell
+from goal_sweep.sweeps.identity import content_id
 from tests.helpers.karpathy_fixture import write_dataset
-from tests.helpers.training_cases import FROZEN, folders_of, same_weights, unit_of
+from tests.helpers.training_cases import FROZEN, MODEL, folders_of, same_weights, unit_of
 
 pa = pytest.importorskip("pyarrow")
 
@@ -128,6 +131,12 @@ def opened(path: Path, **settings: Any) -> Dataset:
     return open_dataset(SourceConfig(name="mine", root=str(path), **settings), path.parent / "indexes")
 
 
+def cell_id(config: DataConfig, dataset: Dataset) -> str:
+    settings: dict[str, Any] = {"model": MODEL, "objective": ObjectiveConfig(pair="con", triplet="nca"), "seed": 1}
+    cell = Cell(id="", data=config, data_fingerprint=dataset.fingerprint, weights_id="w", **settings)
+    return content_id(cell.settings)
+
+
 def seen(dataset: Dataset) -> Iterator[tuple[str, list[str], list[bytes]]]:
     for split in dataset.splits.values():
         yield split.name, list(split.captions), [split.load_image(index).tobytes() for index in range(split.num_images)]
@@ -140,6 +149,8 @@ def test_the_same_pictures_in_another_layout_are_the_same_data(data: Path, write
         theirs = opened(path)
         assert theirs.fingerprint == ours.fingerprint
         assert list(seen(theirs)) == list(seen(ours))
+    other = SourceConfig(name="mine", root=str(path), max_captions=9, caption_column="words")
+    assert cell_id(other, theirs) == cell_id(KarpathyConfig(name="tiny", root=str(data)), ours)
 
 
 def test_all_layouts_train_to_the_same_bits(data: Path, tmp_path: Path) -> None:
