@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test lint bench gpu chaos faults cluster-test clean
+.PHONY: demo test lint docs bench gpu chaos faults cluster-test clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -40,6 +40,11 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.rooms
+	$(MAKE) docs
+
+# The documents as a site, in site/. A page that no menu names, or a link that leads nowhere, is an error.
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # The Python that has torch: $(PYTHON), or else that of the environment.
 HAS_TORCH := from importlib.util import find_spec; exit(find_spec("torch") is None)

@@ -13,6 +13,7 @@ import pytest
 from typer.main import get_command
 
 from goal_sweep.runners.cli.app import app
+from goal_sweep.sweeps.reading.reference import settings_page
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -61,6 +62,16 @@ def test_the_readme_examples_run() -> None:
 
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+def test_the_settings_page_is_that_of_the_schema() -> None:
+    """`goal-sweep schema --markdown > docs/settings.md` writes it."""
+    assert (ROOT / "docs" / "settings.md").read_text() == f"{settings_page()}\n"
+
+
+def test_the_documents_are_short() -> None:
+    written = [path for path in DOCUMENTS if path.name != "settings.md"]
+    assert sum(len(path.read_text().split()) for path in written) <= 26_000
 
 
 def test_the_architecture_page_names_what_is_there() -> None:

@@ -52,22 +52,21 @@ def _or_several(setting: Schema) -> dict[str, Any]:
 
 
 def settings_page() -> str:
-    """A table of every key: what it may be, its default, and whether it is part of an id, with its description."""
+    """Tables of every key: what it may be, its default, and whether it is part of an id, with its description."""
     lines = [
         "# Settings",
         "",
         "Every key of a sweep file, as `goal-sweep schema --markdown` writes it. *id*: another value is another model.",
         "`goal-sweep schema` writes a JSON schema, from which editors complete keys and values.",
-        "",
-        "| key | values | default | id | |",
-        "| --- | --- | --- | --- | --- |",
     ]
+    tables: dict[str, list[str]] = {"The sweep": []}
     whole = schema_of(SweepConfig)
     for key, setting, text in _keys(whole, whole, "SweepConfig", ""):
         values, default = _values(setting), json.dumps(setting["default"]) if "default" in setting else ""
-        counted = "yes" if is_in_id(key) else ""
-        lines.append(f"| `{key}` | {values} | {default and f'`{default}`'} | {counted} | {text} |")
-    return "\n".join([*lines, ""])
+        row = f"| `{key}` | {values} | {default and f'`{default}`'} | {'yes' if is_in_id(key) else ''} | {text} |"
+        tables.setdefault(key.split(".")[0] if "." in key else "The sweep", []).append(row)
+    head = ["| key | values | default | id | meaning |", "| --- | --- | --- | --- | --- |"]
+    return "\n".join([*lines, *(line for part in tables for line in ("", f"## {part}", "", *head, *tables[part]))])
 
 
 def _keys(of: Schema, whole: Schema, name: str, prefix: str) -> Iterator[tuple[str, Schema, str]]:
