@@ -1,7 +1,7 @@
 r"""A unit's steps: its cells alone, sharing a backbone, or stacked; fine-tuned in every way; and with the usual tools.
 
     python -m benchmarks.steps --rows one trunk heads usual --backbone test_resnet --size 64
-    python -m benchmarks.steps --rows finetune recompute 4-chunks --apart --backbone resnet18 --size 112
+    python -m benchmarks.steps --rows finetune 4-chunks --apart --backbone resnet18 --size 112
     python -m benchmarks.steps --device cuda --backbone resnet152 --size 224 --batch 128 --embed-dim 1024 --workers 8 \
         --images 2000 --precisions bf16 fp32 --sources files pack
 
@@ -32,7 +32,6 @@ TUNED = {"stage": "finetune"}
 ROWS: Mapping[str, Mapping[str, Any]] = {
     "one": {}, "trunk": {"sharing": "trunk"}, "heads": {"sharing": "heads"}, "usual": {},
     "finetune": TUNED, "usual-finetune": TUNED, "channels_last": {**TUNED, "memory_format": "channels_last"},
-    "recompute": {**TUNED, "stage_settings": {"recompute": True}},
     **{f"{count}-chunks": {**TUNED, "chunks": count} for count in (2, 4, 8)},
 }  # fmt: skip
 """What each row trains: one cell, or with `sharing` all of them. Those called usual are `benchmarks.usual`."""

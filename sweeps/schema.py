@@ -293,8 +293,6 @@ class SweepConfig(Settings):
         data, gpus, framework = self.data, self.resources.gpus, self.model.framework
         if data.format == "precomp" and stage.trains_backbone:
             yield f"{key}: {stage.name} trains the image backbone, but data.format precomp has only its features"
-        if stage.recompute and not stage.trains_backbone:
-            yield f"{key}.recompute: {stage.name} keeps no activations of the backbone; leave it out"
         if stage.feature_views and (data.image is None or not data.image.augments):
             what = "have no images" if data.image is None else "do not augment them (data.image.augment none)"
             yield f"{key}.feature_views: {stage.feature_views} needs augmented training images, but the data {what}"

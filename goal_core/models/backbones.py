@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from goal_sweep.goal_core.basics.errors import ConfigError, DataError, WeightsError, first_line
+from goal_sweep.goal_core.basics.errors import DataError, WeightsError, first_line
 from goal_sweep.goal_core.basics.registry import Entry
 from goal_sweep.goal_core.basics.seeding import derive_seed
 from goal_sweep.goal_core.models.config import BackboneConfig
@@ -89,19 +89,6 @@ class ImageBackbone(nn.Module):
         """Keep images and filters in memory pixel by pixel, all channels of a pixel together."""
         self._format = torch.channels_last
         self.to(memory_format=torch.channels_last)
-
-    def recompute(self) -> None:
-        """Keep only the inputs of blocks for the backward pass, which runs them again.
-
-        Raises:
-            ConfigError: timm cannot do it for this network, or the second run would skip other blocks.
-        """
-        if self._drops:
-            raise ConfigError("recompute: blocks that are skipped at random cannot run again; use micro_batch")
-        try:
-            self.net.set_grad_checkpointing()  # type: ignore[operator]  # of timm
-        except (AttributeError, AssertionError) as error:
-            raise ConfigError(f"recompute: timm cannot do it for {type(self.net).__name__}; use micro_batch") from error
 
     def forward(self, images_B3SS: Tensor) -> Tensor:
         """Features of a batch of images.

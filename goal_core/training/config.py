@@ -44,10 +44,6 @@ class StageConfig:
     """Pairs to encode at a time, for batches larger than memory; 0: the whole batch at once. The gradient is that of
     the whole batch up to rounding, for memory of `micro_batch` pairs and a third more time. Not for models whose batch
     normalisation uses the statistics of the batch (`bn_mode: legacy_quirk`; `vse_infty` on precomputed regions)."""
-    recompute: bool = False
-    """Keep only the inputs of the backbone's blocks in `finetune`, and run the blocks again in the backward pass: less
-    memory for about a third more time, and the same gradient. `micro_batch` needs less memory for the same time; this
-    one also helps where a single chunk is too large. Not with `bn_mode: legacy_quirk` nor with stochastic depth."""
     optimizer: Literal["adam", "adamw"] = "adam"
     weight_decay: Factor = 0.0
     beta2: Share = 0.999
@@ -130,11 +126,8 @@ class StageConfig:
                 "feature_views needs stage frozen with bn_mode frozen_eval, whose backbone gives the same features in "
                 f"every epoch, got {self.feature_views} in stage {self.name} with bn_mode {self.bn_mode}"
             )
-        problems += [
-            f"{name} needs bn_mode frozen_eval, because legacy_quirk takes statistics of whole batches, once"
-            for name in ("micro_batch", "recompute")
-            if getattr(self, name) and self.bn_mode == "legacy_quirk"
-        ]
+        if self.micro_batch and self.bn_mode == "legacy_quirk":
+            problems.append("micro_batch needs bn_mode frozen_eval: legacy_quirk takes statistics of whole batches")
         if self.lr_drops and self.schedule == "linear":
             problems.append("lr_drops belong to schedule drops, not to linear")
         late = [drop for drop in self.lr_drops if not 0 < drop < self.epochs]

@@ -221,18 +221,13 @@ def _write_features(path: Path, features: Tensor) -> None:
 
 
 def place(backbone: ImageBackbone, unit: UnitPlan) -> ImageBackbone:
-    """Put a backbone on the unit's device as the unit runs it: its layout in memory, recomputed.
+    """Put a backbone on the unit's device as the unit runs it: its layout in memory.
 
     None of that changes a result but by rounding, so it is part of no id. On a CPU the defaults change nothing at all.
-
-    Raises:
-        ConfigError: `recompute` is set, but the backbone has no blocks.
     """
     backbone = backbone.to(unit.device)
     if wants_channels_last(backbone, unit):
         backbone.use_channels_last()
-    if unit.stage.recompute and unit.stage.trains_backbone:
-        backbone.recompute()
     return backbone
 
 

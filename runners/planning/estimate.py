@@ -105,8 +105,7 @@ def _too_large(unit: Unit, needed_mb: float, usable_mb: float, chunk: int | None
         yield "  no part of a batch fits either, or none can be split: expect these cells to fail"
     else:
         yield f"  a launch comes down to stages.{name}.micro_batch={chunk} (same gradient), and the hours are those"
-    recompute = f"stages.{name}.recompute=true or " if unit.stage.trains_backbone else ""
-    yield f"  {recompute}precision=bf16 (with other results) needs less"
+    yield "  precision=bf16 (with other results) needs less"
 
 
 def plan_rows(

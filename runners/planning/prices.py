@@ -45,8 +45,6 @@ _STATES: Final = {"cpu": 6.4, "cuda": 4.0}
 """Copies of a trained weight in fp32: itself, its gradient and Adam's two moments; measured on a CPU, with saving."""
 _LIVE: Final = 2.5
 """Inputs and outputs of the largest layer that a pass without gradients holds; measured with residual networks."""
-_RECOMPUTED: Final = 0.5
-"""Share of a backbone's activations that are held at most where its blocks run again; measured with resnet50."""
 _KEPT_PER_WORD: Final = 10
 """Numbers of the embedding's width that a text encoder keeps for each word of a caption until the backward pass."""
 _RANKED: Final = 24
@@ -179,7 +177,7 @@ class Prices:
         gmacs = heads.image_gmac + heads.caption_gmac + 3 * heads.pair_gmac
         encode, load = cells * pairs * gmacs * gmac_s * (4 / 3 if chunked else 1), 0.0
         if data.image is not None and not unit.features:
-            own = card.train_factor + chunked + stage.recompute if stage.trains_backbone else 1.0
+            own = card.train_factor + chunked if stage.trains_backbone else 1.0
             encode += pairs * forward * (1.0 if stage.shares_backbone else cells * own)
             load = pairs * _IMAGE_LOAD_S
         # Several GPUs divide the encoding of a batch, and their processes the decoding; what they exchange is not
@@ -214,7 +212,7 @@ class Prices:
         common += held * (cells if self._stacks(unit) else 1)
         if stage.trains_backbone:
             own += 4e6 * _STATES[kind] * backbone.params_m
-            common += chunk * backbone.kept_mb * area * (_RECOMPUTED if stage.recompute else 1.0)
+            common += chunk * backbone.kept_mb * area
         elif cell.data.image is not None:
             common += 4e6 * backbone.params_m * (1 if stage.shares_backbone else cells)
             common += max(chunk, _EVALUATED) * _LIVE * backbone.passing_mb * area

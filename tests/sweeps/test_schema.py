@@ -169,11 +169,3 @@ def test_feature_views_need_augmented_images() -> None:
         load_sweep("scenes", ["stages.frozen.feature_views=2"])
     with pytest.raises(SweepError, match="have no images"):
         load_sweep("quickstart", ["stages.frozen.feature_views=2"])
-
-
-def test_what_cannot_be_computed_again_is_refused(small: SweepConfig) -> None:
-    frozen, finetune = small.stages
-    again = replace(small, stages=(frozen, replace(finetune, recompute=True)))
-    assert again.stages[1].recompute
-    with pytest.raises(ConfigError, match=r"stages.0.recompute: frozen keeps no activations"):
-        replace(small, stages=(replace(frozen, recompute=True), finetune))

@@ -44,7 +44,7 @@ def test_auto_takes_channels_last_where_tensor_cores_want_it(name: str, changes:
     assert wants_channels_last(backbone, replace(UNIT, **changes)) == wanted
 
 
-@pytest.mark.parametrize("stage", [FINETUNE, replace(FINETUNE, recompute=True), replace(FINETUNE, micro_batch=5)])
+@pytest.mark.parametrize("stage", [FINETUNE, replace(FINETUNE, micro_batch=5)])
 def test_channels_last_has_the_same_gradient(stage: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     unit = replace(UNIT, stage=stage)
     wanted, _, _ = first_step(monkeypatch, tmp_path / "first", unit)
@@ -70,7 +70,7 @@ def test_a_training_may_go_on_in_another_form(tmp_path: Path) -> None:
     train_unit(unit, unbroken)
     with pytest.raises(StoppedError):
         train_unit(unit, changed, StopAt(2))
-    again = replace(unit, memory_format="channels_last", stage=replace(unit.stage, recompute=True))
+    again = replace(unit, memory_format="channels_last")
     train_unit(again, changed)
     assert changed["con-con"].numbers()[0] == pytest.approx(unbroken["con-con"].numbers()[0], rel=1e-4)
 
@@ -99,10 +99,7 @@ def test_frozen_features_of_another_layout_are_not_taken_from_the_cache(tmp_path
     assert len(list((tmp_path / "cache").iterdir())) == 2 * count > 0
 
 
-@pytest.mark.parametrize("stage", [FINETUNE, replace(FINETUNE, recompute=True)])
-def test_half_precision_rounds_the_passes_and_nothing_else(
-    stage: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_half_precision_rounds_the_passes_and_nothing_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seen: set[torch.dtype] = set()
     features = CellTrainer._features
 
@@ -112,9 +109,9 @@ def test_half_precision_rounds_the_passes_and_nothing_else(
         assert all(one.dtype == torch.float32 for one in self.parameters)
         return found
 
-    wanted, _, _ = first_step(monkeypatch, tmp_path / "fp32", replace(UNIT, stage=stage))
+    wanted, _, _ = first_step(monkeypatch, tmp_path / "fp32", UNIT)
     monkeypatch.setattr(CellTrainer, "_features", look)
-    found, _, _ = first_step(monkeypatch, tmp_path / "bf16", replace(UNIT, stage=stage, precision="bf16"))
+    found, _, _ = first_step(monkeypatch, tmp_path / "bf16", replace(UNIT, precision="bf16"))
     assert seen == {torch.bfloat16}
     assert all(one.dtype == torch.float32 for one in found)
     ours, theirs = (torch.cat([one.flatten() for one in both]) for both in (found, wanted))
@@ -123,16 +120,10 @@ def test_half_precision_rounds_the_passes_and_nothing_else(
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("changes", [{"memory_format": "channels_last"}, {"recompute": True}])
-def test_each_form_has_the_same_gradient_on_a_gpu(
-    changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_each_form_has_the_same_gradient_on_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     unit: UnitPlan = replace(UNIT, device="cuda", memory_format="channels_first")
     wanted, _, _ = first_step(monkeypatch, tmp_path / "plain", unit)
-    if changes.get("recompute"):
-        unit = replace(unit, stage=replace(unit.stage, recompute=True))
-    else:
-        unit = replace(unit, **changes)
+    unit = replace(unit, memory_format="channels_last")
     found, _, _ = first_step(monkeypatch, tmp_path / "other", unit)
     scale = max(float(one.abs().max()) for one in wanted)
     for ours, theirs in zip(found, wanted, strict=True):

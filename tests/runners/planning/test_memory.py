@@ -50,7 +50,6 @@ def test_activations_grow_with_the_batch_and_the_image_and_shrink_with_the_preci
     assert counted(1, 1, "stages.finetune.batch_size=64") < 0.6 * counted(1, 1)
     assert counted(1, 1, "data.image.size=112") < 0.4 * counted(1, 1)
     assert counted(1, 1, "precision=bf16") < 0.6 * counted(1, 1)
-    assert counted(1, 1, "stages.finetune.recompute=true") < 0.6 * counted(1, 1)
 
 
 def test_chunks_and_several_gpus_take_the_memory_of_the_pairs_that_are_encoded_at_a_time() -> None:
@@ -88,7 +87,7 @@ def test_what_does_not_fit_is_said_with_what_would_do_and_priced_as_it_will_run(
     (why, chunks, less) = small.lines[2:]
     assert "finetune: not even one cell fits as set: 24.6 GB of 21.9 GB" in why
     assert "stages.finetune.micro_batch=64" in chunks
-    assert "stages.finetune.recompute=true" in less
+    assert "precision=bf16" in less
     assert small.limits["finetune"] == 1
     assert list(small.prices.chunks.values()) == [64]
     whole, chunked = prices.seconds(finetune), small.prices.seconds(finetune)
