@@ -22,7 +22,6 @@ from goal_sweep.goal_core.data.config import ImageConfig, KarpathyConfig
 from goal_sweep.goal_core.models import autocast, build_backbone
 from goal_sweep.goal_core.training import Precision, UnitPlan
 from goal_sweep.goal_core.training.train import begin_process
-from goal_sweep.goal_core.training.trunk import place
 
 SIZES = {"swin_base_patch4_window12_384": 384}
 LENGTH, NARROW = WORDS + 2, 16
@@ -69,7 +68,7 @@ def _image_ms(given: argparse.Namespace, unit: UnitPlan, *, train: bool = False)
     """Milliseconds of an image of a batch, at best: a forward pass, or a training step."""
     size = given.forward_size if unit.data.image is None else unit.data.image.size
     begin_process(unit)
-    backbone = place(build_backbone(unit.model.backbone, image_size=size, seed=1), unit)
+    backbone = build_backbone(unit.model.backbone, image_size=size, seed=1).to(unit.device)
     optimizer = torch.optim.Adam(backbone.parameters(), lr=1e-5, fused=True)
     pixels = torch.randint(256, (given.forward_batch, 3, size, size), dtype=torch.uint8).to(given.device)
 

@@ -31,7 +31,7 @@ from goal_sweep.goal_core.data.packs import plan_pack, write_pack
 TUNED = {"stage": "finetune"}
 ROWS: Mapping[str, Mapping[str, Any]] = {
     "one": {}, "trunk": {"sharing": "trunk"}, "heads": {"sharing": "heads"}, "usual": {},
-    "finetune": TUNED, "usual-finetune": TUNED, "channels_last": {**TUNED, "memory_format": "channels_last"},
+    "finetune": TUNED, "usual-finetune": TUNED,
     **{f"{count}-chunks": {**TUNED, "chunks": count} for count in (2, 4, 8)},
 }  # fmt: skip
 """What each row trains: one cell, or with `sharing` all of them. Those called usual are `benchmarks.usual`."""

@@ -20,7 +20,7 @@ from goal_sweep.goal_core.models.frameworks import frameworks
 from goal_sweep.goal_core.objectives import LOSS, ObjectiveConfig, accepted_parameters, pair_weights, triplet_weights
 from goal_sweep.goal_core.objectives.parameters import Value
 from goal_sweep.goal_core.objectives.variants import Variant
-from goal_sweep.goal_core.training.config import MemoryFormat, Precision, Sharing, StageConfig
+from goal_sweep.goal_core.training.config import Precision, Sharing, StageConfig
 from goal_sweep.sweeps.axes import Axis, Point, check_axes, combinations, settings_at
 from goal_sweep.sweeps.checks import (
     Settings,
@@ -151,9 +151,6 @@ class ExecutionConfig(Settings):
     earliest on the devices at hand (docs/performance.md). A number above 1 needs another sharing than `none`."""
     units_per_gpu: Annotated[int, Range(at_least=1)] = 1
     """How many units share a GPU where `resources.gpus` is 1 (docs/performance.md)."""
-    memory_format: MemoryFormat = "auto"
-    """Layout of images and filters in memory. `auto`: `channels_last` for convolutional backbones on a GPU with `bf16`
-    or `fp16`, elsewhere `channels_first` (docs/performance.md). Numbers change by rounding alone."""
 
     def sharing_of(self, stage: StageConfig) -> Sharing:
         """How a stage's cells share a device: its own setting, or else this one."""

@@ -61,7 +61,6 @@ class ImageBackbone(nn.Module):
     ) -> None:
         super().__init__()
         self.net, self.cells, self._drops = net, cells, drops
-        self._format = torch.contiguous_format
         self.num_features = int(net.num_features)  # type: ignore[arg-type]  # timm models all carry it
         self.register_buffer("mean", torch.tensor(mean).view(1, 3, 1, 1) * 255, persistent=False)
         self.register_buffer("std", torch.tensor(std).view(1, 3, 1, 1) * 255, persistent=False)
@@ -85,11 +84,6 @@ class ImageBackbone(nn.Module):
         """Let batch normalisation use, and record, each batch's statistics; or return to the running ones."""
         self.net.train(on)
 
-    def use_channels_last(self) -> None:
-        """Keep images and filters in memory pixel by pixel, all channels of a pixel together."""
-        self._format = torch.channels_last
-        self.to(memory_format=torch.channels_last)
-
     def forward(self, images_B3SS: Tensor) -> Tensor:
         """Features of a batch of images.
 
@@ -99,7 +93,7 @@ class ImageBackbone(nn.Module):
         Returns:
             Features (B, F), or features of L cells (B, L, F), not normalised.
         """
-        pixels = ((images_B3SS.float() - self.mean) / self.std).contiguous(memory_format=self._format)
+        pixels = ((images_B3SS.float() - self.mean) / self.std).contiguous()
         features: Tensor = grid_features(self.net, pixels) if self.cells else self.net(pixels)
         return features
 

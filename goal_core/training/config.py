@@ -16,7 +16,6 @@ Weights, optimiser, objectives and recalls are IEEE float32 in all of them."""
 Count = Annotated[int, Range(at_least=0)]
 Factor = Annotated[float, Range(at_least=0)]
 Share = Annotated[float, Range(at_least=0, below=1)]
-MemoryFormat = Literal["auto", "channels_last", "channels_first"]
 Sharing = Literal["none", "trunk", "heads", "auto"]
 """How the cells of a unit share a device; see `goal_core.training.sharing`."""
 

@@ -13,7 +13,7 @@ from goal_sweep.goal_core.basics.plugins import Plugin
 from goal_sweep.goal_core.data import DataConfig
 from goal_sweep.goal_core.models import ModelConfig
 from goal_sweep.goal_core.objectives import ObjectiveConfig
-from goal_sweep.goal_core.training.config import MemoryFormat, Precision, Sharing, StageConfig
+from goal_sweep.goal_core.training.config import Precision, Sharing, StageConfig
 from goal_sweep.goal_core.training.files import EpochRecord
 
 
@@ -65,8 +65,6 @@ class UnitPlan:
     """How many units share the GPU, for whoever runs the unit."""
     sharing: Sharing = "auto"
     """How its cells run side by side; see :func:`goal_core.training.sharing.choose_path`."""
-    memory_format: MemoryFormat = "auto"
-    """How images and filters of backbones lie in memory; see :func:`goal_core.training.trunk.wants_channels_last`."""
     cache: Path | None = None
     """Folder for the frozen backbone's features; None keeps them in memory only."""
     plugins: tuple[Plugin, ...] = ()

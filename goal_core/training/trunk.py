@@ -1,4 +1,4 @@
-"""What the cells of a unit share: every batch, and the forward pass of a frozen backbone; how backbones run."""
+"""What the cells of a unit share: every batch, and the forward pass of a frozen backbone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from goal_sweep.goal_core.basics.atomic import replace_with
 from goal_sweep.goal_core.basics.devices import kind_of, send
@@ -62,7 +62,7 @@ class Trunk:
         self.backbone: ImageBackbone | None = None
         """The shared frozen backbone, on the device; None where each cell has its own or the data are features."""
         if unit.stage.shares_backbone and (backbone := initial.backbone(unit.seed)) is not None:
-            self.backbone = place(backbone, unit)
+            self.backbone = backbone.to(unit.device)
 
         self.image = unit.data.image
         self._train_features: Tensor | None = None
@@ -191,7 +191,6 @@ class Trunk:
             ],
             "seed": self.unit.seed if views or model.backbone.weights == "random" else None,
             "computed": [self.unit.precision, kind_of(self.device), self.unit.threads, torch.__version__],
-            "channels_last": wants_channels_last(backbone, self.unit),
             "views": views,
             "libraries": libraries(),
         }
@@ -218,26 +217,3 @@ def _write_features(path: Path, features: Tensor) -> None:
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_with(path, lambda temporary: write_checkpoint(temporary, {"features": features}, {_OF: path.stem}))
-
-
-def place(backbone: ImageBackbone, unit: UnitPlan) -> ImageBackbone:
-    """Put a backbone on the unit's device as the unit runs it: its layout in memory.
-
-    None of that changes a result but by rounding, so it is part of no id. On a CPU the defaults change nothing at all.
-    """
-    backbone = backbone.to(unit.device)
-    if wants_channels_last(backbone, unit):
-        backbone.use_channels_last()
-    return backbone
-
-
-def wants_channels_last(backbone: nn.Module, unit: UnitPlan) -> bool:
-    """Whether a backbone's images and filters lie in memory pixel by pixel.
-
-    `auto`: on a GPU in every precision but fp32, whose tensor cores want it, for backbones with more convolutions than
-    the one that cuts patches. On a CPU never, so that numbers stay what they were.
-    """
-    if unit.memory_format != "auto":
-        return unit.memory_format == "channels_last"
-    convolutions = sum(isinstance(module, nn.Conv2d) for module in backbone.modules())
-    return torch.device(unit.device).type == "cuda" and unit.precision != "fp32" and convolutions > 1

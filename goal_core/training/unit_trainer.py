@@ -31,7 +31,7 @@ from goal_sweep.goal_core.training.plan import (
 )
 from goal_sweep.goal_core.training.ranks import ALONE, Ranks
 from goal_sweep.goal_core.training.sharing import choose_path
-from goal_sweep.goal_core.training.trunk import SharedBatch, Trunk, place
+from goal_sweep.goal_core.training.trunk import SharedBatch, Trunk
 
 
 class _Stopped(BaseException):
@@ -219,7 +219,7 @@ class UnitTrainer:
             plan,
             unit,
             heads.to(self._trunk.device),
-            None if backbone is None else place(backbone, unit),
+            None if backbone is None else backbone.to(self._trunk.device),
             self._files[plan.key],
             description,
             steps_per_epoch=self._source.steps_per_epoch,

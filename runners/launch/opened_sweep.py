@@ -97,7 +97,6 @@ class OpenedSweep(ResolvedSweep):
             loader_workers=resources.loader_workers,
             processes=max(1, int(resources.gpus)),
             sharing=self.config.execution.sharing_of(unit.stage),
-            memory_format=self.config.execution.memory_format,
             cache=self.store.features,
             packs=self.store.packs,
             plugins=self.config.plugins,

@@ -13,7 +13,14 @@ from safetensors.torch import save_file
 from goal_sweep.goal_core.basics import atomic
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
 from goal_sweep.goal_core.basics.errors import WeightsError
-from goal_sweep.goal_core.checkpoints import read_checkpoint, read_mapped, read_of_training, write_checkpoint
+from goal_sweep.goal_core.checkpoints import (
+    optimizer_tensors,
+    read_checkpoint,
+    read_mapped,
+    read_of_training,
+    restore_optimizer,
+    write_checkpoint,
+)
 
 TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor(True), "c": torch.ones(2, dtype=torch.bfloat16)}
 STATE = {"training": "key", "epoch": 3, "lr": 0.1, "history": [{"rsum": 12.5}], "name": "é"}
@@ -93,3 +100,16 @@ def test_a_missing_file_is_looked_for_once(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(StorageError, match="cannot read") as missing:
         read_mapped(tmp_path / "none.safetensors")
     assert missing.value.errno == errno.ENOENT
+
+
+def test_adams_moments_lie_like_their_weights_after_a_restart(tmp_path: Path) -> None:
+    """Files know one order of numbers, fused Adam that of the memory: a network of one's own may have another."""
+    filters = torch.nn.Conv2d(3, 4, 2).to(memory_format=torch.channels_last).weight
+    filters.grad = torch.randn_like(filters)
+    before, after = (torch.optim.Adam([filters], lr=0.0, fused=True) for _ in range(2))
+    before.step()
+    write_checkpoint(tmp_path / "state", optimizer_tensors(before), {})
+    restore_optimizer(after, read_checkpoint(tmp_path / "state")[0])
+    old, new = (one.state[filters]["exp_avg"] for one in (before, after))
+    assert new.stride() == filters.stride() != filters.contiguous().stride()
+    assert torch.equal(new, old)
