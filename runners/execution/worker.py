@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -153,11 +152,6 @@ class _Worker:
             except Exception as error:
                 left = [key for key in folders if key not in listener.ended]
                 listener.events([TrainingFailed.because_of(key, error) for key in left])
-        for key in folders.keys() - listener.ended:  # let what they have saved on their way to a stop arrive
-            try:
-                folders[key].flush()
-            except (OSError, FencedError) as error:
-                os.write(2, f"{folders[key]}: not all that was saved is in the store: {error}\n".encode())
         self._ended |= listener.ended - listener.out_of_memory
         if again := [training for training in trainings if training.key in listener.out_of_memory]:
             self.train(again, until_saved=until_saved)

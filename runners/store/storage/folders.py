@@ -169,13 +169,12 @@ class Storage:
         perform("rename", path, lambda: path.rename(target), doing="rename")
 
     def save_with(self, path: Path, write: Callable[[Path], object], *, guard: Task) -> None:
-        """Let a library write a file. It may arrive in the storage later; see `flush`.
+        """Let a library write a file.
 
         Args:
             path: the file.
             write: writes the whole content to the path that it is given.
-            guard: called before and after the file takes its place; may raise to give up. Where that happens later,
-                the next call for a file in the same folder raises instead.
+            guard: called before and after the file takes its place; may raise to give up.
         """
         try:
             atomic.replace_with(path, write, guard=guard)
@@ -205,7 +204,7 @@ class Storage:
         perform("append", path, write, doing="write")
 
     def discard(self, path: Path, *, guard: Task) -> None:
-        """Remove a file after everything that was saved before in its folder has arrived, as `save_with` does."""
+        """Remove a file that nobody needs any more. If that fails, it stays."""
         guard()
         with contextlib.suppress(OSError):
             atomic.before_operation("remove", path)
@@ -224,14 +223,8 @@ class Storage:
         """Whether a call waits for a storage that does not answer, or is slow."""
         return False
 
-    def flush(self, folder: Path) -> None:
-        """Wait until everything that was saved in a folder has arrived, and raise what went wrong meanwhile."""
-
-    def forget(self, folder: Path) -> None:
-        """Forget what went wrong in a folder in the background, because another attempt begins there."""
-
     def close(self) -> None:
-        """Remove what this process keeps on its machine for the storage, after everything has arrived."""
+        """Remove what this process keeps on its machine for the storage."""
 
     def each(self, act: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Call a function that reads a little for each of many items, side by side where reading takes long."""

@@ -13,8 +13,7 @@ import hashlib
 import io
 import secrets
 import shutil
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -29,7 +28,6 @@ from goal_sweep.goal_core.basics.atomic import (
     read_bytes,
     replace_with,
 )
-from goal_sweep.runners.store.storage.background import Lane
 from goal_sweep.runners.store.storage.connection import Connection, RefusedError, failure
 from goal_sweep.runners.store.storage.folders import Storage, Task, Written
 
@@ -54,7 +52,7 @@ class ObjectStorage(Storage):
 
         self._api: Any = obstore
         self._connection, self._base = connection, base
-        self._lanes: defaultdict[Path, Lane] = defaultdict(Lane)
+        self._waiting: set[object] = set()
         self._checked = False
         self._background = ThreadPoolExecutor(1, thread_name_prefix="goal-sweep reading")
         self._asked: dict[Path, Future[bool]] = {}
@@ -116,7 +114,7 @@ class ObjectStorage(Storage):
         return path in self._in(path.parent)
 
     def entries(self, folder: Path) -> list[Path]:
-        return list({**self._in(folder), **dict.fromkeys(self._on_their_way(folder))})
+        return list(self._in(folder))
 
     def files(self, folder: Path, *, below: bool = False) -> dict[Path, Written]:
         if not below:
@@ -155,17 +153,16 @@ class ObjectStorage(Storage):
             self.remove(each)
 
     def save_with(self, path: Path, write: Callable[[Path], object], *, guard: Task) -> None:
-        lane = self._lanes[path.parent]
-        lane.wait(path)
         make_folder(path.parent)
         replace_with(path, write)
-
-        def send() -> None:
+        try:
             guard()
-            self._put(path, path)
-            guard()
-
-        lane.add(path, send)
+            with self._patience():
+                self._put(path, path)
+        except BaseException:
+            path.unlink(missing_ok=True)  # the working copy is never newer than the object
+            raise
+        guard()
 
     def append(self, path: Path, content: bytes, *, writer: int) -> None:
         own = path.with_name(f"{path.stem}.{writer}{path.suffix}")
@@ -176,20 +173,14 @@ class ObjectStorage(Storage):
                 file.write(content)
 
         perform("append", own, write, doing="write")
-
-        def send() -> None:
-            with contextlib.suppress(StorageError):  # a line of a log may be missing; a training must not fail for it
-                self._put(own, read_bytes(own) or b"")
-
-        self._lanes[own].add(own, send, once=True)
+        # A line of a log may be missing until the next one; a training must not fail for it.
+        with contextlib.suppress(StorageError), self._patience():
+            self._put(own, read_bytes(own) or b"")
 
     def discard(self, path: Path, *, guard: Task) -> None:
-        def remove() -> None:
-            guard()
-            with contextlib.suppress(StorageError):
-                self.remove(path)
-
-        self._lanes[path.parent].add(path, remove)
+        guard()
+        with contextlib.suppress(StorageError), self._patience():
+            self.remove(path)
 
     def fetch(self, path: Path) -> Path:
         if path.exists():
@@ -212,19 +203,19 @@ class ObjectStorage(Storage):
 
     @property
     def is_waiting(self) -> bool:
-        return any(lane.is_waiting for lane in list(self._lanes.values()))
+        return bool(self._waiting)
 
-    def flush(self, folder: Path) -> None:
-        for place in [place for place in self._lanes if folder in (place, place.parent)]:
-            self._lanes[place].wait()
-
-    def forget(self, folder: Path) -> None:
-        self._lanes.pop(folder, None)
+    @contextlib.contextmanager
+    def _patience(self) -> Iterator[None]:
+        """Let `is_waiting` say that a training waits for the server, which may be slow or away."""
+        call = object()
+        self._waiting.add(call)
+        try:
+            yield
+        finally:
+            self._waiting.discard(call)
 
     def close(self) -> None:
-        for lane in self._lanes.values():
-            with contextlib.suppress(Exception):  # whoever saved it has been told
-                lane.wait()
         shutil.rmtree(self._base, ignore_errors=True)
 
     def each(self, act: Callable[[T], R], items: Sequence[T]) -> list[R]:
@@ -279,12 +270,6 @@ class ObjectStorage(Storage):
     def _copy(self, path: Path, to: str) -> None:
         """Let the server copy an object, with its digest."""
         self._ask("copy", path, lambda client, key: self._api.copy(client, key, to))
-
-    def _on_their_way(self, folder: Path) -> list[Path]:
-        """What this process has saved in a folder, as a listing that comes too early would miss it."""
-        with contextlib.suppress(OSError):
-            return [path for path in folder.iterdir() if path.is_file() and not path.name.endswith(".tmp")]
-        return []
 
 
 def _written(meta: Any) -> Written:

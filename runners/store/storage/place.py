@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import functools
 import hashlib
 import os
 import re
+import shutil
+import tempfile
 import threading
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 from goal_sweep.goal_core.basics.atomic import StorageError
+from goal_sweep.goal_core.basics.machine import has_ended, process_tag
 from goal_sweep.runners.store.storage.folders import LOCAL, Storage
 
 CACHE = "GOAL_SWEEP_CACHE"
 """The environment variable that names another folder than ``~/.cache/goal-sweep``."""
+_SCRATCH = re.compile(r"goal-sweep-work-([0-9a-f]+-\d+)-\w+")
 _opening = threading.Lock()
 ENDPOINT = "endpoint_url"
 """The only setting that the URL of an object store may have: ``s3://bucket/prefix?endpoint_url=http://host:9000``."""
@@ -42,13 +48,37 @@ def opened(location: str, patience: float | None) -> tuple[Path, Storage]:
 @functools.cache
 def _bucket(bucket: str, prefix: str, endpoint: str, patience: float | None, pid: int) -> tuple[Path, Storage]:
     """The path that stands for a place in a bucket, and its storage: one in each process."""
-    from goal_sweep.runners.store.storage.background import scratch_folder
     from goal_sweep.runners.store.storage.connection import FIRST_S, Connection
     from goal_sweep.runners.store.storage.objects import ObjectStorage
 
     connection = Connection(bucket, prefix, endpoint, first=FIRST_S if patience is None else patience)
-    base = scratch_folder() / bucket / prefix
+    base = _scratch_folder() / bucket / prefix
     return base, ObjectStorage(connection, base)
+
+
+def _scratch_folder() -> Path:
+    """Make the folder for working copies, in that for temporary files or in ``GOAL_SWEEP_SCRATCH``, for its user alone.
+
+    It is removed when this process ends. Those of processes that have ended without doing so are removed now.
+
+    Raises:
+        StorageError: it cannot be made.
+    """
+    parent = Path(os.environ.get("GOAL_SWEEP_SCRATCH") or tempfile.gettempdir()).absolute()
+    for path in parent.glob("goal-sweep-work-*"):
+        with contextlib.suppress(OSError):
+            match = _SCRATCH.fullmatch(path.name)
+            if match and has_ended(match[1]) and path.stat().st_uid == os.getuid():
+                shutil.rmtree(path, ignore_errors=True)
+    try:
+        folder = tempfile.mkdtemp(prefix=f"goal-sweep-work-{process_tag()}-", dir=parent)
+    except OSError as error:
+        raise StorageError(
+            f"cannot create a folder in {parent}, for copies of files: {error.strerror}; name another with "
+            "GOAL_SWEEP_SCRATCH"
+        ) from error
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 def is_object_store(location: str) -> bool:

@@ -67,7 +67,6 @@ class TrainingFolder(TrainingFiles):
             LeaseLostError: a later claim of the same launch overtook this one.
         """
         self._refuse_if_done()
-        self.storage.forget(self.folder)
         self._lease = acquire(self.folder, launch_id, self._drivers, **how)
         self.attempt = self._lease.attempt
         try:
@@ -79,7 +78,7 @@ class TrainingFolder(TrainingFiles):
         return self.attempt
 
     def save(self, name: str, data: bytes) -> None:
-        """Write or replace this attempt's version of a file atomically, on an object store in the background."""
+        """Write or replace this attempt's version of a file atomically."""
         self.save_with(name, lambda path: path.write_bytes(data))
 
     def save_with(self, name: str, write: Callable[[Path], object]) -> None:
@@ -110,13 +109,9 @@ class TrainingFolder(TrainingFiles):
         text = "".join(f"{prefix}{part}\n" for part in line.splitlines() or [""])
         self.storage.append(self.folder / LOG, text.encode(), writer=self.attempt)
 
-    def flush(self) -> None:
-        """Wait until everything that was saved is in the store. If the lease is lost, what was saved is discarded."""
-        self.storage.flush(self.folder)
-
     @property
     def is_waiting(self) -> bool:
-        """Whether a call waits until what was saved before has arrived in the store."""
+        """Whether a call waits for a store that is slow or away."""
         return self.storage.is_waiting
 
     def path(self, name: str) -> Path:
@@ -139,7 +134,6 @@ class TrainingFolder(TrainingFiles):
         """
         lease = self._owned()
         atomic.crash_point("finish: begin")
-        self.flush()
         lease.check()
         complete = {
             **result,
@@ -261,8 +255,6 @@ class TrainingFolder(TrainingFiles):
 
     def _end(self, outcome: Outcome, **how: Any) -> None:
         lease = self._owned()
-        with contextlib.suppress(StorageError):  # the attempt has ended, whatever of it the store has
-            self.flush()
         lease.check()
         record = self.attempts.read(lease.attempt)
         if record is not None:

@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
+from goal_sweep.goal_core.basics.atomic import StorageError
 from goal_sweep.goal_core.basics.sealed_json import json_bytes
 from goal_sweep.goal_core.checkpoints import BEST, LAST
 from goal_sweep.runners.store import LeaseHeldError, LeaseLostError, Store
@@ -55,7 +56,6 @@ def test_an_attempt_elsewhere_continues_from_what_has_arrived(bucket_store):
     first = bucket_store.folder(TRAINING)
     first.claim("L")
     first.save_with(LAST, lambda path: write_weights(path, 1.0))
-    first.flush()
     second = elsewhere(bucket_store).folder(TRAINING)
     assert second.claim("M") == 2
     states = list(second.versions(LAST))
@@ -68,12 +68,10 @@ def test_late_writes_of_a_process_that_was_cut_off_do_not_arrive(bucket_store, s
     first = bucket_store.folder(TRAINING)
     first.claim("L")
     first.save("x", b"first")
-    first.flush()
     second = elsewhere(bucket_store).folder(TRAINING)
     second.claim("M")
-    first.save("x", b"late")
     with pytest.raises(LeaseLostError, match=r"attempt 1 .* attempt 2"):
-        first.flush()
+        first.save("x", b"late")
     for write in (lambda: first.save("y", b"late"), lambda: first.finish(result()), lambda: first.fail("late")):
         with pytest.raises(LeaseLostError):
             write()
@@ -101,21 +99,29 @@ def test_a_result_comes_after_everything_that_it_states(bucket_store, server):
     assert written[done + 1 :] == ["1.json"]
 
 
-def test_training_goes_on_while_an_epoch_travels_and_waits_for_the_next(bucket_store, server):
+def test_a_training_says_that_it_waits_for_the_server(bucket_store, server):
     folder, gate = bucket_store.folder(TRAINING), threading.Event()
     folder.claim("L")
     server.before = lambda method, path: gate.wait(20) and "" if method == "PUT" and "last" in path else ""
-    folder.save(LAST, b"epoch 1")  # returns although nothing arrives
+    saving = threading.Thread(target=lambda: folder.save(LAST, b"epoch 1"))
+    saving.start()
+    until(lambda: folder.is_waiting, "the upload")
     assert not folder.has_progressed()
-    second = threading.Thread(target=lambda: folder.save(LAST, b"epoch 2"))
-    second.start()
-    second.join(timeout=0.5)
-    assert second.is_alive()
-    assert folder.is_waiting
     gate.set()
-    second.join(timeout=20)
-    folder.flush()
-    assert load(folder, LAST) == b"epoch 2"
+    saving.join(timeout=20)
+    assert not folder.is_waiting
+    assert load(folder, LAST) == b"epoch 1"
+
+
+def test_a_save_that_fails_leaves_the_version_before(bucket_store, server):
+    folder = bucket_store.folder(TRAINING)
+    folder.claim("L")
+    folder.save(LAST, b"epoch 1")
+    server.before = lambda method, path: "denied" if method == "PUT" and "last" in path else ""
+    with pytest.raises(StorageError):
+        folder.save(LAST, b"epoch 2")
+    server.before = lambda method, path: ""
+    assert load(folder, LAST) == b"epoch 1"
 
 
 def foreign(store: Store, launch_id: str, *, ttl: float, planned: str) -> None:
@@ -170,7 +176,6 @@ def test_status_changes_nothing(bucket_store, server):
     folder = bucket_store.folder(TRAINING)
     folder.claim("L")
     folder.write_metrics([record(1)])
-    folder.flush()
     server.requests.clear()
     assert bucket_store.status([TRAINING])[TRAINING].attempts == 1
     assert {method for method, _ in server.requests} <= {"GET", "HEAD"}
