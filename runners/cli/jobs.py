@@ -183,26 +183,28 @@ def chosen(records: Submissions, known: list[Submission], job: str | None) -> li
 
 def job_lines(records: Submissions, known: list[Submission]) -> Iterator[str]:
     """A line on the newest job, and on each older one that lives; none where nothing was submitted."""
-    from goal_sweep.runners.cluster.submission import standing
+    from goal_sweep.runners.cluster.submission import standings
 
-    for one in known:
-        if one is known[-1] or not one.ended:
-            state = standing(one, records)
-            if one is known[-1] or not state.is_over:
-                since = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.submitted))
-                cancelled = "cancelled; " if one.cancelled and state.phase == "silent" else ""
-                status = f", exit status {state.status}" if state.status is not None else ""
-                name = f"{one.id}: {one.to} job {one.job}".rstrip()
-                yield f"{name}, submitted {since} on {one.host}: {cancelled}{state.said}{status}"
+    for one, state in standings((one for one in known if one is known[-1] or not one.ended), records):
+        if one is known[-1] or not state.is_over:
+            since = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.submitted))
+            cancelled = "cancelled; " if one.cancelled and state.phase == "silent" else ""
+            status = f", exit status {state.status}" if state.status is not None else ""
+            name = f"{one.id}: {one.to} job {one.job}".rstrip()
+            yield f"{name}, submitted {since} on {one.host}: {cancelled}{state.said}{status}"
 
 
 def jobs_as_json(records: Submissions, known: list[Submission]) -> str:
     """Every job of a sweep with its state."""
-    from goal_sweep.runners.cluster.submission import standing
+    from goal_sweep.runners.cluster.submission import standings
 
-    states = [(one, standing(one, records)) for one in known]
-    rows = [{**asdict(one), "phase": state.phase, "state": state.said, "status": state.status} for one, state in states]
-    return json.dumps(rows, indent=2)
+    return json.dumps(
+        [
+            {**asdict(one), "phase": state.phase, "state": state.said, "status": state.status}
+            for one, state in standings(known, records)
+        ],
+        indent=2,
+    )
 
 
 def show_job_log(records: Submissions, known: list[Submission], job: str | None, *, follow: bool) -> None:

@@ -17,8 +17,8 @@ from goal_sweep.runners.store.submissions import Submission
 from goal_sweep.sweeps import ClusterConfig, ResourceConfig, SweepConfig
 
 _TEMPLATES = Path(__file__).parent / "templates"
-_ANSWER_S = 60.0
-"""Seconds that a command of a cluster may take."""
+_ANSWER_S, ASK_S = 60.0, 10.0
+"""Seconds that a command of a cluster may take, and one that only asks for what is shown."""
 _WITHOUT_DEFAULT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 WAIT = ("--wait-for-launch", "180")
 """A launch waits so long for its predecessor, which counts as alive for a minute if it was killed."""
@@ -124,19 +124,19 @@ RunCommand = Callable[[Sequence[str], str], Completed]
 """Runs a command with some text as its input."""
 
 
-def run_command(command: Sequence[str], text: str = "") -> Completed:
-    """Run a command of a cluster.
+def run_command(command: Sequence[str], text: str = "", *, seconds: float = _ANSWER_S) -> Completed:
+    """Run a command of a cluster, which may take some seconds.
 
     Raises:
         NotInstalledError: it is not installed here.
         NoAnswerError: it does not answer.
     """
     try:
-        return subprocess.run(command, input=text, capture_output=True, text=True, timeout=_ANSWER_S, check=False)
+        return subprocess.run(command, input=text, capture_output=True, text=True, timeout=seconds, check=False)
     except FileNotFoundError as error:
         raise NotInstalledError(f"{command[0]} is not installed on this machine, or not on the path") from error
     except subprocess.TimeoutExpired as error:
-        raise NoAnswerError(f"{command[0]} does not answer (waited {_ANSWER_S:.0f} s)") from error
+        raise NoAnswerError(f"{command[0]} does not answer (waited {seconds:.0f} s)") from error
 
 
 def succeed(done: Completed, doing: str) -> str:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 
 from goal_sweep.goal_core.basics.errors import ConfigError, GoalError
-from goal_sweep.runners.cluster.backend import Backend, Job, JobState, NoAnswerError
+from goal_sweep.runners.cluster.backend import ASK_S, Backend, Job, JobState, NoAnswerError, RunCommand, run_command
 from goal_sweep.runners.cluster.kubernetes import Kubernetes
 from goal_sweep.runners.cluster.ray_jobs import RayJobs
 from goal_sweep.runners.cluster.slurm import Slurm
@@ -21,7 +22,11 @@ from goal_sweep.runners.store.submissions import Submission, Submissions
 from goal_sweep.sweeps import ClusterSweep, to_mapping
 from goal_sweep.sweeps.checks import looks_secret
 
-_BACKENDS: Mapping[str, type[Backend]] = {"ray": RayJobs, "slurm": Slurm, "kubernetes": Kubernetes}
+_BACKENDS: Mapping[str, Callable[[RunCommand], Backend]] = {
+    "ray": lambda _: RayJobs(),
+    "slurm": Slurm,
+    "kubernetes": Kubernetes,
+}
 _EXAMPLES = Path(__file__).parent / "sites"
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
 
@@ -42,9 +47,9 @@ def example_site(kind: str) -> str:
     return (_EXAMPLES / f"{kind}.yaml").read_text()
 
 
-def backend_of(kind: str) -> Backend:
-    """The backend of a kind of cluster."""
-    return _BACKENDS[kind]()
+def backend_of(kind: str, run: RunCommand = run_command) -> Backend:
+    """The backend of a kind of cluster, with what runs its commands."""
+    return _BACKENDS[kind](run)
 
 
 def job_of(loaded: ClusterSweep, submission_id: str, code: str, options: Sequence[str]) -> Job:
@@ -95,14 +100,26 @@ def sweep_text(plain: Mapping[str, Any]) -> str:
     return f"# The sweep as it was submitted, with what it extends and --set.\n{text}"
 
 
-def standing(submission: Submission, records: Submissions) -> JobState:
+def standing(submission: Submission, records: Submissions, run: RunCommand = run_command) -> JobState:
     """Where a job stands: by its record if that says how it ended, else by its cluster. Changes nothing."""
     if submission.ended:
         return JobState(phase="ended", said=submission.ended, status=submission.exit_status)
     try:
-        return backend_of(submission.to).state(submission, records.files(submission.id))
+        return backend_of(submission.to, run).state(submission, records.files(submission.id))
     except GoalError as failure:
         return JobState(phase="silent", said=str(failure))
+
+
+def standings(known: Iterable[Submission], records: Submissions) -> Iterator[tuple[Submission, JobState]]:
+    """Where jobs stand, to be shown: each answer is waited for some seconds, and a silent cluster is asked once."""
+    silent: dict[tuple[str, ...], JobState] = {}
+    for one in known:
+        place = (one.to, *one.place.values())
+        state = None if one.ended else silent.get(place)
+        state = state or standing(one, records, partial(run_command, seconds=ASK_S))
+        if state.phase == "silent":
+            silent[place] = state
+        yield one, state
 
 
 def send(

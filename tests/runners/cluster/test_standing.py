@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from goal_sweep.runners.cluster import submission as submitting
-from goal_sweep.runners.cluster.backend import ClusterError, Job, JobState, NoAnswerError
-from goal_sweep.runners.cluster.submission import SubmissionError, send
+from goal_sweep.runners.cluster.backend import ClusterError, Job, JobState, NoAnswerError, run_command
+from goal_sweep.runners.cluster.submission import SubmissionError, send, standings
 from goal_sweep.runners.store.submissions import Submission, Submissions
 from tests.helpers.cluster_cases import job
 
@@ -53,11 +53,37 @@ def sending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Cluste
 
     def act(cluster: Cluster) -> Submission:
         backend: Any = cluster
-        monkeypatch.setattr(submitting, "backend_of", lambda kind: backend)
+        monkeypatch.setattr(submitting, "backend_of", lambda *_: backend)
         own = records.begin("tiny", "slurm", "", {})
         return send(make, own, backend, records, "goal-sweep cancel tiny", print)
 
     return act
+
+
+class Silent:
+    """A cluster that does not answer, and is asked for jobs."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def state(self, submission: Submission, folder: Path) -> JobState:
+        self.asked.append(submission.id)
+        raise NoAnswerError("scontrol does not answer (waited 10 s)")
+
+
+def test_a_silent_cluster_is_asked_once_for_all_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    records, cluster = Submissions(tmp_path / "store"), Silent()
+    jobs = [records.begin("tiny", "slurm", "", {"cluster": name}) for name in ("a", "a", "b", "a")]
+    jobs.append(records.note(jobs[3], ended="completed", exit_status=0))
+    monkeypatch.setattr(submitting, "backend_of", lambda *_: cluster)
+    found = [(state.phase, state.said) for _, state in standings(jobs, records)]
+    assert found == [("silent", "scontrol does not answer (waited 10 s)")] * 4 + [("ended", "completed")]
+    assert cluster.asked == [jobs[0].id, jobs[2].id]
+
+
+def test_a_command_that_asks_is_not_waited_for_without_end() -> None:
+    with pytest.raises(NoAnswerError, match=r"sleep does not answer \(waited 0 s\)"):
+        run_command(["sleep", "60"], seconds=0.1)
 
 
 def test_of_many_submits_at_once_one_is_accepted(sending: Callable[[Cluster], Submission], tmp_path: Path) -> None:
