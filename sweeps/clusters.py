@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from goal_sweep.goal_core.basics.ranges import Range, range_problems
 from goal_sweep.sweeps.checks import Settings, check_tracking, failures, looks_secret, refuse
 
 Count = Annotated[int, Range(at_least=1)]
 OrNone = Annotated[int, Range(at_least=0)]
+MissingNodes = Literal["wait", "go-on", "give-up"]
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PASSWORD = re.compile(r"://[^/\s@]*:[^/\s@]*@")
 _OURS = (
@@ -48,6 +49,9 @@ class SlurmConfig(Settings):
 
     nodes: Count = 1
     """Nodes of the job. More than one are joined by Ray."""
+    missing_nodes: MissingNodes = "go-on"
+    """Without some of them after five minutes: `go-on` trains on the others, `give-up` ends the run, which goes back to
+    the queue (three times in a row end the job), and `wait` waits for as long as their Ray lives."""
     gpus_per_node: OrNone = 0
     """GPUs of each node; 0 trains on the CPU."""
     gpu_type: str = ""

@@ -284,6 +284,7 @@ def _render(name: str, job: Job, options: list[str]) -> str:
         store=job.store,
         python=python_command(settings),
         nodes=settings.nodes,
+        missing_nodes=settings.missing_nodes,
         cpus=settings.cpus_per_node,
         gpus=settings.gpus_per_node,
         gpu_request=_gpu_request(settings),

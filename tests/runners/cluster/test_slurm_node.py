@@ -43,7 +43,7 @@ class Here:
         self.session.mkdir()
         self.told.mkdir()
         self.ray()
-        monkeypatch.setattr(slurm_node, "_chosen_by_ray", lambda: "127.0.0.1")
+        monkeypatch.setenv("GOAL_SWEEP_NETWORK", "lo")
         monkeypatch.setattr(slurm_node, "_POLL_S", 0.02)
         monkeypatch.setenv("SLURM_JOB_ID", str(os.getpid()))
         monkeypatch.setenv("SLURM_CPUS_ON_NODE", "3")
@@ -93,7 +93,19 @@ def test_a_worker_joins_the_head_and_says_so(here: Here, monkeypatch: pytest.Mon
     monkeypatch.setenv("SLURM_PROCID", "4")
     (here.session / "address").write_text("10.0.0.1:20001")
     assert here.run("worker", lambda: here.has("joined-4")) == 0
-    assert "--address=10.0.0.1:20001" in (here.told / "worker").read_text()
+    words = json.loads((here.told / "worker").read_text())[0]
+    assert {"--address=10.0.0.1:20001", "--node-ip-address=127.0.0.1"} <= set(words)
+
+
+@pytest.mark.parametrize(("network", "status"), [("lo", 0), ("127.0.0.0/8", 0), ("ib7", 2), ("203.0.113.0/24", 2)])
+def test_a_node_without_an_address_in_the_network_is_no_node_of_the_job(
+    network: str, status: int, here: Here, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GOAL_SWEEP_NETWORK", network)
+    assert main(["--session", str(here.session), "--nodes", "2", "arrive"]) == status
+    said = capsys.readouterr().err
+    assert (said == "") if status == 0 else ("has no IPv4 address there; it has " in said and "lo 127.0.0.1" in said)
+    assert main(["--session", str(here.session), "arrive"]) == 0  # alone, it speaks to no other
 
 
 def test_a_head_that_does_not_start_says_why_to_all_nodes(
@@ -118,15 +130,54 @@ def test_a_ray_that_ends_leaves_the_end_of_its_logs_in_the_job_s(
     assert "raylet.err | why it ended" in said
 
 
-@pytest.mark.parametrize(("joined", "said"), [(2, "3 of 3 nodes joined\n"), (1, "2 of 3 nodes joined within 0 s")])
-def test_how_many_nodes_have_joined_is_said(
-    joined: int, said: str, here: Here, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+ALONE = "; going on without the others"
+
+
+@pytest.mark.parametrize(
+    ("files", "missing", "status", "said"),
+    [
+        (("joined-1", "joined-0"), "give-up", 0, "goal-sweep: 3 of 3 nodes joined\n"),
+        (("joined-1",), "go-on", 0, f"goal-sweep: 2 of 3 nodes joined within 0 s{ALONE}\n"),
+        (("joined-1",), "give-up", 75, "error: 2 of 3 nodes joined within 0 s; cluster.slurm.missing_nodes is give-up"),
+        (("joined-1", "lost-0"), "go-on", 0, f"goal-sweep: 2 of 3 nodes joined, Ray has ended on 1{ALONE}\n"),
+        (("joined-1", "lost-0"), "wait", 75, "error: 2 of 3 nodes joined, Ray has ended on 1; cluster.slurm.missing_n"),
+        (("joined-1", "failed"), "wait", 75, "error: the head's reason"),
+    ],
+)
+def test_what_happens_without_some_nodes_is_chosen_and_said(
+    files: tuple[str, ...],
+    missing: str,
+    status: int,
+    said: str,
+    here: Here,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(slurm_node, "_JOIN_S", 0.0)
-    for number in range(joined):
-        (here.session / f"joined-{number}").touch()
-    wait_for_nodes(here.session, 3)
-    assert f"goal-sweep: {said}" in capsys.readouterr().err
+    for name in ("address", *files):
+        (here.session / name).write_text("the head's reason")
+    words = ["--session", str(here.session), "--nodes", "3", "--missing-nodes", missing, "address"]
+    assert main(words) == status
+    assert capsys.readouterr().err.startswith(said)
+
+
+def test_nodes_that_are_late_are_waited_for(
+    here: Here, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(slurm_node, "_JOIN_S", 0.0)
+    (here.session / "address").touch()
+    threading.Timer(0.3, (here.session / "joined-0").touch).start()
+    wait_for_nodes(here.session, 2, "wait")
+    said = ["1 of 2 nodes joined within 0 s; waiting for the others", "2 of 2 nodes joined"]
+    assert capsys.readouterr().err.splitlines() == [f"goal-sweep: {one}" for one in said]
+
+
+def test_a_worker_whose_ray_ends_is_counted_as_lost(here: Here) -> None:
+    here.ray("print('it broke')")
+    (here.session / "address").write_text("10.0.0.1:20001")
+    node = Node(here.session)
+    assert node.run(node.worker) == 75
+    assert "it broke" in (here.session / "lost-0").read_text()
 
 
 def test_a_folder_of_another_user_is_refused(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
