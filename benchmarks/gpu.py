@@ -1,11 +1,11 @@
-"""Prove a GPU in one run: its tests, the flagship's speed, planning's prices, ratios and packs.
+"""Prove a GPU in one run: its tests, the flagship's speed, ratios and packs.
 
     python -m benchmarks.gpu --out DIR [--device cuda|cpu] [--quick] [--only STEP ...] [--deadline SECONDS]
 
 Needs goal_core's dependencies alone, and pytest for the tests. Each step is a process with a time limit of its own. One
 that fails or is late hides no other, and leaves the rows that it has. The deadline shortens the last steps, or leaves
-them out. After every step DIR/gpu.json is written anew; its block `prices` is a card of `goal-sweep plan`. `--quick`
-only shows that everything runs: its figures mean nothing.
+them out. After every step DIR/gpu.json is written anew. `--quick` only shows that everything runs: its figures mean
+nothing.
 """
 
 from __future__ import annotations
@@ -59,9 +59,6 @@ STEPS = (
     Step("flagship", "ResNet-152 on photographs: cells alone, sharing and stacked, and fine-tuning", "steps",
          f"{SMALL} --rows one heads trunk finetune --sources files pack --cells 3",
          f"{LARGE} --rows one heads trunk finetune --precisions fp32 bf16 --sources files pack", limit=260),
-    Step("prices", "what planning needs of the card", "prices",
-         f"{SMALL} --backbones test_resnet --forward-size 32 --forward-batch 2 --rounds 1",
-         f"{SHARED} --images 2000 --threads 8 --workers 8 --warm 5 --steps 20", limit=90),
     Step("ratios", "objectives and recall against one product", "ratios", "--batch 16 --dim 8 --images 50 --rounds 1",
          "--batch 1024 4096", limit=60),
     Step("packs", "JPEG files and packs against torchvision", "data_path",
@@ -103,7 +100,6 @@ def _drive(steps: Sequence[Step], given: argparse.Namespace) -> int:
             print(f"\n== {step.name}: {step.what}", flush=True)
             outcome = _run(step, given, Path(scratch), end - time.monotonic())
             print(f"{step.name}: {outcome['status']} {outcome['reason']}", flush=True)
-            results |= {"prices": outcome.pop("prices")} if "prices" in outcome else {}
             outcomes[step.name] = outcome
             (given.out / "gpu.json").write_text(json.dumps(results, indent=1))
     signal.signal(signal.SIGTERM, before)

@@ -38,8 +38,6 @@ class Report:
         self.not_measured: dict[str, str] = {}
         """What was left out, and why."""
         self.failed: dict[str, str] = {}
-        self.extra: dict[str, Any] = {}
-        """Saved beside the tables, not printed."""
         self._path, self._header = path, ("", [""])
 
     def row(self, table: str, name: str, measure: Callable[[], Row]) -> Row:
@@ -72,7 +70,7 @@ class Report:
     def save(self) -> None:
         """Write the file, where there is one."""
         if self._path:
-            content = {"tables": self.tables, "not_measured": self.not_measured, "failed": self.failed, **self.extra}
+            content = {"tables": self.tables, "not_measured": self.not_measured, "failed": self.failed}
             new = Path(f"{self._path}.new")
             new.write_text(json.dumps(content, indent=1))
             new.replace(self._path)

@@ -31,9 +31,6 @@ def plan(
     devices: Annotated[
         int | None, typer.Option("--devices", min=1, help="Plan for so many devices; default: those of this machine.")
     ] = None,
-    card: Annotated[
-        str | None, typer.Option("--card", help="Plan for another GPU: its name, or the gpu.json of benchmarks.gpu.")
-    ] = None,
     trust_plugins: Trust = False,
     as_json: AsJson = False,
 ) -> None:
@@ -51,12 +48,12 @@ def plan(
     config = load_sweep(sweep, arguments.overrides)
     is_absent = config.data.root is not None and not Path(config.data.root).exists()
     if is_absent and not measure and "train" in published_counts(config.data):
-        show_plan(unopened(config), devices=devices, card=card, as_json=as_json)
+        show_plan(unopened(config), devices=devices, as_json=as_json)
         return
     opened = arguments.open(renew=True)
     if measure:
         opened.check_trainable()
-    show_plan(opened, devices=devices, card=card, measured=measure, as_json=as_json)
+    show_plan(opened, devices=devices, measured=measure, as_json=as_json)
     for line in () if as_json else opened.dataset.notes:
         console.print(f"data: {line}")
 
@@ -65,14 +62,13 @@ def show_plan(
     sweep: ResolvedSweep,
     *,
     devices: int | None = None,
-    card: str | None = None,
     measured: bool = False,
     as_json: bool = False,
 ) -> None:
     """Print the plan of a sweep; options as those of `plan`."""
     from goal_sweep.sweeps.overview import describe_size
 
-    found = _plan(sweep, devices, card, measured=measured)
+    found = _plan(sweep, devices, measured=measured)
     if as_json:
         print(json.dumps(found, indent=2))
         return
@@ -84,32 +80,27 @@ def show_plan(
         console.print(line)
 
 
-def _plan(sweep: ResolvedSweep, count: int | None, card_name: str | None, *, measured: bool) -> dict[str, Any]:
+def _plan(sweep: ResolvedSweep, count: int | None, *, measured: bool) -> dict[str, Any]:
     """Everything that a plan says."""
     from goal_sweep.goal_core.data import published_counts
     from goal_sweep.goal_core.models.sizes import DataSize
     from goal_sweep.runners.execution.capacity import Resources
     from goal_sweep.runners.launch.opened_sweep import OpenedSweep
     from goal_sweep.runners.launch.tuning import foresee
-    from goal_sweep.runners.planning.cards import choose_card
-    from goal_sweep.runners.planning.devices import MIB, to_plan_for
+    from goal_sweep.runners.planning.devices import to_plan_for
     from goal_sweep.runners.planning.estimate import fit, plan_rows
     from goal_sweep.runners.planning.prices import Prices, finished
     from goal_sweep.sweeps.overview import factors
 
     config, opened = sweep.config, sweep if isinstance(sweep, OpenedSweep) else None
     devices = to_plan_for(Resources.of(config.resources), count)
-    card, lacks = choose_card(devices, card_name)
-    if card_name and devices.need.gpus:
-        memory_mb = card.memory_mb and card.memory_mb * MIB * min(1.0, devices.need.gpus)
-        devices = replace(devices, gpu=card.card, memory_mb=memory_mb)
     parts, search = [("", tuple(sweep.reporting))], dict[str, int | tuple[int, int]]()
     if config.tune is not None:
         coming = foresee(sweep, opened.ends if opened else dict.fromkeys)
         parts = [*(("search: ", trainings) for trainings in coming.rounds), ("", coming.grid)]
         search = {"rounds": len(coming.rounds), "candidates": coming.candidates}
     splits = {} if opened else published_counts(config.data)
-    prices = Prices(config, DataSize.of_dataset(opened.dataset) if opened else DataSize.of(splits), card)
+    prices = Prices(config, DataSize.of_dataset(opened.dataset) if opened else DataSize.of(splits))
     left = list(dict.fromkeys(training for _, trainings in parts for training in trainings))
     if opened is not None:
         statuses = opened.store.status(left, max_attempts=config.resources.max_attempts)
@@ -127,10 +118,10 @@ def _plan(sweep: ResolvedSweep, count: int | None, card_name: str | None, *, mea
     return {
         **{"sweep": config.name, **factors(sweep), "data": opened.data_fingerprint if opened else unseen},
         **{"search": search, "stages": rows, "devices": {**asdict(devices), "name": str(devices)}},
-        "card": {"name": card.card, "source": card.source},
+        "card": {"name": prices.card.name, "source": prices.card.source},
         "end_s": sum(ends) if len(ends) == len(packings) else None,
         "packing": list(packings[-1].lines) if packings else [],
-        "notes": [note for note in (lacks, devices.missing, devices.cpus) if note],
+        "notes": [note for note in (devices.missing, devices.cpus) if note],
     }
 
 

@@ -22,8 +22,6 @@ from goal_sweep.runners.launch.signals import StopSignals
 from goal_sweep.runners.launch.view.grids import Judge
 from goal_sweep.runners.launch.view.live import LiveView
 from goal_sweep.runners.launch.view.progress import SweepProgress
-from goal_sweep.runners.planning.cards import choose_card
-from goal_sweep.runners.planning.devices import Devices
 from goal_sweep.runners.planning.prices import Prices, finished
 from goal_sweep.runners.results import edits_since
 from goal_sweep.runners.tracking.sync import SweepTracking
@@ -131,7 +129,7 @@ def _launch(
     )
 
 
-def sweep_prices(sweep: OpenedSweep, devices: Devices) -> Prices:
-    """What the units of a sweep cost on some devices."""
-    prices = Prices(config=sweep.config, size=DataSize.of_dataset(sweep.dataset), card=choose_card(devices)[0])
+def sweep_prices(sweep: OpenedSweep) -> Prices:
+    """What the units of a sweep cost."""
+    prices = Prices(config=sweep.config, size=DataSize.of_dataset(sweep.dataset))
     return replace(prices, known=finished(prices, sweep.store, sweep.statuses()))

@@ -24,7 +24,7 @@ from goal_sweep.runners.launch.remaining.sharing import Others
 from goal_sweep.runners.launch.remaining.units import UnitQueue
 from goal_sweep.runners.launch.signals import StopSignals
 from goal_sweep.runners.launch.view.live import LiveView
-from goal_sweep.runners.planning.devices import Devices, of_machines
+from goal_sweep.runners.planning.devices import of_machines
 from goal_sweep.runners.planning.prices import Prices
 from goal_sweep.runners.store import ExpiredCredentialsError
 from goal_sweep.runners.tracking.sync import SweepTracking
@@ -76,7 +76,7 @@ class Launcher:
         tracking: writes the progress to MLflow.
         launch_id: the id that claims the attempts of this launch.
         signals: handles the signals that stop the launch; it must be entered already.
-        prices: what units cost on the devices at hand; None packs as many cells into a unit as can share one.
+        prices: what units cost; None packs as many cells into a unit as can share one.
         ray: keeps Ray for further parts of the launch; None where there are none.
     """
 
@@ -89,7 +89,7 @@ class Launcher:
         tracking: SweepTracking,
         launch_id: str,
         signals: StopSignals | None = None,
-        prices: Callable[[Devices], Prices] | None = None,
+        prices: Callable[[], Prices] | None = None,
         ray: LaunchRay | None = None,
     ) -> None:
         self._prices, self._ray = prices, ray or LaunchRay()
@@ -191,7 +191,7 @@ class Launcher:
             if self._prices is not None:
                 devices = of_machines(ray.machines(), needs, here=options.address is None)
                 devices = replace(devices, count=max(devices.count, options.devices))
-                self._queue.fit_to(devices, self._prices(devices))
+                self._queue.fit_to(devices, self._prices())
             while not self._is_over() and (jobs := self._queue.round()):
                 with self._signals.gentle():
                     ray.run(jobs, self)

@@ -21,12 +21,11 @@ from goal_sweep.goal_core.models.sizes import (
     BackboneSize,
     DataSize,
     HeadSize,
-    backbone_name,
     backbone_size,
 )
 from goal_sweep.goal_core.training.sharing import path_of
 from goal_sweep.runners.execution.memory import Chunks
-from goal_sweep.runners.planning.cards import Card
+from goal_sweep.runners.planning.cards import CPU, GPU, Card
 from goal_sweep.runners.planning.packing import solo_times
 from goal_sweep.runners.store import Store, TrainingStatus
 from goal_sweep.sweeps import SweepConfig, Training, Unit
@@ -75,10 +74,14 @@ class Prices:
 
     config: SweepConfig
     size: DataSize
-    card: Card
     known: Mapping[Kind, Known] = field(default_factory=dict)
     chunks: Mapping[Kind, int] = field(default_factory=dict)
     """The `micro_batch` to which a launch comes down where units do not fit into memory as the sweep asks."""
+
+    @property
+    def card(self) -> Card:
+        """How fast the devices are taken to be."""
+        return GPU if self.config.resources.gpus else CPU
 
     def basis(self, unit: Unit) -> Basis | None:
         """What a unit's price rests on."""
@@ -95,8 +98,11 @@ class Prices:
         """Device seconds of what only the first unit with the same `features` does."""
         if unit.kind in self.known:
             return self.known[unit.kind].once_s  # finished trainings have paid it
+        backbone = backbone_size(unit.trainings[0].cell.model)
+        if backbone is None or not unit.features:
+            return 0.0
         passes = self.size.images * max(1, unit.stage.feature_views)  # too many by the views of the few for evaluation
-        return passes * (self._forward_s(unit) or 0.0) if unit.features else 0.0
+        return passes * self._forward_s(unit, backbone)
 
     def total_s(self, units: Iterable[Unit]) -> float | None:
         """Device seconds of units, one after the other."""
@@ -164,10 +170,10 @@ class Prices:
         """Device seconds of a unit by arithmetic, without its start and without `once_s`."""
         training, stage, cells, resources = unit.trainings[0], unit.stage, len(unit.trainings), self.config.resources
         model, data, card, val = training.cell.model, training.cell.data, self.card, self.size.val
-        backbone, forward = backbone_size(model), self._forward_s(unit)
-        if backbone is None or forward is None:
+        if (backbone := backbone_size(model)) is None:
             return None
-        gmac_s = card.gmac_s * card.slower(training.precision) / (1 if resources.gpus else resources.cpus)
+        forward = self._forward_s(unit, backbone)
+        gmac_s = card.gmac_s * card.slower[training.precision] / (1 if resources.gpus else resources.cpus)
         steps = training.num_epochs * num_batches(self.size.captions, stage.batch_size, stage.drop_last)
         pairs, devices = steps * stage.batch_size, max(1.0, resources.gpus)
         chunked = 0 < stage.micro_batch < stage.batch_size / devices
@@ -226,14 +232,13 @@ class Prices:
         cell = unit.trainings[0].cell
         return framework_of(cell.model).head_size(cell.model, cell.data, width=backbone.width, words=self.size.words)
 
-    def _forward_s(self, unit: Unit) -> float | None:
+    def _forward_s(self, unit: Unit, backbone: BackboneSize) -> float:
         """Seconds in which an image passes the backbone; 0 where it is features already."""
-        cell, resources = unit.trainings[0].cell, self.config.resources
-        if cell.data.image is None:
+        training, resources = unit.trainings[0], self.config.resources
+        if (image := training.cell.data.image) is None:
             return 0.0
-        name, precision = backbone_name(cell.model), unit.trainings[0].precision
-        seconds = self.card.forward_s(name, cell.data.image.size, precision)
-        return seconds if seconds is None or resources.gpus else seconds / resources.cpus
+        seconds = self.card.forward_s(backbone, image.size, training.precision)
+        return seconds if resources.gpus else seconds / resources.cpus
 
     def _stacks(self, unit: Unit) -> bool:
         """Whether the heads of a unit's cells run as one."""

@@ -9,7 +9,6 @@ from typing import Any
 from goal_sweep.goal_core.data import SplitCounts, published_counts
 from goal_sweep.goal_core.models.sizes import DataSize
 from goal_sweep.runners.execution.capacity import Machine, Resources
-from goal_sweep.runners.planning.cards import choose_card
 from goal_sweep.runners.planning.devices import Devices
 from goal_sweep.runners.planning.estimate import plan_rows
 from goal_sweep.runners.planning.prices import Prices
@@ -31,7 +30,7 @@ def published_prices(
     """The prices of a shipped sweep with its published data, or with some of other sizes."""
     config = load_sweep(name, overrides, environ=environ)
     size = DataSize.of(splits or published_counts(config.data))
-    return Prices(config=config, size=size, card=choose_card(devices_of(config))[0])
+    return Prices(config=config, size=size)
 
 
 def rows_of(prices: Prices, count: int = 1, **more: Any) -> list[dict[str, Any]]:

@@ -44,3 +44,4 @@ def test_the_table_states_the_size_of_the_backbone(name: str) -> None:
     backbone = build_backbone(BackboneConfig(name=name, weights="random"), image_size=size.image_size, seed=0)
     assert sum(parameter.numel() for parameter in backbone.parameters()) / 1e6 == pytest.approx(size.params_m, rel=0.02)
     assert backbone.num_features == size.width
+    assert size.cpu_ms > size.cuda_ms > 0

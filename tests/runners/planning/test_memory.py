@@ -12,7 +12,6 @@ import pytest
 from goal_sweep.goal_core.models.sizes import DataSize
 from goal_sweep.runners.launch.opened_sweep import open_sweep
 from goal_sweep.runners.planning import measuring
-from goal_sweep.runners.planning.cards import choose_card
 from goal_sweep.runners.planning.estimate import fit
 from goal_sweep.runners.planning.prices import BASE_MB, Known, Prices
 from goal_sweep.sweeps import Unit, pack
@@ -138,12 +137,12 @@ def test_the_count_is_near_what_a_process_takes(tmp_path: Path, stage: int) -> N
         "data.image={size: 112, resize: 112, augment: none}",
     ]
     sweep = open_sweep("scenes", settings)
-    size, card = DataSize.of_dataset(sweep.dataset), choose_card(devices_of(sweep.config))[0]
+    size = DataSize.of_dataset(sweep.dataset)
     unit = Unit(trainings=pack(sweep.by_stage[stage], sweep.config.execution)[0].trainings[:2])
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn) as process:
         measured = process.submit(measuring._measure, sweep.plan_unit(unit)).result().memory_mb
-    memory = Prices(config=sweep.config, size=size, card=card).memory_mb(unit)
+    memory = Prices(config=sweep.config, size=size).memory_mb(unit)
     assert memory is not None
     assert measured is not None
     assert memory == pytest.approx(measured, rel=0.3)
@@ -153,8 +152,8 @@ def test_the_count_is_near_what_a_process_takes(tmp_path: Path, stage: int) -> N
 @pytest.mark.timeout(900)
 def test_measured_units_have_prices_and_memory_of_their_own(tmp_path: Path) -> None:
     sweep = open_sweep("scenes", [f"store={tmp_path}", "seeds=[1]"])
-    size, card = DataSize.of_dataset(sweep.dataset), choose_card(devices_of(sweep.config))[0]
-    prices = Prices(config=sweep.config, size=size, card=card)
+    size = DataSize.of_dataset(sweep.dataset)
+    prices = Prices(config=sweep.config, size=size)
     units = pack(sweep.trainings, sweep.config.execution)
     known = measuring.measure(units, prices, 1, sweep.dataset, sweep.plan_unit)
     (model,) = sweep.config.model.models

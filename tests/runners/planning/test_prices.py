@@ -34,7 +34,7 @@ def hours(name: str, *overrides: str) -> list[float]:
 
 
 def prices_in(sweep: OpenedSweep) -> Prices:
-    return sweep_prices(sweep, devices_of(sweep.config))
+    return sweep_prices(sweep)
 
 
 def first_of(sweep: OpenedSweep, stage: int, backbone: str) -> Training:

@@ -17,7 +17,6 @@ from goal_sweep.runners.launch.launcher import Launcher
 from goal_sweep.runners.launch.remaining.plan import LaunchOptions, LaunchPlan
 from goal_sweep.runners.launch.remaining.units import UnitQueue
 from goal_sweep.runners.launch.view.live import LiveView
-from goal_sweep.runners.planning.cards import choose_card
 from goal_sweep.runners.planning.prices import Known, Prices
 from goal_sweep.runners.store import BEST, charged_failures
 from goal_sweep.sweeps import Training
@@ -159,7 +158,7 @@ def prices_of(launch: Launch, **known: float) -> Prices:
     """Prices by which each stage takes so many times as long as counted."""
     size = DataSize(captions=50_000, images=20_000, val=SplitCounts(images=100, captions=500), words=100)
     config = launch.sweep.config
-    prices = Prices(config=config, size=size, card=choose_card(devices_of(config))[0])
+    prices = Prices(config=config, size=size)
     (model,) = config.model.models
     return replace(prices, known={(model, stage): Known("finished", time) for stage, time in known.items()})
 
