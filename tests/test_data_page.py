@@ -1,4 +1,4 @@
-"""The examples of docs/data.md, one after the other in one folder."""
+"""The examples of docs/data.md, one after the other in one folder, and the sweep of docs/tutorial.md."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from PIL import Image
 from pydantic import TypeAdapter
 
 from goal_sweep.goal_core.data import DataConfig, check_data
+from goal_sweep.runners.launch.opened_sweep import open_sweep
 from tests.helpers.paths import ROOT
 
 FENCED = re.compile(r"^```(python|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -32,3 +33,22 @@ def test_every_example_writes_data_that_are_complete(tmp_path: Path, monkeypatch
             assert report.complete, (line, report.findings)
             seen.add(config.format)
     assert seen == {"karpathy", "source", "xvlm_json", "id_mapping", "precomp", "regions", "embeddings"}
+
+
+def test_the_sweep_of_the_tutorial_opens_on_pictures_and_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs/tutorial.md").read_text()
+    Path("photos/pictures").mkdir(parents=True)
+    rows = ["image,caption", *(f"pictures/{n:04}.png,thing {n % 2}" for n in range(40))]
+    assert rows[0] in page.splitlines()
+    Path("photos/captions.csv").write_text("\n".join(rows))
+    for n in range(40):
+        Image.new("RGB", (16, 16), (6 * n, 0, 0)).save(f"photos/pictures/{n:04}.png")
+    (text,) = (text for language, text in FENCED.findall(page) if language == "yaml")
+    Path("photos.yaml").write_text(text)
+    sweep = open_sweep("photos.yaml", ["model.backbones.0.weights=random", "stages.frozen.batch_size=8"])
+    sweep.check_trainable()
+    assert len(sweep.trainings) == 45
+    assert all(sweep.dataset.splits[split].captions for split in ("train", "val", "test"))
