@@ -155,7 +155,7 @@ def write_report(
             files.write(f"tables/{stack.slug}{suffix_of(measure)}.tex", stack_to_latex(stack, colours, measure))
     frames = {"cells": cells_frame(inputs.blocks), "runs": runs_frame(results), "marginals": inputs.marginals}
     for name, frame in frames.items():
-        files.write(f"{name}.csv", frame.to_csv(index=False, lineterminator="\n"))
+        files.write(f"{name}.csv", _csv(frame))
         frame.to_parquet(files.path(f"{name}.parquet"), index=False)
     files.write("report.md", text)
     files.write("report.html", report_to_html(report, folder))
@@ -192,6 +192,13 @@ def runs_frame(results: SweepResults) -> pd.DataFrame:
     return runs[used]
 
 
+def _csv(frame: pd.DataFrame) -> str:
+    """A frame as CSV. No text in it, such as the reason of a failure, is a formula to a spreadsheet."""
+    texts = frame.select_dtypes(exclude="number").columns
+    harmless = {name: frame[name].replace(r"^(?=[=+\-@\t\r])(?![+-]?[\d.]+$)", "'", regex=True) for name in texts}
+    return str(frame.assign(**harmless).to_csv(index=False, lineterminator="\n"))
+
+
 def _write_tables(report: Report, files: ReportFolder) -> None:
     """Write the tables and the data of all sections."""
     for section in (*report.blocks, *report.details):
@@ -200,7 +207,7 @@ def _write_tables(report: Report, files: ReportFolder) -> None:
         for table in (table for table in section.tables if table.label):
             files.write(f"tables/{table.label}.tex", table_to_latex(table))
         for name, frame in section.frames.items():
-            files.write(f"{name}.csv", frame.to_csv(index=False, lineterminator="\n"))
+            files.write(f"{name}.csv", _csv(frame))
 
 
 def best_trainings(inputs: Inputs) -> tuple[str, ...]:

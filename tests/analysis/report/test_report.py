@@ -149,6 +149,16 @@ def test_texts_from_the_table_cannot_become_markup(tmp_path: Path) -> None:
     assert "<script" not in (result.folder / "report.md").read_text()
 
 
+@pytest.mark.parametrize("text", ["=1+1", "@SUM(A1)", "-cmd|' /C calc'!A0", "+-1", "\tx"])
+def test_texts_from_the_table_cannot_become_formulas(tmp_path: Path, text: str) -> None:
+    writer = SweepWriter(seeds=[1, 2], objectives=["con/con"])
+    writer.write("con/con", 1, settings={"stages.frozen.lr": "-0.5"})
+    writer.write("con/con", 2, status="failed", reason=text, settings={"stages.frozen.lr": "low"})
+    runs = pd.read_csv(write_texts(writer.results(), tmp_path).folder / "runs.csv")
+    assert runs["reason"].dropna().tolist() == [f"'{text}"]
+    assert set(runs["setting/stages.frozen.lr"]) == {"-0.5", "low"}
+
+
 def test_nothing_finished_is_a_report_too(tmp_path: Path) -> None:
     writer = SweepWriter(seeds=[1, 2], objectives=["con/con", "sig/cir"])
     writer.write("con/con", 1, status="failed")
