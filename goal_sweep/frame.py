@@ -12,6 +12,7 @@ import pandas as pd
 def results(
     sweep: str | os.PathLike[str],
     *,
+    by_epoch: bool = False,
     overrides: Sequence[str] = (),
     store: str | os.PathLike[str] | None = None,
     tracking_uri: str | None = None,
@@ -20,6 +21,8 @@ def results(
 
     Args:
         sweep: the sweep file, or the name of one that ships.
+        by_epoch: give the course of the trainings instead: a row for each training and epoch, with ``training``,
+            ``epoch`` and every metric, such as ``train/loss`` and ``val/rsum``.
         overrides: as ``--set`` of the commands, such as ``seeds=[1]``.
         store: the results folder, if it is not the sweep's own.
         tracking_uri: MLflow, if it is not the sweep's own; asked where the store has no results.
@@ -34,11 +37,15 @@ def results(
         GoalError: the sweep file is wrong, or there are no results.
     """
     from goal_sweep.runners.cli.reports import report_targets
+    from goal_sweep.sweeps.results import EPOCHS
 
     given = [*overrides, *(f"{key}={value}" for key, value in (("store", store), ("tracking", tracking_uri)) if value)]
     (target,) = report_targets([os.fspath(sweep)], given, None)
     found = target.results()
     frame = pd.concat([part for part in (found.runs, found.candidates) if len(part)] or [found.runs]).sort_index()
+    if by_epoch:
+        names = [name.removeprefix(EPOCHS) for name in found.table.column_names if name.startswith(EPOCHS)]
+        return found.epochs(frame, [name for name in names if name != "epoch"])
     for name in frame.columns:
         if str(name).startswith("setting/"):
             frame[name] = _numbers(frame[name])
