@@ -42,6 +42,11 @@ PATIENT = {
 """Variables of a node with which slowness is not taken for death while it starts."""
 _UP = "Ray runtime started."
 """What `ray start` says when the node takes part."""
+_FATAL = re.compile(r"^\[[^\]]* C \d+ \d+\].*?(?:Check failed: |\): )(.*)", re.MULTILINE)
+_FRAME = re.compile(r"\+0x[0-9a-f]+\) \[0x|StackTrace Information")
+"""In Ray's logs: the error with which a process has ended itself, and a line of its native stack trace."""
+_LINE = 300
+"""Characters of an error that a message shows."""
 _POLL_S = 0.2
 _END_S = 10.0
 _PORT_TRIES = 3
@@ -177,19 +182,33 @@ class RayNode:
 
     @property
     def last_lines(self) -> str:
-        """The last lines of what the processes have said, without Python's traces, for a message of one line."""
+        """Why the processes have ended, for a message of one line.
+
+        That is the fatal error in Ray's logs, or else the last lines of `ray start`, without Python's traces.
+        """
+        for _, text in self._logs():
+            if found := _FATAL.search(text):
+                return found[1].strip()[:_LINE]
         lines = [line.strip() for line in self._log.read_text(errors="replace").splitlines()]
         return " | ".join([line for line in lines if line][-3:]) or "it has said nothing"
 
     def log_ends(self, lines: int = 15) -> str:
-        """The ends of the logs of Ray's head and node processes, for a job's own log."""
-        found = []
+        """The ends of the logs of Ray's head and node processes, for a job's own log.
+
+        Each line stands there once, and none of native traces, before which the reason would be out of sight.
+        """
+        found: dict[str, str] = {}
+        for name, text in self._logs():
+            kept = [line for line in text.splitlines() if line.strip() and not _FRAME.search(line)][-lines:]
+            found |= {line: f"{name} | {line}" for line in kept if line not in found}
+        return "\n".join(found.values())
+
+    def _logs(self) -> Iterator[tuple[str, str]]:
+        """Names and texts of the logs of Ray's head and node processes."""
         for path in sorted(self._folder.glob("session_latest/logs/*")):
             if re.fullmatch(r"(gcs_server|raylet|dashboard_agent|runtime_env_agent)\.(out|err|log)", path.name):
                 with contextlib.suppress(OSError):
-                    text = path.read_text(errors="replace").strip()
-                    found += [f"{path.name} | {line}" for line in text.splitlines()[-lines:] if line.strip()]
-        return "\n".join(found)
+                    yield path.name, path.read_text(errors="replace")
 
     def _children(self) -> list[psutil.Process]:
         with contextlib.suppress(psutil.Error):

@@ -242,3 +242,22 @@ def test_the_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     os.chown(path, 65534, 65534)
     with pytest.raises(GoalError, match="belongs to another user"):
         private_folder(path)
+
+
+FATAL = """[2026-11-24 10:41:37,996 I 9 9] (gcs_server) gcs_server.cc:381: Generated new cluster ID.
+[2026-11-24 10:41:38,294 C 9 9] (gcs_server) grpc_server.cc:134:  An unexpected state. Check failed: no port 40313.
+*** StackTrace Information ***
+/ray/gcs_server(+0x14c3daa) [0x5633014d6daa] ray::operator<<()
+/lib/libc.so.6(__libc_start_main+0x85) [0x7f5baa445305] __libc_start_main
+"""
+
+
+def test_the_fatal_error_of_ray_is_found_before_its_native_trace(tmp_path: Path) -> None:
+    logs = tmp_path / "session_latest" / "logs"
+    logs.mkdir(parents=True)
+    for name in ("gcs_server.err", "gcs_server.out"):
+        (logs / name).write_text(FATAL)
+    node = RayNode(tmp_path / "log", tmp_path, {})
+    assert node.last_lines == "no port 40313."
+    first, second = FATAL.splitlines()[:2]
+    assert node.log_ends(2).splitlines() == [f"gcs_server.err | {first}", f"gcs_server.err | {second}"]
