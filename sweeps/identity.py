@@ -36,13 +36,10 @@ _PLACES = frozenset(
 """Data settings that are a name, or say where the data are: what is there counts."""
 _NOT_OF_THE_MODEL = frozenset({"backbone", "init_from"})
 """Model settings that are not hashed, because the name of the backbone and the content of all weights are."""
-_NOT_OF_THE_STAGE = frozenset(
-    ("name", "checkpoint_every", "collapse_patience", "sharing", "cells_per_unit", "units_per_gpu", "micro_batch")
-)
+_NOT_OF_THE_STAGE = frozenset({"name", "checkpoint_every", "collapse_patience", "micro_batch"})
 """Stage settings that are not hashed. Most say when to save and when to give up, and cannot change a result.
-`micro_batch`, and `sharing` and `cells_per_unit` where heads are stacked, change only the order of additions, like the
-number of threads and the device, which do not count either; and `micro_batch` falls by itself when memory runs out,
-which must not make another model of a cell."""
+`micro_batch` changes only the order of additions, like stacked heads, the number of threads and the device, which do
+not count either; and it falls by itself when memory runs out, which must not make another model of a cell."""
 
 
 def is_in_id(key: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import partial
 from typing import Annotated, ClassVar, Literal
@@ -152,18 +152,6 @@ class ExecutionConfig(Settings):
     units_per_gpu: Annotated[int, Range(at_least=1)] = 1
     """How many units share a GPU where `resources.gpus` is 1 (docs/performance.md)."""
 
-    def sharing_of(self, stage: StageConfig) -> Sharing:
-        """How a stage's cells share a device: its own setting, or else this one."""
-        return self.sharing if stage.sharing == "inherit" else stage.sharing
-
-    def limit_of(self, stage: StageConfig) -> int | Literal["auto"]:
-        """The largest number of a stage's cells in a unit: its own setting, or else this one."""
-        return self.cells_per_unit if stage.cells_per_unit == "inherit" else stage.cells_per_unit
-
-    def units_per_gpu_of(self, stage: StageConfig) -> int:
-        """How many of a stage's units share a GPU: its own setting, or else this one."""
-        return self.units_per_gpu if stage.units_per_gpu == "inherit" else stage.units_per_gpu
-
     def __post_init__(self) -> None:
         """Check the numbers, and that sharing is on where a limit is set."""
         problems, limit = range_problems(self), self.cells_per_unit
@@ -261,25 +249,27 @@ class SweepConfig(Settings):
         yield from unused(self.model, framework.uses)
         if name := getattr(self.data, "importer", ""):
             yield from (f"data.importer: {text}" for text in failures(partial(importers.__getitem__, name)))
-        if self.execution.sharing == "heads" and (needed := self._stacks_need(self.stages)):
+        if self.execution.sharing == "heads" and (needed := self._stacks_need()):
             yield f"execution.sharing: {needed}"
+        if (units := self.execution.units_per_gpu) > 1 and self.resources.gpus != 1:
+            yield f"execution.units_per_gpu: {units} needs resources.gpus 1, got {self.resources.gpus:g}"
         if self.precision == "tf32" and not self.resources.gpus:
             yield "precision: tf32 is an arithmetic of GPUs, but resources.gpus is 0"
         for index, stage in enumerate(self.stages):
             yield from self._stage_problems(f"stages.{index}", stage)
 
-    def _stacks_need(self, stages: Sequence[StageConfig]) -> str:
-        """Why the heads of this sweep's cells cannot run as one in any of some stages; empty if they can."""
+    def _stacks_need(self) -> str:
+        """Why the heads of this sweep's cells cannot run as one in any stage; empty if they can."""
         able = [name for name, entry in frameworks.items() if entry.function.stacks_heads]
         if self.model.framework not in able:
             needed = f"framework {' or '.join(able)}, got {self.model.framework}"
-        elif not any(stage.shares_backbone for stage in stages):
+        elif not any(stage.shares_backbone for stage in self.stages):
             needed = "a stage frozen with bn_mode frozen_eval"
         elif self.precision == "fp16":
             needed = "precision fp32, tf32 or bf16, got fp16"
         elif self.resources.gpus > 1:
             needed = f"resources.gpus of at most 1, got {self.resources.gpus:g}"
-        elif not any(stage.shares_backbone and not stage.micro_batch for stage in stages):
+        elif not any(stage.shares_backbone and not stage.micro_batch for stage in self.stages):
             needed = "a stage frozen without micro_batch"
         else:
             return ""
@@ -293,15 +283,6 @@ class SweepConfig(Settings):
         if stage.feature_views and (data.image is None or not data.image.augments):
             what = "have no images" if data.image is None else "do not augment them (data.image.augment none)"
             yield f"{key}.feature_views: {stage.feature_views} needs augmented training images, but the data {what}"
-        if stage.sharing == "heads" and (needed := self._stacks_need([stage])):
-            yield f"{key}.sharing: {needed}"
-        limit = stage.cells_per_unit
-        if self.execution.sharing_of(stage) == "none" and isinstance(limit, int) and limit > 1:
-            yield f"{key}.cells_per_unit: {limit} needs another sharing than none"
-        units = self.execution.units_per_gpu_of(stage)
-        if units > 1 and gpus != 1:
-            where = "execution" if stage.units_per_gpu == "inherit" else key
-            yield f"{where}.units_per_gpu: {units} needs resources.gpus 1, got {gpus:g}"
         splits = [f"micro_batch {stage.micro_batch}"] * bool(stage.micro_batch)
         splits += [f"resources.gpus {gpus:g}"] * (gpus > 1)
         if splits and stage.needs_whole_batches(data.format):

@@ -63,21 +63,21 @@ def pack(
     """Pack trainings into units.
 
     Unless `sharing` is `none`, trainings of a stage that differ only in their objective, or in settings that leave the
-    batches alone, share as few units as `cells_per_unit` allows. Both are settings of the stage, or else of the sweep.
+    batches alone, share as few units as `cells_per_unit` allows.
     The sizes of these units differ by at most one: 15 cells with a limit of 8 give 8 + 7. In a stage that trains the
     backbone, they share the decoded batches, but each keeps its own backbone in memory.
 
     Args:
         trainings: the trainings still to do, any subset of a sweep's.
         execution: sharing and its limit.
-        auto: the limit of each stage whose `cells_per_unit` is `auto`, by the stage's name; others have none.
+        auto: the limit of each stage where `cells_per_unit` is `auto`, by the stage's name; others have none.
 
     Returns:
         The units, in the order of their first trainings. Every training is in exactly one.
     """
     groups: dict[Hashable, list[Training]] = {}
+    alone = execution.sharing == "none"
     for training in trainings:
-        alone = execution.sharing_of(training.stage) == "none"
         groups.setdefault(training.key if alone else _trunk(training), []).append(training)
     limits = {stage: _limit(stage, execution, auto or {}) for stage in {group[0].stage for group in groups.values()}}
     return [
@@ -107,7 +107,7 @@ def pack_chain(
 
 
 def _limit(stage: StageConfig, execution: ExecutionConfig, auto: Mapping[str, int]) -> int:
-    limit = execution.limit_of(stage)
+    limit = execution.cells_per_unit
     return auto.get(stage.name, 0) if limit == "auto" else limit
 
 

@@ -91,14 +91,6 @@ class StageConfig:
     negatives as near as the positives), or when no query of the split it selects on ever has its match among the first
     ten; 0: never."""
 
-    sharing: Sharing | Literal["inherit"] = "inherit"
-    """How this stage's cells share a device, as `execution.sharing`, which `inherit` keeps. Affects speed and memory;
-    a result only by the rounding of stacked heads."""
-    cells_per_unit: Annotated[int | Literal["auto", "inherit"], Range(at_least=0)] = "inherit"
-    """Largest number of this stage's cells in a unit, as `execution.cells_per_unit`."""
-    units_per_gpu: Annotated[int | Literal["inherit"], Range(at_least=1)] = "inherit"
-    """How many of this stage's units share a GPU, as `execution.units_per_gpu`."""
-
     @property
     def shares_backbone(self) -> bool:
         """Whether cells side by side can share one backbone, because no step changes it."""

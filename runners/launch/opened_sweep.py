@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -96,7 +96,8 @@ class OpenedSweep(ResolvedSweep):
             threads=resources.cpus,
             loader_workers=resources.loader_workers,
             processes=max(1, int(resources.gpus)),
-            sharing=self.config.execution.sharing_of(unit.stage),
+            units_per_gpu=self.config.execution.units_per_gpu,
+            sharing=self.config.execution.sharing,
             cache=self.store.features,
             packs=self.store.packs,
             plugins=self.config.plugins,
@@ -109,7 +110,6 @@ class OpenedSweep(ResolvedSweep):
         forgiven: Mapping[Training, int],
         *,
         rank: tuple[int, float] = (0, 0.0),
-        units_per_gpu: int = 1,
         shares: bool = False,
     ) -> UnitJob:
         """Turn a unit into the job that a worker takes.
@@ -119,7 +119,6 @@ class OpenedSweep(ResolvedSweep):
             launch_id: the id of this launch.
             forgiven: number of each training's charged attempts that no longer count.
             rank: units of a lower rank start first.
-            units_per_gpu: how many units of its kind share a GPU.
             shares: whether other launches share the sweep.
         """
         from goal_sweep.runners.execution.unit_job import UnitJob
@@ -127,7 +126,7 @@ class OpenedSweep(ResolvedSweep):
         resources = self.config.resources
         return UnitJob(
             unit=unit,
-            plan=replace(self.plan_unit(unit), units_per_gpu=units_per_gpu),
+            plan=self.plan_unit(unit),
             store=self.store.location,
             launch_id=launch_id,
             code=code_digest(),

@@ -43,39 +43,36 @@ def fit(trainings: Sequence[Training], prices: Prices, devices: Devices) -> Pack
         prices: what units cost.
         devices: the devices at hand.
     """
-    config, slots = prices.config, dict[str, int]()
-    for stage in dict.fromkeys(one.stage for one in trainings):
-        slots[stage.name] = devices.slots(config.execution.units_per_gpu_of(stage))
-    memory_mb = FILLED * (devices.memory_mb or float("inf"))
-    usable = {name: memory_mb * devices.count / count for name, count in slots.items()}
+    config, stages = prices.config, dict.fromkeys(one.stage.name for one in trainings)
+    slots = devices.slots(config.execution.units_per_gpu)
+    usable_mb = FILLED * (devices.memory_mb or float("inf")) * devices.count / slots
     most: dict[str, int] = {}
     for (_, name), alike in by_kind(trainings).items() if devices.memory_mb else ():
-        if (cells := prices.most_cells(alike[0], usable[name])) is not None:
+        if (cells := prices.most_cells(alike[0], usable_mb)) is not None:
             most[name] = min(cells, most.get(name, cells))
     limits = choose(trainings, config, slots, most)
     units = pack_chain(trainings, config.execution, limits)
-    lines, chunks = [_packed(name, units, limits, most, slots[name], devices) for name in slots], dict[Kind, int]()
+    lines, chunks = [_packed(name, units, limits, most, slots, devices) for name in stages], dict[Kind, int]()
     for kind, unit in largest(units).items():
         needed_mb = prices.memory_mb(unit)
-        if needed_mb is not None and needed_mb > usable[unit.stage.name]:
-            chunk = prices.fitting_chunk(unit, usable[unit.stage.name])
+        if needed_mb is not None and needed_mb > usable_mb:
+            chunk = prices.fitting_chunk(unit, usable_mb)
             chunks |= {} if chunk is None else {kind: chunk}
-            lines += _too_large(unit, needed_mb, usable[unit.stage.name], chunk)
+            lines += _too_large(unit, needed_mb, usable_mb, chunk)
     prices = replace(prices, chunks=chunks)
-    end_s, lanes = _end_s(units, prices, slots, devices.count), min(max(slots.values()), len(units))
-    return Packing(limits, units, prices, end_s, lanes, lines)
+    return Packing(limits, units, prices, _end_s(units, prices, slots, devices.count), min(slots, len(units)), lines)
 
 
-def _end_s(units: Sequence[Unit], prices: Prices, slots: Mapping[str, int], devices: int) -> float | None:
+def _end_s(units: Sequence[Unit], prices: Prices, slots: int, devices: int) -> float | None:
     """Seconds until units end. Those that share a GPU are taken to gain nothing by it."""
     end = 0.0
-    for name, count in slots.items():
+    for name in dict.fromkeys(unit.stage.name for unit in units):
         own = [unit for unit in units if unit.stage.name == name]
-        known = [seconds * count / devices for unit in own if (seconds := prices.seconds(unit)) is not None]
+        known = [seconds * slots / devices for unit in own if (seconds := prices.seconds(unit)) is not None]
         if len(known) < len(own):
             return None
         once = {unit.features: prices.once_s(unit) for unit in own}.values()
-        end += sum(sorted(known, reverse=True)[::count]) + sum(sorted(once, reverse=True)[::count])
+        end += sum(sorted(known, reverse=True)[::slots]) + sum(sorted(once, reverse=True)[::slots])
     return end
 
 

@@ -29,9 +29,7 @@ def solo_times(unit: Unit) -> float:
     return common_part(unit) + len(unit.trainings) * (1 - common_part(unit))
 
 
-def choose(
-    trainings: Sequence[Training], config: SweepConfig, slots: Mapping[str, int], fit: Mapping[str, int]
-) -> dict[str, int]:
+def choose(trainings: Sequence[Training], config: SweepConfig, slots: int, fit: Mapping[str, int]) -> dict[str, int]:
     """Choose the largest number of cells in the units of each stage for which the sweep leaves it open.
 
     Where several numbers end alike, the fewest units are taken, because each has to start.
@@ -39,20 +37,20 @@ def choose(
     Args:
         trainings: the trainings still to do, of all stages.
         config: the sweep.
-        slots: by stage, how many of its units train at the same time.
+        slots: how many units train at the same time.
         fit: by stage, the most cells whose unit fits into memory, 0 for none; nothing where that is not known.
     """
     groups: dict[str, int] = {}
-    for unit in pack(trainings, config.execution):
-        if config.execution.limit_of(unit.stage) == "auto" and config.execution.sharing_of(unit.stage) != "none":
-            groups[unit.stage.name] = max(groups.get(unit.stage.name, 0), len(unit.trainings))
+    is_open = config.execution.cells_per_unit == "auto" and config.execution.sharing != "none"
+    for unit in pack(trainings, config.execution) if is_open else ():
+        groups[unit.stage.name] = max(groups.get(unit.stage.name, 0), len(unit.trainings))
     limits: dict[str, int] = {}
     for stage, group in groups.items():
         largest, costs = min(group, max(1, fit.get(stage, group))), dict[int, tuple[float, int]]()
         for limit in {-(-largest // parts) for parts in range(1, largest + 1)}:
             chain = pack_chain(trainings, config.execution, {**limits, stage: limit})
             times = [solo_times(unit) for unit in chain if unit.stage.name == stage]
-            turns = sorted(times, reverse=True)[:: slots[stage]]
+            turns = sorted(times, reverse=True)[::slots]
             costs[limit] = sum(turns), len(times)
         least = TIE * min(cost for cost, _ in costs.values())
         alike = {limit: units for limit, (cost, units) in costs.items() if cost <= least}

@@ -242,7 +242,7 @@ class Prices:
 
     def _stacks(self, unit: Unit) -> bool:
         """Whether the heads of a unit's cells run as one."""
-        first, sharing = unit.trainings[0], self.config.execution.sharing_of(unit.stage)
+        first, sharing = unit.trainings[0], self.config.execution.sharing
         device, processes, cells = self.card.kind, max(1, int(self.config.resources.gpus)), len(unit.trainings)
         shared = partial(path_of, cells, sharing=sharing, model=first.cell.model, stage=unit.stage)
         return shared(precision=first.precision, device=device, processes=processes).name == "heads"

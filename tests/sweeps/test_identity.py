@@ -158,7 +158,7 @@ STAGE_CHANGES: dict[str, Any] = {item.name: None for item in fields(StageConfig)
 def test_stage_setting_counts_unless_it_cannot_move_a_number(field: str) -> None:
     changed = replace(FROZEN, **{field: STAGE_CHANGES[field] or another(getattr(FROZEN, field))})
     same = stage_key("c", [changed], "fp32") == stage_key("c", [FROZEN], "fp32")
-    neutral = ("checkpoint_every", "collapse_patience", "sharing", "cells_per_unit", "units_per_gpu", "micro_batch")
+    neutral = ("checkpoint_every", "collapse_patience", "micro_batch")
     assert same == (field in neutral)
 
 
@@ -214,7 +214,6 @@ def test_spelling_of_numbers_does_not_count(small: SweepConfig, write: Callable[
         ["name=renamed"],
         ["resources={cpus: 4, gpus: 1, max_attempts: 9, watchdog: 5}"],
         ["execution={sharing: trunk, cells_per_unit: 8}"],
-        ["execution.sharing=trunk", "stages.frozen.cells_per_unit=8", "stages.finetune.sharing=none"],
         ["store=/elsewhere", "tracking=http://127.0.0.1:5000"],
         ["data.name=other"],
         ["stages.frozen.checkpoint_every=7", "stages.finetune.collapse_patience=0", "stages.frozen.micro_batch=4"],

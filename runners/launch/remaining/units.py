@@ -140,11 +140,8 @@ class UnitQueue:
     def _jobs(self, units: Sequence[Unit]) -> list[UnitJob]:
         jobs = []
         for unit, rank in zip(units, self._ranks(units), strict=True):
-            together, shares = self._sweep.config.execution.units_per_gpu_of(unit.stage), self._others is not None
-            forgiven = self._plan.forgiven
-            jobs.append(
-                self._sweep.job(unit, self._launch_id, forgiven, rank=rank, units_per_gpu=together, shares=shares)
-            )
+            forgiven, shares = self._plan.forgiven, self._others is not None
+            jobs.append(self._sweep.job(unit, self._launch_id, forgiven, rank=rank, shares=shares))
             self._attempts |= {training: self._num_attempts(training) for training in unit.trainings}
         return jobs
 

@@ -61,7 +61,7 @@ def test_chunks_and_several_gpus_take_the_memory_of_the_pairs_that_are_encoded_a
 
 def test_stacked_cells_hold_their_activations_at_the_same_time() -> None:
     def more(*overrides: str) -> float:
-        return counted(15, 0, *overrides) - counted(15, 0, "stages.frozen.sharing=trunk", *overrides)
+        return counted(15, 0, *overrides) - counted(15, 0, "execution.sharing=trunk", *overrides)
 
     one = 128 * 14 * 1024 * 10 * 4 / 1e6  # pairs, words, width, numbers for each of these, bytes
     assert more() == pytest.approx(14 * one, rel=0.02)
@@ -102,7 +102,7 @@ def test_what_does_not_fit_is_said_with_what_would_do_and_priced_as_it_will_run(
     [
         # Its batch normalisation needs a batch whole.
         ("coco_vsepp_quirk", "seeds=[1]", "expect these cells to fail"),
-        ("coco_vsepp", "stages.finetune.cells_per_unit=15", "units of 15 cells do not fit as set"),
+        ("coco_vsepp", "execution.cells_per_unit=15", "units of 15 cells do not fit as set"),
     ],
 )
 def test_what_cannot_be_helped_or_was_set_by_hand_is_said(sweep: str, override: str, line: str) -> None:

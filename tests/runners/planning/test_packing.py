@@ -50,7 +50,7 @@ def test_no_number_of_cells_ends_earlier_by_more_than_a_tie_by_the_formula() -> 
     config = load_sweep("coco_vsepp", ["stages=[{name: frozen, epochs: 2, lr: 1e-3}]"], environ={})
     trainings = unopened(config).trainings
     for count in range(1, 50):
-        (limit,) = choose(trainings, config, {"frozen": count}, {}).values()
+        (limit,) = choose(trainings, config, count, {}).values()
         ends = {}
         for cells in range(1, 16):
             parts = -(-15 // cells)
@@ -69,7 +69,7 @@ def test_what_is_left_of_uneven_groups_is_not_cut_up_for_the_largest() -> None:
     frozen = unopened(config).by_stage[0]
     left = [one for one in frozen if one.cell.seed > 1] + frozen[:1]
     # Units of 15, 15 and 1 on two devices take 15 and 1, which is within 5 % of the 16 of any others.
-    assert choose(left, config, {"frozen": 2}, {}) == {"frozen": 15}
+    assert choose(left, config, 2, {}) == {"frozen": 15}
 
 
 def test_memory_limits_the_cells_of_a_unit() -> None:
@@ -92,25 +92,16 @@ def test_the_second_stage_is_packed_within_the_units_of_the_first() -> None:
     assert sizes == {"frozen": [5, 5, 5], "finetune": [5, 5, 5]}
 
 
-def test_settings_of_a_stage_come_before_those_of_the_sweep() -> None:
-    packing = fitted("stages.frozen.cells_per_unit=5", "stages.finetune.sharing=none")
-    assert packing.limits == {}
-    assert [line.partition(" on ")[0] for line in packing.lines] == [
-        "frozen: 45 trainings as 9 units of 5",
-        "finetune: 45 trainings as 45 units of 1",
-    ]
-
-
 def test_units_share_a_gpu_where_the_sweep_says_so_and_the_cores_allow() -> None:
     alone, four = (
         fitted("execution.cells_per_unit=1", *more, units_each=4) for more in ((), ("execution.units_per_gpu=4",))
     )
     assert (alone.lanes, four.lanes) == (8, 32)
     assert fitted("execution.units_per_gpu=4", units_each=2).lanes == 16
-    halves = fitted("stages.frozen.units_per_gpu=2", count=1, units_each=4, memory_mb=9000.0)
+    halves = fitted("execution.units_per_gpu=2", count=1, units_each=4, memory_mb=9000.0)
     assert halves.limits["frozen"] == fitted(count=2, memory_mb=4500.0).limits["frozen"] < 8
     with pytest.raises(SweepError, match=r"units_per_gpu: 2 needs resources.gpus 1, got 0.5"):
-        load_sweep("coco_vsepp", ["resources.gpus=0.5", "stages.frozen.units_per_gpu=2"], environ={})
+        load_sweep("coco_vsepp", ["resources.gpus=0.5", "execution.units_per_gpu=2"], environ={})
     with pytest.raises(SweepError, match=r"execution\.units_per_gpu"):
         load_sweep("coco_vsepp", ["execution.units_per_gpu=auto"], environ={})
 

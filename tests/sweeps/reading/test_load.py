@@ -88,11 +88,6 @@ def test_duplicate_key(write: Write, errors_of: Errors, small_text: str) -> None
         ("epochs: 3", "epochs: 3\n    drop_last: no", "a.yaml:12 | stages.frozen.drop_last | true or false | 'no'"),
         ("resnet18]", "{name: resnet10t}]", "a.yaml:6 | model.backbones | distinct | resnet10t"),
         ("    lr: 1e-4", "    lr: 1e-4\nprecision: tf32", "a.yaml:16 | precision | tf32 | resources.gpus"),
-        (
-            "    lr: 1e-4",
-            "    lr: 1e-4\n    cells_per_unit: 3\nexecution: {sharing: none}",
-            "a.yaml:16 | stages.finetune.cells_per_unit | 3 | none",
-        ),
         ("embed_dim: 64", "embed_dim: 0", "a.yaml:7 | model.embed_dim | at least 1 | 0"),
         ("embed_dim: 64", "text: {word_dim: 0}", "a.yaml:7 | model.text.word_dim | at least 1 | 0"),
     ],
