@@ -14,7 +14,7 @@ from goal_sweep.goal_core.basics.errors import ConfigError, UnknownNameError, ne
 from goal_sweep.goal_core.basics.plugins import Plugin
 from goal_sweep.goal_core.basics.ranges import Range, range_problems
 from goal_sweep.goal_core.data.config import DataConfig
-from goal_sweep.goal_core.data.rows import importers
+from goal_sweep.goal_core.data.dataset import importers
 from goal_sweep.goal_core.models.config import BackboneConfig, ModelConfig, ModelParts
 from goal_sweep.goal_core.models.frameworks import frameworks
 from goal_sweep.goal_core.objectives import LOSS, ObjectiveConfig, accepted_parameters, pair_weights, triplet_weights

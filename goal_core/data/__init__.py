@@ -1,7 +1,7 @@
 """Images and captions: datasets in all supported formats, and batches from any step of any epoch.
 
-Other rooms and packages import from here, or from `config` (the settings in sweep files), `formats`, `text` and
-`images`. Batches read splits, splits read files through the formats; `scenes` generates synthetic data.
+Other rooms and packages import from here, or from `config` (the settings in sweep files), `formats` and `text`.
+Batches read splits, splits read files through the formats; `scenes` generates synthetic data.
 """
 
 from typing import TYPE_CHECKING
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         XvlmJsonConfig,
     )
     from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, Dataset, Split, num_batches
+    from goal_sweep.goal_core.data.decoding import DecodedImages
     from goal_sweep.goal_core.data.formats import (
         DataReport,
         Progress,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
         own_indexes,
         published_counts,
     )
-    from goal_sweep.goal_core.data.images import DecodedImages, transform_of
     from goal_sweep.goal_core.data.text import Tokenizer, Vocabulary, tokenize
+    from goal_sweep.goal_core.data.transforms import transform_of
 else:
     __getattr__ = on_first_use(__name__, __file__)

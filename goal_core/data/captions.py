@@ -17,7 +17,7 @@ from goal_sweep.goal_core.basics.sealed_json import key_of
 from goal_sweep.goal_core.data.columns import kept_columns, write_columns
 from goal_sweep.goal_core.data.dataset import RegionReader, Split
 from goal_sweep.goal_core.data.text import Tokenizer
-from goal_sweep.goal_core.data.text.stored import PAD
+from goal_sweep.goal_core.data.text.vocabulary import PAD
 
 _PART = 1 << 16
 """Captions that are encoded at a time."""

@@ -1,17 +1,21 @@
-"""A dataset: three splits of images and captions, and a fingerprint of everything a model sees of them."""
+"""A dataset: three splits of images and captions, and a fingerprint of everything a model sees of them.
+
+Importers give it as rows; those of plugins are registered here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from goal_sweep.goal_core.basics.errors import DataError
+from goal_sweep.goal_core.basics.registry import Registry
 from goal_sweep.goal_core.basics.sealed_json import key_of
 from goal_sweep.goal_core.data.config import ImageConfig
 
@@ -22,6 +26,24 @@ DECODE_VERSION = 1
 """Raise it whenever a model would see different pixels or words in the same files."""
 
 
+class Row(NamedTuple):
+    """An image with some of its captions."""
+
+    image: str
+    """Its file, relative to the folder of the dataset, with forward slashes; in a shard, the shard."""
+    captions: Sequence[str]
+    split: str = ""
+    """`train`, `val` or `test`; empty where none is given."""
+    span: tuple[int, int] | None = None
+    """Where it begins in a shard, and its bytes."""
+    key: str = ""
+    """Rows of the same key are one image; empty where the file tells."""
+
+
+importers: Registry[Callable[[Path], Iterator[Row]]] = Registry("importer")
+"""Of plugins: functions from `data.root` to the rows of what lies there."""
+
+
 class ImageReader(Protocol):
     """Reads a split's images. Readers are pickled to reach other processes."""
 
@@ -30,16 +52,6 @@ class ImageReader(Protocol):
 
     def read(self, index: int) -> NDArray[np.uint8]:
         """One image, (H, W, 3) uint8 RGB in its original size."""
-
-
-class Pack(Protocol):
-    """A cache of a split's images, as ``goal-sweep data pack`` prepared them."""
-
-    holds_squares: bool
-    """Whether it has the squares of pixels that evaluation sees; otherwise whole images after ``shrink``."""
-
-    def image(self, index: int) -> NDArray[np.uint8] | None:
-        """One image, (3, S, S) or (H, W, 3) uint8; None where the pack is of no use any more."""
 
 
 @runtime_checkable
@@ -78,8 +90,10 @@ class Split:
     """The vectors of the captions, (G,) each, or all of them, (N, G); None where these are words."""
     cache: Path | None = None
     """Where the ids of the captions may be kept: the beginning of files' names, which changes with the captions."""
-    pack: Pack | None = None
-    """Has the images, too, so that they need not be decoded."""
+    packed: Callable[[int], NDArray[np.uint8] | None] | None = None
+    """Gives an image from a pack, (3, S, S) or (H, W, 3) uint8; None where the pack is of no use any more."""
+    holds_squares: bool = False
+    """Whether the pack has the squares of pixels that evaluation sees; otherwise whole images after ``shrink``."""
 
     def __post_init__(self) -> None:
         if not len(self.caption_image):
@@ -96,11 +110,6 @@ class Split:
     def num_captions(self) -> int:
         """Number of captions, and so of image-caption pairs."""
         return len(self.captions)
-
-    @property
-    def holds_squares(self) -> bool:
-        """Whether a pack has the squares of pixels that evaluation sees."""
-        return self.pack is not None and self.pack.holds_squares
 
     def load_image(self, index: int) -> NDArray[np.uint8]:
         """One image, (H, W, 3) uint8 RGB in its original size; a `DataError` names a file that cannot be read."""

@@ -35,11 +35,11 @@ from goal_sweep.goal_core.basics.atomic import (
     replace_bytes,
     replace_with,
 )
-from goal_sweep.goal_core.basics.errors import DataError, first_line
+from goal_sweep.goal_core.basics.errors import first_line
 from goal_sweep.goal_core.basics.sealed_json import json_bytes, key_of, read_json
 from goal_sweep.goal_core.data.config import ImageConfig
 from goal_sweep.goal_core.data.dataset import Dataset, Split
-from goal_sweep.goal_core.data.images import transform_of
+from goal_sweep.goal_core.data.transforms import transform_of
 
 LAYOUT_VERSION = 7
 DESCRIPTION = "pack.json"
@@ -78,8 +78,6 @@ class PackPlan:
 
 def plan_pack(dataset: Dataset, image: ImageConfig, packs: Path) -> PackPlan:
     """The pack of a dataset of images in the folder of all packs."""
-    if any(split.region_shape is not None for split in dataset.splits.values()):
-        raise DataError("the data are precomputed features; a pack is made of images")
     description = {"layout": LAYOUT_VERSION, "data_fingerprint": dataset.fingerprint, "image": asdict(image)}
     description["libraries"] = libraries()
     return PackPlan(folder=packs / key_of(description), image=image, description=description)
@@ -97,7 +95,7 @@ def libraries() -> dict[str, str]:
 
 
 class PackedSplit:
-    """The images of a split in a pack; a :class:`~goal_core.data.dataset.Pack`. Pickled, it opens the pack again.
+    """The images of a split in a pack. Pickled, it opens the pack again.
 
     Args:
         plan: the pack.
@@ -107,14 +105,13 @@ class PackedSplit:
 
     def __init__(self, plan: PackPlan, split: str, per_shard: int) -> None:
         self._of = self._plan, self._split, self._per_shard = plan, split, per_shard
-        self.holds_squares = plan.form(split) == "squares"
         self._shards: dict[tuple[int, int], ZipFile] = {}
         self._is_aside = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PackedSplit, self._of
 
-    def image(self, index: int) -> NDArray[np.uint8] | None:
+    def __call__(self, index: int) -> NDArray[np.uint8] | None:
         """One image in the pack's form; None where the pack is set aside."""
         if self._is_aside:
             return None
@@ -164,7 +161,11 @@ def open_packed(dataset: Dataset, image: ImageConfig | None, packs: Path | None)
         if stated is None:
             return dataset, f"decoded from their files (no whole pack {plan.folder}; `goal-sweep data pack` makes one)"
         splits = {
-            name: replace(split, pack=PackedSplit(plan, name, stated["per_shard"][name]))
+            name: replace(
+                split,
+                packed=PackedSplit(plan, name, stated["per_shard"][name]),
+                holds_squares=plan.form(name) == "squares",
+            )
             for name, split in dataset.splits.items()
         }
     except (DamagedError, StorageError, KeyError) as error:
@@ -175,13 +176,12 @@ def open_packed(dataset: Dataset, image: ImageConfig | None, packs: Path | None)
 
 
 def estimate_bytes(dataset: Dataset, plan: PackPlan) -> dict[str, int]:
-    """The bytes of each split in a pack: exact for squares, else from a sample of its images."""
+    """The bytes of each split in a pack, from a sample of its images, which is exact for squares."""
     sizes = dict[str, int]()
     for name, split in dataset.splits.items():
-        chosen = np.unique(np.linspace(0, split.num_images - 1, _TOGETHER).astype(np.int64)).tolist()
-        all_are_equal = plan.form(name) == "squares"
-        of_chosen = [_image(split, plan, index).nbytes for index in chosen[: 1 if all_are_equal else None]]
-        sizes[name] = split.num_images * -(-sum(of_chosen) // len(of_chosen))
+        sample = range(0, split.num_images, -(-split.num_images // _TOGETHER))
+        of_sample = sum(_image(split, plan, index).nbytes for index in sample)
+        sizes[name] = -(-split.num_images * of_sample // len(sample))
     return sizes
 
 

@@ -215,8 +215,7 @@ def _split(root: Path, split: str) -> Listing:
 def _counts(owners: NDArray[np.integer] | None, num_images: int, num_texts: int, where: str) -> list[int]:
     """How many texts each image has."""
     if owners is None:
-        message = f"{where}: {num_texts} texts are not a multiple of {num_images} images; give owners"
-        return equal_counts(num_texts, num_images, message)
+        return equal_counts(num_texts, num_images, where, "give owners")
     if owners.shape != (num_texts,) or owners.dtype.kind not in "iu":
         raise DataError(f"{where}: owners must be {num_texts} whole numbers, got {owners.dtype} {owners.shape}")
     if (np.diff(owners) < 0).any() or owners[0] < 0 or owners[-1] >= num_images:

@@ -1,8 +1,9 @@
-"""The image files that annotations name: found by listing folders, and read when they are needed."""
+"""The image files that annotations name: found by listing folders, and read and decoded when they are needed."""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -12,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
 
-from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError, MissingDataError
-from goal_sweep.goal_core.data import images
+from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError, MissingDataError, first_line
 from goal_sweep.goal_core.data.columns import stamp_of
 from goal_sweep.goal_core.data.formats.report import DataReport
 
@@ -24,6 +25,10 @@ WITHOUT_FOLDER = ("images", "flickr30k-images", "flickr30k_images", "")
 """Where an image name without a folder is looked for, relative to the root, the root itself last."""
 LINKED_DATA = "GOAL_LINKED_DATA"
 """Environment variable: folders outside the dataset's into which its links may lead, with ``:`` between them."""
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
+"""The formats of images that are read. Pillow knows others, of which some start programs, whatever a file is called."""
+MAX_PIXELS = 89_000_000
+"""Of an image: a small file may unpack to more than the memory holds. Pillow warns from a few more on."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +60,7 @@ class FileReader:
             raise ChangedDataError(f"cannot read image {path}: {error.strerror or error}") from error
 
     def read(self, index: int) -> NDArray[np.uint8]:
-        """Decode one image; see :func:`~goal_core.data.images.decode_image`.
+        """Decode one image; see :func:`decode_image`.
 
         Raises:
             ChangedDataError: it is not the image that was indexed.
@@ -63,7 +68,7 @@ class FileReader:
         content = self.content(index)
         if hashlib.sha256(content).digest() != self.digests[index].tobytes():
             raise ChangedDataError(f"image {self.label(index)} is not the one that was indexed")
-        return images.decode_image(content, self.label(index))
+        return decode_image(content, self.label(index))
 
     def fresh(self, indices: Sequence[int], *, thorough: bool) -> tuple[bytes, list[str]]:
         """SHA-256 of some images' bytes as they are now, one after the other, and a line for each that is broken.
@@ -76,7 +81,7 @@ class FileReader:
             digests.append(hashlib.sha256(content).digest())
             try:
                 if thorough:
-                    images.decode_image(content, self.label(index))
+                    decode_image(content, self.label(index))
             except DataError as error:
                 problems.append(str(error))
         return b"".join(digests), problems
@@ -155,3 +160,49 @@ def _check_links(root: Path, paths: Iterable[str]) -> None:
                 f"{path} is a link to {real}, outside the folder of the dataset; if you trust it, add "
                 f"{real if real.is_dir() else real.parent} to the environment variable {LINKED_DATA}"
             )
+
+
+def decode_image(source: str | os.PathLike[str] | bytes, label: str = "") -> NDArray[np.uint8]:
+    """Decode an image file, or the content of one, to RGB.
+
+    Transparency is composited on white. 16-bit greyscale keeps its upper 8 bits. Palettes, greyscale and CMYK are
+    converted. An EXIF orientation is not applied, as in the published pipelines. Animations give their first frame.
+
+    Args:
+        source: the file's path or content.
+        label: the image's name in messages, if it is not the path.
+
+    Returns:
+        (H, W, 3) uint8.
+
+    Raises:
+        DataError: the file is missing, is not an image, has more than `MAX_PIXELS`, or is damaged.
+    """
+    label = label or str(source)
+    try:
+        with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=FORMATS) as image:
+            if image.width * image.height > MAX_PIXELS:
+                raise DataError(f"it has {image.width} x {image.height} pixels, more than {MAX_PIXELS:,}")
+            image.load()
+            return np.asarray(_to_rgb(image))
+    except MemoryError:
+        raise
+    except UnidentifiedImageError as error:  # Pillow's words name the object that it read from
+        raise DataError(
+            f"cannot read image {label}: it is empty, damaged, or in none of the formats {', '.join(FORMATS)}"
+        ) from error
+    # Pillow's decoders raise OSError, SyntaxError, ValueError, EOFError, struct.error and more on damaged files.
+    except Exception as error:
+        raise DataError(f"cannot read image {label}: {first_line(error)}") from error
+
+
+def _to_rgb(image: Image.Image) -> Image.Image:
+    if image.mode.startswith("I"):
+        # Pillow clips the wide integer modes when it converts them; 16-bit files should be scaled instead.
+        wide = np.clip(np.asarray(image).astype(np.int64), 0, 65535)
+        return Image.fromarray((wide >> 8).astype(np.uint8)).convert("RGB")
+    if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
+        coloured = image.convert("LA" if image.mode == "La" else "RGBA").convert("RGBA")
+        white = Image.new("RGBA", coloured.size, (255, 255, 255, 255))
+        return Image.alpha_composite(white, coloured).convert("RGB")
+    return image.convert("RGB")

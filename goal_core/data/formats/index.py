@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 from goal_sweep.goal_core.basics.sealed_json import key_of
 from goal_sweep.goal_core.data.columns import StoredArray, Texts, digest_of, stamp_of
 from goal_sweep.goal_core.data.config import DataConfig, ScenesConfig
-from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, Dataset, Split, fingerprint_of
+from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, Dataset, Split, fingerprint_of, importers
 from goal_sweep.goal_core.data.formats.features import FeatureRows
 from goal_sweep.goal_core.data.formats.image_files import FileReader
-from goal_sweep.goal_core.data.rows import importers
 
 VERSION = 4
 """Raise it whenever the same files would give another index."""

@@ -17,8 +17,7 @@ from typing import Literal
 from goal_sweep.goal_core.basics.errors import DataError, MissingDataError, nearest
 from goal_sweep.goal_core.data.columns import StoredArray, stamp_of
 from goal_sweep.goal_core.data.config import SHIPPED
-from goal_sweep.goal_core.data.dataset import SPLIT_NAMES
-from goal_sweep.goal_core.data.rows import Row
+from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, Row
 
 SHIPPED_FOLDER = Path(__file__).parents[1] / "shipped"
 SPLIT_OF = {
@@ -131,11 +130,12 @@ def split_named(value: object, where: str) -> str:
     return SPLIT_OF[value]
 
 
-def equal_counts(texts: int, images: int, message: str) -> list[int]:
-    """The same number of captions for each image; the message says what to do where there is none."""
+def equal_counts(texts: int, images: int, where: object, advice: str) -> list[int]:
+    """The same number of captions for each image."""
     each, rest = divmod(texts, images)
     if rest or not each:
-        raise DataError(message)
+        have = f"{texts} captions, not a multiple of the {images} images"
+        raise DataError(f"{where} has {have}; if images have different numbers of captions, {advice}")
     return [each] * images
 
 

@@ -98,8 +98,7 @@ def check_data(config: DataConfig, *, quick: bool = False, progress: Progress = 
     """
     report = DataReport(name=config.name)
     if isinstance(config, ScenesConfig):
-        scenes = open_scenes(config)
-        report.fingerprint = scenes.fingerprint
+        report.fingerprint = (scenes := open_scenes(config)).fingerprint
         for drawn in scenes.splits.values():
             report.counts(drawn.name, SplitCounts(images=drawn.num_images, captions=drawn.num_captions), None)
     elif index := _indexed(config, report, None, progress, read=not quick):

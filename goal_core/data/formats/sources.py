@@ -14,7 +14,7 @@ import json
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,11 @@ import numpy as np
 
 from goal_sweep.goal_core.basics.errors import DataError, GoalError, MissingDataError, first_line, nearest
 from goal_sweep.goal_core.data.config import KarpathyConfig, SourceConfig, XvlmJsonConfig
+from goal_sweep.goal_core.data.dataset import Row, importers
 from goal_sweep.goal_core.data.formats.features import pyarrow
 from goal_sweep.goal_core.data.formats.layout import (
     SPLIT_OF,
     Layout,
-    Listing,
     by_split,
     captions_in,
     dataset_folder,
@@ -36,7 +36,6 @@ from goal_sweep.goal_core.data.formats.layout import (
     split_named,
     stamped,
 )
-from goal_sweep.goal_core.data.rows import Row, importers
 
 PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 _COLUMNS = {
@@ -151,7 +150,8 @@ def _parquet(path: Path, config: SourceConfig) -> Iterator[Row]:
     except (ValueError, OSError) as error:  # pyarrow's own are among these
         raise DataError(f"{path} is not a Parquet file: {first_line(error)}") from error
     image = _column(config, "image", table.column_names, path)
-    if not pyarrow("types").is_string(kind := table.schema.field(image).type):
+    types, kind = pyarrow("types"), table.schema.field(image).type
+    if types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind):
         raise DataError(
             f"{path}: column {image} holds {kind}, not the paths of files; images inside are read from a folder that "
             "the library datasets wrote with save_to_disk"
@@ -315,12 +315,8 @@ def xvlm_json(config: XvlmJsonConfig) -> Layout:
     return Layout(
         root=root / config.image_root,
         files=stamped(path for own in files.values() for path in own),
-        splits={split: partial(_xvlm_split, own) for split, own in files.items()},
+        splits={split: partial(listing, chain.from_iterable(map(_xvlm_rows, own))) for split, own in files.items()},
     )
-
-
-def _xvlm_split(paths: Sequence[Path]) -> Listing:
-    return listing(row for path in paths for row in _xvlm_rows(path))
 
 
 def _xvlm_rows(path: Path) -> Iterator[Row]:

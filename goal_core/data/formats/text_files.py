@@ -114,18 +114,14 @@ def _images_of(path: Path, caps: Path, num_captions: int) -> tuple[list[str], li
         runs = [(name, len(list(lines))) for name, lines in itertools.groupby(names)]
         names, counts = [name for name, _ in runs], [count for _, count in runs]
     else:
-        counts = _equal_counts(caps, num_captions, len(names), path)
+        counts = equal_counts(num_captions, len(names), caps, _advice(caps, path))
     if twice := [name for name, times in Counter(names).items() if times > 1]:
         raise DataError(f"image {twice[0]} is listed twice in {path}")
     return names, counts
 
 
-def _equal_counts(caps: Path, num_captions: int, num_images: int, ids: Path) -> list[int]:
-    message = (
-        f"{caps} has {num_captions} captions, not a multiple of the {num_images} images; if images have different "
-        f"numbers of captions, give the image's id for each line of {caps.name} in {ids}"
-    )
-    return equal_counts(num_captions, num_images, message)
+def _advice(caps: Path, ids: Path) -> str:
+    return f"give the image's id for each line of {caps.name} in {ids}"
 
 
 def _counts_without_ids(file: StoredArray, caps: Path, num_captions: int, ids: Path) -> list[int]:
@@ -136,7 +132,7 @@ def _counts_without_ids(file: StoredArray, caps: Path, num_captions: int, ids: P
     """
     num_rows = file.shape[0]
     if num_rows != num_captions:
-        return _equal_counts(caps, num_captions, num_rows, ids)
+        return equal_counts(num_captions, num_rows, caps, _advice(caps, ids))
     rows = row_digests(file)
     runs = np.diff([0, *(1 + np.flatnonzero((rows[1:] != rows[:-1]).any(axis=1))), num_rows])
     step = int(runs[0]) if (runs == runs[0]).all() else _CAPTIONS
@@ -144,7 +140,7 @@ def _counts_without_ids(file: StoredArray, caps: Path, num_captions: int, ids: P
         raise DataError(
             f"{file.path} has a row for each line of {caps.name}, and the rows repeat {min(runs)} to {max(runs)} "
             "times; equal neighbours may be one image or several that look the same, which only ids can tell: "
-            f"give the image's id for each line of {caps.name} in {ids}"
+            + _advice(caps, ids)
         )
     return [step] * (num_rows // step)
 

@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING
 from goal_sweep.goal_core.basics.exports import on_first_use
 
 if TYPE_CHECKING:
-    from goal_sweep.goal_core.data.text.stored import Tokenizer
-    from goal_sweep.goal_core.data.text.tokenizer import TextVectors, tokenizer_from_json
-    from goal_sweep.goal_core.data.text.vocabulary import SPECIAL_WORDS, Vocabulary, tokenize
-    from goal_sweep.goal_core.data.text.wordpieces import SPECIAL_PIECES, Subwords, Wordpieces, clean_caption
+    from goal_sweep.goal_core.data.text.vocabulary import SPECIAL_WORDS, TextVectors, Tokenizer, Vocabulary, tokenize
+    from goal_sweep.goal_core.data.text.wordpieces import (
+        SPECIAL_PIECES,
+        Subwords,
+        Wordpieces,
+        clean_caption,
+        tokenizer_from_json,
+    )
 else:
     __getattr__ = on_first_use(__name__, __file__)

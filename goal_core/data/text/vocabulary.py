@@ -1,20 +1,24 @@
-"""Captions to word ids as in VSE++: lower-case words, a count threshold, four special ids."""
+"""What all tokenizers have in common, and captions to word ids as in VSE++.
+
+These are lower-case words, a count threshold, and four special ids.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from itertools import islice
 from typing import ClassVar
 
 from goal_sweep.goal_core.basics.errors import DataError
-from goal_sweep.goal_core.data.text.stored import Tokenizer, check_words, frequent
 
-START, END, UNK = 1, 2, 3
+PAD, START, END, UNK = range(4)
 SPECIAL_WORDS = ("<pad>", "<start>", "<end>", "<unk>")
 
 _CLITIC = r"'(?:s|m|d|ll|re|ve)\b"
@@ -34,6 +38,68 @@ _TOKEN = re.compile(
 _TOGETHER = 1 << 12
 """Captions whose words are counted at a time."""
 _APOSTROPHES = str.maketrans({"’": "'", "ʼ": "'"})
+
+
+@dataclass(frozen=True, slots=True)
+class Tokenizer(ABC):
+    """Turns captions into ids; 0 is padding. The values of its fields are what is stored of it."""
+
+    stored_format: ClassVar[str]
+
+    @abstractmethod
+    def encode(self, caption: str) -> list[int]:
+        """Ids of a caption, at least one."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of ids, special ones included."""
+
+    def to_json(self) -> str:
+        """The tokenizer as text; equal tokenizers give equal text."""
+        settings = {one.name: getattr(self, one.name) for one in fields(self) if one.init}
+        return json.dumps({"format": self.stored_format, **settings}, ensure_ascii=False)
+
+
+def frequent(counts: Mapping[str, int], min_count: int) -> list[str]:
+    """Words that occur at least so often, by descending count, then alphabetically.
+
+    Raises:
+        DataError: there is none.
+    """
+    if kept := sorted((-count, word) for word, count in counts.items() if count >= min_count):
+        return [word for _, word in kept]
+    raise DataError(
+        f"no word occurs {min_count} times or more in the train and val captions ({len(counts)} different words); "
+        "lower min_word_count"
+    )
+
+
+def check_words(words: object, what: str, special: tuple[str, ...] = ()) -> None:
+    """Check that stored words are a tuple of texts, each of them once and none of them special."""
+    if not isinstance(words, tuple) or not all(isinstance(word, str) for word in words):
+        raise DataError(f"{what} must be a list of strings")
+    if twice := [word for word, times in Counter((*special, *words)).items() if times > 1]:
+        raise DataError(f"{what} are listed twice: {', '.join(twice[:5])}")
+
+
+@dataclass(frozen=True, slots=True)
+class TextVectors(Tokenizer):
+    """Stands for a tokenizer where each caption is a vector already."""
+
+    stored_format: ClassVar[str] = "vectors"
+    width: int
+    """Numbers of each vector."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.width, int) or self.width < 1:
+            raise DataError(f"the width of stored vectors must be a whole number, got {self.width!r}")
+
+    def encode(self, caption: str) -> list[int]:
+        """Refuse: words have no vector here."""
+        raise DataError(f"this model takes vectors of {self.width} numbers in place of captions")
+
+    def __len__(self) -> int:
+        return self.width
 
 
 def tokenize(caption: str) -> list[str]:

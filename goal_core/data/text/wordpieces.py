@@ -1,19 +1,20 @@
-"""Captions to BERT's word pieces, unchanged or cleaned first as in X-VLM, or to the ids of any other tokenizer."""
+"""Captions to BERT's word pieces, unchanged or cleaned first as in X-VLM, or to the ids of any stored tokenizer."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
 from goal_sweep.goal_core.basics.errors import DataError
-from goal_sweep.goal_core.data.text.stored import Tokenizer, check_words, frequent
+from goal_sweep.goal_core.data.text.vocabulary import TextVectors, Tokenizer, Vocabulary, check_words, frequent
 
 SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MAX_WORDS = 30
@@ -174,3 +175,25 @@ def clean_caption(caption: str) -> str:
     if not kept:
         raise DataError(f"caption {caption!r} is empty without its punctuation")
     return kept
+
+
+def tokenizer_from_json(text: str) -> Tokenizer:
+    """Read the text of a tokenizer's ``to_json``.
+
+    Raises:
+        DataError: the text does not describe a tokenizer.
+    """
+    try:
+        stored = json.loads(text)
+    except ValueError as error:
+        raise DataError(f"the stored tokenizer is not JSON: {error}") from error
+    kinds: dict[str, Any] = {kind.stored_format: kind for kind in (Vocabulary, Wordpieces, Subwords, TextVectors)}
+    name = stored.pop("format", None) if isinstance(stored, dict) else None
+    if name not in kinds:
+        raise DataError(f"the stored tokenizer must be an object whose 'format' is one of {', '.join(kinds)}")
+    expected = [one.name for one in fields(kinds[name]) if one.init]
+    if set(stored) != set(expected):
+        raise DataError(f"the stored tokenizer must be an object with 'format' and {', '.join(expected)}")
+    settings = {key: tuple(value) if isinstance(value, list) else value for key, value in stored.items()}
+    made: Tokenizer = kinds[name](**settings)
+    return made

@@ -9,7 +9,7 @@ import pytest
 
 from goal_sweep.goal_core.basics.exports import exports
 
-ROOMS = ("checkpoints", "data", "data.images", "data.text", "models", "objectives", "training")
+ROOMS = ("checkpoints", "data", "data.text", "models", "objectives", "training")
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -108,7 +108,7 @@ def save(name: str, array: np.ndarray) -> Callable[[Path], None]:
     ("damage", "said"),
     [
         (lose("val_texts.npy"), r"val_texts.npy is missing"),
-        (lose("val_owners.npy"), "10 texts are not a multiple of 6 images"),
+        (lose("val_owners.npy"), "10 captions, not a multiple of the 6 images"),
         (save("val_owners.npy", OWNERS[::-1].copy()), "owners must ascend"),
         (save("val_owners.npy", OWNERS + 1), "owners must ascend"),
         (save("val_owners.npy", OWNERS[:-1]), "owners must be 10 whole numbers"),

@@ -69,7 +69,9 @@ def as_tsv(data: Path) -> Path:
 def as_parquet(data: Path) -> Path:
     from pyarrow import parquet
 
-    parquet.write_table(pa.Table.from_pylist(records(data)), data / "photos.parquet")
+    table = pa.Table.from_pylist(records(data))
+    kind = table.schema.set(0, pa.field("image", pa.large_string()))  # as pandas writes texts
+    parquet.write_table(table.cast(kind), data / "photos.parquet")
     return data / "photos.parquet"
 
 

@@ -54,10 +54,10 @@ def test_threads_that_open_a_shard_together_close_it_for_nobody(
         return ZipFile(path)
 
     monkeypatch.setattr(packing, "ZipFile", slowly)
-    pack = dataset.splits["train"].pack
+    pack = dataset.splits["train"].packed
     assert pack is not None
     with ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(pack.image, [0, 0])
+        first, second = pool.map(pack, [0, 0])
     assert first is not None
     assert second is not None
     assert (first == second).all()
@@ -69,7 +69,7 @@ def test_no_file_is_decoded_where_there_is_a_pack(tmp_path: Path, monkeypatch: p
     def refuse(*arguments: object) -> None:
         raise AssertionError("an image was decoded")
 
-    monkeypatch.setattr("goal_sweep.goal_core.data.images.decode_image", refuse)
+    monkeypatch.setattr("goal_sweep.goal_core.data.formats.image_files.decode_image", refuse)
     assert seen(dataset, CROPS)
 
 

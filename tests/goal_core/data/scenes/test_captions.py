@@ -4,8 +4,17 @@ import re
 
 import pytest
 
-from goal_sweep.goal_core.data.scenes.captions import scene_captions, words_for
-from goal_sweep.goal_core.data.scenes.scene import COLOURS, PATTERNS, SHAPES, TINTS, Draws, Scene, random_scene
+from goal_sweep.goal_core.data.scenes.scene import (
+    COLOURS,
+    PATTERNS,
+    SHAPES,
+    TINTS,
+    Draws,
+    Scene,
+    random_scene,
+    scene_captions,
+    words_for,
+)
 from tests.helpers.properties import given, settings, st
 from tests.helpers.two_objects import two_objects
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from goal_sweep.goal_core.data.scenes.rendering import render_scene
+from goal_sweep.goal_core.data.scenes.dataset import render_scene
 from goal_sweep.goal_core.data.scenes.scene import PATTERNS, SHAPES, SIZES, Draws
 from tests.helpers.two_objects import two_objects
 

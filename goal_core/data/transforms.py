@@ -1,4 +1,4 @@
-"""Image files to RGB arrays, and arrays to the pixels that a backbone sees.
+"""RGB arrays of images to the pixels that a backbone sees.
 
 Resizing is Pillow's, with antialiasing, and crops lie where torchvision's do, so the same weights see the same pixels
 as with ``torchvision.transforms`` on Pillow images.
@@ -6,9 +6,7 @@ as with ``torchvision.transforms`` on Pillow images.
 
 from __future__ import annotations
 
-import io
 import math
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -16,10 +14,9 @@ from functools import partial
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image, ImageEnhance, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
-from goal_sweep.goal_core.basics.errors import DataError, first_line
 from goal_sweep.goal_core.data.config import ImageConfig
 
 CROP_SCALE, XVLM_CROP_SCALE = (0.08, 1.0), (0.5, 1.0)
@@ -40,60 +37,6 @@ CropBox = tuple[int, int, int, int]
 """Top, left, height and width, pixels."""
 _LONGEST_RATIO = 32
 """Images longer than this many times their breadth lose their ends; resized whole, they would become huge."""
-
-
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
-"""The formats of images that are read. Pillow knows others, of which some start programs, whatever a file is called."""
-
-
-MAX_PIXELS = 89_000_000
-"""Of an image: a small file may unpack to more than the memory holds. Pillow warns from a few more on."""
-
-
-def decode_image(source: str | os.PathLike[str] | bytes, label: str = "") -> NDArray[np.uint8]:
-    """Decode an image file, or the content of one, to RGB.
-
-    Transparency is composited on white. 16-bit greyscale keeps its upper 8 bits. Palettes, greyscale and CMYK are
-    converted. An EXIF orientation is not applied, as in the published pipelines. Animations give their first frame.
-
-    Args:
-        source: the file's path or content.
-        label: the image's name in messages, if it is not the path.
-
-    Returns:
-        (H, W, 3) uint8.
-
-    Raises:
-        DataError: the file is missing, is not an image, has more than `MAX_PIXELS`, or is damaged.
-    """
-    label = label or str(source)
-    try:
-        with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=FORMATS) as image:
-            if image.width * image.height > MAX_PIXELS:
-                raise DataError(f"it has {image.width} x {image.height} pixels, more than {MAX_PIXELS:,}")
-            image.load()
-            return np.asarray(_to_rgb(image))
-    except MemoryError:
-        raise
-    except UnidentifiedImageError as error:  # Pillow's words name the object that it read from
-        raise DataError(
-            f"cannot read image {label}: it is empty, damaged, or in none of the formats {', '.join(FORMATS)}"
-        ) from error
-    # Pillow's decoders raise OSError, SyntaxError, ValueError, EOFError, struct.error and more on damaged files.
-    except Exception as error:
-        raise DataError(f"cannot read image {label}: {first_line(error)}") from error
-
-
-def _to_rgb(image: Image.Image) -> Image.Image:
-    if image.mode.startswith("I"):
-        # Pillow clips the wide integer modes when it converts them; 16-bit files should be scaled instead.
-        wide = np.clip(np.asarray(image).astype(np.int64), 0, 65535)
-        return Image.fromarray((wide >> 8).astype(np.uint8)).convert("RGB")
-    if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
-        coloured = image.convert("LA" if image.mode == "La" else "RGBA").convert("RGBA")
-        white = Image.new("RGBA", coloured.size, (255, 255, 255, 255))
-        return Image.alpha_composite(white, coloured).convert("RGB")
-    return image.convert("RGB")
 
 
 @dataclass(frozen=True, slots=True)

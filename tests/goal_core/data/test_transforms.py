@@ -15,8 +15,8 @@ from torchvision import transforms
 
 from goal_sweep.goal_core.basics.errors import DataError
 from goal_sweep.goal_core.data import ImageConfig, transform_of
-from goal_sweep.goal_core.data.images import decode_image
-from goal_sweep.goal_core.data.images.transforms import CROP_RATIO, CROP_SCALE, FORMATS, random_crop_box
+from goal_sweep.goal_core.data.formats.image_files import FORMATS, decode_image
+from goal_sweep.goal_core.data.transforms import CROP_RATIO, CROP_SCALE, random_crop_box
 from tests.helpers.paths import ROOT
 from tests.helpers.properties import given, settings, st
 
@@ -123,7 +123,7 @@ def test_a_damaged_file_is_named_in_one_line(tmp_path: Path, name: str) -> None:
 
 def test_an_image_of_too_many_pixels_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = saved(tmp_path, Image.fromarray(noise(5, 7)))
-    monkeypatch.setattr("goal_sweep.goal_core.data.images.transforms.MAX_PIXELS", 34)
+    monkeypatch.setattr("goal_sweep.goal_core.data.formats.image_files.MAX_PIXELS", 34)
     with pytest.raises(DataError, match=r"image\.png: .* 7 x 5 pixels"):
         decode_image(path)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from goal_sweep.goal_core.basics.errors import ConfigError, GoalError
 from goal_sweep.goal_core.data.config import ImageConfig
 from goal_sweep.goal_core.data.dataset import Split
-from goal_sweep.goal_core.data.images.transforms import transform_of
+from goal_sweep.goal_core.data.transforms import transform_of
 
 RAM_LIMIT = 4 * 2**30
 """Splits whose decoded images take at most this many bytes in all are decoded once and kept (4 GiB)."""
@@ -43,7 +42,7 @@ class _Decoding(Dataset[Any]):
         batch = torch.empty((len(images), 3, size, size), dtype=torch.uint8)
         rows = batch.numpy()
         for row, index in enumerate(images.tolist()):
-            pixels = None if self._split.pack is None else self._split.pack.image(index)
+            pixels = None if self._split.packed is None else self._split.packed(index)
             if pixels is not None and self._split.holds_squares:
                 rows[row] = pixels
                 continue
@@ -94,8 +93,6 @@ class DecodedImages:
         self._num_workers, self._pins = num_workers, device is not None and device.type == "cuda"
         self._requests = _Requests()
         self._loader: DataLoader[Any] | None = None
-        self._streams = count(1)
-        self._latest = 0
         shape = (split.num_images, 3, config.size, config.size)
         fits = math.prod(shape) <= ram_limit and not split.holds_squares
         self._kept = torch.empty(shape, dtype=torch.uint8) if fits else None
@@ -138,7 +135,7 @@ class DecodedImages:
     def close(self) -> None:
         """Stop the worker processes, if any; kept images stay, and a later stream starts new workers."""
         self._loader = None
-        self._latest = next(self._streams)
+        self._requests.current = ()
 
     def _first_uses(self, requests: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
         """The images of each request that neither an earlier request nor an earlier stream has decoded."""
@@ -153,16 +150,7 @@ class DecodedImages:
         if not self._num_workers:
             yield from map(self._work.decode, requests)
             return
-        self._latest = turn = next(self._streams)
         self._requests.current = requests
-        for batch in self._started_loader():
-            if isinstance(batch, GoalError):
-                raise batch
-            yield batch
-            if turn != self._latest:
-                raise RuntimeError("this stream of images has ended, because a newer one was started")
-
-    def _started_loader(self) -> DataLoader[Any]:
         if self._loader is None:
             self._loader = DataLoader(
                 self._work,
@@ -174,4 +162,9 @@ class DecodedImages:
                 # The loader draws a seed for its workers; from torch's global stream it would change the model's draws.
                 generator=torch.Generator(),
             )
-        return self._loader
+        for batch in self._loader:
+            if isinstance(batch, GoalError):
+                raise batch
+            yield batch
+            if requests is not self._requests.current:
+                raise RuntimeError("this stream of images has ended, because a newer one was started")

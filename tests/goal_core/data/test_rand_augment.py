@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from goal_sweep.goal_core.data.images.transforms import OPERATIONS, rand_augment
+from goal_sweep.goal_core.data.transforms import OPERATIONS, rand_augment
 
 
 def test_rand_augment_does_two_of_ten_operations_half_of_the_time() -> None:
