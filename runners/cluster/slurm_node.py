@@ -98,6 +98,8 @@ class Node:
                 raise NodeFailedError(f"Ray's processes on {socket.gethostname()} have ended: {self._ray.last_lines}")
             return 0
         except NodeFailedError as error:
+            if self._ending:  # it was asked to end while it started
+                return 0
             print(f"error: {error}\n{self._ray.log_ends()}", file=sys.stderr)
             replace_bytes(self._session / lost, str(error).encode())
             return UnfinishedError.status

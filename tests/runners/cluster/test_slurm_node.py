@@ -172,6 +172,17 @@ def test_nodes_that_are_late_are_waited_for(
     assert capsys.readouterr().err.splitlines() == [f"goal-sweep: {one}" for one in said]
 
 
+def test_a_node_that_is_asked_to_end_while_it_starts_has_not_failed(
+    here: Here, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ray_node, "_START", "import os, signal; os.kill(os.getppid(), signal.SIGUSR2)")
+    (here.session / "address").write_text("10.0.0.1:20001")
+    node = Node(here.session)
+    assert node.run(node.worker) == 0
+    assert capsys.readouterr().err == ""
+    assert not here.has("lost-0")
+
+
 def test_a_worker_whose_ray_ends_is_counted_as_lost(here: Here) -> None:
     here.ray("print('it broke')")
     (here.session / "address").write_text("10.0.0.1:20001")
