@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -16,7 +12,7 @@ NODE_LOSS_S = 60.0
 
 
 def train_trial(config: dict[str, Any]) -> None:
-    """Train a unit and report its events, each time with Ray's id of the machine and the worker.
+    """Train a unit and report its events, each time with Ray's id of the machine.
 
     Args:
         config: ``job``, a reference to the unit's job; ``elsewhere``, whether other machines may train it.
@@ -27,12 +23,10 @@ def train_trial(config: dict[str, Any]) -> None:
     import ray
     from ray import tune
 
-    node, turn = ray.get_runtime_context().get_node_id(), threading.Lock()
-    where = f" on {socket.gethostname()} (pid {os.getpid()})"
+    node = ray.get_runtime_context().get_node_id()
 
     def send(events: Sequence[Any], **more: Any) -> None:
-        with turn:  # a report waits until the driver has read it
-            tune.report({"node": node, "where": where, "events": list(events), **more})
+        tune.report({"node": node, "events": list(events), **more})  # waits until the driver has read it
 
     def is_lost(other: str) -> bool:
         return bool(other) and other != node and _is_lost(other)
@@ -42,31 +36,12 @@ def train_trial(config: dict[str, Any]) -> None:
     from goal_sweep.runners.execution.worker import run_unit
 
     job = ray.get(config["job"])
-    with _signs(lambda: send([]), job.watchdog / 4):
-        try:
-            run_unit(job, partial(send, began=True), node=node, node_lost=is_lost, elsewhere=config["elsewhere"])
-        except UnfitMachineError as error:
-            send([], unfit=str(error))
-            raise
-    send([])
-
-
-@contextmanager
-def _signs(send: Callable[[], None], period: float) -> Iterator[None]:
-    """Give a sign of life every so many seconds, on a thread of its own; none where nobody waits for them."""
-    over = threading.Event()
-
-    def give() -> None:
-        while period and not over.wait(period):
-            send()
-
-    thread = threading.Thread(target=give, name="goal-sweep signs of life", daemon=True)
-    thread.start()
     try:
-        yield
-    finally:
-        over.set()
-        thread.join()  # its last report would be taken for one of the next trial
+        run_unit(job, partial(send, began=True), node=node, node_lost=is_lost, elsewhere=config["elsewhere"])
+    except UnfitMachineError as error:
+        send([], unfit=str(error))
+        raise
+    send([])
 
 
 def _is_lost(node: str) -> bool:

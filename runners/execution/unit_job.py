@@ -26,7 +26,7 @@ class UnitJob:
     max_attempts: Mapping[Training, int]
     """Number of charged attempts allowed for each training, including those of earlier launches."""
     watchdog: int
-    """Seconds without a sign of life after which the unit counts as hung; 0 disables the check."""
+    """Seconds without a step after which the unit counts as hung; 0 disables the check."""
     rank: tuple[int, float] = (0, 0.0)
     """Units start in the order of their ranks, as far as they wait for a device."""
     shares: bool = False

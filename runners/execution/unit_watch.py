@@ -21,8 +21,6 @@ from goal_sweep.runners.store import Store, TrainingFolder
 
 LOOK_S = 2.0
 """Seconds between looks at the machines of the cluster."""
-START_S = 120
-"""Seconds that a worker may take for imports between its first report and its second."""
 _OF_MACHINES = ("error", "storage", "inputs")
 """Kinds of failure that a machine may cause."""
 _WHY = {
@@ -36,13 +34,6 @@ _WHY = {
 class _Run:
     """One start of a unit."""
 
-    heard: float
-    """When its worker gave the last sign of life, by the driver's clock."""
-    reports: int = 0
-    where: str = ""
-    """The worker, as it calls itself; empty before its first report."""
-    told: bool = False
-    """Whether the user has been told that there is no sign."""
     machine: str = ""
     """Ray's id of the machine; empty until the worker has reported it."""
     began: bool = False
@@ -100,7 +91,7 @@ class UnitWatch:
         """Units that have ended for good, with the error if they were given up, and of which nobody has asked yet what
         follows them."""
         self._jobs = list(jobs)
-        self._checked, self._looked = clock(), clock() - LOOK_S
+        self._looked = clock() - LOOK_S
         self.is_stuck = False
         """Whether every unit that waits must not start on any of the machines that are left; then begin anew."""
 
@@ -156,18 +147,14 @@ class UnitWatch:
     def started(self, number: int) -> None:
         """A worker has started for a unit."""
         unit = self._taken[number]
-        unit.run = _Run(self._clock())
+        unit.run = _Run()
         self._observer.started(unit.job)
 
     def reported(self, number: int, report: Mapping[str, Any]) -> None:
         """A worker has sent a report (`runners.execution.trial`), maybe one that arrives after its end."""
         unit = self._taken.get(number) or _Unit(self._jobs[number])
-        run = unit.run = unit.run or _Run(self._clock())
+        run = unit.run = unit.run or _Run()
         run.machine, run.began = report.get("node", run.machine), run.began or report.get("began", False)
-        run.heard, run.reports, run.where = self._clock(), run.reports + 1, report.get("where", "")
-        if run.told:
-            run.told = False
-            self._observer.note(f"{unit.job.unit.label}: its worker{run.where} is back")
         if "unfit" in report:
             self._machines.unfit(run.machine, report["unfit"])
         events: Sequence[TrainingEvent] = report.get("events", ())
@@ -225,14 +212,13 @@ class UnitWatch:
                 self._jobs.append(job)
 
     def step(self) -> None:
-        """Look at the signs of life and at the machines.
+        """Look at the machines.
 
         Raises:
             NoCapacityError: no machine has had room for longer than the user wants to wait.
             DeviceError: every machine of the cluster lacks what the units need.
         """
         now = self._clock()
-        self._check_signs(now)
         if self._list_machines is None or now - self._looked < LOOK_S:
             return
         self._looked = now
@@ -241,29 +227,10 @@ class UnitWatch:
         large = {one.id for one in self._machines.check(self._list_machines(), running=running)}
         self.is_stuck = not running and bool(large and waiting) and all(large <= avoid for avoid in waiting)
 
-    def _check_signs(self, now: float) -> None:
-        """Tell the user once of a unit whose worker has given no sign of life for too long.
-
-        Workers report at least four times within their watchdog's time (`runners.execution.trial`). One that does not
-        is suspended, its machine cannot be reached, or it is stuck where not even its watchdog runs. Nothing is done
-        about it here: a worker that wakes up goes on, and Ray restarts one that is dead.
-        """
-        deaf_s, self._checked = now - self._checked, now
-        for job, run in [(unit.job, unit.run) for unit in self._taken.values() if unit.run]:
-            if deaf_s > job.watchdog / 4:  # the driver was suspended, or busy, and has not heard what was said
-                run.heard = max(run.heard, now - job.watchdog / 4)
-            silent_s = now - run.heard
-            if job.watchdog and not run.told and silent_s >= max(job.watchdog, START_S if run.reports < 2 else 0):
-                run.told = True
-                self._observer.note(
-                    f"{job.unit.label}: no sign of life from its worker{run.where} for {silent_s:.0f} s; is the "
-                    "process or its machine suspended? The launch waits for it"
-                )
-
     def _end(self, number: int) -> tuple[_Unit, _Run]:
         """Note that a unit's worker has ended. Returns the unit and the start that ended."""
         unit = self._taken.pop(number)
-        run, unit.run = unit.run or _Run(self._clock()), None
+        run, unit.run = unit.run or _Run(), None
         self._observer.ended(unit.job)
         return unit, run
 
