@@ -52,9 +52,6 @@ def launch(
     devices: Annotated[
         int, typer.Option(min=0, help="Devices to which an autoscaler may take the cluster; units are packed for them.")
     ] = 0,
-    ship_code: Annotated[
-        bool, typer.Option("--ship-code", help="Send this machine's code of goal-sweep to the cluster's workers.")
-    ] = False,
     store: StoreDir = None,
     tracking_uri: Uri = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and plan; train nothing.")] = False,
@@ -96,7 +93,6 @@ def launch(
                 address=address,
                 wait=wait,
                 devices=devices,
-                ship_code=ship_code,
                 failed=failed,
                 force=force,
                 fail_fast=fail_fast,

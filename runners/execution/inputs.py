@@ -134,7 +134,7 @@ def check_code(code: str | None, did: Literal["launched", "submitted"] = "launch
         InputsDifferError: it differs.
     """
     if code is not None and code != code_digest():
-        other = "submit again" if did == "submitted" else "launch with --ship-code"
+        other = "submit again" if did == "submitted" else "`goal-sweep submit --to ray`, which sends this one along"
         mend = f"install the same version there, or {other}"
         raise InputsDifferError(
             f"{socket.gethostname()} has other code of goal-sweep ({Path(str(goal_core.__file__)).parent}) than the "

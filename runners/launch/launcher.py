@@ -175,7 +175,6 @@ class Launcher:
                 needs,
                 lambda: bury(kept.launch_id),
                 wait=wait,
-                ship_code=options.ship_code,
                 grows=options.devices > 0,
             )
 

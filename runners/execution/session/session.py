@@ -11,11 +11,10 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import NoReturn, Self
 
 import psutil
 
-from goal_sweep import goal_core
 from goal_sweep.goal_core.basics.errors import GoalError, UnfinishedError
 from goal_sweep.runners.execution.capacity import Machine, Resources, check_here, check_possible
 from goal_sweep.runners.execution.session.joining import MODE, TOKEN, TOKEN_PATH, reach
@@ -82,7 +81,6 @@ class RaySession:
         wait: seconds to wait on a cluster without room for a unit; None waits as long as it takes.
         grows: whether the cluster adds machines by itself, so that one without a machine that is large enough is waited
             for.
-        ship_code: send this machine's code of goal-sweep to the cluster's workers.
     """
 
     def __init__(
@@ -93,10 +91,9 @@ class RaySession:
         *,
         wait: float | None = None,
         grows: bool = False,
-        ship_code: bool = False,
     ) -> None:
         self.address, self.resources, self._before_restart = address, resources, before_restart
-        self.wait, self._grows, self._ship_code = wait, grows, ship_code
+        self.wait, self._grows = wait, grows
         self._node: RayNode | None = None
 
     def __enter__(self) -> Self:
@@ -152,7 +149,7 @@ class RaySession:
             import ray
 
             logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
-            environment = {"runtime_env": _environment(self._ship_code)} if self.address else {}
+            environment = {"runtime_env": {"env_vars": _passed_on()}} if self.address else {}
             ray.init(address=address, log_to_driver=False, logging_level="error", **environment)
         except SystemExit:  # from Ray's own handler of SIGTERM
             raise KeyboardInterrupt from None
@@ -204,11 +201,9 @@ class RaySession:
         return [Machine.of_ray(node) for node in ray.nodes() if node["Alive"]]
 
 
-def _environment(ship_code: bool) -> dict[str, Any]:
-    """What the workers of a cluster get from this machine: variables that Tune does not forward, and maybe the code."""
-    passed_on = {key: value for key, value in os.environ.items() if key.startswith(("AWS_ENDPOINT", "GOAL_"))}
-    code = str(Path(str(goal_core.__file__)).parents[1])
-    return {"env_vars": passed_on} | ({"py_modules": [code]} if ship_code else {})
+def _passed_on() -> dict[str, str]:
+    """Variables that the workers of a cluster get from this machine, and that Tune does not forward."""
+    return {key: value for key, value in os.environ.items() if key.startswith(("AWS_ENDPOINT", "GOAL_"))}
 
 
 def _node_of_this_machine() -> Callable[[], bool]:

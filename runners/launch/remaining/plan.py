@@ -26,8 +26,6 @@ class LaunchOptions:
     """Minutes to wait on a cluster without room for a unit; None waits as long as it takes where room may come."""
     devices: int = 0
     """Devices that a cluster which adds machines may grow to; 0 for one that does not grow."""
-    ship_code: bool = False
-    """Send this machine's code of goal-sweep to the workers of a cluster."""
     failed: Literal["keep", "retry", "only"] = "keep"
     """Trainings without attempts left: keep them failed, also retry them, or retry only them."""
     force: bool = False
