@@ -43,12 +43,6 @@ def launch(
             help="Ray cluster to train on, as host:port of its head, or auto; default: this machine.",
         ),
     ] = None,
-    wait: Annotated[
-        float | None,
-        typer.Option(
-            min=0.1, help="Minutes to wait for a machine with room, on a cluster that has none; then exit 75."
-        ),
-    ] = None,
     devices: Annotated[
         int, typer.Option(min=0, help="Devices to which an autoscaler may take the cluster; units are packed for them.")
     ] = 0,
@@ -91,7 +85,6 @@ def launch(
                 from goal_sweep.runners.launch.remaining.plan import LaunchOptions
             options = LaunchOptions(
                 address=address,
-                wait=wait,
                 devices=devices,
                 failed=failed,
                 force=force,

@@ -127,7 +127,7 @@ def check_possible(machines: Sequence[Machine], need: Resources) -> None:
     if workers and not any(machine.fits(need) for machine in workers):
         raise DeviceError(
             f"a unit needs {need} (resources.*), but no machine of the cluster is that large; its machines have "
-            f"{kinds_of(workers)}. --wait MINUTES waits for one that joins later, and --devices N for an autoscaler"
+            f"{kinds_of(workers)}. --devices N waits for machines that join later"
         )
 
 

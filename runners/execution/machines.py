@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from goal_sweep.goal_core.basics.errors import DeviceError, UnfinishedError
+from goal_sweep.goal_core.basics.errors import DeviceError
 from goal_sweep.runners.execution.capacity import Machine, Resources, kinds_of
 
 BUSY_S = 90.0
@@ -15,10 +15,6 @@ FAILURES = 3
 """Failures in a row, with no success between them, after which a machine is left alone."""
 REST_S = 1800.0
 """Seconds for which a machine is left alone."""
-
-
-class NoCapacityError(UnfinishedError):
-    """No machine had room for a unit for as long as the user wanted to wait."""
 
 
 class ClusterMachines:
@@ -31,7 +27,6 @@ class ClusterMachines:
     Args:
         need: the resources of a unit.
         say: shows a line to the user.
-        wait: seconds without room after which `check` gives up; None never does.
         clock: seconds; for tests.
     """
 
@@ -39,12 +34,11 @@ class ClusterMachines:
         self,
         need: Resources,
         say: Callable[[str], None],
-        wait: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._need, self._say, self._wait, self._clock = need, say, wait, clock
-        self._without: float | None = None
-        """Since when there has been no room."""
+        self._need, self._say, self._clock = need, say, clock
+        self._is_told = False
+        """Whether the user knows that there is no room."""
         self._idle_since = clock()
         """Since when no unit has run although there is a machine for one."""
         self._failed: dict[str, list[int]] = defaultdict(list)
@@ -99,7 +93,6 @@ class ClusterMachines:
 
         Raises:
             DeviceError: each of them lacks what the units need.
-            NoCapacityError: there has been no room for as long as the user wanted to wait.
         """
         self.machines, now = machines, self._clock()
         large = [machine for machine in machines if machine.fits(self._need)]
@@ -114,17 +107,11 @@ class ClusterMachines:
         elif now - self._idle_since >= BUSY_S:
             free = {machine.id for machine in large}.difference(self.avoided())
             problem = f"{len(free)} machines of that size are taken by others, or starting"
-        if problem and self._without is None:
-            self._without = now
+        if problem and not self._is_told:
             self._say(f"waiting for capacity: a unit needs {self._need}, and {problem}")
-        elif not problem and self._without is not None:
-            self._without = None
+        elif self._is_told and not problem:
             self._say("there is room for a unit again")
-        if self._without is not None and self._wait is not None and now - self._without >= self._wait:
-            raise NoCapacityError(
-                f"no room for a unit for {self._wait / 60:g} min (--wait): a unit needs {self._need}, and {problem}; "
-                "the same command continues"
-            )
+        self._is_told = bool(problem)
         return large
 
     def _rests(self, machine: str) -> bool:

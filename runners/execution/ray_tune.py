@@ -42,12 +42,11 @@ class RayUnits(RaySession):
 
         Raises:
             RayLostError: Ray failed, or its processes have ended, for which Tune itself would wait forever.
-            NoCapacityError: no machine has had room for a unit for longer than the user wants to wait.
             DeviceError: every machine of the cluster lacks what the units need.
             GoalError: goal-sweep does not know this version of Ray.
         """
         list_machines = None if self.address is None else self.machines
-        watch = UnitWatch(jobs, observer, self.resources, list_machines, wait=self.wait)
+        watch = UnitWatch(jobs, observer, self.resources, list_machines)
         while not watch.is_over:
             self._run(watch, observer)
             if observer.stopping:

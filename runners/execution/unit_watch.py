@@ -68,7 +68,6 @@ class UnitWatch:
         observer: receives starts, events and losses, and gives the units that follow.
         need: the resources of a unit that shares no GPU.
         list_machines: asks Ray for the machines of a cluster that are alive; None where there is only this machine.
-        wait: seconds to wait for room on a cluster; None waits as long as it takes.
         clock: seconds; for tests.
     """
 
@@ -79,11 +78,10 @@ class UnitWatch:
         need: Resources,
         list_machines: Callable[[], Sequence[Machine]] | None = None,
         *,
-        wait: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._observer, self._need, self._list_machines, self._clock = observer, need, list_machines, clock
-        self._machines = ClusterMachines(need, observer.note, wait, clock)
+        self._machines = ClusterMachines(need, observer.note, clock)
         self._waiting: dict[int, _Unit] = {number: _Unit(job) for number, job in enumerate(jobs)}
         self._taken: dict[int, _Unit] = {}
         """The units that ask for room, or run."""
@@ -215,7 +213,6 @@ class UnitWatch:
         """Look at the machines.
 
         Raises:
-            NoCapacityError: no machine has had room for longer than the user wants to wait.
             DeviceError: every machine of the cluster lacks what the units need.
         """
         now = self._clock()

@@ -120,8 +120,7 @@ class Launcher:
         """Train, and return the exit status.
 
         Raises:
-            UnfinishedError: Ray has no machine left, or none with room for a unit, or the credentials for the store
-                have expired.
+            UnfinishedError: Ray has no machine left, or the credentials for the store have expired.
         """
         try:
             repeated = self._plan.decide_repeats()
@@ -136,8 +135,9 @@ class Launcher:
                 raise ExpiredCredentialsError(self._cut_short)
         except UnfinishedError as error:
             if self._signals.received is None:
-                whys = {RayLostError: "Ray died", ExpiredCredentialsError: "its store refused the credentials"}
-                self._end_running(whys.get(type(error), "the cluster had no room for it"))
+                self._end_running(
+                    "Ray died" if isinstance(error, RayLostError) else "its store refused the credentials"
+                )
                 raise
         except KeyboardInterrupt:  # a second signal, or one that came while no unit was running
             if self._signals.received is None:
@@ -167,14 +167,12 @@ class Launcher:
         needs = Resources.of(self._sweep.config.resources)
         kept, bury, options = self._ray, self._sweep.store.drivers.bury, self._options
         kept.launch_id = self._launch_id
-        wait = None if options.wait is None else 60 * options.wait
 
         def make() -> RayUnits:
             return RayUnits(
                 options.address,
                 needs,
                 lambda: bury(kept.launch_id),
-                wait=wait,
                 grows=options.devices > 0,
             )
 

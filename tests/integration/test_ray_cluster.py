@@ -66,13 +66,8 @@ def test_a_cluster_without_workers_is_waited_for_and_so_is_one_that_loses_its_on
     assert charged(folder) == 0
 
 
-def test_a_wait_has_an_end_where_the_user_wants_one_and_none_begins_where_nothing_can_come(
-    cluster: RayCluster, tmp_path: Path
-) -> None:
+def test_no_wait_begins_where_nothing_can_come(cluster: RayCluster, tmp_path: Path) -> None:
     folder = sweep_in(tmp_path / "run")
-    launch = Launch(folder, "--address", cluster.address, "--wait", "0.2")
-    launch.ends(75)
-    assert "no room for a unit for 0.2 min (--wait)" in launch.said.splitlines()[-1]
     cluster.add("small")
     launch = Launch(folder, "--address", cluster.address, "--set", "resources.cpus=64")
     launch.ends(2)

@@ -78,7 +78,6 @@ class RaySession:
         address: the cluster's address; None starts a local Ray on this machine.
         resources: the resources of each unit.
         before_restart: called before this process is replaced or ended although its main thread hangs in a call to Ray.
-        wait: seconds to wait on a cluster without room for a unit; None waits as long as it takes.
         grows: whether the cluster adds machines by itself, so that one without a machine that is large enough is waited
             for.
     """
@@ -89,11 +88,10 @@ class RaySession:
         resources: Resources,
         before_restart: Callable[[], None] = lambda: None,
         *,
-        wait: float | None = None,
         grows: bool = False,
     ) -> None:
         self.address, self.resources, self._before_restart = address, resources, before_restart
-        self.wait, self._grows = wait, grows
+        self._grows = grows
         self._node: RayNode | None = None
 
     def __enter__(self) -> Self:
@@ -191,7 +189,7 @@ class RaySession:
     def _check_fit(self, machines: Sequence[Machine]) -> None:
         if self.address is None:
             check_here(self.resources, machines[0])
-        elif not (self._grows or self.wait):
+        elif not self._grows:
             check_possible(machines, self.resources)
 
     def machines(self) -> list[Machine]:

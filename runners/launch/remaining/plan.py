@@ -22,8 +22,6 @@ class LaunchOptions:
 
     address: str | None = None
     """Address of a Ray cluster; None trains on this machine."""
-    wait: float | None = None
-    """Minutes to wait on a cluster without room for a unit; None waits as long as it takes where room may come."""
     devices: int = 0
     """Devices that a cluster which adds machines may grow to; 0 for one that does not grow."""
     failed: Literal["keep", "retry", "only"] = "keep"

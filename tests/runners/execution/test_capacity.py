@@ -51,7 +51,7 @@ def test_only_what_can_never_come_is_refused(machines: Sequence[Machine], refuse
     assert "its machines have 8 CPU and 0 GPU; 8 CPU and 1 GPU (T4)" in str(raised.value)
 
 
-@pytest.mark.parametrize("more", [{}, {"grows": True}, {"wait": 60.0}])
+@pytest.mark.parametrize("more", [{}, {"grows": True}])
 def test_who_says_that_machines_come_is_believed(more: dict[str, Any]) -> None:
     session = RaySession("10.0.0.1:6379", NEED, **more)
     if more:

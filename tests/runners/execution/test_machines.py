@@ -8,7 +8,7 @@ import pytest
 
 from goal_sweep.goal_core.basics.errors import DeviceError
 from goal_sweep.runners.execution.capacity import Machine, Resources
-from goal_sweep.runners.execution.machines import BUSY_S, FAILURES, REST_S, ClusterMachines, NoCapacityError
+from goal_sweep.runners.execution.machines import BUSY_S, FAILURES, REST_S, ClusterMachines
 
 HEAD, RIGHT = (
     Machine(id=name, host=name, address="a", resources={"CPU": cpus}) for name, cpus in (("h", 0.0), ("r", 8.0))
@@ -18,9 +18,9 @@ HEAD, RIGHT = (
 class Cluster:
     """Two machines and a clock."""
 
-    def __init__(self, *names: str, wait: float | None = None) -> None:
+    def __init__(self, *names: str) -> None:
         self.now, self.said = 0.0, list[str]()
-        self.machines = ClusterMachines(Resources(cpus=1, gpus=0), self.said.append, wait, lambda: self.now)
+        self.machines = ClusterMachines(Resources(cpus=1, gpus=0), self.said.append, lambda: self.now)
         self.machines.machines = [
             Machine(id=name, host=name, address="10.0.0.1", resources={"CPU": 1.0}) for name in names or ("good", "bad")
         ]
@@ -109,13 +109,3 @@ def test_machines_that_others_use_are_waited_for_too() -> None:
     assert cluster.said == []
     cluster.waits(2, [RIGHT])
     assert "1 machines of that size are taken by others, or starting" in cluster.said[0]
-
-
-def test_a_wait_ends_when_the_user_wanted_it_to_end() -> None:
-    cluster = Cluster(wait=120)
-    cluster.waits(119, [HEAD])
-    cluster.waits(100, [RIGHT], running=1)
-    cluster.waits(120, [HEAD])
-    with pytest.raises(NoCapacityError, match=r"no room for a unit for 2 min \(--wait\): a unit needs"):
-        cluster.waits(2, [HEAD])
-    assert NoCapacityError.status == 75
