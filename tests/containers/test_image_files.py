@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import shutil
 import stat
 import subprocess
@@ -54,6 +55,19 @@ def test_the_image_installs_what_the_project_needs():
     assert {"torch", "ray[tune]", "ray[default]", "mlflow[auth]", "psycopg[binary]", "boto3"} <= names
     pinned = {line.partition("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines()}
     assert {name.partition("[")[0].lower() for name in names} - pinned == set()
+
+
+def test_a_worker_of_mlflow_that_imports_slowly_is_not_ended(secrets, tmp_path, monkeypatch):
+    """Uvicorn ends one that does not answer within 5 s, while it imports too."""
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    main = runpy.run_path(str(ROOT / "docker" / "mlflow_server.py"))["main"]
+    main.__globals__.update(SECRETS=secrets, PRIVATE=tmp_path, make_bucket=lambda: None)
+    started = []
+    monkeypatch.setattr(os, "execvp", lambda program, words: started.extend(words))
+    main()
+    options = started[started.index("--uvicorn-opts") + 1].split()
+    assert int(options[options.index("--timeout-worker-healthcheck") + 1]) >= 600
+    assert main.__globals__["secret"]("mlflow_password") not in " ".join(started)
 
 
 @pytest.mark.parametrize("script", ["make-secrets", "goal-sweep.sh"])
