@@ -11,6 +11,7 @@ files of 150 kB (`--files 123287 --kilobytes 150`: 19 GB).
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import sys
@@ -30,6 +31,7 @@ from benchmarks.program import Report, Row, run, seconds
 from benchmarks.units import UNIT, data_of, photographs
 from benchmarks.usual import loader_of
 from goal_sweep.goal_core.data import BatchSource, Dataset, ImageConfig, KarpathyConfig, Vocabulary, open_dataset
+from goal_sweep.goal_core.data.formats.image_files import FileReader, decode_image
 from goal_sweep.goal_core.data.packs import open_packed, plan_pack, write_pack
 
 OPTIONS = {**UNIT, "images": 128, "size": 224, "batch": 64, "files": 12_000, "kilobytes": 2}
@@ -42,6 +44,7 @@ def measure(given: argparse.Namespace, report: Report) -> None:
     with photographs(given, 2 * given.batch) as root:
         data, packs = data_of(root, given.size), root / "packs"
         dataset = open_dataset(data)
+        report.row("verified", "each image, as it is read", partial(_verified, dataset))
         words = Vocabulary.build(dataset.vocabulary_captions, 1)
         loader = loader_of(dataset.splits["train"], words, given)
         table = f"training images, squares of {given.size} px, {given.workers} workers, {given.device}"
@@ -76,6 +79,16 @@ def _decoded(given: argparse.Namespace, dataset: Dataset, image: ImageConfig, wo
                              device=torch.device(given.device))) as source:  # fmt: skip
         rate = _rate(given, train.num_captions, lambda epoch: (batch.images for batch in source.batches(epoch)))
     return rate | ({"/ torchvision": rate["images/s"] / float(base["images/s"])} if base else {})
+
+
+def _verified(dataset: Dataset) -> Row:
+    """What the comparison with the index costs of the decoding that follows it."""
+    reader = dataset.splits["train"].reader
+    assert isinstance(reader, FileReader)
+    contents = [reader.content(index) for index in range(len(reader))]
+    hashed = seconds(lambda: [hashlib.sha256(content).digest() for content in contents])
+    decoded = seconds(lambda: list(map(decode_image, contents)))
+    return {"hashing, ms": 1000 * hashed / len(contents), "% of decoding": 100 * hashed / decoded}
 
 
 def _index(given: argparse.Namespace) -> Row:
