@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -172,6 +173,50 @@ def test_a_node_that_lacks_something_ends_the_job(
     assert said in run.log
     assert "n[1-2] cannot run the sweep with" in run.log
     assert "Traceback" not in run.log
+
+
+FAULTY = """#!/bin/sh
+case "$*" in *slurm_node*) shift 3; exec {python} -P {code} "$@" ;; esac
+exec {python} "$@"
+"""
+OTHER_OPTION = """
+import re, sys
+from goal_sweep.runners.cluster import slurm_node
+from goal_sweep.runners.execution.session.node import RayNode
+start = RayNode.start
+def other(self, *options):
+    start(self, *(re.sub("^--{name}=.*", "--{name}={value}", one) for one in options))
+if sys.argv[-1] == "{part}":
+    RayNode.start = other
+slurm_node._JOIN_S = 45
+sys.exit(slurm_node.main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "said"),
+    [("head", "port", "error: Ray does not start on .*port"), ("worker", "address", "error: 1 of 2 nodes joined wit")],
+    ids=["a port is taken", "the head cannot be reached"],
+)
+def test_a_ray_that_cannot_start_ends_the_job_after_three_runs(
+    part: str, name: str, said: str, bench: Mapping[str, str], tmp_path: Path
+) -> None:
+    python, code = tmp_path / "python", tmp_path / "code.py"
+    python.write_text(FAULTY.format(python=sys.executable, code=code))
+    python.chmod(0o755)
+    with socket.create_server(("", 0)) as silent:
+        port = silent.getsockname()[1]
+        value = port if part == "head" else f"127.0.0.1:{port}"
+        code.write_text(OTHER_OPTION.format(part=part, name=name, value=value))
+        run = Submitted(tmp_path / "run", bench, nodes=2, python=str(python), missing_nodes="give-up")
+        assert run.wait_for_the_end() == 75
+    runs = re.split(" begins on ", run.log)[1:]
+    assert len(runs) == 3
+    assert all(re.search(said, one) for one in runs)
+    assert run.log.count("back to the queue") == 2
+    assert "no training has saved anything in 3 runs" in runs[-1]
+    assert not list(run.folder.glob("goal-sweep-store/submissions/*/run-*"))
+    assert not list(Path("/tmp").glob(f"goal-sweep-{run.jobs[-1]['job']}-*"))
 
 
 def test_another_job_with_the_number_of_a_record_is_left_alone(bench: Mapping[str, str], tmp_path: Path) -> None:
