@@ -21,8 +21,8 @@ from goal_sweep.sweeps.cells import CANDIDATES
 
 METRICS = {"test/i2t_r1": "image -> text R@1", "test/t2i_r1": "text -> image R@1"}
 """The test results that have a grid, and what it calls them."""
-LABEL, MEAN, SQUARE = 7, 7, 23
-"""Columns of a row's name, of a mean with its star, and of an objective with the space after it."""
+LABEL, MEAN, SQUARE, ABREAST = 7, 7, 23, 3
+"""Columns of a row's name, of a mean with its star, of an objective with the space after it; objectives in a row."""
 MAX_MARKS = 6
 """Seeds that get a mark each; of more than these, the number that is done is written."""
 
@@ -122,16 +122,16 @@ def _points(progress: SweepProgress, seeds: Sequence[Training], metric: str) -> 
 
 
 def _rows(squares: Mapping[Objective, Text]) -> Iterable[Text]:
-    """The squares in the order of the table, below and beside the names of their weights."""
-    triplets = [name for name in (*triplet_weights, LOSS) if any(triplet == name for _, triplet in squares)]
-    yield Text(" " * LABEL + "".join(f"{f'{triplet:>{MEAN}}':<{SQUARE}}" for triplet in triplets), style="bold")
-    for pair in (*pair_weights, *baselines):
-        if any((pair, triplet) in squares for triplet in triplets):
-            row = Text.assemble((f"{pair:<{LABEL}}", "bold"))
-            for triplet in triplets:
-                square = squares.get((pair, triplet), Text())
-                row.append_text(square).append(" " * max(1, SQUARE - len(square)))
-            yield row
+    """The squares in the order of the table, below and beside the names of their weights; what is too wide follows."""
+    names = [name for name in (*triplet_weights, LOSS) if any(triplet == name for _, triplet in squares)]
+    for triplets in (names[start : start + ABREAST] for start in range(0, len(names), ABREAST)):
+        yield Text(" " * LABEL + "".join(f"{f'{triplet:>{MEAN}}':<{SQUARE}}" for triplet in triplets), style="bold")
+        for pair in (*pair_weights, *baselines):
+            if any((pair, triplet) in squares for triplet in triplets):
+                row = Text.assemble((f"{pair:<{LABEL}}", "bold"))
+                for square in (squares.get((pair, triplet), Text()) for triplet in triplets):
+                    row.append_text(square).append(" " * max(1, SQUARE - len(square)))
+                yield row
 
 
 def _one_line(text: Text) -> Text:

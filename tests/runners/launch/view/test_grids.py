@@ -52,6 +52,19 @@ def test_a_square_has_the_score_and_a_mark_for_each_seed(signs: Signs, marks: st
     assert squares.split() == f"con 295.0 {spread} 7.1 {running} *311.0 {spread} 1.0 {done} -- {failed}".split()
 
 
+def test_a_fourth_column_stands_below_so_that_no_number_is_cut_at_80_columns() -> None:
+    three = "objectives.only=[con/con,con/nca,con/cir]"
+    progress = SweepProgress(scenes(three, "objectives.baselines=[infonce]", "seeds=[1]").trainings)
+    block = progress.blocks()[0]
+    for number, (one,) in enumerate(progress.seeds(block).values()):
+        progress.done(one, {"metrics": {"test/i2t_r1": 90.0 + number}})
+
+    grid = text_of(block_grid(progress, block, RICH, "test/i2t_r1")[0])
+
+    squares = ["con", "nca", "cir"], ["con", "90.0", "91.0", "92.0"], ["loss"], ["infonce", "*93.0"]
+    assert tuple(line.split() for line in grid[1:]) == squares
+
+
 def test_more_seeds_than_marks_are_counted() -> None:
     progress = in_training(resolved("con/con", "con/nca", "con/cir", seeds=tuple(range(1, 9))))
 
