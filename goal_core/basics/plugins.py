@@ -59,7 +59,7 @@ class Plugin:
             except ValueError as error:
                 self._refuse(str(error), line)
         if not registered:
-            self._refuse(f"registers nothing; decorate a function with @{next(iter(REGISTRIES))}.register(name)")
+            self._refuse(f"registers nothing; it needs @KIND.register(name), KIND one of {', '.join(REGISTRIES)}")
 
     def run(self) -> None:
         """Run it, so that its parts can be used. A second call does nothing.

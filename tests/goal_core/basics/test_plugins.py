@@ -57,7 +57,7 @@ def test_an_edited_plugin_takes_its_names_anew() -> None:
     ("text", "place", "what"),
     [
         ("def f(:", "own.py:1", "invalid syntax"),
-        ("x = 1", "own.py", "registers nothing"),
+        ("x = 1", "own.py", "pair_weights"),
         (SQUARE.replace('"square"', '"con"'), "own.py:4", "'con' is registered twice"),
         (SQUARE.replace("2.0", "max(1, 2)"), "own.py:4", "'power' needs a number"),
         (SQUARE + "\n1 / 0", "own.py:7", "ZeroDivisionError"),
