@@ -25,14 +25,14 @@ from benchmarks.program import MIB, clock_of, peak_memory, wait_for
 from goal_sweep.goal_core import training
 from goal_sweep.goal_core.data import Dataset
 from goal_sweep.goal_core.data.config import ImageConfig, KarpathyConfig
-from goal_sweep.goal_core.models import BackboneConfig, BertConfig, ModelConfig, TextConfig
+from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig
 from goal_sweep.goal_core.objectives import ObjectiveConfig, list_objectives
 from goal_sweep.goal_core.training import TrainingPlan, UnitPlan, unit_trainer
 from goal_sweep.goal_core.training.cells.roster import EpochBatches
 
 UNIT: Mapping[str, Any] = {
     "data": "", "images": 64, "backbone": "test_resnet", "size": 64, "batch": 32, "embed_dim": 64, "word_dim": 300,
-    "framework": "vsepp", "threads": 1, "workers": 0, "warm": 2, "steps": 10,
+    "threads": 1, "workers": 0, "warm": 2, "steps": 10,
 }  # fmt: skip
 """Options of a benchmark that trains. `data`: folder of the photographs, made where there are none."""
 PROFILED = 3
@@ -82,9 +82,8 @@ def unit_of(
 ) -> UnitPlan:  # fmt: skip
     """A unit of the model and batch in ``given``, with so many cells, which have the 15 objectives in turn."""
     model = ModelConfig(
-        framework=given.framework, embed_dim=given.embed_dim, text=TextConfig(word_dim=given.word_dim),
+        embed_dim=given.embed_dim, text=TextConfig(word_dim=given.word_dim),
         backbone=BackboneConfig(name=given.backbone, weights="random"),
-        bert=BertConfig(weights="random", layers=2, width=128, heads=4),
     )  # fmt: skip
     grid = [ObjectiveConfig(pair=named.pair, triplet=named.triplet) for named in list_objectives()]
     plans = (
