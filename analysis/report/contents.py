@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from goal_sweep.analysis.blocks import Block
 from goal_sweep.analysis.report.answer import Answer, answer_table
 from goal_sweep.analysis.report.finding import finding
-from goal_sweep.analysis.report.markdown import block_to_markdown, table_to_markdown
+from goal_sweep.analysis.report.markdown import block_to_markdown, markdown_text, table_to_markdown
 from goal_sweep.analysis.report.parts import Picture, Section
 from goal_sweep.analysis.report.runs import BlockRuns
 from goal_sweep.sweeps.results import MEASURES
@@ -41,31 +41,31 @@ class Report:
 
 def report_to_markdown(report: Report) -> str:
     """The report in Markdown; figures are linked by relative paths."""
-    parts = [f"# {report.name}", report.summary, *report.notes]
+    parts = [f"# {markdown_text(report.name)}", *map(markdown_text, (report.summary, *report.notes))]
     if report.answers:
         parts.append("## The answer")
         for measure in (MEASURES[0], MEASURES[-1]):
-            asked = [f"**{question}** {text}" for question, text in report.questions[measure]]
+            asked = [f"**{question}** {markdown_text(text)}" for question, text in report.questions[measure]]
             table = table_to_markdown(answer_table(report.answers, measure))
-            parts += [*(asked or [finding(report.answers, measure)]), table]
+            parts += [*(asked or [markdown_text(finding(report.answers, measure))]), table]
         if report.forests:
             parts += ["## Differences from con/con", *map(_picture, report.forests)]
     for section in (*report.blocks, *report.details):
         parts += [] if section.is_empty else _section(section)
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def _section(section: Section) -> list[str]:
-    parts = [f"## {section.title}", *section.warnings, *section.paragraphs]
+    parts = [f"## {markdown_text(section.title)}", *map(markdown_text, (*section.warnings, *section.paragraphs))]
     for figure in section.figures:
-        parts += [_picture(figure), *([figure.note] if figure.note else [])]
+        parts += [_picture(figure), markdown_text(figure.note)]
     for grid in section.grids:
         text = block_to_markdown(grid.block, grid.measure)
         parts += [f"### {grid.measure}", text, _picture(grid.heatmap)]
     for table in section.tables:
-        parts += [f"### {table.title}", table_to_markdown(table), *([table.note] if table.note else [])]
+        parts += [f"### {markdown_text(table.title)}", table_to_markdown(table), markdown_text(table.note)]
     return parts
 
 
 def _picture(figure: Picture) -> str:
-    return f"![{figure.title}]({figure.path})"
+    return f"![{markdown_text(figure.title)}]({figure.path})"

@@ -36,7 +36,7 @@ class ReportTarget:
     config: SweepConfig | None
     """The sweep; None where only its name in MLflow is known."""
     asked: bool = False
-    """Whether the command names the tracking URI: the server of somebody's file is asked for no results."""
+    """Whether the person named the tracking URI or launched; else no server is contacted."""
 
     @classmethod
     def of(cls, config: SweepConfig, *, asked: bool = False) -> ReportTarget:
@@ -44,6 +44,12 @@ class ReportTarget:
         root = local_root(config.store)
         uri = resolve_uri(config.tracking, root)
         return cls(name=config.name, uri=uri, folder=root / "reports" / config.name, config=config, asked=asked)
+
+    @property
+    def _uncalled(self) -> str:
+        """Why a server is not contacted; empty if it may be, or tracking is a file."""
+        called = self.asked or sqlite_file(self.uri) is not None
+        return "" if called else f"a server that the sweep file names is contacted only with --tracking-uri {self.uri}"
 
     def results(self) -> SweepResults:
         """The sweep's results: of the store, or, where this has none, of the table that MLflow keeps.
@@ -57,8 +63,8 @@ class ReportTarget:
             if content is not None and store is not None:
                 root = store.root if store.root.is_dir() else None
                 return read_results(content, f"the store {store.location}", root, store.fetch)
-            if store is not None and not self.asked and sqlite_file(self.uri) is None:
-                raise TrackingError(f"those at a server are read with --tracking-uri {self.uri}")
+            if why := self._uncalled:
+                raise TrackingError(why)
             page = SweepPage(self.uri, self.name)
             return read_results(page.results_table(), f"{self.uri}: the results of {self.name}")
         except AnalysisError as error:
@@ -73,7 +79,7 @@ class ReportTarget:
 
     def page(self) -> SweepPage | str:
         """The sweep in MLflow, or why nothing can be written there."""
-        if why := read_only(self.uri):
+        if why := self._uncalled or read_only(self.uri):
             return why
         try:
             page = SweepPage(self.uri, self.name)
@@ -93,12 +99,13 @@ def report_targets(sweeps: Sequence[str], overrides: Sequence[str], tracking_uri
     targets = []
     for sweep in sweeps:
         try:
-            targets.append(ReportTarget.of(load_sweep(sweep, overrides), asked=tracking_uri is not None))
+            asked = any(text.startswith("tracking=") for text in overrides)
+            targets.append(ReportTarget.of(load_sweep(sweep, overrides), asked=asked))
         except SweepNotFoundError:
             if tracking_uri is None:
                 raise
             uri = resolve_uri(tracking_uri, Path.cwd())
-            targets.append(ReportTarget(name=sweep, uri=uri, folder=Path(f"{sweep}-report"), config=None))
+            targets.append(ReportTarget(name=sweep, uri=uri, folder=Path(f"{sweep}-report"), config=None, asked=True))
     if len({(target.uri, target.name) for target in targets}) < len(targets):
         raise GoalError(f"the same sweep is given twice: {', '.join(target.name for target in targets)}")
     return targets

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 from goal_sweep.analysis.blocks import BLOCK_COLUMNS, BlockKey
 from goal_sweep.analysis.errors import AnalysisError
-from goal_sweep.analysis.report.markdown import table_to_markdown
+from goal_sweep.analysis.report.markdown import markdown_text, table_to_markdown
 from goal_sweep.analysis.report.parts import TextTable
 from goal_sweep.analysis.results import SweepResults
 from goal_sweep.analysis.statistics.aggregation import TEST_SELECTION_WARNING, stages_selected_on_test
@@ -51,8 +53,8 @@ def model_card(results: SweepResults) -> str:
     recalls = TextTable(title="", head=("recall, %", *METRICS), rows=rows)
     warning = f"\nThe epoch was selected on the test split. {TEST_SELECTION_WARNING}\n"
     return (
-        f"# {facts['objective']}: {key.title}\n\n{table_to_markdown(described)}\n\n"
+        f"# {markdown_text(facts['objective'] + ': ' + key.title)}\n\n{table_to_markdown(described)}\n\n"
         f"Mean ± sample standard deviation over {seeds_text(list(seeds['seed']))}:\n\n{table_to_markdown(recalls)}\n"
         f"{warning if stages_selected_on_test(results, key) else ''}"
-        f'\n```python\nimport goal_sweep\n\nmodel = goal_sweep.load("{weights}")\n```\n'
+        f"\n```python\nimport goal_sweep\n\nmodel = goal_sweep.load({json.dumps(weights, ensure_ascii=False)})\n```\n"
     )

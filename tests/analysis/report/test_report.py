@@ -5,17 +5,23 @@ import re
 from html.parser import HTMLParser
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
+from markdown_it import MarkdownIt
 
 from goal_sweep.analysis.errors import AnalysisError
 from goal_sweep.analysis.report.folder import files_of_report
+from goal_sweep.analysis.report.sections.card import model_card
 from goal_sweep.analysis.report.writing import ReportResult, write_report
 from goal_sweep.analysis.results import SweepResults, read_results
-from goal_sweep.sweeps.results import Header
+from goal_sweep.runners.cli.options import console
+from goal_sweep.sweeps.results import METRICS, Header
 from tests.helpers.blank_figures import write_texts
 from tests.helpers.results_cases import SweepWriter, large_table, recalls
+
+_MARKDOWN = MarkdownIt("gfm-like", {"linkify": False})
 
 
 @pytest.fixture(scope="module")
@@ -139,14 +145,40 @@ def test_the_page_is_whole_and_needs_nothing_else(which: str, request: pytest.Fi
     assert "background:#57BB8A" in text
 
 
-def test_texts_from_the_table_cannot_become_markup(tmp_path: Path) -> None:
-    writer = SweepWriter("markup", seeds=[1, 2], objectives=["con/con"])
-    writer.write("con/con", 1)
-    writer.write("con/con", 2, status="failed", reason="<script>alert(1)</script> & more")
+def test_no_text_of_the_table_is_markup_a_formula_or_a_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (
+        r"=1+1<script>alert(1)</script> ![i](http://h/i) [l](http://h)*e* __s__ `c` ~~d~~ https://h.org "
+        "\\input{x} &copy; \x1b]0;t\x07"
+    )
+    writer = SweepWriter(text, seeds=[1, 2], objectives=["con/con", "con/nca"])
+    settings = {"objective.own": text, "data.name": text}
+    val: dict[str, Any] = {metric.val: 10.0 for metric in METRICS.values()}
+    for seed in writer.seeds:
+        writer.write("con/con", seed, settings=settings, dataset=text, backbone="-b", **val)
+        writer.write("con/nca", seed, status="failed", reason=text, dataset=text, backbone="-b")
     result = write_texts(writer.results(), tmp_path)
-    assert "<script>alert" not in (result.folder / "report.html").read_text()
-    assert "&lt;script&gt;" in (result.folder / "report.html").read_text()
-    assert "<script" not in (result.folder / "report.md").read_text()
+    page = Page()
+    page.feed((tmp_path / "report.html").read_text())
+    assert (page.tags.count("script"), page.tags.count("img")) == (1, 1)
+    assert all(link.startswith(("data:image/png;base64,", "#")) for link in page.links)
+    for made in ((tmp_path / "report.md").read_text(), model_card(writer.results())):
+        marks = [mark for block in _MARKDOWN.parse(made) for mark in block.children or ()]
+        kinds = {mark.type for mark in marks} - {"text", "softbreak", "text_special", "strong_open", "strong_close"}
+        assert kinds <= {"html_inline", "image"}
+        assert {mark.content for mark in marks if mark.type == "html_inline"} <= {"<u>", "</u>"}
+        links = [str(mark.attrs["src"]) for mark in marks if mark.type == "image"]
+        assert all((tmp_path / link).is_file() for link in links)
+        assert text.split()[0] in "".join(mark.content for mark in marks)  # nothing is lost
+    for name in ("cells", "runs", "marginals"):
+        read = pd.read_csv(tmp_path / f"{name}.csv")
+        assert {value[0] for value in read["dataset"]} == {read["backbone"][0][0]} == {"'"}
+    assert set(pd.read_parquet(tmp_path / "runs.parquet")["dataset"]) == {text}
+    for table in (file.read_text() for file in result.files if file.suffix == ".tex"):
+        assert "\\input" not in re.sub("(?m)^%.*", "", table)
+    console.print(text)
+    assert "\x1b" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("text", ["=1+1", "@SUM(A1)", "-cmd|' /C calc'!A0", "+-1", "\tx"])

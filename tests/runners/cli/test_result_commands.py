@@ -18,6 +18,7 @@ from goal_sweep.runners.cli.app import run
 from goal_sweep.runners.cli.reports import report_targets, restore
 from goal_sweep.runners.store.archive import ImportOutcome, add_results, export_results, opened_archive
 from tests.helpers.blank_figures import blank_figures
+from tests.helpers.results_folder import arguments, finished
 from tests.helpers.store_cases import train, write_weights
 from tests.helpers.sweep_cases import opened_in
 
@@ -177,15 +178,30 @@ def test_what_is_imported_while_mlflow_does_not_answer_is_in_the_store(
     assert "report: 4 of 4 results" in capsys.readouterr().out
 
 
-def test_a_server_that_a_sweep_file_names_is_asked_for_no_results(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("with_results", [False, True])
+def test_a_server_that_only_a_sweep_file_names_is_not_contacted(
+    with_results: bool, tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever tries somebody's sweep sends nothing to a host of theirs."""
-    sweep = tmp_path / "theirs.yaml"
-    sweep.write_text("extends: quickstart\ntracking: http://127.0.0.1:9\n")
-    monkeypatch.setattr(socket.socket, "connect", lambda *_: pytest.fail("it was asked"))
-    assert run(["report", str(sweep), "--store", str(tmp_path / "store")]) == 2
-    assert "--tracking-uri http://127.0.0.1:9" in capsys.readouterr().err
+    sweep, store, called = tmp_path / "theirs.yaml", tmp_path / "store", list[object]()
+    sweep.write_text("extends: scenes\ntracking: http://127.0.0.1:9\n")
+    if with_results:
+        finished(store, empty_database)
+
+    def refuse(_: socket.socket, address: object) -> None:
+        called.append(address)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    ends = {verb: run([verb, str(sweep), *arguments(verb, store)[2:]]) for verb in ("report", "status", "plan", "logs")}
+    assert ends == dict.fromkeys(("report", "status", "plan", "logs"), 0) | ({} if with_results else {"report": 2})
+    assert run(["validate", str(sweep), *arguments("validate", store)[2:-2]]) == 0
+    assert called == []
+    if with_results:
+        monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+        assert run(["report", str(sweep), *arguments("report", store)[2:], "--set", "tracking=http://127.0.0.1:9"]) == 0
+        assert set(called) == {("127.0.0.1", 9)}
 
 
 @pytest.mark.parametrize("there", [False, True])
