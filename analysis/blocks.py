@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Literal
 
-from goal_sweep.analysis.wording import file_stem, interval_text, mean_text, name_text, point_values, seeds_text, signed
+from goal_sweep.analysis.wording import file_stem, mean_text, name_text, point_values, seeds_text, signed
 from goal_sweep.sweeps.results import BASELINE, LOSS, METRICS, Metric
 
 Objective = tuple[str, str]
@@ -105,12 +105,12 @@ class CellSummary:
     requested: bool = True
     """False when the sweep does not include this objective."""
 
-    def text(self, sign: str = "±", *, with_n: bool = True, always_std: bool = True) -> str:
+    def text(self, sign: str = "±", *, with_n: bool = True) -> str:
         """As printed: ``35.6 ± 0.1``, ``35.6 ± 0.1 (n=2)`` when seeds are missing, ``--`` when empty."""
         if self.mean is None:
             return "--"
         n = f" (n={self.n})" if self.gaps and with_n else ""
-        return f"{mean_text(self.mean, self.std, sign, always_std=always_std)}{n}"
+        return f"{mean_text(self.mean, self.std, sign)}{n}"
 
     @property
     def gap_text(self) -> str:
@@ -151,7 +151,8 @@ class Difference:
     @property
     def text(self) -> str:
         """As printed: ``+1.7 (+0.3 to +3.1)``, or ``+1.7 (no interval)``."""
-        return f"{signed(self.estimate)} ({'no interval' if self.p is None else interval_text(self.low, self.high)})"
+        low, high = map(signed, self.ends)
+        return f"{signed(self.estimate)} ({'no interval' if self.p is None else f'{low} to {high}'})"
 
     @property
     def turned(self) -> Difference:

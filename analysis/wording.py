@@ -27,17 +27,10 @@ def point_values(point: str) -> dict[str, str]:
     return dict(zip(words[::2], words[1::2], strict=False))
 
 
-def signed(points: float, digits: int = 1) -> str:
+def signed(points: float) -> str:
     """A difference in points: ``+1.7``, ``-0.3``; ``0.0`` has no sign."""
-    text = f"{points:+.{digits}f}"
+    text = f"{points:+.1f}"
     return text[1:] if float(text) == 0 else text
-
-
-def interval_text(low: float | None, high: float | None, digits: int = 1) -> str:
-    """``-0.3 to +1.7``; ``--`` without an interval."""
-    if low is None or high is None or low != low:
-        return "--"
-    return f"{signed(low, digits)} to {signed(high, digits)}"
 
 
 def mean_text(mean: float, std: float | None, sign: str = "±", *, always_std: bool = True) -> str:
@@ -50,20 +43,14 @@ def mean_text(mean: float, std: float | None, sign: str = "±", *, always_std: b
     return f"{mean:.1f} {sign} --" if always_std else f"{mean:.1f}"
 
 
-def p_text(p: float) -> str:
-    """A p-value as printed: ``0.012``, or ``< 0.001``, below which the simulations say no more.
+def p_equation(p: float) -> str:
+    """A p-value as printed: ``p = 0.012``, or ``p < 0.001``, below which the simulations say no more.
 
     A fourth digit shows on which side of 0.05 it lies.
     """
     if p < 0.001:
-        return "< 0.001"
-    text = f"{p:.3f}"
-    return f"{p:.4f}" if text == "0.050" else text
-
-
-def p_equation(p: float) -> str:
-    """``p = 0.012`` or ``p < 0.001``."""
-    return f"p {p_text(p)}" if p < 0.001 else f"p = {p_text(p)}"
+        return "p < 0.001"
+    return f"p = {p:.4f}" if f"{p:.3f}" == "0.050" else f"p = {p:.3f}"
 
 
 def seeds_text(seeds: Collection[object]) -> str:

@@ -57,8 +57,7 @@ def report_to_markdown(report: Report) -> str:
 
 def _section(section: Section) -> list[str]:
     parts = [f"## {markdown_text(section.title)}", *map(markdown_text, (*section.warnings, *section.paragraphs))]
-    for figure in section.figures:
-        parts += [_picture(figure), markdown_text(figure.note)]
+    parts += map(_picture, section.figures)
     for grid in section.grids:
         text = block_to_markdown(grid.block, grid.measure)
         parts += [f"### {grid.measure}", text, _picture(grid.heatmap)]

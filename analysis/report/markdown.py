@@ -8,9 +8,7 @@ from typing import Final
 from goal_sweep.analysis.blocks import NEAR, Block, Grid, Objective
 from goal_sweep.analysis.report.parts import TextTable
 
-_MARKS: Final = re.compile(
-    r"[\\`*\[\]|~$&]|(?<![^\W_])_|_(?![^\W_])|(?<=:)/(?=/)|(?<=www)\.|^[#>]|^[+-](?= |--)", re.IGNORECASE
-)
+_MARKS: Final = re.compile(r"[\\`*\[\]|~$&]|(?<![^\W_])_|_(?![^\W_])|(?<=:)/(?=/)|(?<=[wW]{3})\.|^[#>]|^[+-](?= |--)")
 """What Markdown would take for markup, a link or the start of a block; `_` only at the edge of a word."""
 
 

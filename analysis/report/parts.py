@@ -23,8 +23,6 @@ class Picture:
     draw: Callable[..., Any]
     """A module's function that returns the figure."""
     arguments: tuple[Any, ...]
-    note: str = ""
-    """How to read it, in full sentences."""
 
     @property
     def path(self) -> str:

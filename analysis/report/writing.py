@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +10,6 @@ from typing import Any
 
 import pandas as pd
 
-from goal_sweep.analysis.blocks import Block
 from goal_sweep.analysis.figures.canvas import write_figure
 from goal_sweep.analysis.figures.colours import Scale, assign_colours
 from goal_sweep.analysis.report.answer import answers_of, forest_pictures
@@ -47,11 +46,6 @@ class ReportResult:
     inputs: Inputs
 
     @property
-    def blocks(self) -> tuple[Block, ...]:
-        """The sweep's blocks."""
-        return self.inputs.blocks
-
-    @property
     def num_counted(self) -> int:
         """The number of trainings (cell and stage) that are finished."""
         return len(self.inputs.results.counted)
@@ -59,7 +53,7 @@ class ReportResult:
     @cached_property
     def missing(self) -> Mapping[str, int]:
         """The number of those that are not, by status."""
-        return missing_counts(self.inputs.results, self.blocks)
+        return missing_counts(self.inputs.results, self.inputs.blocks)
 
     @property
     def num_expected(self) -> int:
@@ -82,23 +76,20 @@ class ReportResult:
             "failed": self.missing.get("failed", 0),
             "seeds": list(self.inputs.results.header.seeds),
             "findings": [said for measure in MEASURES if (said := finding(answers, measure))],
-            "cells": _records(cells_frame(self.blocks)),
+            "cells": _records(cells_frame(self.inputs.blocks)),
             "gains": _records(gains_frame(self.inputs.gained)),
             "missing": [
                 {"block": block.key.title, "objective": objective, **asdict(gap)}
-                for block in self.blocks
+                for block in self.inputs.blocks
                 for objective, gap in block.gaps
             ],
             **({"tuning": list(self.tuning_notes)} if self.tuning_notes else {}),
         }
 
 
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+def _records(frame: pd.DataFrame) -> list[dict[Hashable, Any]]:
     """The rows of a frame for JSON, which knows no NaN."""
-    return [
-        {str(k): v for k, v in row.items()}
-        for row in frame.astype(object).where(frame.notna(), None).to_dict("records")
-    ]
+    return frame.astype(object).where(frame.notna(), None).to_dict("records")
 
 
 def write_report(
@@ -164,7 +155,7 @@ def write_report(
 
 def _details(inputs: Inputs, *, compare_with_paper: bool) -> list[Section]:
     """The sections after the tables, in order."""
-    sections = [
+    sections = (
         missing_section(inputs),
         tuned_section(inputs),
         search_section(inputs),
@@ -174,8 +165,8 @@ def _details(inputs: Inputs, *, compare_with_paper: bool) -> list[Section]:
         *learning_sections(inputs),
         weights_section(inputs),
         settings_section(inputs),
-    ]
-    return [section for section in sections if section is not None]
+    )
+    return list(filter(None, sections))
 
 
 def runs_frame(results: SweepResults) -> pd.DataFrame:

@@ -26,10 +26,9 @@ from goal_sweep.analysis.blocks import ALPHA
 Array = NDArray[np.float64]
 Array32 = NDArray[np.float32]
 
-USED = {2: 0.5}
-"""By number of seeds: the share of `ALPHA` that objectives of equal spread use. The rest is for unequal ones."""
-_USED_LATER = 0.4
-"""The same with more seeds."""
+_USED_OF_TWO, _USED_LATER = 0.25, 0.4
+"""Of two and more seeds: the share of `ALPHA` that objectives of equal spread use. The rest is for unequal ones, which
+two seeds do not show."""
 _OUTLYING = {1: 0.9, 2: 2.5}
 """By degrees of freedom: with more than this many times the pooled variance, an objective is judged by its own."""
 _OUTLYING_LATER = 3.0
@@ -93,7 +92,7 @@ def judge(
     layout = _layout(known.tobytes(), known.shape, contrasts.tobytes(), groups_of(labels).tobytes(), paired)
     if layout.df <= 0:
         return None
-    used = USED.get(len(values_SK), _USED_LATER) if used is None else used
+    used = used or (_USED_OF_TWO if len(values_SK) == 2 else _USED_LATER)
     factors = _image_factors(contrasts, images_KK)
     of_images = (factors**2).sum(axis=0)
     any_images = bool(of_images.max(initial=0.0) > _ROUNDING**2)

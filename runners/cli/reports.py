@@ -146,12 +146,7 @@ def report(
     address = page.address if isinstance(page, SweepPage) else ""
     try:
         result = write_report(
-            results,
-            folder,
-            others=named,
-            compare_with_paper=compare is not None,
-            scale=scale,
-            mlflow_page=address,
+            results, folder, others=named, compare_with_paper=compare is not None, scale=scale, mlflow_page=address
         )
     except AnalysisError as error:
         raise GoalError(str(error)) from error

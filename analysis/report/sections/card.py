@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from goal_sweep.analysis.blocks import BLOCK_COLUMNS, BlockKey
 from goal_sweep.analysis.errors import AnalysisError
 from goal_sweep.analysis.report.markdown import markdown_text, table_to_markdown
@@ -56,5 +54,5 @@ def model_card(results: SweepResults) -> str:
         f"# {markdown_text(facts['objective'] + ': ' + key.title)}\n\n{table_to_markdown(described)}\n\n"
         f"Mean ± sample standard deviation over {seeds_text(list(seeds['seed']))}:\n\n{table_to_markdown(recalls)}\n"
         f"{warning if stages_selected_on_test(results, key) else ''}"
-        f"\n```python\nimport goal_sweep\n\nmodel = goal_sweep.load({json.dumps(weights, ensure_ascii=False)})\n```\n"
+        f"\n```python\nimport goal_sweep\n\nmodel = goal_sweep.load({weights!r})\n```\n"
     )

@@ -242,5 +242,5 @@ def test_a_header_of_another_format_says_which(complete: SweepResults) -> None:
 @pytest.mark.slow
 def test_forty_seeds_of_a_block_are_a_report(tmp_path: Path) -> None:
     result = write_texts(read_results(large_table(600, blocks=1, epochs=2), "x"), tmp_path)
-    assert (result.num_counted, result.blocks[0].cells["con", "con"].n) == (600, 40)
-    assert result.blocks[0].grids["rsum"].comparison.from_baseline["sig-ms", "cir"].told_apart
+    assert (result.num_counted, result.inputs.blocks[0].cells["con", "con"].n) == (600, 40)
+    assert result.inputs.blocks[0].grids["rsum"].comparison.from_baseline["sig-ms", "cir"].told_apart

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from goal_sweep.analysis.statistics.effects import factor_effects, marginals
-from goal_sweep.analysis.wording import p_text
+from goal_sweep.analysis.wording import p_equation
 from goal_sweep.sweeps.results import PAIRS, TRIPLETS
 from tests.helpers.results_cases import counted_runs
 
@@ -43,7 +43,7 @@ def test_an_effect_beyond_all_noise_is_printed() -> None:
     steps = data["pair"].map(PAIRS.index) + data["triplet"].map(TRIPLETS.index) * data["pair"].map(PAIRS.index)
     effects = factor_effects(data.assign(value=steps + noise))
     assert [effect.name for effect in effects] == ["pair", "triplet", "pair:triplet"]
-    assert [p_text(effect.p) for effect in effects] == ["< 0.001"] * 3
+    assert [p_equation(effect.p) for effect in effects] == ["p < 0.001"] * 3
 
 
 def test_effects_of_subjects_that_agree_to_the_last_digit_are_exact() -> None:

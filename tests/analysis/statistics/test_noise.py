@@ -34,8 +34,6 @@ FALSE = {
     "cir -4 and 3x": Scenario(shifts=CIR, spreads={"/cir": 3}),
 }
 """The rows of docs/statistics.md."""
-BEYOND_TWO_SEEDS = {"one 5x": 6.5, "seven -4, sig/nca 5x": 6.0, "nca +4, sig/con 5x": 6.5}
-"""Percent; docs/statistics.md says that two seeds cannot always show which objective is noisy."""
 TODAY = {"one +4": (18.0, 67.0, 98.0), "one -4": (34.0, 83.0, 99.0), "seven -4": (32.0, 83.0, 99.0)}
 """Percent found by the rule before it counted rows and columns, with 2, 3 and 5 seeds."""
 POWER = {"one +4": {"lin/con": 4.0}, "one -4": {"lin/con": -4.0}, "seven -4": HALF}
@@ -102,9 +100,8 @@ def show(name: str, seeds: int, found: Rates) -> None:
 def test_false_statements_over_a_thousand_grids(name: str, seeds: int, images: float) -> None:
     found = rates(replace(FALSE[name], images=images), seeds, NUMBER)
     show(f"{name}, images {images:g}", seeds, found)
-    limit = BEYOND_TWO_SEEDS.get(name, 5.0) if seeds == 2 else 5.0
-    assert found.false <= beyond(limit, NUMBER)
-    assert found.covered >= 100 - beyond(limit + 1, NUMBER)
+    assert found.false <= beyond(5, NUMBER)
+    assert found.covered >= 100 - beyond(6, NUMBER)
 
 
 @pytest.mark.exhaustive
@@ -114,7 +111,7 @@ def test_false_statements_over_a_thousand_grids(name: str, seeds: int, images: f
 def test_the_power_over_a_thousand_grids(name: str, seeds: int) -> None:
     found = rates(Scenario(shifts=POWER[name]), seeds, NUMBER)
     show(f"power, {name}", seeds, found)
-    assert found.found >= 0.84 * TODAY[name][SEEDS.index(seeds)]
+    assert found.found >= (0.65 if seeds == 2 else 0.84) * TODAY[name][SEEDS.index(seeds)]
 
 
 @pytest.mark.exhaustive

@@ -1,4 +1,4 @@
-"""Twenty steps of one tiny VSE++ cell give the recorded metrics, epoch by epoch.
+"""Twenty steps of tiny VSE++ cells give the recorded metrics: of one in every epoch, of all 15 objectives at the end.
 
 The tolerance lets another CPU's rounding pass. With other vector instructions (AVX2, SSE), other matrix products (MKL's
 compatible mode, oneDNN for SSE4.1) and two threads, the training metrics differed from the recorded ones by at most
@@ -11,15 +11,17 @@ difference, and raise `goal_core.basics.numerics.NUMERICS_VERSION`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from goal_sweep.goal_core.training import train_unit
+from goal_sweep.sweeps.results import OBJECTIVES
 from tests.helpers.training_cases import FROZEN, folders_of, unit_of
 
-GOLDEN = Path(__file__).parent / "golden" / "vsepp_20_steps.tsv"
+GOLDEN = Path(__file__).parent / "golden"
 STAGE = replace(FROZEN, epochs=4, lr_drops=(3,))
 """Four epochs of five steps: one of warm-up, two of the objective, one after the learning rate has dropped."""
 RELATIVE = 3e-4
@@ -37,15 +39,30 @@ def curve(root: Path) -> str:
     return "".join(f"{name}\t{key}\t{value!r}\n" for name, row in rows for key, value in row.items())
 
 
-def test_the_curve_is_the_golden_one(tmp_path: Path, pytestconfig: pytest.Config) -> None:
-    text = curve(tmp_path)
+def grid(root: Path) -> str:
+    """The same lines of the last epoch and the result, for each objective."""
+    names = ["/".join(objective) for objective in OBJECTIVES]
+    unit = unit_of(*names, stage=STAGE)
+    folders = folders_of(unit, root)
+    train_unit(unit, folders)
+    rows = {name: folders[name.replace("/", "-")].numbers()[-2:] for name in names}
+    return "".join(
+        f"{name}\t{key}\t{value!r}\n" for name, both in rows.items() for row in both for key, value in row.items()
+    )
+
+
+@pytest.mark.parametrize(("made", "file"), [(curve, "vsepp_20_steps.tsv"), (grid, "vsepp_grid.tsv")])
+def test_the_numbers_are_the_golden_ones(
+    made: Callable[[Path], str], file: str, tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    text, path = made(tmp_path), GOLDEN / file
     if pytestconfig.getoption("--update-golden"):
-        GOLDEN.parent.mkdir(exist_ok=True)
-        GOLDEN.write_text(text)
-    assert GOLDEN.exists(), f"no golden curve at {GOLDEN}; write it with --update-golden"
-    ours, golden = ([line.split("\t") for line in lines.splitlines()] for lines in (text, GOLDEN.read_text()))
+        GOLDEN.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert path.exists(), f"no golden numbers at {path}; write them with --update-golden"
+    ours, golden = ([line.split("\t") for line in lines.splitlines()] for lines in (text, path.read_text()))
     assert [line[:2] for line in ours] == [line[:2] for line in golden]
-    for (epoch, name, value), (_, _, expected) in zip(ours, golden, strict=True):
+    for (row, name, value), (_, _, expected) in zip(ours, golden, strict=True):
         split, _, metric = name.partition("/")
         absolute, relative = (1e-6, RELATIVE) if split == "train" else (ONE_QUERY[metric[:3]], 0)
-        assert float(value) == pytest.approx(float(expected), abs=absolute, rel=relative), f"{name} of epoch {epoch}"
+        assert float(value) == pytest.approx(float(expected), abs=absolute, rel=relative), f"{name} of {row}"

@@ -27,7 +27,7 @@ def test_the_best_on_val_is_described_whatever_its_test() -> None:
     )
     assert of_val.endswith("| 306.0 ± 2.8 |")
     assert "± 0.2" in of_test
-    assert 'goal_sweep.load("cells/2/best-2")' in card
+    assert "goal_sweep.load('cells/2/best-2')" in card
     assert "selected on the test split" not in card
 
 
