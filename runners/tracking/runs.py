@@ -6,7 +6,7 @@ import hashlib
 import math
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +16,7 @@ from mlflow.entities import Metric, Param, RunTag
 from goal_sweep.runners.results import ResultsTable
 from goal_sweep.runners.store import Store
 from goal_sweep.runners.tracking import schema as names
+from goal_sweep.runners.tracking.means import ObjectiveMean
 from goal_sweep.runners.tracking.uri import OtherStoreError
 from goal_sweep.runners.tracking.values import LoggedStep, Row, digest_of, epochs_of, final_of, params_of, tags_of
 from goal_sweep.sweeps.results import EPOCHS, RESULTS_FILE, TEST
@@ -58,6 +59,8 @@ class RunWriter:
     def __init__(self, client: Any, experiment_id: str, name: str, store: Store, *, take_over: bool = False) -> None:
         self._client, self.experiment_id, self._name = client, experiment_id, name
         self._runs: dict[str, TrackedRun] = {}
+        self._means: dict[str, str] = {}
+        """By the digest of what it shows, the run of each objective's mean."""
         self._doubted: set[str] = set()
         """Keys of trainings of whose runs it is unknown what has arrived, because a call failed."""
         self.parent_id, self._parent_status, self._table = "", "", ""
@@ -76,6 +79,8 @@ class RunWriter:
             key = run.data.tags.get(names.STAGE_KEY)
             if run.data.tags.get(names.ROLE) == names.ROLE_SWEEP:
                 parents.append(run)
+            elif run.data.tags.get(names.ROLE) == names.ROLE_MEAN:
+                self._means[run.data.tags.get(names.SHOWN, run.info.run_id)] = run.info.run_id  # or it is not whole
             elif key in self._runs:  # only from restoring a deleted experiment
                 duplicates.append(run.info.run_id)
             elif key:
@@ -186,6 +191,23 @@ class RunWriter:
                     run.status = _RUN_STATUS["waiting"]
                 run.is_former = True
         return found
+
+    def show_means(self, means: Iterable[ObjectiveMean]) -> None:
+        """Let exactly these objectives have a run; one whose seeds have changed gets a new one."""
+        wanted = {mean.digest: mean for mean in means}
+        for digest in self._means.keys() - wanted.keys():
+            self._client.delete_run(self._means[digest])
+            del self._means[digest]
+        for digest in wanted.keys() - self._means.keys():
+            mean = wanted[digest]
+            tags = {**mean.tags, names.PARENT_RUN: self.parent_id}
+            run_id = self._client.create_run(self.experiment_id, run_name=mean.name, tags=tags).info.run_id
+            now = int(1000 * time.time())
+            points = [Metric(name, value, now, mean.num_seeds) for name, value in mean.metrics.items()]
+            self._client.log_batch(run_id, metrics=points)
+            self._client.set_terminated(run_id, "FINISHED")
+            self._client.set_tag(run_id, names.SHOWN, digest)  # last: a run without it is replaced
+            self._means[digest] = run_id
 
     def attach_table(self, content: bytes, *, thorough: bool = False) -> None:
         """Attach the results table to the parent run, unless it is there.

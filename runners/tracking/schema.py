@@ -4,6 +4,7 @@
 
     experiment                = the sweep's name
     parent run (one)            goal.role = sweep; its artifacts are the results table and the report
+    run per objective           goal.role = mean; the mean and the spread over its seeds
     child run per training      found again by goal.stage_key; goal.role = report, or candidate for one of a search
 """
 
@@ -26,6 +27,10 @@ TABLE: Final = "goal.results"
 """Of the parent run: SHA-256 of the results table among its artifacts."""
 ROLE: Final = "goal.role"
 ROLE_SWEEP: Final = "sweep"
+ROLE_MEAN: Final = "mean"
+"""The role of a run that shows the mean and the spread of an objective over its seeds."""
+SEEDS: Final = "goal.seeds"
+"""Of such a run: how many seeds are finished, of how many, as in ``2 of 3``."""
 FORMER: Final = "former"
 """The role of a run whose training the sweep no longer asks for, because a setting, the data or a choice changed."""
 STAGE_KEY: Final = "goal.stage_key"

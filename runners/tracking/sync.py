@@ -23,6 +23,7 @@ from goal_sweep.goal_core.basics.errors import first_line
 from goal_sweep.runners.results import ResultsTable, training_row, update_results
 from goal_sweep.runners.store import Store
 from goal_sweep.runners.tracking.client import Experiment, is_temporary
+from goal_sweep.runners.tracking.means import objective_means
 from goal_sweep.runners.tracking.runs import RunWriter
 from goal_sweep.runners.tracking.uri import OtherStoreError, TrackingError, resolve_uri
 from goal_sweep.sweeps import ResolvedSweep, Training
@@ -37,7 +38,7 @@ ANSWER_S = 5.0
 _REST = 4.0
 """Seconds of rest for each second of work while nobody waits, so that MLflow takes a fifth of a core at most."""
 Status = Literal["FINISHED", "FAILED", "KILLED"]
-_Task = Training | Literal["open", "table", "attach", "end"]
+_Task = Training | Literal["open", "table", "means", "attach", "end"]
 
 
 class SweepTracking:
@@ -171,7 +172,7 @@ class SweepTracking:
         with self._changed:
             behind = {*self._todo, *self._skipped}
         runs = sum(isinstance(task, Training) for task in behind)
-        if behind & {"table", "attach"}:
+        if behind & {"table", "means", "attach"}:
             return f"MLflow is not up to date: {self._why_late()}"
         return f"{runs} of {len(self._sweep.trainings)} runs are not up to date: {self._why_late()}" if runs else ""
 
@@ -281,6 +282,7 @@ class SweepTracking:
         asked = {training.key: training for training in self._sweep.trainings}
         for key in runs.behind(table, thorough=self._thorough):
             self.sync(asked[key])
+        self._add("means", lambda runs: runs.show_means(objective_means(table)))
         self._add("attach", partial(self._attach, table))
 
     def _attach(self, table: ResultsTable, runs: RunWriter) -> None:
