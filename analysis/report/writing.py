@@ -33,7 +33,7 @@ from goal_sweep.analysis.report.sections.weights import weights_section
 from goal_sweep.analysis.results import SweepResults
 from goal_sweep.analysis.statistics.aggregation import cells_frame, missing_counts
 from goal_sweep.analysis.statistics.gains import gains_frame
-from goal_sweep.sweeps.results import MEASURES, SETTING
+from goal_sweep.sweeps.results import MEASURES, RSUM, SETTING
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,3 +199,14 @@ def _write_tables(report: Report, files: ReportFolder) -> None:
             files.write(f"tables/{table.label}.tex", table_to_latex(table))
         for name, frame in section.frames.items():
             files.write(f"{name}.csv", _csv(frame))
+
+
+def best_trainings(inputs: Inputs) -> tuple[str, ...]:
+    """The keys of the trainings of each block's objective with the highest mean rsum, all its seeds."""
+    keys: dict[str, None] = {}  # one training may be in both grids of a tuned sweep
+    for block in inputs.blocks:
+        if (best := block.grids[RSUM.key].highest) is not None:
+            runs = inputs.results.of_block(inputs.results.counted, block.key)
+            own = runs[(runs["pair"] == best[0]) & (runs["triplet"] == best[1])].sort_values("seed")
+            keys |= dict.fromkeys(map(str, own["training"]))
+    return tuple(keys)

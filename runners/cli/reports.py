@@ -12,13 +12,15 @@ from rich.console import Console
 
 from goal_sweep.analysis.errors import AnalysisError
 from goal_sweep.analysis.report.folder import REPORT_LIST, files_of_report
-from goal_sweep.analysis.report.writing import ReportResult, write_report
+from goal_sweep.analysis.report.inputs import Inputs
+from goal_sweep.analysis.report.writing import ReportResult, best_trainings, write_report
 from goal_sweep.analysis.results import SweepResults, read_results
 from goal_sweep.analysis.wording import seeds_text
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.runners.cli.options import Scale
 from goal_sweep.runners.launch.tuning.refresh import refreshed_results
 from goal_sweep.runners.store import Store, local_root
+from goal_sweep.runners.tracking.models import publish_best
 from goal_sweep.runners.tracking.page import SweepPage
 from goal_sweep.runners.tracking.runs import require_own
 from goal_sweep.runners.tracking.uri import TrackingError, read_only, resolve_uri, sqlite_file
@@ -154,9 +156,16 @@ def report(
         return result, page
     try:
         page.attach_report(folder, files_of_report(folder))
+        _publish(page, result.inputs, first)
     except TrackingError as error:
         return result, str(error)
     return result, ""
+
+
+def _publish(page: SweepPage, inputs: Inputs, target: ReportTarget) -> None:
+    """Let the best cell of a sweep be a model in MLflow."""
+    if target.config is not None:
+        publish_best(page, target.config.store, best_trainings(inputs))
 
 
 def _require_writable(folder: Path) -> None:
@@ -199,7 +208,7 @@ def warnings(target: ReportTarget, result: ReportResult) -> list[str]:
 
 
 def restore(target: ReportTarget) -> bool:
-    """After tracking was rebuilt, attach the report in the store.
+    """After tracking was rebuilt, attach the report in the store, and write the model of the best cell again.
 
     Returns:
         Whether there was a report to attach.
@@ -208,6 +217,7 @@ def restore(target: ReportTarget) -> bool:
         GoalError: MLflow cannot be written.
     """
     page = SweepPage(target.uri, target.name)
+    _publish(page, Inputs(results=target.results(), others={}), target)
     has_report = (target.folder / REPORT_LIST).is_file()
     if has_report:
         page.attach_report(target.folder, files_of_report(target.folder))
