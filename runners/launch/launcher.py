@@ -239,7 +239,7 @@ class Launcher:
         for training in job.unit.trainings:
             self._progress.running(training)
             self._tracking.sync(training)
-        self._progress.pace.begin(job.unit)
+        self._progress.pace.begin(job.unit, min(self._progress[one].epochs for one in job.unit.trainings))
 
     def ended(self, job: UnitJob) -> None:
         """Note that a unit's worker has ended."""

@@ -5,14 +5,24 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from goal_sweep.goal_core.basics.errors import printable
-from goal_sweep.runners.launch.view.grids import METRICS, RICH, Judge, Signs, block_grid, legend, signs_of
-from goal_sweep.runners.launch.view.progress import STATES, SweepProgress
+from goal_sweep.runners.launch.view.grids import (
+    METRICS,
+    RICH,
+    Judge,
+    Signs,
+    block_grid,
+    legend,
+    signs_of,
+)
+from goal_sweep.runners.launch.view.progress import STATES, SweepProgress, TimeLeft
 from goal_sweep.runners.store import State, TrainingStatus
 from goal_sweep.sweeps import Training
 from goal_sweep.sweeps.cells import CANDIDATES
@@ -34,22 +44,33 @@ def format_duration(seconds: float | None) -> str:
     return f"{minutes}m {rest:02d}s" if minutes else f"{rest}s"
 
 
-def header(progress: SweepProgress, name: str, *, live: bool) -> Text:
-    """Draw the counts and, while a launch runs, the times."""
+def header(progress: SweepProgress, name: str, *, live: bool) -> RenderableType:
+    """Draw the counts and, while a launch runs, the times and a progress bar."""
     counts = progress.counts()
     states = ", ".join(f"{counts[state]} {state}" for state in STATES)
-    lines = [f"  {states}", progress.phase]
-    if live:
-        elapsed = format_duration(time.monotonic() - progress.started)
-        lines[1] = f"elapsed {elapsed}, left {_left_text(progress)}  {progress.phase}"
-    elif begun := [progress[training].epochs for training in progress.trainings if progress.begun(training)]:
-        lines.insert(1, f"{len(begun)} of the waiting continue from a saved state ({sum(begun)} epochs in all)")
-    text = "\n".join(line for line in lines if line)
-    return Text.assemble((name, "bold"), text, no_wrap=live, overflow="ellipsis" if live else "fold")
+    if begun := [progress[training].epochs for training in progress.trainings if progress.begun(training)]:
+        states += f"\n{len(begun)} of the waiting continue from a saved state ({sum(begun)} epochs in all)"
+    if not live:
+        return Text.assemble((name, "bold"), f"  {states}", f"\n{progress.phase}" if progress.phase else "")
+    left = progress.left()
+    end = "" if left is None else f", until {datetime.now() + timedelta(seconds=left.seconds):{_clock(left.seconds)}}"
+    times = f"elapsed {format_duration(time.monotonic() - progress.started)}, left {_left_text(left)}{end}"
+    phase = f"  {progress.phase}" if progress.phase else ""
+    states = states.partition("\n")[0]
+    line = Text.assemble((name, "bold"), f"  {states}\n{times}{phase}", no_wrap=True, overflow="ellipsis")
+    return Group(line, ProgressBar(total=1.0, completed=progress.share_done()), Text())  # the bar does not end its line
 
 
-def _left_text(progress: SweepProgress) -> str:
-    return f"about {format_duration(progress.left())}"
+def _left_text(left: TimeLeft | None) -> str:
+    """The time left; `~` says, as in `plan`, that it rests on a price and not on this launch's speed."""
+    if left is None:
+        return "about --"
+    return f"{'~' if left.priced else 'about '}{format_duration(left.seconds)}"
+
+
+def _clock(left: float) -> str:
+    """How a moment is written that is so many seconds away: with the day unless it is near."""
+    return "%H:%M" if left < 12 * 3600 else "%a %d %b %H:%M"
 
 
 def overview(
@@ -147,8 +168,8 @@ class LiveView:
     def epoch(self, training: Training, val_rsum: float) -> None:
         """Print a line for a finished epoch, unless the view redraws itself."""
         if not self._interactive:
-            done, left = f"epoch {self.progress[training].epochs}/{training.epochs}", _left_text(self.progress)
-            self.note(f"{training.name}: {done}, val rsum {val_rsum:.1f} (left {left})")
+            done, left = self.progress[training].epochs, _left_text(self.progress.left())
+            self.note(f"{training.name}: epoch {done}/{training.epochs}, val rsum {val_rsum:.1f} (left {left})")
 
     def done(self, training: Training) -> None:
         """Print a line for a finished training, unless the view redraws itself."""

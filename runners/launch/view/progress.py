@@ -5,12 +5,13 @@ No drawing, no writing.
 
 from __future__ import annotations
 
+import heapq
 import math
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from goal_sweep.runners.store import State, TrainingStatus
 from goal_sweep.sweeps import Block, Training, Unit, content_id
@@ -21,13 +22,34 @@ STATES: tuple[State, ...] = ("done", "running", "waiting", "failed")
 _NEW = TrainingStatus(state="waiting")
 
 
+class TimeLeft(NamedTuple):
+    """What is left of a launch."""
+
+    seconds: float
+    priced: bool
+    """Whether it rests, in part at least, on the price and not on the speed of this launch."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """A unit that trains."""
+
+    unit: Unit
+    since: float
+    """When its last epoch ended, or when it began."""
+    epoch: int
+    """Epochs done."""
+    is_first: bool = True
+    """Whether it has not ended an epoch since it began. The first one also holds the start of its process."""
+
+
 @dataclass(slots=True)
 class Pace:
     """The speed of one launch, and the time left at that speed.
 
-    What is left takes as long as all devices together need for it, or as the longest cell, whose stages follow each
-    other. How wrong the prices of the finished epochs were corrects those of the rest. Between two epochs the time left
-    runs down by itself.
+    The units that wait are given in their order to the device that is free first, none before the units of its cells
+    that come before it. A unit whose kind has not shown its speed takes what it was priced at, corrected by how wrong
+    the prices of the others were. Between two epochs the time left runs down by itself.
     """
 
     units: Sequence[Unit] = ()
@@ -37,19 +59,17 @@ class Pace:
     epoch_s: Callable[[Unit], float] = lambda unit: float(len(unit.trainings))
     """What an epoch of a unit is expected to take: seconds if `priced`, else a measure that compares units."""
     priced: bool = False
-    _runs: dict[Training, tuple[Unit, float]] = field(default_factory=dict)
-    """The units that train, and when the last epoch of each cell ended, or its unit began."""
-    _expected: float = 0.0
-    """What the epochs so far were expected to take, once a cell."""
-    _taken: float = 0.0
-    """Seconds that they took."""
-    _answer: tuple[float, float] | None = None
+    _runs: dict[Training, _Run] = field(default_factory=dict)
+    _ratios: dict[object, tuple[bool, float, int]] = field(default_factory=dict)
+    """By kind of unit, and of all together under None: what epochs took divided by what was expected, the mean of so
+    many. Those of first epochs count, as the flag says, until there are others."""
+    _answer: tuple[float, TimeLeft] | None = None
     """When the time left was last computed, and what it was."""
 
-    def begin(self, unit: Unit) -> None:
-        """Note that a worker has begun a unit."""
-        self._runs |= dict.fromkeys(unit.trainings, (unit, time.monotonic()))
-        self.lanes = max(self.lanes, len({id(unit) for unit, _ in self._runs.values()}))
+    def begin(self, unit: Unit, epoch: int) -> None:
+        """Note that a worker has begun a unit, whose cells have done so many epochs."""
+        self._runs |= dict.fromkeys(unit.trainings, _Run(unit, time.monotonic(), epoch))
+        self.lanes = max(self.lanes, len({id(run) for run in self._runs.values()}))
 
     @property
     def has_units(self) -> bool:
@@ -61,16 +81,23 @@ class Pace:
         for training in unit.trainings:
             self._runs.pop(training, None)
 
-    def epochs_done(self, training: Training, epochs: int) -> None:
-        """Note that a cell has finished so many epochs since the last time. The first one holds its worker's start."""
-        if epochs > 0 and training in self._runs:
-            unit, since = self._runs[training]
-            now = time.monotonic()
-            self._runs[training] = unit, now
-            self._taken, self._expected = self._taken + now - since, self._expected + epochs * self.epoch_s(unit)
+    def epoch_done(self, training: Training, epoch: int) -> None:
+        """Note that a cell finished an epoch. The cells of a unit report it together."""
+        run = self._runs.get(training)
+        if run is None or epoch <= run.epoch:
+            return
+        now = time.monotonic()
+        ratio = (now - run.since) / (epoch - run.epoch) / self.epoch_s(run.unit)
+        for kind in (run.unit.kind, None):
+            first, mean, count = self._ratios.get(kind, (True, 0.0, 0))
+            if first and not run.is_first:
+                first, mean, count = False, 0.0, 0
+            if first == run.is_first:
+                self._ratios[kind] = first, (mean * count + ratio) / (count + 1), count + 1
+        run.since, run.epoch, run.is_first = now, epoch, False
 
-    def left(self, epochs_left: Callable[[Training], int]) -> float | None:
-        """Seconds that are left, computed once a second, because a large sweep has thousands of units.
+    def left(self, epochs_left: Callable[[Training], int]) -> TimeLeft | None:
+        """What is left, computed once a second, because a large sweep has thousands of units.
 
         Args:
             epochs_left: how many epochs a training still has to do.
@@ -79,22 +106,26 @@ class Pace:
             None without a price and before the first epoch.
         """
         now = time.monotonic()
-        if self.units and (self.priced or self._taken) and (self._answer is None or now >= self._answer[0] + 1.0):
+        if self.units and (self.priced or self._ratios) and (self._answer is None or now >= self._answer[0] + 1.0):
             self._answer = now, self._left(epochs_left, now)
         return self._answer and self._answer[1]
 
-    def _left(self, epochs_left: Callable[[Training], int], now: float) -> float:
-        ratio = self._taken / self._expected if self._expected else 1.0
-        work, of_cell = 0.0, defaultdict[str, float](float)
-        for unit in self.units:
-            epoch = self.epoch_s(unit) * ratio
-            since = max((self._runs[one][1] for one in unit.trainings if one in self._runs), default=now)
+    def _left(self, epochs_left: Callable[[Training], int], now: float) -> TimeLeft:
+        free, ends, unmeasured = [0.0] * self.lanes, defaultdict[str, float](float), False
+        runs = [
+            (next((self._runs[one] for one in unit.trainings if one in self._runs), None), unit) for unit in self.units
+        ]
+        for run, unit in sorted(runs, key=lambda pair: pair[0] is None):  # those that train have their device
             if epochs := max(map(epochs_left, unit.trainings)):
-                seconds = (epochs - 1) * epoch + max(0.0, epoch - (now - since))
-                work += seconds
-                for training in unit.trainings:
-                    of_cell[training.cell.id] += seconds
-        return max(work / self.lanes, *of_cell.values(), 0.0)
+                known = self._ratios.get(unit.kind)
+                ratio = (known or self._ratios.get(None) or (False, 1.0, 0))[1]
+                taken, unmeasured = now - run.since if run else 0.0, unmeasured or known is None
+                cells = [training.cell.id for training in unit.trainings]
+                start = max(heapq.heappop(free), *(ends[cell] for cell in cells))
+                end = start + epochs * max(taken, self.epoch_s(unit) * ratio) - taken
+                heapq.heappush(free, end)
+                ends |= dict.fromkeys(cells, end)
+        return TimeLeft(max(free), priced=self.priced and unmeasured)
 
 
 class SweepProgress:
@@ -143,8 +174,8 @@ class SweepProgress:
 
     def epoch_done(self, training: Training, epoch: int, metrics: Mapping[str, float]) -> None:
         """Note that a training finished an epoch."""
-        self.pace.epochs_done(training, epoch - self[training].epochs)
         self.running(training, epoch, metrics.get("val/rsum", math.nan))
+        self.pace.epoch_done(training, epoch)
 
     def done(self, training: Training, result: Mapping[str, Any]) -> None:
         """Note that a training is done."""
@@ -181,8 +212,13 @@ class SweepProgress:
         chosen = Counter(self[training].state for training in (self.trainings if trainings is None else trainings))
         return {state: chosen[state] for state in STATES}
 
-    def left(self) -> float | None:
-        """Seconds that are left; None if it is not known yet."""
+    def share_done(self) -> float:
+        """Share of the epochs that are done, 0 to 1. All epochs of a failed training count as done."""
+        total = sum(training.epochs for training in self.trainings)
+        return 1 - sum(map(self.epochs_left, self.trainings)) / total if total else 1.0
+
+    def left(self) -> TimeLeft | None:
+        """The time left; None if it is not known yet."""
         return self.pace.left(self.epochs_left)
 
     def blocks(self) -> list[Block]:

@@ -20,7 +20,7 @@ from tests.helpers.progress_cases import half_done
 from tests.helpers.sweep_cases import resolved
 
 CSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-COLOUR = re.compile(r"\x1b\[(\d+;)*(3[0-8]|4[0-8]|9[0-7])(;\d+)*m")
+COLOUR = re.compile(r"\x1b\[[0-9;]*\b(3[0-7]|4[0-7]|9[0-7]|38|48)\b[0-9;]*m")
 
 SCRIPT = """
 import time

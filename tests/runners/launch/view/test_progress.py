@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from rich.console import Console
 
 from goal_sweep.runners.launch.view.live import overview
@@ -54,12 +55,15 @@ def test_progress_and_time_left_follow_the_epochs() -> None:
     progress.pace = Pace(units)
     assert progress.left() is None
     progress.running(frozen)
-    progress.pace.begin(units[0])
+    progress.pace.begin(units[0], 0)
     progress.epoch_done(frozen, 1, {"val/rsum": 12.0})
-    assert progress.left() is not None
+    assert progress.share_done() == pytest.approx(1 / (frozen.stage.epochs + finetune.stage.epochs))
+    left = progress.left()
+    assert left is not None
+    assert not left.priced
     for training in (frozen, finetune):
         progress.done(training, result(50.0))
-    assert [progress.epochs_left(training) for training in (frozen, finetune)] == [0, 0]
+    assert progress.share_done() == 1.0
     progress.pace.end(units[0])
     progress.restart(frozen)
     assert progress.counts() == {"done": 1, "running": 0, "waiting": 1, "failed": 0}
