@@ -92,7 +92,7 @@ def test_results_are_a_frame(tmp_path: Path, empty_database: Path) -> None:
     assert frame["test/rsum"].notna().all()
     assert all(Path(path).is_file() for path in frame["checkpoint"])
     assert run(arguments("card", tmp_path, "--out", str(tmp_path / "card.md"))) == 0
-    named = re.search(r'goal_sweep\.load\("(.*)"\)', (tmp_path / "card.md").read_text())
+    named = re.search(r"goal_sweep\.load\('(.*)'\)", (tmp_path / "card.md").read_text())
     assert named is not None
     assert named[1] in set(frame["checkpoint"])
     with pytest.raises(GoalError):

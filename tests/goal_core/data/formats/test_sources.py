@@ -25,8 +25,6 @@ from goal_sweep.goal_core.data import (
 from goal_sweep.goal_core.data.formats.layout import drawn_split
 from goal_sweep.goal_core.objectives import ObjectiveConfig
 from goal_sweep.goal_core.training import train_unit
-from goal_sweep.sweeps.cells import Cell
-from goal_sweep.sweeps.identity import content_id
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.training_cases import FROZEN, MODEL, folders_of, same_weights, unit_of
 
@@ -135,8 +133,9 @@ def opened(path: Path, **settings: Any) -> Dataset:
 
 def cell_id(config: DataConfig, dataset: Dataset) -> str:
     settings: dict[str, Any] = {"model": MODEL, "objective": ObjectiveConfig(pair="con", triplet="nca"), "seed": 1}
-    cell = Cell(id="", data=config, data_fingerprint=dataset.fingerprint, weights_id="w", **settings)
-    return content_id(cell.settings)
+    sweeps = pytest.importorskip("goal_sweep.sweeps")
+    cell = sweeps.Cell(id="", data=config, data_fingerprint=dataset.fingerprint, weights_id="w", **settings)
+    return str(sweeps.content_id(cell.settings))
 
 
 def seen(dataset: Dataset) -> Iterator[tuple[str, list[str], list[bytes]]]:
