@@ -144,8 +144,8 @@ class ExecutionConfig(Settings):
 
     sharing: Sharing = "auto"
     """`none`: a unit is one cell; `trunk`: cells that differ only in objective share the frozen backbone's features;
-    `heads`: in the stage `frozen` their heads also run as one, which needs a framework other than xvlm and is equal
-    but for rounding; `auto`: `heads` on a GPU where the framework can, elsewhere `trunk`."""
+    `heads`: in the stage `frozen` their heads also run as one, which vsepp, vectors and dual can, and is equal but
+    for rounding; `auto`: `heads` on a GPU where the framework can, elsewhere `trunk`."""
     cells_per_unit: Annotated[int | Literal["auto"], Range(at_least=0)] = "auto"
     """Largest number of cells in a unit; 0 means no limit. `auto`: for each stage, the number with which the sweep ends
     earliest on the devices at hand (docs/performance.md). A number above 1 needs another sharing than `none`."""

@@ -36,7 +36,7 @@ def model_card(results: SweepResults) -> str:
         "stage": key.stage,
         "trained": f"{seeds_text(list(seeds['seed']))}, with goal-sweep at commit {best['git_commit'] or 'unknown'}",
         "weights": f"{weights} (seed {best['seed']}, epoch {best['best_epoch']:.0f})",
-        **{name: value for name, value in settings.items() if value},
+        **{name: value for name, value in settings.items() if value and name != "seed"},
     }
     described = TextTable(
         title="", head=("what", "value"), rows=tuple((str(a), str(b)) for a, b in facts.items()), words=2

@@ -47,7 +47,12 @@ def stored_rows(file: StoredArray, rows: NDArray[np.int64]) -> NDArray[np.floati
         ChangedDataError: they are not there.
     """
     if file.column:
-        return _parquet(file.path, file.column, *stamp_of(file.path))[0][rows]
+        values = _parquet(file.path, file.column, *stamp_of(file.path))[0]
+        if values.shape != file.shape:
+            raise ChangedDataError(
+                f"{file.path}: column {file.column!r} has the shape {values.shape}, not {file.shape}"
+            )
+        return values[rows]
     values = np.empty((len(rows), *file.shape[1:]), file.dtype)
     size = values[:1].nbytes
     try:

@@ -138,9 +138,16 @@ def _separated(path: Path, config: SourceConfig) -> Iterator[Row]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ",", strict=True)
-            yield from _table(reader, list(reader.fieldnames or ()), path, config)
+            yield from _table(_whole(reader, path), list(reader.fieldnames or ()), path, config)
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path} is not a table in UTF-8: {error}") from error
+
+
+def _whole(reader: csv.DictReader[str], path: Path) -> Iterator[dict[str, Any]]:
+    for record in reader:
+        if None in record:  # what no column has a name for
+            raise DataError(f"{path}:{reader.line_num} has more fields than the header; put quotes around the caption")
+        yield record
 
 
 def _parquet(path: Path, config: SourceConfig) -> Iterator[Row]:

@@ -206,6 +206,7 @@ def test_without_splits_shares_are_drawn_by_name_for_ever(data: Path) -> None:
         ("image,caption\n../a.png,b\n", "row 1: image must be the path of a file below"),
         ("image,caption,split\npictures/0001.png,b,tests\n", "split must be one of"),
         ("image,caption\npictures/0001.png,\n", "must be a caption"),
+        ("image,caption\npictures/0001.png,a cat, sitting\n", "photos.csv:2 has more fields than the header"),
         ("image,caption,split\ngone.png,b,train\n", "split 'val' has no images"),
     ],
 )
