@@ -169,7 +169,7 @@ def _manifest(job: Job) -> Any:
         ray_version=metadata.version("ray"),
         autoscaling=grows,
         # The head lets the driver save, and the workers stay until its cells have saved. The image may lack pkill.
-        save="for pid in $(grep -lz runners.cli /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3); "
+        save="for pid in $(grep -lz goal_sweep.runners.cli /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3); "
         f"do [ $pid -eq $$ ] || kill -TERM $pid; done; {_WAIT}",
         wait=_WAIT,
     )

@@ -48,7 +48,7 @@ def stored_rows(file: StoredArray, rows: NDArray[np.int64]) -> NDArray[np.floati
     """
     if file.column:
         values = _parquet(file.path, file.column, *stamp_of(file.path))[0]
-        if values.shape != file.shape:
+        if values.shape != tuple(file.shape):
             raise ChangedDataError(
                 f"{file.path}: column {file.column!r} has the shape {values.shape}, not {file.shape}"
             )

@@ -55,7 +55,7 @@ def test_the_address_is_printed_once_the_page_answers_and_the_server_ends_with_t
     with said.open("w") as errors:
         ui = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True)
     assert ui.stdout is not None
-    line = next((line for line in ui.stdout if re.match(r"http://127", line)), said.read_text())
+    line = next((line for line in ui.stdout if re.match(r"http://127", line)), "") or said.read_text()
     assert line.startswith(f"http://127.0.0.1:{port}  (sqlite:///")
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=10) as answer:
         assert answer.status == 200

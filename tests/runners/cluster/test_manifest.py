@@ -183,6 +183,7 @@ def test_a_pod_that_must_go_lets_the_driver_save(tmp_path: Path) -> None:
     shown = (
         command[2].replace("sleep 25", "echo waited").replace("goal_sweep.runners.cli", f"runners.cli-{tmp_path.name}")
     )
+    assert "runners.cli " not in shown  # it would end every launch on this machine
     driver = subprocess.Popen(["sh", "-c", "exec sleep 60", f"runners.cli-{tmp_path.name}"])
     named = subprocess.Popen(["bash", "-c", f"exec -a runners.cli-{tmp_path.name} sleep 60"])
     other = subprocess.Popen(["sleep", "60"])
