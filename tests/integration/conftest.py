@@ -13,7 +13,7 @@ from tests.helpers.once import made_once
 
 @pytest.fixture(scope="session")
 def unbroken(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
-    """The folder of a finished launch, of whose output somebody has read one line and closed the pipe."""
+    """The folder of a finished launch. Its reader took one line of the output and closed the pipe."""
     return made_once(tmp_path_factory, worker_id, "unbroken", _launch)
 
 
