@@ -48,7 +48,7 @@ def stored_rows(file: StoredArray, rows: NDArray[np.int64]) -> NDArray[np.floati
     """
     if file.column:
         values = _parquet(file.path, file.column, *stamp_of(file.path))[0]
-        if values.shape != tuple(file.shape):
+        if values.shape != file.shape:
             raise ChangedDataError(
                 f"{file.path}: column {file.column!r} has the shape {values.shape}, not {file.shape}"
             )
@@ -121,7 +121,7 @@ class FeatureRows:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of each image's features: (R, F) or (F,)."""
-        return tuple(self.file.shape[1:])
+        return self.file.shape[1:]
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -7,6 +7,7 @@ any moment cannot train under an id.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
@@ -128,14 +129,14 @@ class Index:
         readers: dict[str, FileReader | FeatureRows] = {}
         if features := self.about["features"].get(name):
             rows = columns[f"{name}.rows"]
-            readers[f"{name}.digests"] = FeatureRows(StoredArray(**features), names, rows, images)
+            readers[f"{name}.digests"] = FeatureRows(_stored(features), names, rows, images)
         else:
             spans = columns.get(f"{name}.spans")
             readers[f"{name}.digests"] = FileReader(self.about["root"], names, images, spans)
         if vectors := self.about["texts"].get(name):
             captions = self.texts(f"{name}.captions")
             rows = np.arange(len(captions))
-            readers[f"{name}.text_digests"] = FeatureRows(StoredArray(**vectors), captions, rows, texts)
+            readers[f"{name}.text_digests"] = FeatureRows(_stored(vectors), captions, rows, texts)
         return readers
 
 
@@ -152,3 +153,8 @@ def index_path(config: DataConfig, folder: Path) -> Path:
     if config.root is not None and used.get("annotations") == "auto":  # a second file there must be noticed
         used["annotations"] = sorted(path.name for path in Path(config.root).expanduser().glob("dataset_*.json"))
     return folder / f"{config.format}-{key_of([VERSION, used])}.index"
+
+
+def _stored(described: Mapping[str, Any]) -> StoredArray:
+    """An array as the index describes it; JSON has no tuples."""
+    return StoredArray(**{**described, "shape": tuple(described["shape"])})
