@@ -98,8 +98,10 @@ def check_only(names: tuple[str, ...]) -> tuple[str, ...]:
 def check_store(place: str) -> str:
     """Check the store: a folder or a place in a bucket, without credentials."""
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", _check_place("store", place))
-    if scheme and not re.match(r"file:///|s3://[^/]", place):
-        raise ConfigError(f"store must be a folder or s3://bucket/prefix, got {place!r}")
+    if scheme and not re.match(r"file:///|s3://[^/?#][^?#]*$", place):
+        raise ConfigError(
+            f"store must be a folder or s3://bucket/prefix (whose server AWS_ENDPOINT_URL names), got {place!r}"
+        )
     return place
 
 

@@ -56,15 +56,14 @@ class Connection:
     Args:
         bucket: its name.
         prefix: what all keys begin with, without a slash at its end; the keys that this object is given do not.
-        endpoint: the server's address; empty for AWS_ENDPOINT_URL, or AWS itself.
         first: seconds to wait for the server's first answer.
 
     Raises:
         StorageError: obstore is not installed, or the address is none.
     """
 
-    def __init__(self, bucket: str, prefix: str = "", endpoint: str = "", *, first: float = FIRST_S) -> None:
-        make = _client_maker(bucket, prefix, endpoint)
+    def __init__(self, bucket: str, prefix: str = "", *, first: float = FIRST_S) -> None:
+        make = _client_maker(bucket, prefix)
         self._url = f"s3://{bucket}/{prefix}/" if prefix else f"s3://{bucket}/"
         self._answered, self._clients = False, (make(first), make(PATIENCE_S))
         self._pool = ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="goal-sweep request")
@@ -103,14 +102,14 @@ class Connection:
         return answer
 
 
-def _client_maker(bucket: str, prefix: str, endpoint: str) -> Callable[[float], S3Store]:
+def _client_maker(bucket: str, prefix: str) -> Callable[[float], S3Store]:
     """Prepare to make clients, which repeat a failing request for so many seconds. Nothing is sent."""
     try:
         from botocore.session import get_session
         from obstore.store import S3Store
     except ImportError as error:
         raise StorageError(f"a store on S3 needs obstore: pip install 'goal-sweep[s3]' ({error})") from error
-    address = endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")
+    address = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")
     if address and not re.match(r"https?://[^/]", address):
         raise StorageError(f"the address of the server must begin with http:// or https://, got {address!r}")
     options: ClientConfig = {

@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import threading
 from pathlib import Path
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from goal_sweep.goal_core.basics.atomic import StorageError
 from goal_sweep.goal_core.basics.machine import has_ended, process_tag
@@ -22,8 +22,6 @@ CACHE = "GOAL_SWEEP_CACHE"
 """The environment variable that names another folder than ``~/.cache/goal-sweep``."""
 _SCRATCH = re.compile(r"goal-sweep-work-([0-9a-f]+-\d+)-\w+")
 _opening = threading.Lock()
-ENDPOINT = "endpoint_url"
-"""The only setting that the URL of an object store may have: ``s3://bucket/prefix?endpoint_url=http://host:9000``."""
 
 
 def opened(location: str, patience: float | None) -> tuple[Path, Storage]:
@@ -46,12 +44,12 @@ def opened(location: str, patience: float | None) -> tuple[Path, Storage]:
 
 
 @functools.cache
-def _bucket(bucket: str, prefix: str, endpoint: str, patience: float | None, pid: int) -> tuple[Path, Storage]:
+def _bucket(bucket: str, prefix: str, patience: float | None, pid: int) -> tuple[Path, Storage]:
     """The path that stands for a place in a bucket, and its storage: one in each process."""
     from goal_sweep.runners.store.storage.connection import FIRST_S, Connection
     from goal_sweep.runners.store.storage.objects import ObjectStorage
 
-    connection = Connection(bucket, prefix, endpoint, first=FIRST_S if patience is None else patience)
+    connection = Connection(bucket, prefix, first=FIRST_S if patience is None else patience)
     base = _scratch_folder() / bucket / prefix
     return base, ObjectStorage(connection, base)
 
@@ -101,28 +99,27 @@ def local_root(location: str) -> Path:
     """The folder of this machine that belongs to a store: the store itself if it is a folder, else one in the cache."""
     if not is_object_store(location):
         return Path(location.removeprefix("file://")).expanduser().absolute()
-    bucket, prefix, endpoint = parse_url(location)
-    identity = hashlib.sha256(f"{endpoint} {bucket} {prefix}".encode()).hexdigest()[:8]
+    bucket, prefix = parse_url(location)
+    identity = hashlib.sha256(f"{bucket} {prefix}".encode()).hexdigest()[:8]
     name = re.sub(r"[^A-Za-z0-9.-]+", "-", f"{bucket}-{prefix}").strip("-")[:60]
     return cache_folder() / "stores" / f"{name}-{identity}"
 
 
-def parse_url(location: str) -> tuple[str, str, str]:
-    """The bucket, the prefix without slashes at its ends, and the server's address (empty: from the environment).
+def parse_url(location: str) -> tuple[str, str]:
+    """The bucket, and the prefix without slashes at its ends. No server is named, because sweep files are passed on.
 
     Raises:
         StorageError: it is not the URL of a place in a bucket.
     """
     parts = urlsplit(location)
-    settings = dict(parse_qsl(parts.query, keep_blank_values=True))
     prefix = parts.path.strip("/")
-    is_bucket = re.fullmatch(r"[A-Za-z0-9._-]+", parts.netloc) and not parts.fragment and settings.keys() <= {ENDPOINT}
+    is_bucket = re.fullmatch(r"[A-Za-z0-9._-]+", parts.netloc) and not (parts.query or parts.fragment)
     if not (is_bucket and prefix.isprintable()) or (prefix and {"", ".", ".."} & set(prefix.split("/"))):
         raise StorageError(
-            f"store {location!r} must be s3://bucket/prefix, with ?{ENDPOINT}=http://host:port where "
-            "AWS_ENDPOINT_URL does not name the server; credentials come from the environment"
+            f"store {location!r} must be s3://bucket/prefix; the server, if it is not AWS's, is named by "
+            "AWS_ENDPOINT_URL, and credentials come from the environment too"
         )
-    return parts.netloc, prefix, settings.get(ENDPOINT, "")
+    return parts.netloc, prefix
 
 
 def cache_folder() -> Path:

@@ -150,7 +150,9 @@ def test_credentials_are_refused_and_not_repeated(
     assert "hunter2" not in lines[0]
 
 
-@pytest.mark.parametrize("store", ["gs://bucket/x", "s3:/bucket/x", "s3:///x"])
+@pytest.mark.parametrize(
+    "store", ["gs://bucket/x", "s3:/bucket/x", "s3:///x", "s3://bucket/x?endpoint_url=http://127.0.0.1:9"]
+)
 def test_stores_elsewhere_are_refused(write: Write, errors_of: Errors, small_text: str, store: str) -> None:
     lines = errors_of(write("a.yaml", small_text + f"store: {store}\n"))
     check_mistakes(lines, f"a.yaml:16 | store | s3://bucket/prefix | {store!r}")

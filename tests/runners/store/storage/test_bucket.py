@@ -36,7 +36,7 @@ class Opened:
 
     def __init__(self, prefix: str = "", **more: Any) -> None:
         self.prefix = prefix or f"opened-{next(_number)}"
-        self.base, storage = place._bucket("bucket", self.prefix, "", None, -next(_number))
+        self.base, storage = place._bucket("bucket", self.prefix, None, -next(_number))
         assert isinstance(storage, ObjectStorage)
         self.storage = storage
         self.storage._connection = Connection("bucket", self.prefix, **more)
