@@ -35,3 +35,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return f"]({relpath(PAGES.get(target, target.removeprefix('docs/')), dirname(here))}"
 
     return re.sub(r"\]\((?!https?://)([^)#\s]+)", moved, markdown)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Take the roles of Sphinx, such as `:class:`, from the names in docstrings."""
+    return re.sub(r":(?:attr|class|func|meth):(?=<code>)", "", html)

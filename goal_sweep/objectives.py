@@ -1,28 +1,28 @@
 """The objectives for a training loop of one's own, and what a plugin needs to register weights; torch and numpy do."""
 
-from goal_sweep.goal_core.objectives import (
-    ObjectiveConfig,
-    PairWeights,
-    Triplets,
-    baselines,
-    list_objectives,
-    pair_weights,
-    triplet_weights,
-)
+from goal_sweep.goal_core.objectives.baselines import baselines
+from goal_sweep.goal_core.objectives.catalogue import ObjectiveInfo, list_objectives
+from goal_sweep.goal_core.objectives.config import ObjectiveConfig
 from goal_sweep.goal_core.objectives.distributed import gather_batch
 from goal_sweep.goal_core.objectives.gradient_objective import (
     GradientObjective,
     LossObjective,
     NonFiniteError,
+    Objective,
     ShapeError,
 )
+from goal_sweep.goal_core.objectives.pair_weights import PairWeights, pair_weights
 from goal_sweep.goal_core.objectives.parameters import Positive, Value
+from goal_sweep.goal_core.objectives.triplet_weights import triplet_weights
+from goal_sweep.goal_core.objectives.triplets import Triplets
 
 __all__ = [
     "GradientObjective",
     "LossObjective",
     "NonFiniteError",
+    "Objective",
     "ObjectiveConfig",
+    "ObjectiveInfo",
     "PairWeights",
     "Positive",
     "ShapeError",

@@ -2,9 +2,10 @@
 
 from goal_sweep.testing import check_training, check_weights
 
+
 def test_my_weight(tmp_path):
-check_weights(pair="mine")
-check_training(tmp_path, pair="mine")
+    check_weights(pair="mine")
+    check_training(tmp_path, pair="mine")
 """
 
 from __future__ import annotations

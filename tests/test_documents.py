@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from typer.main import get_command
 
 from goal_sweep.runners.cli.app import app
 from goal_sweep.sweeps.reading.reference import settings_page
+from tests.commands_page import commands_page
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -40,7 +42,7 @@ def test_commands_in_code_parse(path: Path) -> None:
         found = re.search(r"(?:^|[\s/])goal-sweep (.*)", line)
         if found is None:
             continue
-        name, *arguments = shlex.split(found.group(1), comments=True)
+        name, *arguments = takewhile(lambda word: word != ">", shlex.split(found.group(1), comments=True))
         command = group.commands[name]  # type: ignore[attr-defined]
         command.make_context(name, arguments)  # raises on an option or argument that does not exist
         parsed += 1
@@ -69,8 +71,13 @@ def test_the_settings_page_is_that_of_the_schema() -> None:
     assert (ROOT / "docs" / "settings.md").read_text() == f"{settings_page()}\n"
 
 
+def test_the_page_of_commands_is_that_of_the_command_line() -> None:
+    """`python -m tests.commands_page > docs/options.md` writes it."""
+    assert (ROOT / "docs" / "options.md").read_text() == f"{commands_page()}\n"
+
+
 def test_the_documents_are_short() -> None:
-    written = [path for path in DOCUMENTS if path.name != "settings.md"]
+    written = [path for path in DOCUMENTS if path.name not in ("settings.md", "options.md")]
     assert sum(len(path.read_text().split()) for path in written) <= 24_000
 
 

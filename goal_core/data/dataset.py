@@ -32,6 +32,7 @@ class Row(NamedTuple):
     image: str
     """Its file, relative to the folder of the dataset, with forward slashes; in a shard, the shard."""
     captions: Sequence[str]
+    """At least one."""
     split: str = ""
     """`train`, `val` or `test`; empty where none is given."""
     span: tuple[int, int] | None = None

@@ -89,13 +89,14 @@ def recall(
         texts: shape (M, D), floating point, on the same device.
         owners: the row of ``images`` that each text describes, shape (M,). None: each image has M / N texts, which
             follow one another in the order of the images.
-        folds: as for :func:`retrieval_metrics`.
+        folds: equal, contiguous parts of the images, each ranked on its own, whose mean is returned; a divisor of N.
 
     Returns:
         `i2t_r1` to `t2i_r10` in percent, 0 to 100, and their sum `rsum`.
 
     Raises:
-        EmbeddingError: as for :func:`retrieval_metrics`; or there are no owners, and M is no multiple of N.
+        EmbeddingError: shapes, types, devices or owners do not fit; an image has no text; an embedding is not finite;
+            there are no owners, and M is no multiple of N.
     """
     image_ND, text_MD = _tensor(images), _tensor(texts)
     if owners is None:

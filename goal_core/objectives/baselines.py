@@ -19,6 +19,7 @@ LOSS: Final = "loss"
 """Stands in the place of a triplet weight in the name of a baseline."""
 
 baselines: Registry[Callable[..., Tensor]] = Registry("baseline")
+"""Losses of a batch's similarities, (N, N), and of which of them do not count, by name."""
 
 
 @baselines.register("infonce", source="CLIP (Radford et al. 2021, arXiv:2103.00020), figure 3; Oord et al. 2018")

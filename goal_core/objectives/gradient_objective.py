@@ -45,8 +45,11 @@ class Objective:
     (a batch of one; all others masked) contribute nothing. On the CPU the same input gives the same bits.
     """
 
+    _told = True
+    """Whether nothing is left to tell of the lengths of embeddings."""
+
     def __call__(self, image_emb: Tensor, text_emb: Tensor, ids: Tensor | None = None) -> Tensor:
-        """The scalar to call `backward` on.
+        """The scalar to call `backward` on. A first call with embeddings that are not of unit length warns.
 
         Args:
             image_emb: L2-normalised image embeddings, shape (N, D), any floating dtype; of C cells, (C, N, D).
@@ -61,7 +64,11 @@ class Objective:
             ShapeError: the shapes, dtypes or devices do not fit.
             NonFiniteError: a NaN or an infinity in the embeddings, or an overflow in their products.
         """
-        return self.forward_with_stats(image_emb, text_emb, ids)[0]
+        scalar = self.forward_with_stats(image_emb, text_emb, ids)[0]
+        if not self._told:
+            self._told = True
+            warn_of_lengths(image_emb.detach(), text_emb.detach(), "the objectives are defined for cosines")
+        return scalar
 
     def forward_with_stats(
         self, image_emb: Tensor, text_emb: Tensor, ids: Tensor | None = None
@@ -121,14 +128,6 @@ class GradientObjective(Objective):
     def __repr__(self) -> str:
         settings = "".join(f", {name}={value!r}" for name, value in self.params.items())
         return f"GradientObjective({self.name!r}{settings})"
-
-    def __call__(self, image_emb: Tensor, text_emb: Tensor, ids: Tensor | None = None) -> Tensor:
-        """See :class:`Objective`. Warns, in the first call, of embeddings that are not of unit length."""
-        scalar = super().__call__(image_emb, text_emb, ids)
-        if not self._told:
-            self._told = True
-            warn_of_lengths(image_emb.detach(), text_emb.detach(), "the objectives are defined for cosines")
-        return scalar
 
     def _weigh(self, images: Tensor, texts: Tensor, ids_N: Tensor | None) -> ObjectiveStats:
         mined = mine(images, texts, ids_N)

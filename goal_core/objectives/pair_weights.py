@@ -23,6 +23,7 @@ class PairWeights(NamedTuple):
 
 
 pair_weights: Registry[Callable[..., PairWeights]] = Registry("pair weight")
+"""Functions from the triplets of a batch to its pair weights, by name."""
 
 
 @pair_weights.register("con", source="arXiv:2210.13188, P^con")

@@ -14,6 +14,7 @@ Value = float | bool | str
 
 
 Positive = Annotated[float, Range(above=0)]
+"""A number above 0, as the annotation of a parameter."""
 NonNegative = Annotated[float, Range(at_least=0)]
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 triplet_weights: Registry[Callable[..., Tensor]] = Registry("triplet weight")
+"""Functions from the triplets of a batch to a weight of each, shape (A,), by name."""
 
 
 @triplet_weights.register("con", source="arXiv:2210.13188, T^con (gradient of the triplet loss with hard negatives)")
