@@ -14,7 +14,8 @@ class LastingOutput(io.FileIO):
     @classmethod
     def of(cls, stream: TextIO) -> TextIO:
         """Write to the place of a stream, as lines."""
-        return io.TextIOWrapper(io.BufferedWriter(cls(stream.fileno(), "w", closefd=False)), line_buffering=True)
+        file = io.BufferedWriter(cls(stream.fileno(), "w", closefd=False))
+        return io.TextIOWrapper(file, errors=stream.errors, line_buffering=True)
 
     def write(self, content: Any) -> int:
         """Write, or drop what nobody reads."""
@@ -28,6 +29,7 @@ class LastingOutput(io.FileIO):
 
 def main() -> None:
     """Run the command line. A launch trains to its end whoever reads, and answers signals before the libraries load."""
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # signs that the terminal's encoding lacks
     try:
         if next((word for word in sys.argv[1:] if not word.startswith("-")), "") == "launch":
             from goal_sweep.runners.launch.signals import end_at_once, handle

@@ -200,7 +200,6 @@ def status(
 
     Example: goal-sweep status quickstart.yaml
     """
-    from goal_sweep.runners.launch.view.grids import signs_of
     from goal_sweep.runners.launch.view.live import overview
     from goal_sweep.runners.store.submissions import Submissions
 
@@ -231,7 +230,7 @@ def status(
         ]
         print(json.dumps(rows, indent=2))
         return
-    console.print(overview(progress, opened.config.name, signs_of(console)))
+    console.print(overview(progress, opened.config.name))
     records = Submissions(opened.store.root)
     for line in job_lines(records, records.of(opened.config.name)):
         console.print(line)

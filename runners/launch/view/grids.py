@@ -1,6 +1,6 @@
 """A block as a grid, pair weights as rows and triplet weights as columns: its scores in training, or its test results.
 
-It is readable at 80 columns, without colour (NO_COLOR, a pipe) and in ASCII.
+It is readable at 80 columns and without colour (NO_COLOR, a pipe).
 """
 
 from __future__ import annotations
@@ -8,10 +8,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.text import Text
 
 from goal_sweep.goal_core.objectives import LOSS, baselines, pair_weights, triplet_weights
@@ -38,29 +37,8 @@ class Judgement(NamedTuple):
 Judge = Callable[[Mapping[Objective, Mapping[int, float]]], Judgement | None]
 """Judges a grid by the points of each seed of each objective; None where there are too few."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signs:
-    """The characters that a console can show."""
-
-    spread: str
-    """Between mean and standard deviation."""
-    near: str
-    """After a mean within noise of the best."""
-    waiting: str
-    epochs: str
-    """Shares of a seed's epochs, from the first to the last."""
-    done: str
-    failed: str = "x"
-
-
-RICH = Signs(spread="±", near="≈", waiting="·", epochs="▁▂▃▄▅▆▇", done="█")
-ASCII = Signs(spread="+-", near="=", waiting=".", epochs="0123456789", done="#")
-
-
-def signs_of(console: Console) -> Signs:
-    """The signs of a console: in ASCII where its encoding has nothing else."""
-    return ASCII if console.options.ascii_only else RICH
+WAITING, SHARES, DONE, FAILED = "·", "▁▂▃▄▅▆▇", "█", "x"
+"""Marks of a seed; `SHARES` for one in training, by the share of its epochs that is done."""
 
 
 def block_title(block: Block) -> str:
@@ -69,11 +47,7 @@ def block_title(block: Block) -> str:
 
 
 def block_grid(
-    progress: SweepProgress,
-    block: Block,
-    signs: Signs,
-    metric: str = "",
-    judge: Judge | None = None,
+    progress: SweepProgress, block: Block, metric: str = "", judge: Judge | None = None
 ) -> tuple[Group, bool]:
     """Draw a block: mean ± std over the seeds of each objective, and a mark for each seed until all are done.
 
@@ -82,7 +56,6 @@ def block_grid(
     Args:
         progress: the sweep.
         block: the block; of the candidates of a search, the score of the best is drawn.
-        signs: from `signs_of`.
         metric: one of `METRICS`, or "" for the val rsum of the best epoch so far.
         judge: the rule for "within noise"; None marks nothing by it.
 
@@ -105,10 +78,10 @@ def block_grid(
         mean = f"{'*' if name in best else ''}{means[name]:.1f}" if name in means else "--"
         text = Text(f"{mean:>{MEAN}}", style="bold" if name in best else "")
         several = not searched and len(points.get(name, ())) > 1
-        spread = f" {signs.spread} {statistics.stdev(points[name].values()):.1f}" if several else ""
+        spread = f" ± {statistics.stdev(points[name].values()):.1f}" if several else ""
         near = judged is not None and name in judged.level - best
-        text.append(f"{spread:<{len(signs.spread) + 6}} {f'{signs.near} ' if near else ''}")
-        squares[name] = text.append_text(_marks(progress, own, signs, always=not metric))
+        text.append(f"{spread:<7} {'≈ ' if near else ''}")
+        squares[name] = text.append_text(_marks(progress, own, always=not metric))
     title = Text(f"{block_title(block)}: {METRICS[metric] if metric else block_counts(progress, block)}", style="bold")
     return Group(title, *map(_one_line, _rows(squares))), judged is not None
 
@@ -155,37 +128,37 @@ def block_counts(progress: SweepProgress, block: Block) -> str:
     return ", ".join(parts) + (", score of the best" if block.point == CANDIDATES else "")
 
 
-def legend(signs: Signs, *, judged: bool = False) -> Text:
+def legend(*, judged: bool = False) -> Text:
     """Explain the grids, in lines of at most 80 columns."""
-    share = f"{signs.epochs[0]} to {signs.epochs[-1]} share of its epochs"
+    share = f"{SHARES[0]} to {SHARES[-1]} share of its epochs"
     text = Text("score: val rsum of the best epoch so far, mean over seeds", style="dim")
-    text.append(f"\na mark for each seed: {signs.waiting} waiting  {share}  {signs.done} done  {signs.failed} failed")
+    text.append(f"\na mark for each seed: {WAITING} waiting  {share}  {DONE} done  {FAILED} failed")
     text.append("\n* highest of those that are done")
     if judged:
-        text.append(f"\n{signs.near} within noise of the highest (at 5 %, by other seeds on these images)")
+        text.append("\n≈ within noise of the highest (at 5 %, by other seeds on these images)")
     text.no_wrap, text.overflow = True, "crop"
     return text
 
 
-def _marks(progress: SweepProgress, seeds: Sequence[Training], signs: Signs, *, always: bool) -> Text:
+def _marks(progress: SweepProgress, seeds: Sequence[Training], *, always: bool) -> Text:
     """A mark for each seed, as long as not all are done or `always`; and whether any was imported."""
     text, counts = Text(), progress.counts(seeds)
     done, failed = counts["done"], counts["failed"]
     if always or done < len(seeds):
         if len(seeds) > MAX_MARKS:
             text.append(f"{done}/{len(seeds)}")
-            text.append(f" {signs.failed}{failed}" if failed else "", style="bold red")
+            text.append(f" {FAILED}{failed}" if failed else "", style="bold red")
         else:
             for seed in seeds:
-                text.append_text(_mark(progress, seed, signs))
+                text.append_text(_mark(progress, seed))
     return text.append(" i" if any(progress[seed].imported for seed in seeds) else "")
 
 
-def _mark(progress: SweepProgress, seed: Training, signs: Signs) -> Text:
+def _mark(progress: SweepProgress, seed: Training) -> Text:
     status = progress[seed]
     if status.state == "running" or progress.begun(seed):
-        place = status.epochs * (len(signs.epochs) - 1) // max(1, seed.epochs)
-        return Text(signs.epochs[place], style="yellow" if status.state == "running" else "dim")
+        place = status.epochs * (len(SHARES) - 1) // max(1, seed.epochs)
+        return Text(SHARES[place], style="yellow" if status.state == "running" else "dim")
     if status.state == "done":
-        return Text(signs.done)
-    return Text(signs.failed, style="bold red") if status.state == "failed" else Text(signs.waiting, style="dim")
+        return Text(DONE)
+    return Text(FAILED, style="bold red") if status.state == "failed" else Text(WAITING, style="dim")

@@ -13,15 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from goal_sweep.goal_core.basics.errors import printable
-from goal_sweep.runners.launch.view.grids import (
-    METRICS,
-    RICH,
-    Judge,
-    Signs,
-    block_grid,
-    legend,
-    signs_of,
-)
+from goal_sweep.runners.launch.view.grids import METRICS, Judge, block_grid, legend
 from goal_sweep.runners.launch.view.progress import STATES, SweepProgress, TimeLeft
 from goal_sweep.runners.store import State, TrainingStatus
 from goal_sweep.sweeps import Training
@@ -73,15 +65,12 @@ def _clock(left: float) -> str:
     return "%H:%M" if left < 12 * 3600 else "%a %d %b %H:%M"
 
 
-def overview(
-    progress: SweepProgress, name: str, signs: Signs = RICH, judge: Judge | None = None, *, live: bool = False
-) -> Group:
+def overview(progress: SweepProgress, name: str, judge: Judge | None = None, *, live: bool = False) -> Group:
     """Draw the state of a sweep in full: what trains with its scores, what is done with its test results.
 
     Args:
         progress: the sweep.
         name: its name.
-        signs: from `signs_of`.
         judge: the rule for "within noise"; None marks nothing by it.
         live: a launch runs; then blocks in training come first, because a terminal crops what it has no room for.
     """
@@ -95,7 +84,7 @@ def overview(
         metrics = [""] if "running" in of_block[block] or not has_results else []
         metrics += METRICS if has_results else []
         for metric in metrics:
-            grid, was_judged = block_grid(progress, block, signs, metric, judge if metric else None)
+            grid, was_judged = block_grid(progress, block, metric, judge if metric else None)
             judged |= was_judged
             parts += [Text(), grid]
     parts += _listed("failed", [_named(*one) for one in statuses.items() if one[1].state == "failed"])
@@ -103,7 +92,7 @@ def overview(
     archives = Counter(status.imported for status in statuses.values() if status.imported)
     origins = (f"i imported: {count} from {archive}, not trained here" for archive, count in archives.items())
     parts += [Text(), *(Text(printable(line), style="yellow") for line in origins)]
-    return Group(*parts, legend(signs, judged=judged))
+    return Group(*parts, legend(judged=judged))
 
 
 def _named(training: Training, status: TrainingStatus) -> str:
@@ -155,7 +144,7 @@ class LiveView:
             self._live.stop()
 
     def _view(self) -> RenderableType:
-        return overview(self.progress, self.name, signs_of(self.console), live=True)
+        return overview(self.progress, self.name, live=True)
 
     def note(self, text: str) -> None:
         """Print a line above the view, or in the log."""
@@ -163,7 +152,7 @@ class LiveView:
 
     def show_all(self) -> None:
         """Print the state of the sweep in full."""
-        self.console.print(overview(self.progress, self.name, signs_of(self.console), self.judge))
+        self.console.print(overview(self.progress, self.name, self.judge))
 
     def epoch(self, training: Training, val_rsum: float) -> None:
         """Print a line for a finished epoch, unless the view redraws itself."""
