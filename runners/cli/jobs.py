@@ -112,9 +112,7 @@ def cancel(
     job: Annotated[
         str | None, typer.Argument(help="The job's id or its beginning; default: the one that lives.")
     ] = None,
-    forget: Annotated[
-        bool, typer.Option("--forget", help="Take a job for ended whose cluster cannot be asked any more.")
-    ] = False,
+    forget: Annotated[bool, typer.Option("--forget", help="Do not ask the cluster of the job any more.")] = False,
     site: Site = None,
     set_: Set = None,
     store: StoreDir = None,
@@ -128,21 +126,17 @@ def cancel(
     records, known = submissions_of(sweep, set_, store, site)
     asked = [one for one in chosen(records, known, job) if job is not None or not one.ended]
     command, done = SweepArguments(sweep, set_, store).command("cancel"), False
-    for one, state in [(one, standing(one, records)) for one in asked]:
-        if state.phase == "ended" and not one.ended:
-            records.note(one, ended=state.said, exit_status=state.status)  # so that its cluster is not asked again
+    for one in asked:
         if forget:
-            if state.phase in ("pending", "running"):
-                raise GoalError(f"{one.id}: {state.said}; without --forget, cancel ends it")
-            if state.phase != "ended":
-                records.note(one, ended="forgotten")
-                console.print(f"{one.id}: forgotten; {state.said}")
-                done = True
-        elif state.phase == "silent" and not one.cancelled:
+            records.note(one, ended="forgotten")
+            console.print(f"{one.id}: forgotten; should it still run, the next job waits for it")
+            done = True
+            continue
+        state = standing(one, records)
+        if state.phase == "silent":
             raise GoalError(f"{one.id}: {state.said}; if it is gone: {command} {one.id} --forget")
-        elif state.phase in ("pending", "running"):
+        if not state.is_over:
             backend_of(one.to).cancel(one, records.files(one.id))
-            records.note(one, cancelled=time.time())
             how = "is being cancelled; its running cells save" if state.phase == "running" else "leaves the queue"
             console.print(f"{one.id}: {one.to} job {one.job}".rstrip() + f" {how}")
             done = True
@@ -188,10 +182,9 @@ def job_lines(records: Submissions, known: list[Submission]) -> Iterator[str]:
     for one, state in standings((one for one in known if one is known[-1] or not one.ended), records):
         if one is known[-1] or not state.is_over:
             since = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.submitted))
-            cancelled = "cancelled; " if one.cancelled and state.phase == "silent" else ""
             status = f", exit status {state.status}" if state.status is not None else ""
             name = f"{one.id}: {one.to} job {one.job}".rstrip()
-            yield f"{name}, submitted {since} on {one.host}: {cancelled}{state.said}{status}"
+            yield f"{name}, submitted {since} on {one.host}: {state.said}{status}"
 
 
 def jobs_as_json(records: Submissions, known: list[Submission]) -> str:

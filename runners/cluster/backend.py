@@ -30,10 +30,6 @@ class ClusterError(GoalError):
     """A cluster refused something, or cannot be reached."""
 
 
-class NotInstalledError(ClusterError):
-    """A command of a cluster is not on this machine."""
-
-
 class NoAnswerError(ClusterError):
     """A cluster did not answer in time. It may have done what it was asked for."""
 
@@ -128,13 +124,13 @@ def run_command(command: Sequence[str], text: str = "", *, seconds: float = _ANS
     """Run a command of a cluster, which may take some seconds.
 
     Raises:
-        NotInstalledError: it is not installed here.
+        ClusterError: it is not installed here.
         NoAnswerError: it does not answer.
     """
     try:
         return subprocess.run(command, input=text, capture_output=True, text=True, timeout=seconds, check=False)
     except FileNotFoundError as error:
-        raise NotInstalledError(f"{command[0]} is not installed on this machine, or not on the path") from error
+        raise ClusterError(f"{command[0]} is not installed on this machine, or not on the path") from error
     except subprocess.TimeoutExpired as error:
         raise NoAnswerError(f"{command[0]} does not answer (waited {seconds:.0f} s)") from error
 

@@ -8,7 +8,6 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator
-from functools import cached_property
 from pathlib import Path
 
 from goal_sweep.goal_core.basics.atomic import replace_bytes
@@ -19,7 +18,6 @@ from goal_sweep.runners.cluster.backend import (
     Job,
     JobState,
     NoAnswerError,
-    NotInstalledError,
     Phase,
     RunCommand,
     idle_gpus,
@@ -90,8 +88,8 @@ class Slurm:
         return f"{scripts}\n# sweep.yaml\n{job.sweep_text}"
 
     def place(self, job: Job) -> dict[str, str]:
-        """The cluster's name; Slurm's own configuration says where it is."""
-        return {"cluster": self._cluster}
+        """Nothing: Slurm's own configuration says where it is."""
+        return {}
 
     def submit(self, job: Job) -> str:
         """Write the sweep file and the script into the submission's folder, and queue the script."""
@@ -152,7 +150,6 @@ class Slurm:
 
     def _queued(self, submission: Submission) -> list[list[str]]:
         """State, reason, nodes and name of the jobs that have the submission's number, or else its name."""
-        self._check_cluster(submission)
         which = [f"--jobs={submission.job}"] if submission.job else _by_name(submission)
         done = self._run(["squeue", "--noheader", "--array", "--states=all", *which, _FORMAT], "")
         if done.returncode and "Invalid job id" not in done.stderr:
@@ -175,27 +172,8 @@ class Slurm:
 
         The name is given with the number, because numbers repeat: another job with that number is left alone.
         """
-        self._check_cluster(submission)
         which = [f"--name={submission.id}", *submission.job.split(",")] if submission.job else _by_name(submission)
         succeed(self._run(["scancel", *which], ""), f"cancel Slurm job {submission.job or submission.id}")
-
-    @cached_property
-    def _cluster(self) -> str:
-        """The name of the cluster that this machine's Slurm leads to; empty if it does not say, or is not here."""
-        try:
-            out = self._run(["scontrol", "show", "config"], "").stdout
-        except NotInstalledError:  # what was asked for names the command that it lacks
-            return ""
-        return found[1] if (found := re.search(r"^ClusterName\s*=\s*(\S+)", out, re.MULTILINE)) else ""
-
-    def _check_cluster(self, submission: Submission) -> None:
-        """Refuse to ask a cluster for a job of another one, where its number belongs to somebody else."""
-        theirs = submission.place.get("cluster", "")
-        if theirs and self._cluster not in ("", theirs):
-            raise ClusterError(
-                f"{submission.id} is a job of the Slurm cluster {theirs!r}, but this machine belongs to "
-                f"{self._cluster!r}"
-            )
 
     def logs(self, submission: Submission, folder: Path, *, follow: bool) -> Iterator[str]:
         """The output of the job, or of all jobs of an array with their numbers before the lines.

@@ -130,7 +130,9 @@ def send(
     cancel: str,
     say: Callable[[str], None],
 ) -> Submission:
-    """Send the job of a submission, if no other job of the sweep lives; else take the submission back.
+    """Send the job of a submission, unless another job of the sweep waits or runs; else take the submission back.
+
+    Should two jobs of a sweep run all the same, their launches keep apart: the second waits for the first, then ends.
 
     Args:
         make: makes the job with an id.
@@ -141,35 +143,22 @@ def send(
         say: shows a line to the user.
 
     Raises:
-        SubmissionError: another job of the sweep lives or may live; names it.
+        SubmissionError: another job of the sweep lives; names it.
         NoAnswerError: the cluster may have taken the job. The record stays.
         ClusterError: the cluster refused it, or cannot be reached.
     """
     try:
-        others = [(one, standing(one, records)) for one in records.before(own) if not one.ended]
-        for other, state in others:
-            if why := _may_live(other, state, own, records, cancel):
-                raise SubmissionError(f"{other.id} {why}")
-        for other, state in others:
+        for other in (one for one in records.of(own.sweep) if one.id != own.id and not one.ended):
+            state = standing(other, records)
+            if state.phase in ("pending", "running"):
+                raise SubmissionError(f"{other.id} of this sweep is {state.said}; {cancel} ends it")
             if state.phase == "silent":
-                say(f"{other.id} was cancelled and counts as ended, because its cluster is gone: {state.said}")
-            ended = "cancelled" if state.phase == "silent" else state.said
-            records.note(other, ended=ended, exit_status=state.status)
+                say(f"{other.id} may still run, but {state.said}; if it is gone: {cancel} {other.id} --forget")
+            if state.phase == "ended":
+                records.note(other, ended=state.said, exit_status=state.status)
         return records.note(own, job=backend.submit(make(own.id)))
     except NoAnswerError:
         raise
     except BaseException:
         records.withdraw(own)
         raise
-
-
-def _may_live(other: Submission, state: JobState, own: Submission, records: Submissions, cancel: str) -> str:
-    """Why another job of the sweep may wait or run; empty if it is over. A cluster that agreed to end it has."""
-    forget = f"{cancel} {other.id} --forget"
-    if state.phase == "silent":
-        return "" if other.cancelled else f"may still run, but {state.said}; if it is gone: {forget}"
-    if not state.is_over:
-        return f"of this sweep is still in the queue or running; {cancel} ends it"
-    if state.phase == "unknown" and records.is_being_sent(other, own):
-        return f"is being submitted by {other.user} on {other.host}; if that command was killed: {forget}"
-    return ""

@@ -26,8 +26,6 @@ from goal_sweep.runners.store.storage.folders import LOCAL, read_record
 _ID = re.compile(r"([a-z0-9][a-z0-9-]*)-[0-9a-f]{6}-(\d+)")
 _MAX_NAME = 32
 """Kubernetes allows 63 characters in a name, and Ray's operator adds to it."""
-_SENDING_S = 180.0
-"""Seconds within which a cluster has taken a job or refused it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +49,6 @@ class Submission:
     """Digest of the code of goal-sweep that submitted."""
     place: Mapping[str, str] = field(default_factory=dict)
     """What finds the cluster again, such as an address or a namespace. No secrets."""
-    cancelled: float = 0.0
-    """When the cluster agreed to end the job, in seconds since 1970; 0 if nobody asked."""
     ended: str = ""
     """How the job ended, once a command that may write has seen it; then no cluster is asked for it any more."""
     exit_status: int | None = None
@@ -107,30 +103,6 @@ class Submissions:
         """Remove the record of a job that the cluster has refused, and what was written for it."""
         shutil.rmtree(self.files(submission.id), ignore_errors=True)
         self.path(submission.id).unlink(missing_ok=True)
-
-    def before(self, own: Submission) -> list[Submission]:
-        """The submissions of the same sweep with lower numbers.
-
-        Of two commands that begin at once, both see the record with the lower number, and that one counts.
-        """
-        return [other for other in self.of(own.sweep) if other.number < own.number]
-
-    def is_being_sent(self, other: Submission, own: Submission) -> bool:
-        """Whether another command may be sending a job at this moment.
-
-        The ages of the files are compared, which one server has dated, so that no clocks need to agree.
-
-        Args:
-            other: a submission before one's own.
-            own: the submission that this command has begun.
-        """
-        if other.job or other.ended:
-            return False
-        try:
-            apart = self.path(own.id).stat().st_mtime - self.path(other.id).stat().st_mtime
-        except FileNotFoundError:
-            return False  # withdrawn
-        return abs(apart) < _SENDING_S
 
     def files(self, submission_id: str) -> Path:
         """The folder of what belongs to a job."""

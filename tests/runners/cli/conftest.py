@@ -24,14 +24,13 @@ echo "scancel $@" >> "$LOG"
 sed 's/^[A-Z]*/CANCELLED/' queue > ended
 rm -f queue
 """
-SCONTROL = '#!/bin/sh\necho "ClusterName = here"\n'
 
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     programs = tmp_path / "bin"
     programs.mkdir()
-    texts = {"sbatch": SBATCH, "squeue": SQUEUE, "scancel": SCANCEL, "scontrol": SCONTROL}
+    texts = {"sbatch": SBATCH, "squeue": SQUEUE, "scancel": SCANCEL}
     for name, text in texts.items():
         (programs / name).write_text(text)
         (programs / name).chmod(0o755)

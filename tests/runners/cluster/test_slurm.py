@@ -79,7 +79,6 @@ def test_a_machine_without_slurm_lacks_what_it_was_asked_for(tmp_path: Path, mon
     monkeypatch.setenv("PATH", str(tmp_path))
     made = job(tmp_path, store=tmp_path / "store")
     made.folder.mkdir(parents=True)
-    assert Slurm().place(made) == {"cluster": ""}
     with pytest.raises(ClusterError, match=r"^sbatch is not installed"):
         Slurm().submit(made)
 
@@ -132,23 +131,6 @@ def test_another_job_with_the_same_number_is_left_alone(tmp_path: Path) -> None:
     assert (state.phase, state.said) == ("unknown", "Slurm's job 7 is another one now (my-other-work)")
     Slurm(commands).cancel(submission("slurm"), tmp_path)
     assert commands.given[-1][0] == "scancel --name=tiny-0a1b2c-1 7"
-
-
-def test_a_job_of_another_cluster_is_not_asked_for_here(tmp_path: Path) -> None:
-    here = Commands({"scontrol show config": "x = 1\nClusterName             = south\n"}, squeue="", scancel="")
-    assert Slurm(here).place(job(tmp_path)) == {"cluster": "south"}
-    far = submission("slurm", cluster="north")
-    for ask in (Slurm(here).state, Slurm(here).cancel):
-        with pytest.raises(ClusterError, match=r"is a job of the Slurm cluster 'north', but this machine .* 'south'"):
-            ask(far, tmp_path)
-    assert {line.split()[0] for line, _ in here.given} == {"scontrol"}
-    once = Slurm(here)
-    here.given.clear()
-    for _ in range(3):
-        once.state(submission("slurm", cluster="south"), tmp_path)
-    assert sum(line.startswith("scontrol") for line, _ in here.given) == 1
-    Slurm(here).cancel(submission("slurm", cluster="south"), tmp_path)
-    assert here.given[-1][0].startswith("scancel")
 
 
 def test_a_controller_that_does_not_answer_is_no_ended_job(tmp_path: Path) -> None:

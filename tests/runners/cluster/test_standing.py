@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +17,7 @@ from tests.helpers.cluster_cases import job
 
 
 class Cluster:
-    """Takes jobs after a moment, and knows those that it has taken."""
+    """Takes jobs, and knows those that it has taken."""
 
     def __init__(self, refusal: Exception | None = None) -> None:
         self.taken: list[str] = []
@@ -30,7 +27,6 @@ class Cluster:
         return {}
 
     def submit(self, sent: Job) -> str:
-        time.sleep(0.1)
         (sent.folder / "job.sbatch").touch()
         if self.refusal:
             raise self.refusal
@@ -86,24 +82,13 @@ def test_a_command_that_asks_is_not_waited_for_without_end() -> None:
         run_command(["sleep", "60"], seconds=0.1)
 
 
-def test_of_many_submits_at_once_one_is_accepted(sending: Callable[[Cluster], Submission], tmp_path: Path) -> None:
-    cluster, start = Cluster(), threading.Barrier(8)
-
-    def submit(number: int) -> str:
-        start.wait()
-        try:
-            return sending(cluster).id
-        except SubmissionError as error:
-            return str(error)
-
-    with ThreadPoolExecutor(8) as pool:
-        told = list(pool.map(submit, range(8)))
-    assert len(cluster.taken) == 1
-    assert sum(one in cluster.taken for one in told) == 1
-    assert sum("is being submitted by" in one or "still in the queue or running" in one for one in told) == 7
-    (kept,) = Submissions(tmp_path / "store").of("tiny")
-    assert (kept.id, kept.job) == (cluster.taken[0], "1")
-    assert {path.stem for path in Submissions(tmp_path / "store").folder.iterdir()} == {kept.id}
+def test_a_sweep_whose_job_runs_is_not_sent_again(sending: Callable[[Cluster], Submission], tmp_path: Path) -> None:
+    cluster = Cluster()
+    first = sending(cluster)
+    with pytest.raises(SubmissionError, match=rf"{first.id} of this sweep is running"):
+        sending(cluster)
+    assert cluster.taken == [first.id]
+    assert {path.stem for path in Submissions(tmp_path / "store").folder.iterdir()} == {first.id}
 
 
 @pytest.mark.parametrize(("refusal", "is_kept"), [(ClusterError("no"), False), (NoAnswerError("late"), True)])

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -86,16 +85,3 @@ def test_how_a_job_ended_is_kept(tmp_path: Path) -> None:
     sent = records.note(records.begin("tiny", "ray", "", {}), job="7")
     ended = records.note(sent, ended="stopped", exit_status=75)
     assert records.of("tiny") == [ended] == [replace(sent, ended="stopped", exit_status=75)]
-
-
-def test_of_two_submissions_at_once_the_first_counts(tmp_path: Path) -> None:
-    records = Submissions(tmp_path)
-    first, second, other = (records.begin(name, "slurm", "", {}) for name in ("tiny", "tiny", "other"))
-    assert (records.before(first), records.before(second), records.before(other)) == ([], [first], [])
-    assert records.is_being_sent(first, second)
-    assert not records.is_being_sent(records.note(first, job="7"), second)
-    late = records.path(second.id).stat().st_mtime + 600
-    os.utime(records.path(second.id), (late, late))
-    assert not records.is_being_sent(first, second)
-    records.withdraw(first)
-    assert not records.is_being_sent(first, second)
