@@ -46,6 +46,12 @@ def test_existing_secrets_are_kept_and_a_deleted_one_is_made_anew(secrets):
     assert changed == {"ray_token", "s3_client.ini", "s3_server.json"}
 
 
+def test_the_image_is_built_from_all_that_the_wheel_is():
+    sent = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    linked = {path.readlink().name for path in (ROOT / "goal_sweep").iterdir() if path.is_symlink()}
+    assert {"goal_sweep", *linked} <= sent
+
+
 def test_the_image_installs_what_the_project_needs():
     script = ROOT / "docker" / "requirements.py"
     printed = subprocess.run(
