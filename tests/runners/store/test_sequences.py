@@ -68,7 +68,7 @@ def numbers_of(sweep: OpenedSweep, trainings: Iterable[Training]) -> dict[Traini
 
 
 def flip(path: Path, at: float) -> None:
-    """Flip a bit of a file.
+    """Flip a bit of a file. Doing it again does not undo it.
 
     Args:
         path: the file.
@@ -76,7 +76,8 @@ def flip(path: Path, at: float) -> None:
     """
     content = bytearray(path.read_bytes())
     if content:
-        content[int(at * (len(content) - 1))] ^= 16
+        place = int(at * (len(content) - 1))
+        content[place] = (content[place] + 16) % 256
         path.write_bytes(bytes(content))
 
 
