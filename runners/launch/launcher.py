@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import time
 from collections import Counter
@@ -189,6 +190,8 @@ class Launcher:
                 devices = of_machines(ray.machines(), needs, here=options.address is None)
                 devices = replace(devices, count=max(devices.count, options.devices))
                 self._queue.fit_to(devices, self._prices())
+            gc.freeze()  # a search for garbage would visit thousands of trainings, half a second each time
+            leaving.callback(gc.unfreeze)
             while not self._is_over() and (jobs := self._queue.round()):
                 with self._signals.gentle():
                     ray.run(jobs, self)
