@@ -19,8 +19,9 @@ from goal_sweep.goal_core.basics.atomic import DamagedError
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.goal_core.basics.sealed_json import read_json
 from goal_sweep.goal_core.checkpoints.description import read_model
-from goal_sweep.goal_core.checkpoints.file import read_checkpoint, read_mapped, read_of_training
+from goal_sweep.goal_core.checkpoints.file import read_checkpoint, read_of_training
 from goal_sweep.goal_core.data import RegionsConfig, open_dataset
+from goal_sweep.goal_core.data.columns import read_columns
 from goal_sweep.goal_core.models import BackboneConfig, BertConfig
 from goal_sweep.goal_core.models.backbones import build_backbone
 from goal_sweep.goal_core.models.hub import build_bert
@@ -113,7 +114,7 @@ def weights(suffix: str) -> Callable[[Path], Any]:
 READERS: dict[str, Callable[[Path], Any]] = {
     "a state of the store": read_checkpoint,
     "a state of a training": lambda path: read_of_training(path, "k" * 16),
-    "a cache of features": read_mapped,
+    "a cache": read_columns,
     "a checkpoint to evaluate": read_model,
     "a result of the store": result_of_a_store,
     "a record of the store": read_json,

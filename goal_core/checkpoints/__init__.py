@@ -16,7 +16,6 @@ if TYPE_CHECKING:
         load_module,
         optimizer_tensors,
         read_checkpoint,
-        read_mapped,
         read_of_training,
         restore_optimizer,
         take_prefix,

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import load, save_file
 from torch import Tensor, nn
 
-from goal_sweep.goal_core.basics.atomic import DamagedError, perform, read_bytes
+from goal_sweep.goal_core.basics.atomic import DamagedError, read_bytes
 from goal_sweep.goal_core.basics.errors import WeightsError
 from goal_sweep.goal_core.models.weights import misfits
 
@@ -71,26 +71,6 @@ def read_of_training(path: Path, training: str) -> tuple[dict[str, Tensor], dict
     if state.get(TRAINING) != training:
         raise DamagedError(f"{path} belongs to another training ({state.get(TRAINING)}, not {training})")
     return tensors, state
-
-
-def read_mapped(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """As :func:`read_checkpoint`, without a second copy of the tensors in memory.
-
-    Raises:
-        WeightsError: goal-sweep did not write the file.
-        DamagedError: its content is not what was written.
-        StorageError: it cannot be read, or there is none.
-    """
-
-    def read() -> tuple[dict[str, Tensor], dict[str, str]]:
-        with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}
-
-    try:
-        tensors, metadata = perform("read", path, read)
-    except SafetensorError as error:
-        raise DamagedError(f"{path} is damaged: {error}") from error
-    return tensors, _verified(path, tensors, metadata)
 
 
 def _verified(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> dict[str, Any]:

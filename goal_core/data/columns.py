@@ -1,18 +1,22 @@
-"""Columns of numbers and texts in one file, a safetensors file, which processes map instead of parsing it.
+"""Columns of numbers and texts in one file, a safetensors file, of which nothing is parsed but the header.
 
-The header holds the SHA-256 of all columns, which is compared whenever the file is opened.
+The header holds the SHA-256 of all columns. Whoever opens the file takes a copy of it and compares that, so a later
+edit of the file reaches no reader. A map of the file itself would show the edit, and end the process where it was cut.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 import os
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, overload
+from tempfile import TemporaryFile
+from typing import Any, BinaryIO, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +28,8 @@ _DTYPES = {"U8": "u1", "I32": "<i4", "I64": "<i8", "F16": "<f2", "F32": "<f4", "
 """Numpy's types by the names that safetensors gives them."""
 _DAMAGE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, MemoryError)
 """What reading a damaged file may raise."""
+IN_MEMORY = 1 << 28
+"""Bytes of a file that are copied to memory; more go to a nameless file in the folder for temporary files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,49 +132,76 @@ def write_columns(path: Path, columns: Columns, about: Mapping[str, Any]) -> Non
     replace_with(path, write)
 
 
-def header_of(path: Path) -> tuple[dict[str, StoredArray], dict[str, str]]:
+def header_of(file: BinaryIO) -> tuple[dict[str, StoredArray], dict[str, str]]:
     """What a safetensors file holds, and its metadata.
 
     Raises:
         DamagedError: it is no such file.
         OSError: it cannot be read.
     """
-    with path.open("rb") as file:
-        try:
-            size = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(size))
-            meta = header.pop("__metadata__", {})
-            places = {
-                name: StoredArray(
-                    path=str(path),
-                    shape=tuple(one["shape"]),
-                    dtype=_DTYPES[one["dtype"]],
-                    begin=8 + size + one["data_offsets"][0],
-                )
-                for name, one in header.items()
-            }
-        except _DAMAGE as error:
-            raise DamagedError(f"it is no whole safetensors file: {error}") from error
+    try:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+        meta = header.pop("__metadata__", {})
+        places = {
+            name: StoredArray(
+                path=file.name,
+                shape=tuple(one["shape"]),
+                dtype=_DTYPES[one["dtype"]],
+                begin=8 + size + one["data_offsets"][0],
+            )
+            for name, one in header.items()
+        }
+    except _DAMAGE as error:
+        raise DamagedError(f"it is no whole safetensors file: {error}") from error
     return places, meta
 
 
+def _copied(file: BinaryIO) -> memoryview | mmap.mmap:
+    """The content of a file, which nobody else can change: in memory, or in a file without a name that is mapped."""
+    file.seek(0)
+    if os.fstat(file.fileno()).st_size > IN_MEMORY:
+        with suppress(OSError), TemporaryFile() as copy:  # where there is no room for it, memory must do
+            shutil.copyfileobj(file, copy, 1 << 22)
+            copy.flush()
+            return mmap.mmap(copy.fileno(), 0)
+        file.seek(0)
+    return np.fromfile(file, np.uint8).data
+
+
+def read_columns(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """The columns of a file, as a copy of its own, and what it says about them.
+
+    Raises:
+        DamagedError: its content is not what was written.
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        (places, meta), content = header_of(file), _copied(file)
+    try:
+        columns = {name: np.ndarray(one.shape, one.dtype, content, one.begin) for name, one in places.items()}
+        is_whole, about = digest_of(columns, meta["about"]) == meta["digest"], json.loads(meta["about"])
+    except _DAMAGE as error:
+        raise DamagedError(f"it is no whole file of columns: {error}") from error
+    if not is_whole:
+        raise DamagedError("its content does not match its checksum")
+    if isinstance(content, mmap.mmap):
+        content.madvise(mmap.MADV_DONTNEED)  # what was compared need not stay in memory
+    return columns, about
+
+
 def kept_columns(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | None:
-    """Map the columns of a cache, read-only, and read what it says about them; None where there is none of use.
+    """As :func:`read_columns`, of a cache: None where there is none of use.
 
     A damaged one is named in the log, and set aside.
     """
     try:
-        places, meta = header_of(path)
-        mapped = np.memmap(path, np.uint8, mode="r")
-        columns = {name: np.ndarray(one.shape, one.dtype, mapped, one.begin) for name, one in places.items()}
-        if digest_of(columns, meta["about"]) != meta["digest"]:
-            raise ValueError("its content does not match its checksum")
-        return columns, json.loads(meta["about"])
+        return read_columns(path)
     except FileNotFoundError:
         return None
     except OSError as error:
         os.write(2, f"cannot read {path}: {error.strerror or error}; it is not used\n".encode())
-    except (DamagedError, *_DAMAGE) as error:
+    except DamagedError as error:
         os.write(2, f"{path} is damaged: {error}; it is set aside and made again\n".encode())
         with suppress(OSError):
             path.replace(path.with_suffix(".damaged"))

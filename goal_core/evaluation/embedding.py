@@ -45,7 +45,7 @@ def prepare_split(
     alive: Callable[[], None] = lambda: None,
 ) -> EvalSplit:
     """Encode a split's captions and pair them with its images' inputs; see :class:`EvalSplit`."""
-    owners = torch.tensor(split.caption_image)  # a copy: the file is mapped to be read only
+    owners = torch.from_numpy(split.caption_image)
     captions = captions_of(split, tokenizer)
     return EvalSplit(name=split.name, inputs=inputs, captions=captions, caption_image=owners, alive=alive)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
@@ -15,13 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from goal_sweep.goal_core.basics.atomic import replace_with
 from goal_sweep.goal_core.basics.devices import kind_of, send
-from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.goal_core.basics.sealed_json import key_of
-from goal_sweep.goal_core.checkpoints import InitialModel, read_mapped, write_checkpoint
+from goal_sweep.goal_core.checkpoints import InitialModel
 from goal_sweep.goal_core.data import Batch, Dataset, DecodedImages, ImageConfig, Split, captions_of
 from goal_sweep.goal_core.data.batches import view_seed
+from goal_sweep.goal_core.data.columns import kept_columns, write_columns
 from goal_sweep.goal_core.data.packs import libraries
 from goal_sweep.goal_core.evaluation.embedding import CHUNK, caption_chunks, split_inputs
 from goal_sweep.goal_core.models import ImageBackbone, autocast
@@ -199,21 +197,15 @@ class Trunk:
 
 def _read_features(path: Path, num_images: int) -> Tensor | None:
     """Cached features; None where there are none, or the file is damaged, so that they are computed again."""
-    if not path.exists():
+    columns, about = kept_columns(path) or ({}, {})
+    if about.get(_OF) != path.stem:  # the features of something else, under this name
         return None
-    try:
-        tensors, state = read_mapped(path)
-        stored = tensors["features"]
-    except (GoalError, KeyError) as error:
-        os.write(2, f"{error}; the features are computed again\n".encode())
-        return None
-    if state.get(_OF) != path.stem:  # the features of something else, under this name
-        return None
-    return stored if len(stored) == num_images else None
+    features = torch.from_numpy(columns["features"])
+    return features if len(features) == num_images else None
 
 
 def _write_features(path: Path, features: Tensor) -> None:
     """Keep features for later units. A disk that refuses them costs only time."""
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace_with(path, lambda temporary: write_checkpoint(temporary, {"features": features}, {_OF: path.stem}))
+        write_columns(path, {"features": features.cpu().numpy()}, {_OF: path.stem})

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
-from goal_sweep.goal_core.basics.errors import WeightsError
-from goal_sweep.goal_core.checkpoints import read_mapped
+from goal_sweep.goal_core.data.columns import read_columns
 from goal_sweep.runners.store.store import Store
 from goal_sweep.sweeps import Training
 
@@ -41,7 +40,9 @@ def damaged_files(store: Store, trainings: Sequence[Training], *, set_aside: boo
                 found.append(f"{training.name}: {error}")
     for path in sorted(store.features.glob("*.safetensors")):
         try:
-            read_mapped(path)
-        except (DamagedError, StorageError, WeightsError) as error:
-            found.append(f"cached features: {error}")
+            read_columns(path)
+        except DamagedError as error:
+            found.append(f"cached features: {path} is damaged: {error}")
+        except OSError as error:
+            found.append(f"cached features: cannot read {path}: {error.strerror or error}")
     return found

@@ -231,7 +231,8 @@ def _counts(owners: NDArray[np.integer] | None, num_images: int, num_texts: int,
 def _whole(path: Path) -> tuple[StoredArray, StoredArray, NDArray[np.integer] | None]:
     """The vectors of images and texts in a safetensors file, and the owners of the texts, if it has them."""
     try:
-        places, _ = header_of(path)
+        with path.open("rb") as file:
+            places, _ = header_of(file)
     except (OSError, DamagedError) as error:
         raise DataError(f"cannot read {path}: {error}") from error
     for name in ("images", "texts"):

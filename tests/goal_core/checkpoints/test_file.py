@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from itertools import product
 from pathlib import Path
 
@@ -10,13 +9,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from goal_sweep.goal_core.basics import atomic
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
 from goal_sweep.goal_core.basics.errors import WeightsError
 from goal_sweep.goal_core.checkpoints import (
     optimizer_tensors,
     read_checkpoint,
-    read_mapped,
     read_of_training,
     restore_optimizer,
     write_checkpoint,
@@ -38,8 +35,6 @@ def test_what_is_written_is_read_and_equal_content_is_an_equal_file(path: Path, 
     assert all(
         torch.equal(tensors[name], TENSORS[name]) and tensors[name].dtype == TENSORS[name].dtype for name in "abc"
     )
-    assert read_mapped(path)[0].keys() == TENSORS.keys()
-    assert read_mapped(path)[1] == STATE
     write_checkpoint(tmp_path / "y.safetensors", TENSORS, STATE)
     assert path.read_bytes() == (tmp_path / "y.safetensors").read_bytes()
 
@@ -64,8 +59,6 @@ def test_a_cut_file_is_damaged(path: Path, length: int) -> None:
     path.write_bytes(path.read_bytes()[:length])
     with pytest.raises(DamagedError, match="is damaged"):
         read_checkpoint(path)
-    with pytest.raises(DamagedError, match="is damaged"):
-        read_mapped(path)
 
 
 def test_files_of_others_are_refused(tmp_path: Path) -> None:
@@ -93,13 +86,6 @@ def test_a_read_error_that_passes_is_waited_for(path: Path, monkeypatch: pytest.
     left[0] = 100
     with pytest.raises(StorageError, match="Stale file handle"):
         read_checkpoint(path)
-
-
-def test_a_missing_file_is_looked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(atomic, "RETRY_DELAYS", (1e6,))
-    with pytest.raises(StorageError, match="cannot read") as missing:
-        read_mapped(tmp_path / "none.safetensors")
-    assert missing.value.errno == errno.ENOENT
 
 
 def test_adams_moments_lie_like_their_weights_after_a_restart(tmp_path: Path) -> None:

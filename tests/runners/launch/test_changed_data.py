@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from safetensors.torch import save_file
 
+from goal_sweep.goal_core.data import columns
 from goal_sweep.goal_core.data.formats.image_files import FileReader
 from goal_sweep.goal_core.models.weights import timm_library
 from goal_sweep.goal_core.training import EpochDone, TrainingEvent, train_unit
@@ -329,6 +330,42 @@ def test_a_file_that_is_another_for_the_time_of_one_read_is_noticed(
     monkeypatch.setattr(FileReader, "content", swapped_for_one_read)
     runs = disturbed(lambda: armed.append("once"), f"{stage} begins")
     check_stopped_and_continued(tmp_path, "captions", "0001.png", runs, monkeypatch, lambda: None)
+
+
+CACHES = ("indexes/*.index", "indexes/*.tokens", "features/*.safetensors")
+
+
+@pytest.mark.parametrize("in_memory", [1 << 28, pytest.param(0, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("moment", ["frozen epoch 1", pytest.param("finetune epoch 1", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("damage", ["edited", "cut"])
+def test_a_cache_that_is_edited_in_place_while_a_sweep_trains_changes_no_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str, moment: str, in_memory: int
+) -> None:
+    monkeypatch.setattr(columns, "IN_MEMORY", in_memory)
+    if "none" not in CALM:
+        calm = sweep_in(tmp_path / "calm")
+        assert launch(calm, monkeypatch).status == 0
+        CALM["none"] = results(calm)
+    sweep, edited = sweep_in(tmp_path / "run"), set[str]()
+
+    def edit() -> None:
+        for pattern in CACHES:
+            for path in (tmp_path / "run/store").glob(pattern):
+                before = path.stat()
+                with path.open("r+b") as file:
+                    header = 8 + int.from_bytes(file.read(8), "little")
+                    file.seek(header)
+                    content = file.read()
+                    file.seek(header)
+                    file.write(content[::-1] if damage == "edited" else b"")
+                    file.truncate()
+                os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+                edited.add(pattern)
+
+    assert launched(sweep, disturbed(edit, moment), monkeypatch).status == 0
+    assert edited == set(CACHES)
+    assert all(len(sweep.store.folder(one).attempts.all()) == 1 for one in sweep.trainings)
+    assert results(sweep) == CALM["none"]
 
 
 def vanish(path: Path) -> None:
