@@ -13,7 +13,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from goal_sweep import data, models, objectives, testing
+    from goal_sweep import data, models, objectives, testing, trackers
     from goal_sweep.frame import results
     from goal_sweep.goal_core.evaluation.retrieval import recall
     from goal_sweep.goal_core.evaluation.trained_model import load_model as load
@@ -30,9 +30,9 @@ else:
         if name in _HOMES:
             module, found = _HOMES[name]
             return getattr(import_module(module), found)
-        if name in ("data", "models", "objectives", "testing"):
+        if name in ("data", "models", "objectives", "testing", "trackers"):
             return import_module(f"{__name__}.{name}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-__all__ = ["data", "load", "models", "objectives", "recall", "results", "testing"]
+__all__ = ["data", "load", "models", "objectives", "recall", "results", "testing", "trackers"]

@@ -19,5 +19,6 @@ from goal_sweep.sweeps.reading.load import (
 )
 from goal_sweep.sweeps.reading.tree import Problem, SweepError
 from goal_sweep.sweeps.schema import ExecutionConfig, ResourceConfig, SweepConfig, SweepModel, SweepObjectives
+from goal_sweep.sweeps.trackers import Tracker, trackers
 from goal_sweep.sweeps.tuning import Candidate, Space, StopEarly, Trail, TuneConfig
 from goal_sweep.sweeps.units import Unit, pack, pack_chain

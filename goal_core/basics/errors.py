@@ -78,7 +78,7 @@ class UnknownNameError(ConfigError):
         self.kind, self.name, self.known = kind, name, tuple(options)
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """The first line of an error's message, or its type where there is no message."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 

@@ -45,6 +45,11 @@ class Plugin:
         """Hash of its text, 12 hex digits: part of the id of each cell that uses one of its parts."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:12]
 
+    @property
+    def kinds(self) -> set[str]:
+        """The kinds of parts that it registers, such as `pair_weights`."""
+        return {kind for _, kind, _ in self._registered()}
+
     def announce(self) -> None:
         """Make the names of its parts known without running it.
 

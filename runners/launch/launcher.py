@@ -29,6 +29,7 @@ from goal_sweep.runners.planning.devices import of_machines
 from goal_sweep.runners.planning.prices import Prices
 from goal_sweep.runners.store import ExpiredCredentialsError
 from goal_sweep.runners.tracking.sync import SweepTracking
+from goal_sweep.runners.tracking.trackers import Trackers
 from goal_sweep.sweeps import Training
 
 MAX_DAMAGES = 3
@@ -96,6 +97,7 @@ class Launcher:
         self._prices, self._ray = prices, ray or LaunchRay()
         self._sweep, self._options, self._plan, self._view = sweep, options, plan, view
         self._tracking, self._launch_id = tracking, launch_id
+        self._trackers = Trackers(sweep, view.note)
         self._progress = plan.progress
         self._trainings = {training.key: training for training in sweep.trainings}
         self._damages: Counter[Training] = Counter()
@@ -143,6 +145,8 @@ class Launcher:
         except KeyboardInterrupt:  # a second signal, or one that came while no unit was running
             if self._signals.received is None:
                 raise
+        finally:
+            self._trackers.close(CATCH_UP_S if self._signals.received is None else HURRY_S)
         if self._signals.received is not None:
             return self._stopped()
         if self._failed_fast:
@@ -242,6 +246,7 @@ class Launcher:
         for training in job.unit.trainings:
             self._progress.running(training)
             self._tracking.sync(training)
+            self._trackers.begin(training)
         self._progress.pace.begin(job.unit, min(self._progress[one].epochs for one in job.unit.trainings))
 
     def ended(self, job: UnitJob) -> None:
@@ -282,6 +287,7 @@ class Launcher:
             training = self._trainings[event.key]
             match event:
                 case EpochDone(record=record):
+                    self._trackers.epoch(training, record["epoch"], record["metrics"])
                     self._view.epoch(training, record["metrics"].get("val/rsum", math.nan))
                     self._tracking.sync(training)
                 case TrainingDone(result=result):
@@ -313,12 +319,14 @@ class Launcher:
     def _done(self, training: Training, result: Mapping[str, Any]) -> None:
         if self._progress[training].state != "done":
             self._progress.done(training, result)
+            self._trackers.end(training, "done", result["metrics"])
             self._view.done(training)
         self._tracking.sync(training)
 
     def _failed(self, training: Training, reason: str) -> None:
         if self._progress[training].state != "failed":
             self._progress.failed(training, reason)
+            self._trackers.end(training, "failed", {})
             self._view.failed(training)
         self._tracking.sync(training)
         self._failed_fast |= self._options.fail_fast

@@ -100,7 +100,7 @@ class OpenedSweep(ResolvedSweep):
             sharing=self.config.execution.sharing,
             cache=self.store.features,
             packs=self.store.packs,
-            plugins=self.config.plugins,
+            plugins=tuple(one for one in self.config.plugins if one.kinds != {"trackers"}),
         )
 
     def job(

@@ -4,11 +4,12 @@ Everything in it follows from the sweep and the store, so it can be written agai
 """
 
 from goal_sweep.runners.results.edits import edits_since, of_other_data
-from goal_sweep.runners.results.rows import training_row
+from goal_sweep.runners.results.rows import asked_row, training_row
 from goal_sweep.runners.results.table import ResultsTable, listed_again, read_results, update_results
 
 __all__ = [
     "ResultsTable",
+    "asked_row",
     "edits_since",
     "listed_again",
     "of_other_data",

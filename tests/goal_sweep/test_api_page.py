@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MODULES = ("objectives", "models", "data", "testing")
+MODULES = ("objectives", "models", "data", "testing", "trackers")
 
 
 @pytest.mark.slow

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,8 +16,6 @@ import torch
 from torch import nn
 
 from goal_sweep.objectives import GradientObjective
-from tests.helpers.results_folder import finished
-from tests.helpers.sweep_cases import SETTINGS
 from tests.helpers.training_cases import DATA, trained_cell
 
 PAGE = (Path(__file__).parents[2] / "docs" / "library.md").read_text()
@@ -108,40 +105,3 @@ def test_recall_and_a_model_of_ones_own(
     monkeypatch.chdir(tmp_path)
     run_block("goal_sweep.load(")
     assert len(eval(capsys.readouterr().out)) == 2
-
-
-class Wandb(ModuleType):
-    """As much of Weights & Biases as the recipe uses."""
-
-    def __init__(self) -> None:
-        super().__init__("wandb")
-        self.begun: list[dict[str, Any]] = []
-        self.logged: list[tuple[int, dict[str, float]]] = []
-        self.summary: dict[str, float] = {}
-
-    def init(self, **settings: Any) -> Wandb:
-        self.begun.append(settings)
-        return self
-
-    def log(self, values: dict[str, float], *, step: int) -> None:
-        self.logged.append((step, values))
-
-    def finish(self) -> None:
-        pass
-
-
-def test_another_tracker_gets_every_training(
-    tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wandb, sweep = Wandb(), finished(tmp_path, empty_database)
-    settings = "\n".join(one.replace("=", ": ") for one in SETTINGS)
-    (tmp_path / "my_sweep.yaml").write_text(f"name: scenes\nextends: scenes\nstore: {tmp_path}\n{settings}\n")
-    monkeypatch.setitem(sys.modules, "wandb", wandb)
-    monkeypatch.chdir(tmp_path)
-    run_block("import wandb")
-    assert [one["id"] for one in wandb.begun] == [training.key for training in sweep.trainings]
-    assert {(one["resume"], one["mode"], one["config"]["setting/objective.pair"]) for one in wandb.begun} == {
-        ("allow", "offline", pair) for pair in ("con", "sig")
-    }
-    assert wandb.logged == [(1, {"train/pos_sim": 0.5, "val/rsum": 10.0})] * len(sweep.trainings)
-    assert wandb.summary["test/i2t_r1"] == 10.0 + len(sweep.trainings) - 1
