@@ -125,14 +125,13 @@ class Launcher:
         Raises:
             UnfinishedError: Ray has no machine left, or the credentials for the store have expired.
         """
+        if repeated := self._plan.set_aside_repeated():
+            not_on_restart("--force")
+            self._view.note(
+                f"--force: {repeated} finished trainings start over; their results are kept in folders that end in "
+                ".replaced-N. To continue after a stop, launch without --force"
+            )
         try:
-            repeated = self._plan.decide_repeats()
-            not_on_restart("--force")  # the store carries it on
-            if repeated:
-                self._view.note(
-                    f"--force: {repeated} finished trainings start over, also if this launch is cut off; their results "
-                    "are kept in folders that end in .replaced-N. To continue after a stop, launch without --force"
-                )
             self._train()
             if self._cut_short:
                 raise ExpiredCredentialsError(self._cut_short)
@@ -188,7 +187,7 @@ class Launcher:
             # MLflow opened while Ray started. If it cannot be used at all, this raises before anything trains.
             # If it does not answer, it will catch up.
             self._tracking.wait_open()
-            if damaged := self._plan.set_aside_finished(self._refused):
+            if damaged := self._plan.set_aside_found(self._refused):
                 self._view.note(f"files of {damaged} finished trainings are damaged; these are trained again")
             if self._prices is not None:
                 devices = of_machines(ray.machines(), needs, here=options.address is None)

@@ -6,7 +6,6 @@
     STORE/launches/<launch id>.json|.keys   the running drivers (runners.store.leases); .stop asks the workers of one
                                             to save and stop
     STORE/submissions/                      batch jobs (runners.store.submissions)
-    STORE/repeats/<sweep>.json              keys of finished trainings that `--force` repeats, until all are moved away
     STORE/sweeps/<sweep>/results.parquet    the sweep's results table (runners.results); follows from the results
     STORE/cells/<cell id>/cell.json         description of the cell, written once
     STORE/cells/<cell id>/<stage>-<key>/    one training (runners.store.trainings)
@@ -24,7 +23,7 @@ import itertools
 import json
 import os
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -214,41 +213,3 @@ class Store:
 
     def _results(self, sweep: str) -> Path:
         return self._base / "sweeps" / sweep / RESULTS_FILE
-
-    def repeats(self) -> set[str]:
-        """The keys of the finished trainings that launches with `--force` repeat and have not moved away yet.
-
-        Raises:
-            DamagedError: a file of them cannot be parsed.
-        """
-        return set().union(*self._repeats().values())
-
-    def decide_repeats(self, sweep: str, keys: Collection[str]) -> None:
-        """Write down, all at once, which finished trainings a launch of a sweep repeats.
-
-        Raises:
-            StorageError: it cannot be written. Nothing is decided then.
-        """
-        path = self._base / "repeats" / f"{sweep}.json"
-        self._write_repeats(path, self._repeats().get(path, set()) | set(keys))
-
-    def settle_repeats(self, keys: Collection[str]) -> None:
-        """Write down that trainings are not to be repeated any more.
-
-        Raises:
-            StorageError: it cannot be written.
-        """
-        for path, decided in self._repeats().items():
-            if not decided.isdisjoint(keys):
-                self._write_repeats(path, decided.difference(keys))
-
-    def _repeats(self) -> dict[Path, set[str]]:
-        paths = [path for path in self.storage.entries(self._base / "repeats") if path.suffix == ".json"]
-        return {path: set((read_json(self.storage, path) or {}).get("keys", ())) for path in paths}
-
-    def _write_repeats(self, path: Path, keys: set[str]) -> None:
-        if keys:
-            self.storage.make_folder(path.parent)
-            self.storage.replace(path, json_bytes({"keys": sorted(keys)}))
-        else:
-            self.storage.remove(path)

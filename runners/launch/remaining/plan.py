@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.runners.launch.opened_sweep import OpenedSweep
 from goal_sweep.runners.launch.signals import STOPPED
 from goal_sweep.runners.store import BEST, charged_failures
@@ -53,62 +52,41 @@ class LaunchPlan:
         self.given_up: set[Training] = set()
         """Trainings that this launch will not try again."""
         self._damaged = [training for training in sweep.trainings if self.progress[training].damaged]
-        self._repeated = self._to_repeat()
+        done = [training for training in sweep.trainings if self.progress[training].state == "done"]
+        self._repeated = done if options.force else []
         for training in self._repeated:
             self.progress.restart(training)
         if options.failed != "keep":
             self._forgive(only=options.failed == "only")
         self._fail_without_start()
 
-    def _to_repeat(self) -> list[Training]:
-        """The finished trainings that start over: by `--force` of this launch, or of one that was cut off before."""
-        if self._options.failed == "only":
-            return []
-        done = [training for training in self._sweep.trainings if self.progress[training].state == "done"]
-        if self._options.force:
-            return done
-        decided = self._sweep.store.repeats()
-        repeated = [training for training in done if training.key in decided]
-        if repeated and self._options.share:
-            raise GoalError(
-                f"a launch with --force was cut off before it set aside {len(repeated)} finished trainings of this "
-                "sweep; launch it once without --share"
-            )
-        return repeated
+    def set_aside_repeated(self) -> int:
+        """Move away the results that `--force` repeats; nothing may train before this has ended.
 
-    def decide_repeats(self) -> int:
-        """Write into the store which finished trainings start over, so that a restart or relaunch carries it on.
+        Later stages leave first, so that no result stays beside weights that it does not come from. If this is cut off,
+        `--force` once more moves the rest.
 
         Returns:
-            How many do.
+            How many there were.
 
         Raises:
-            StorageError: it cannot be written. Nothing starts over then.
+            StorageError: one cannot be moved.
         """
-        if self._options.force and self._repeated:
-            keys = [training.key for training in self._repeated]
-            self._sweep.store.decide_repeats(self._sweep.config.name, keys)
+        for training in reversed(self._repeated):
+            self._sweep.store.set_aside(training, "replaced")
         return len(self._repeated)
 
-    def set_aside_finished(self, refused: Callable[[Training, Exception], None]) -> int:
-        """Move away the results of the trainings that start over. Nothing may train before this has ended.
+    def set_aside_found(self, refused: Callable[[Training, Exception], None]) -> int:
+        """Move away the results in which the store has found damage; nothing may train before this has ended.
 
         Args:
             refused: called with a training whose folder cannot be moved, and the error. The others go on.
 
         Returns:
-            How many start over because a file of theirs is damaged.
+            How many were moved.
         """
-        store, kept = self._sweep.store, set[Training]()
-        if decided := store.repeats():
-            for training in self._repeated:
-                if training.key in decided and not self._set_aside(training, "replaced", refused):
-                    kept.add(training)
-            # A launch that was cut off may have moved some, which must not start over once more when they are done.
-            over = {one.key for one in self._sweep.trainings if self.progress[one].state != "done" and one not in kept}
-            store.settle_repeats(over)
         damaged = [training for training in self._damaged if training not in self.given_up]
-        return sum(self._set_aside(training, "damaged", refused) for training in damaged)
+        return sum(self._set_aside(training, refused) for training in damaged)
 
     def set_aside_damaged(
         self, trainings: Iterable[Training], refused: Callable[[Training, Exception], None]
@@ -120,7 +98,7 @@ class LaunchPlan:
 
         Args:
             trainings: the trainings.
-            refused: as for `set_aside_finished`.
+            refused: as for `set_aside_found`.
 
         Returns:
             The trainings whose results are damaged. Those that were moved must be trained again.
@@ -136,14 +114,12 @@ class LaunchPlan:
             or (status.state == "done" and training in continued and not store.folder(training).can_be_continued())
         ]
         for training in damaged:
-            self._set_aside(training, "damaged", refused)
+            self._set_aside(training, refused)
         return damaged
 
-    def _set_aside(
-        self, training: Training, why: Literal["replaced", "damaged"], refused: Callable[[Training, Exception], None]
-    ) -> bool:
+    def _set_aside(self, training: Training, refused: Callable[[Training, Exception], None]) -> bool:
         try:
-            self._sweep.store.set_aside(training, why)
+            self._sweep.store.set_aside(training, "damaged")
         except OSError as error:
             refused(training, error)
             return False

@@ -144,10 +144,10 @@ def test_a_damaged_result_is_named_and_trained_again(
 def test_a_launch_that_retries_only_what_failed_leaves_a_damaged_result_where_it_is(sweep: OpenedSweep) -> None:
     path = sweep.store.folder(sweep.trainings[0]).path(BEST)
     flip(path)
-    assert LaunchPlan(sweep, LaunchOptions(failed="only")).set_aside_finished(unexpected) == 0
+    assert LaunchPlan(sweep, LaunchOptions(failed="only")).set_aside_found(unexpected) == 0
     assert path.exists()
     assert trained_again(sweep) == []
-    assert LaunchPlan(sweep, LaunchOptions()).set_aside_finished(unexpected) == 1
+    assert LaunchPlan(sweep, LaunchOptions()).set_aside_found(unexpected) == 1
     assert trained_again(sweep) == [sweep.trainings[0].stage.name]
 
 

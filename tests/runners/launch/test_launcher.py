@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -158,12 +157,8 @@ def test_force_moves_nothing_before_ray_and_tracking_are_ready(tmp_path: Path, m
     monkeypatch.setattr("goal_sweep.runners.launch.launcher.RayUnits", NoRay)
     with pytest.raises(GoalError, match="cannot reach Ray"):
         launch_sweep(sweep, LaunchOptions(force=True), Console(quiet=True), lambda *words: " ".join(words))
-    assert {status.state for status in sweep.statuses().values()} == {"done"}
     # The restart after a Ray that died goes without --force, and carries it on all the same.
     assert LaunchPlan(sweep, LaunchOptions()).startable(sweep.trainings, ahead=True) == sweep.trainings
-    assert LaunchPlan(sweep, LaunchOptions(failed="only")).startable(sweep.trainings, ahead=True) == []
-    with pytest.raises(GoalError, match="--share"):
-        LaunchPlan(sweep, LaunchOptions(share=(1, 2)))
 
 
 def test_force_trains_finished_trainings_anew_and_keeps_their_results_aside(tmp_path: Path) -> None:
@@ -174,22 +169,18 @@ def test_force_trains_finished_trainings_anew_and_keeps_their_results_aside(tmp_
     assert plan.startable(sweep.trainings, ahead=True) == sweep.trainings
     assert plan.startable(sweep.by_stage[1], ahead=False) == []  # it waits for the new first stage
     assert {status.state for status in sweep.statuses().values()} == {"done"}  # nothing has moved yet
-    assert plan.decide_repeats() == len(sweep.trainings)
-    plan.set_aside_finished(unexpected)
+    assert plan.set_aside_repeated() == len(sweep.trainings)
     assert {status.state for status in sweep.statuses().values()} == {"waiting"}
     assert len(list(tmp_path.glob("store/cells/*/*.replaced-1/result.json"))) == len(sweep.trainings)
-    assert sweep.store.repeats() == set()
 
 
-@pytest.mark.parametrize("moved", range(5))
-def test_a_force_that_was_cut_off_between_two_moves_is_carried_on_once(
+@pytest.mark.parametrize("moved", range(4))
+def test_a_force_that_was_cut_off_between_two_moves_leaves_no_result_of_other_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: int
 ) -> None:
     sweep = opened_in(tmp_path / "store")
     finish(sweep, sweep.trainings)
-    plan = LaunchPlan(sweep, LaunchOptions(force=True))
-    plan.decide_repeats()
-    move, moves = type(sweep.store).set_aside, 0
+    plan, move, moves = LaunchPlan(sweep, LaunchOptions(force=True)), type(sweep.store).set_aside, 0
 
     def killed(store: Store, training: Training, why: Any) -> Path | None:
         nonlocal moves
@@ -198,38 +189,16 @@ def test_a_force_that_was_cut_off_between_two_moves_is_carried_on_once(
         moves += 1
         return move(store, training, why)
 
-    with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(type(sweep.store), "set_aside", killed)
-        if moved == len(sweep.trainings):  # all are moved, which is not yet written down
-            patch.setattr(type(sweep.store), "settle_repeats", lambda store, keys: killed(store, keys, "replaced"))
-        plan.set_aside_finished(unexpected)
-    assert len(sweep.store.repeats()) == len(sweep.trainings)
+        with pytest.raises(KeyboardInterrupt):
+            plan.set_aside_repeated()
+    left = {training for training, status in sweep.statuses().items() if status.state == "done"}
+    assert len(left) == len(sweep.trainings) - moved
+    assert all(training.before in left for training in left if training.before is not None)
 
-    again = LaunchPlan(sweep, LaunchOptions())
-    assert again.startable(sweep.trainings, ahead=True) == sweep.trainings
-    again.set_aside_finished(unexpected)
+    assert LaunchPlan(sweep, LaunchOptions(force=True)).set_aside_repeated() == len(left)
     assert {status.state for status in sweep.statuses().values()} == {"waiting"}
-    finish(sweep, sweep.trainings)
-    assert LaunchPlan(sweep, LaunchOptions()).startable(sweep.trainings, ahead=True) == []
-
-
-def test_a_finished_training_that_cannot_be_moved_stays_to_be_repeated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sweep = opened_in(tmp_path / "store")
-    finish(sweep, sweep.trainings)
-    first, move = sweep.trainings[0], type(sweep.store).set_aside
-
-    def refuse_first(store: Store, training: Training, why: Any) -> Path | None:
-        if training == first:
-            raise StorageError("read-only")
-        return move(store, training, why)
-
-    monkeypatch.setattr(type(sweep.store), "set_aside", refuse_first)
-    plan = LaunchPlan(sweep, LaunchOptions(force=True))
-    plan.decide_repeats()
-    plan.set_aside_finished(lambda training, error: plan.progress.failed(training, str(error)))
-    assert sweep.store.repeats() == {first.key}
 
 
 @pytest.mark.parametrize("where", ["settle", "count"])

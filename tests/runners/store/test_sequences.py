@@ -157,8 +157,6 @@ class Sequences(RuleBasedStateMachine):
         (self.folder / "results.tar.gz").write_bytes(archive)
         self.whole: set[str] = set()
         """The model: keys of the trainings that are finished, with every file as it was written."""
-        self.repeated = False
-        """Whether a launch with --force may have been cut off, which the next one carries on."""
 
     def teardown(self) -> None:
         shutil.rmtree(getattr(self, "folder", ""), ignore_errors=True)
@@ -187,9 +185,8 @@ class Sequences(RuleBasedStateMachine):
         options = LaunchOptions(failed="keep" if force else failed, force=force)
         status, said = in_child(lambda patch: launch(self.sweep, patch, options).status, fault, clock)
         now = self.look()
-        if not (force or self.repeated):
+        if not force:
             assert now >= self.whole, f"lost {self.whole - now}"
-        self.repeated = (self.repeated or force) and status != 0
         if status == 0 or fault == NO_FAULT:
             assert status in (0, 1) or (failed == "only" and status == 75), said
             for training, one in self.sweep.statuses().items():
