@@ -79,8 +79,9 @@ class UnknownNameError(ConfigError):
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message, or its type where there is no message."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    """The first line of an error's message, of the system's without number and path; its type if there is none."""
+    text = str(getattr(error, "strerror", None) or error)
+    return (text.strip().splitlines() or [type(error).__name__])[0]
 
 
 def nearest(name: str, options: Iterable[str]) -> str:

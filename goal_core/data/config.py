@@ -215,7 +215,7 @@ class SourceConfig(_Captioned):
     split_column: str = ""
     """Column with the split; `restval` counts as train."""
     val_share: Annotated[float, Range(at_least=0, below=1)] = 0.1
-    """Share of the images that become val where no split is given, drawn by a hash of each image's name."""
+    """Share of the images that become val where no image has a split, drawn by a hash of each one's name."""
     test_share: Annotated[float, Range(at_least=0, below=1)] = 0.1
     """The same for test."""
     max_captions: Limit = 0

@@ -17,7 +17,7 @@ from goal_sweep.goal_core.basics.atomic import check_space, remove_leftovers, re
 from goal_sweep.goal_core.basics.errors import DataError, DeviceError
 from goal_sweep.goal_core.basics.sealed_json import json_bytes, key_of, read_json
 from goal_sweep.goal_core.data import Dataset, DecodedImages, ImageConfig, Split
-from goal_sweep.goal_core.data.formats import split_files
+from goal_sweep.goal_core.data.formats import FILE_WORDS
 from goal_sweep.goal_core.evaluation.embedding import CHUNK
 from goal_sweep.goal_core.evaluation.feature_files import DESCRIPTION, write_features
 from goal_sweep.goal_core.models import BackboneConfig, ImageBackbone, build_backbone, weights_id
@@ -85,17 +85,16 @@ def extract_features(
         "data_fingerprint": dataset.fingerprint,
     }
     _claim(out, description)
-    words = split_files("test")
-    todo = {name: split for name, split in dataset.splits.items() if not (out / f"{words[name]}_ims.npy").exists()}
+    todo = {name: split for name, split in dataset.splits.items() if not (out / f"{FILE_WORDS[name]}_ims.npy").exists()}
     needed = sum(split.num_images for split in todo.values()) * shape[0] * shape[1] * 4
     check_space(out, needed, ".*_ims.npy.partial")
     ids = _ids(dataset)
     for name, split in todo.items():
         captions = [" ".join(caption.split()) for caption in split.captions]
         for end, lines in (("caps", captions), ("ids", ids[name])):
-            replace_bytes(out / f"{words[name]}_{end}.txt", "".join(f"{line}\n" for line in lines).encode())
+            replace_bytes(out / f"{FILE_WORDS[name]}_{end}.txt", "".join(f"{line}\n" for line in lines).encode())
         parts, full = partial(_features, split, net, image, workers, progress), (split.num_images, *sizes)
-        write_features(out / f"{words[name]}_ims.npy", full, key_of(description), CHUNK, parts)
+        write_features(out / f"{FILE_WORDS[name]}_ims.npy", full, key_of(description), CHUNK, parts)
     return (sum(split.num_images for split in dataset.splits.values()), *shape)
 
 

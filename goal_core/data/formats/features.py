@@ -87,11 +87,17 @@ def pyarrow(module: str) -> Any:
 def _parquet(path: str, column: str, *stamp: int) -> tuple[NDArray[np.floating], NDArray[np.int64] | None]:
     """All vectors of a column, kept in memory: a Parquet file cannot be read row by row."""
     compute, parquet, types = (pyarrow(name) for name in ("compute", "parquet", "types"))
+
+    def lengths(lists: Any) -> NDArray[np.int64]:
+        if lists.null_count:
+            raise ValueError(f"{lists.null_count} are missing")
+        return np.asarray(compute.list_value_length(lists))
+
     try:
         found, counts = parquet.read_table(path, columns=[column]).column(column), None
         if types.is_nested(found.type.value_type):
-            counts, found = compute.list_value_length(found).to_numpy(), compute.list_flatten(found)
-        (width,) = np.unique(compute.list_value_length(found).to_numpy())
+            counts, found = lengths(found), compute.list_flatten(found)
+        (width,) = np.unique(lengths(found))
         values = compute.list_flatten(found).to_numpy().reshape(len(found), width)
     except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:  # pyarrow's own are among these
         what = "vectors of equally many numbers"
@@ -163,12 +169,12 @@ class FeatureRows:
         return f"image {self.ids[index]} (row {self.file_rows[index]} of {self.file.path})"
 
 
-def read_region_header(path: Path, axes: tuple[str, ...]) -> StoredArray:
+def read_region_header(path: Path, axes: tuple[str, ...], kinds: str = "f") -> StoredArray:
     """Read the header of an `.npy` file, and check that all of its data is there.
 
     Raises:
-        DataError: the file is missing, is not an npy file, is cut short, or does not contain floating point numbers
-            with so many axes.
+        DataError: the file is missing, is not an npy file, is cut short, or does not contain numbers of such kinds
+            (floating point, else whole ones) with so many axes.
     """
     try:
         array = np.load(path, mmap_mode="r")
@@ -176,11 +182,13 @@ def read_region_header(path: Path, axes: tuple[str, ...]) -> StoredArray:
     except FileNotFoundError:
         raise MissingDataError(f"{path} is missing") from None
     except (OSError, ValueError, EOFError, SyntaxError, tokenize.TokenError) as error:  # the header is a Python literal
-        raise DataError(f"{path} is not an .npy file, or is cut short: {first_line(error)}") from error
+        why = first_line(error).partition(". ")[0]  # numpy's next words advise to unpickle it
+        raise DataError(f"{path} is not an .npy file, or is cut short: {why}") from error
     if not isinstance(array, np.memmap):
         raise DataError(f"{path} is not an .npy file: it is a zip archive")
-    if array.dtype.kind != "f":
-        raise DataError(f"{path} must contain floating point numbers, got {array.dtype}")
+    if array.dtype.kind not in kinds:
+        must = "floating point" if kinds == "f" else "whole"
+        raise DataError(f"{path} must contain {must} numbers, got {array.dtype}")
     if array.ndim != len(axes) or not array.flags.c_contiguous:
         raise DataError(f"{path} must have shape ({', '.join(axes)}), row by row; got {array.shape}")
     if size != array.offset + array.nbytes:
@@ -201,46 +209,44 @@ def embeddings(config: EmbeddingsConfig) -> Layout:
 
 def _split(root: Path, split: str) -> Listing:
     whole, own = root / f"{split}.safetensors", root / f"{split}_owners.npy"
-    owners: NDArray[np.integer] | None
+    owners, each = None, None
     if (table := root / f"{split}.parquet").exists():
         (images, _), (texts, each) = (parquet_vectors(table, column) for column in ("image", "texts"))
-        owners = None if each is None else np.repeat(np.arange(len(each)), each)
     elif whole.exists():
         images, texts, owners = _whole(whole)
     else:
         images, texts = (
             read_region_header(root / f"{split}_{part}.npy", (part, "numbers")) for part in ("images", "texts")
         )
-        owners = np.load(own) if own.exists() else None
-    counts = _counts(owners, images.shape[0], texts.shape[0], f"{root}, {split}")
+        owners = read_region_header(own, ("texts",), "iu") if own.exists() else None
+    at = f"{root}, {split}"
+    counts = _counts(owners, images.shape[0], texts.shape[0], at) if each is None else each.tolist()
     captions = [[f"text {way} of image {image}" for way in range(count)] for image, count in enumerate(counts)]
     return Listing(names=[str(image) for image in range(len(counts))], captions=captions, features=images, texts=texts)
 
 
-def _counts(owners: NDArray[np.integer] | None, num_images: int, num_texts: int, where: str) -> list[int]:
+def _counts(owners: StoredArray | None, num_images: int, num_texts: int, where: str) -> list[int]:
     """How many texts each image has."""
     if owners is None:
         return equal_counts(num_texts, num_images, where, "give owners")
-    if owners.shape != (num_texts,) or owners.dtype.kind not in "iu":
+    if owners.shape != (num_texts,) or np.dtype(owners.dtype).kind not in "iu":
         raise DataError(f"{where}: owners must be {num_texts} whole numbers, got {owners.dtype} {owners.shape}")
-    if (np.diff(owners) < 0).any() or owners[0] < 0 or owners[-1] >= num_images:
+    numbers = np.fromfile(owners.path, owners.dtype, num_texts, offset=owners.begin)
+    if (numbers[1:] < numbers[:-1]).any() or numbers[0] < 0 or numbers[-1] >= num_images:
         raise DataError(f"{where}: owners must ascend from 0 to at most {num_images - 1}")
-    return [int(count) for count in np.bincount(owners, minlength=num_images)]
+    return [int(count) for count in np.bincount(numbers.astype(np.int64), minlength=num_images)]
 
 
-def _whole(path: Path) -> tuple[StoredArray, StoredArray, NDArray[np.integer] | None]:
+def _whole(path: Path) -> tuple[StoredArray, StoredArray, StoredArray | None]:
     """The vectors of images and texts in a safetensors file, and the owners of the texts, if it has them."""
     try:
         with path.open("rb") as file:
             places, _ = header_of(file)
     except (OSError, DamagedError) as error:
-        raise DataError(f"cannot read {path}: {error}") from error
+        raise DataError(f"cannot read {path}: {first_line(error)}") from error
     for name in ("images", "texts"):
         one = places.get(name)
         if one is None or len(one.shape) != 2 or min(one.shape) < 1 or np.dtype(one.dtype).kind != "f":
             have = ", ".join(f"{name} {one.shape} {one.dtype}" for name, one in places.items()) or "nothing"
             raise DataError(f"{path} must hold {name}, vectors of floating point numbers; it holds {have}")
-    owners = None
-    if own := places.get("owners"):
-        owners = np.fromfile(path, own.dtype, int(np.prod(own.shape)), offset=own.begin).reshape(own.shape)
-    return places["images"], places["texts"], owners
+    return places["images"], places["texts"], places.get("owners")

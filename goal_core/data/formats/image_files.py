@@ -187,6 +187,8 @@ def decode_image(source: str | os.PathLike[str] | bytes, label: str = "") -> NDA
             return np.asarray(_to_rgb(image))
     except MemoryError:
         raise
+    except Image.DecompressionBombError as error:
+        raise DataError(f"cannot read image {label}: it has more than {MAX_PIXELS:,} pixels") from error
     except UnidentifiedImageError as error:  # Pillow's words name the object that it read from
         raise DataError(
             f"cannot read image {label}: it is empty, damaged, or in none of the formats {', '.join(FORMATS)}"

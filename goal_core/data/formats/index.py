@@ -23,7 +23,7 @@ from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, Dataset, Split, finge
 from goal_sweep.goal_core.data.formats.features import FeatureRows
 from goal_sweep.goal_core.data.formats.image_files import FileReader
 
-VERSION = 4
+VERSION = 5
 """Raise it whenever the same files would give another index."""
 _NOT_READ = ("name", "image", "min_word_count")
 """Settings on which no file of a dataset is read in another way."""

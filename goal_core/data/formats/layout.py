@@ -6,15 +6,14 @@ Whatever is wrong is a `DataError` of one line, which names the file and the pla
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Literal
+from pathlib import Path, PurePosixPath
 
 from goal_sweep.goal_core.basics.errors import DataError, MissingDataError, nearest
+from goal_sweep.goal_core.basics.user_files import is_text
 from goal_sweep.goal_core.data.columns import StoredArray, stamp_of
 from goal_sweep.goal_core.data.config import SHIPPED
 from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, Row
@@ -25,6 +24,9 @@ SPLIT_OF = {
     **{"val": "val", "validation": "val", "valid": "val", "dev": "val"},
 }
 """The split for each name of one; `restval`, the rest of COCO's val2014, is trained on."""
+FILE_WORDS = {"train": "train", "val": "dev", "test": "test"}
+"""First word of the names of each split's text files."""
+PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,16 +84,26 @@ def listing(rows: Iterable[Row]) -> Listing:
 
 
 def by_split(rows: Iterable[Row], val_share: float = 0.0, test_share: float = 0.0) -> dict[str, Callable[[], Listing]]:
-    """Listings of rows by their split; where a source gives none, it is drawn by a hash of each image's key."""
+    """Listings of rows by their split; where a source gives none at all, it is drawn by each image's key."""
     parts: dict[str, list[Row]] = {split: [] for split in SPLIT_NAMES}
+    first: dict[bool, str] = {}
     for row in rows:
-        parts[row.split or drawn_split(row.key or row.image, val_share, test_share)].append(row)
+        key = row.key or row.image
+        first.setdefault(bool(row.split), key)
+        parts[row.split or drawn_split(key, val_share, test_share)].append(row)
+    if len(first) > 1:
+        raise DataError(f"image {first[False]} has no split, but {first[True]} has one; give it for all images or none")
     return {split: partial(listing, own) for split, own in parts.items()}
 
 
 def drawn_split(key: str, val_share: float, test_share: float) -> str:
-    """The split of an image for which none is given: by a hash of its key, so the same for ever."""
-    place = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") / 2**64
+    """The split of an image for which none is given: by a hash of its name, so the same for ever, in any layout.
+
+    Its name is its key without folders, and without the ending of a picture.
+    """
+    path = PurePosixPath(key)
+    name = path.stem if path.suffix.lower() in PICTURES else path.name
+    place = int.from_bytes(hashlib.sha256(name.encode(errors="surrogatepass")).digest()[:8], "big") / 2**64
     return "test" if place < test_share else "val" if place < test_share + val_share else "train"
 
 
@@ -106,19 +118,19 @@ def captions_in(value: object, where: str) -> list[str]:
         if isinstance(one, dict):
             tokens = one.get("tokens")
             text = one.get("raw") or (" ".join(map(str, tokens)) if isinstance(tokens, list) else "")
-        if not isinstance(text, str) or not text.strip():
+        if not is_text(text) or not text.strip():
             at = f"{where}[{number}]" if several is value else where
-            raise DataError(f"{at} must be a caption, got {one!r:.80}")
+            raise DataError(f"{at} must be a caption in UTF-8, got {one!r:.80}")
         found.append(text)
     return found
 
 
 def image_path(value: object, where: str) -> str:
     """A path of an image below its folder, with forward slashes and without ``.``."""
-    path = value.replace("\\", "/") if isinstance(value, str) else ""
+    path = str(value).replace("\\", "/") if is_text(value) else ""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if path.startswith("/") or path.endswith("/") or ".." in parts or not parts:
-        raise DataError(f"{where} must be the path of a file below the images' folder, got {value!r:.200}")
+        raise DataError(f"{where} must be the path of a file below the images' folder, in UTF-8, got {value!r:.200}")
     return "/".join(parts)
 
 
@@ -130,6 +142,13 @@ def split_named(value: object, where: str) -> str:
     return SPLIT_OF[value]
 
 
+def checked(row: Row, at: str, called: Sequence[object] = Row._fields) -> Row:
+    """A row of what a source says, whose place is given and what its image, captions and split are called there."""
+    image, captions, split = (f"{at}{name}" for name in called[:3])
+    own = split_named(row.split, split) if row.split else ""
+    return row._replace(image=image_path(row.image, image), captions=captions_in(row.captions, captions), split=own)
+
+
 def equal_counts(texts: int, images: int, where: object, advice: str) -> list[int]:
     """The same number of captions for each image."""
     each, rest = divmod(texts, images)
@@ -137,18 +156,6 @@ def equal_counts(texts: int, images: int, where: object, advice: str) -> list[in
         have = f"{texts} captions, not a multiple of the {images} images"
         raise DataError(f"{where} has {have}; if images have different numbers of captions, {advice}")
     return [each] * images
-
-
-def read_json(path: Path) -> object:
-    """Parse a JSON file."""
-    try:
-        return json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise MissingDataError(f"{path} is missing") from None
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is not valid JSON: {error}") from error
 
 
 def dataset_folder(root: str) -> Path:
@@ -168,8 +175,3 @@ def precomp_folder(root: str) -> Path:
     """The folder of the `*_caps.txt` files: ``root/precomp`` where it exists, else the root."""
     inner = (folder := dataset_folder(root)) / "precomp"
     return inner if inner.is_dir() else folder
-
-
-def split_files(test_file: Literal["test", "testall"]) -> dict[str, str]:
-    """First word of the file names of each split: `train`, `val` and `test`."""
-    return {"train": "train", "val": "dev", "test": test_file}

@@ -10,40 +10,47 @@ the list of their captions to evaluate on. Other keys are ignored.
 from __future__ import annotations
 
 import csv
-import json
+import hashlib
+import io
+import os
+import re
 import tarfile
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, groupby, pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from goal_sweep.goal_core.basics.errors import DataError, GoalError, MissingDataError, first_line, nearest
+from goal_sweep.goal_core.basics.user_files import content_of, json_in, text_in
 from goal_sweep.goal_core.data.config import KarpathyConfig, SourceConfig, XvlmJsonConfig
 from goal_sweep.goal_core.data.dataset import Row, importers
 from goal_sweep.goal_core.data.formats.features import pyarrow
 from goal_sweep.goal_core.data.formats.layout import (
+    PICTURES,
     SPLIT_OF,
     Layout,
     by_split,
     captions_in,
+    checked,
     dataset_folder,
     image_path,
     listing,
-    read_json,
     split_named,
     stamped,
 )
 
-PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 _COLUMNS = {
     "image": ("image", "image_path", "file_name", "filename", "filepath", "path"),
     "caption": ("caption", "captions", "text", "texts", "sentence", "sentences", "raw"),
     "split": ("split",),
 }
 """The names under which a column is looked for where the sweep names none."""
+_OF_SPLIT = re.compile(f"({'|'.join(SPLIT_OF)})(?![a-z])")
+"""The beginning of a shard's name that says its split."""
 
 
 def source(config: SourceConfig) -> Layout:
@@ -51,48 +58,54 @@ def source(config: SourceConfig) -> Layout:
     path = Path(config.root).expanduser()
     if not path.exists():
         raise MissingDataError(f"data.root: {path} does not exist")
-    recognised = _by_plugin if config.importer else _in_folder if path.is_dir() else _in_file
-    says, files, rows = recognised(path, config)
-    stamps = stamped(files)
     root = path if path.is_dir() else path.parent
+    says, files, rows = _recognised(path, root, config)
+    stamps = stamped(files)
     return Layout(root=root, files=stamps, splits=by_split(rows, config.val_share, config.test_share), says=says)
 
 
-def _in_file(path: Path, config: SourceConfig) -> tuple[str, Sequence[Path], Iterator[Row]]:
-    """What a file is, in words, the files that are parsed, and its rows."""
-    if path.suffix in (".csv", ".tsv"):
-        return f"table {path.name}", [path], _separated(path, config)
-    if path.suffix == ".parquet":
-        return f"table {path.name}", [path], _parquet(path, config)
-    if path.suffix == ".tar":
-        return f"WebDataset shard {path.name}", [path], _shards(path.parent, [path])
-    raise DataError(f"data.root: {path} is no table (.csv, .tsv, .parquet) and no shard (.tar)")
-
-
-def _in_folder(path: Path, config: SourceConfig) -> tuple[str, Sequence[Path], Iterator[Row]]:
-    """The same for a folder. The folders in it are among the files, so that a new file is noticed."""
-    below = sorted(path.rglob("*"))
-    folders = [path, *(one for one in below if one.is_dir())]
-    if (path / "dataset_dict.json").is_file() or (path / "state.json").is_file():
-        files = [one for one in below if one.suffix == ".arrow"]
-        named = [one for one in below if one.suffix == ".json"]
-        return "folder of Hugging Face datasets", [*folders, *named, *files], _arrow(path, files, config)
-    if shards := [one for one in below if one.suffix == ".tar"]:
-        return f"{len(shards)} WebDataset shards", [*folders, *shards], _shards(path, shards)
-    if pictures := [one for one in below if one.suffix.lower() in PICTURES]:
+def _recognised(path: Path, root: Path, config: SourceConfig) -> tuple[str, Sequence[Path], Iterator[Row]]:
+    """What lies there, in words, the files and folders in which a change is noticed, and its rows."""
+    folders, files = _below(path)
+    if config.importer:  # it may read any file but the pictures
+        parsed = [one for one in files if one.suffix.lower() not in PICTURES]
+        return f"read by the importer {config.importer}", [*folders, *parsed], _rows_of(config.importer, path)
+    if said := [*path.glob("state.json"), *sorted(path.glob("*/state.json"))]:
+        arrows = [file for one in said for file in _arrow_files(one)]
+        return "folder of Hugging Face datasets", [path, *said, *arrows], _arrow(path, arrows, config)
+    if shards := [one for one in files if one.suffix.lower() == ".tar"]:
+        return f"WebDataset shards: {len(shards)}", [*folders, *shards], _shards(root, shards)
+    if read := {".csv": _separated, ".tsv": _separated, ".parquet": _parquet}.get(path.suffix.lower() * (not folders)):
+        return f"table {path.name}", files, read(path, config)
+    if folders and (pictures := [one for one in files if one.suffix.lower() in PICTURES]):
         texts = [one.with_suffix(".txt") for one in pictures]
         says = "folder of pictures with a text file beside each"
         return says, [*folders, *texts], _beside(path, pictures, texts)
     raise DataError(
-        f"data.root: {path} has no Hugging Face dataset (dataset_dict.json, state.json), no shards (*.tar), and no "
-        f"pictures ({', '.join(PICTURES)})"
+        f"data.root: {path} is no table (.csv, .tsv, .parquet), no shard (.tar), and no folder with shards, a Hugging "
+        f"Face dataset (state.json) or pictures ({', '.join(PICTURES)})"
     )
 
 
-def _by_plugin(path: Path, config: SourceConfig) -> tuple[str, Sequence[Path], Iterator[Row]]:
-    """The same for what a plugin's importer reads: it may read any file but the pictures."""
-    below = [one for one in sorted(path.rglob("*")) if one.suffix.lower() not in PICTURES]
-    return f"read by the importer {config.importer}", [path, *below], _rows_of(config.importer, path)
+def _below(root: Path) -> tuple[list[Path], list[Path]]:
+    """All folders of a tree, the root first, and all its files; of a file, itself."""
+    if not root.is_dir():
+        return [], [root]
+    below = sorted(root.rglob("*"))
+    folders = [root, *(one for one in below if one.is_dir())]
+    for folder in folders:
+        if (folder.is_symlink() and folder != root) or not os.access(folder, os.R_OK | os.X_OK):
+            raise DataError(f"{folder} cannot be read: folders must be readable, and no links")
+    return folders, [one for one in below if not one.is_dir()]
+
+
+def _arrow_files(state: Path) -> list[Path]:
+    """The files that a `state.json` of `datasets` names; what else lies there, such as its caches, is no data."""
+    stored: Any = json_in(content_of(state), state)
+    try:
+        return [state.parent / image_path(one["filename"], f"{state}: filename") for one in stored["_data_files"]]
+    except (KeyError, TypeError) as error:
+        raise DataError(f"{state} has no list _data_files, as the library datasets writes it") from error
 
 
 def _rows_of(importer: str, path: Path) -> Iterator[Row]:
@@ -101,10 +114,7 @@ def _rows_of(importer: str, path: Path) -> Iterator[Row]:
     where = f"plugin {entry.plugin}: {importer}"
     try:
         for number, given in enumerate(entry.function(path), start=1):
-            row, at = Row(*given), f"{where}, row {number}"
-            image, captions = image_path(row.image, f"{at}: image"), captions_in(row.captions, f"{at}: captions")
-            split = split_named(row.split, f"{at}: split") if row.split else ""
-            yield row._replace(image=image, captions=captions, split=split)
+            yield checked(Row(*given), f"{where}, row {number}: ")
     except GoalError:
         raise
     except Exception as error:
@@ -119,6 +129,8 @@ def _column(config: SourceConfig, kind: str, names: Sequence[str], where: Path) 
     found = asked or next((name for name in _COLUMNS[kind] if name in names), None)
     if found is None and kind != "split":
         raise DataError(f"{where} has the columns {', '.join(names)}; name that of the {kind}: data.{kind}_column")
+    if found and names.count(found) > 1:
+        raise DataError(f"{where} has two columns {found!r}")
     return found
 
 
@@ -126,28 +138,23 @@ def _table(
     records: Iterable[Mapping[str, Any]], names: Sequence[str], where: Path, config: SourceConfig
 ) -> Iterator[Row]:
     """The rows of a table whose images are files."""
-    image, caption, split = (_column(config, kind, names, where) for kind in ("image", "caption", "split"))
+    columns = [_column(config, kind, names, where) or "" for kind in ("image", "caption", "split")]
     for number, record in enumerate(records, start=1):
-        at = f"{where}, row {number}"
-        own = split_named(record[split], f"{at}: {split}") if split and record.get(split) else ""
-        name = image_path(record.get(image or ""), f"{at}: {image}")
-        yield Row(name, captions_in(record.get(caption or ""), f"{at}: {caption}"), own)
+        if None in record:  # what no column has a name for
+            raise DataError(f"{where}, row {number} has more fields than the header; put quotes around the caption")
+        values: tuple[Any, ...] = tuple(map(record.get, columns))
+        yield checked(Row(*values), f"{where}, row {number}: ", columns)
 
 
 def _separated(path: Path, config: SourceConfig) -> Iterator[Row]:
+    lines = io.StringIO(text_in(content_of(path), path), newline="")
+    reader = csv.DictReader(lines, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", strict=True)
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ",", strict=True)
-            yield from _table(_whole(reader, path), list(reader.fieldnames or ()), path, config)
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path} is not a table in UTF-8: {error}") from error
-
-
-def _whole(reader: csv.DictReader[str], path: Path) -> Iterator[dict[str, Any]]:
-    for record in reader:
-        if None in record:  # what no column has a name for
-            raise DataError(f"{path}:{reader.line_num} has more fields than the header; put quotes around the caption")
-        yield record
+        if not reader.fieldnames:
+            raise DataError(f"{path} is empty")
+        yield from _table(reader, list(reader.fieldnames), path, config)
+    except csv.Error as error:
+        raise DataError(f"{path}:{reader.line_num} is no row of a table: {error}") from error
 
 
 def _parquet(path: Path, config: SourceConfig) -> Iterator[Row]:
@@ -170,84 +177,85 @@ def _arrow(root: Path, files: Sequence[Path], config: SourceConfig) -> Iterator[
     """The rows of Arrow files that `datasets` wrote; the bytes of their images stay where they are."""
     memory_map, open_stream = pyarrow("lib").memory_map, pyarrow("ipc").open_stream
     for path in files:
-        with memory_map(str(path)) as mapped:
-            base = mapped.read_buffer(mapped.size()).address
-            mapped.seek(0)
-            table = open_stream(mapped).read_all()
-            names = table.column_names
-            image, caption, split = (_column(config, kind, names, path) for kind in ("image", "caption", "split"))
-            part = path.parent.name if path.parent != root else ""
-            columns = [table.column(name).to_pylist() if name else [part] * len(table) for name in (caption, split)]
-            contents = _contents(table.column(image), f"{path}: column {image}")
-            name = path.relative_to(root).as_posix()
-            for number, ((begin, size), texts, own) in enumerate(zip(contents, *columns, strict=True)):
-                at = f"{path}, row {number}"
-                captions = captions_in(texts, f"{at}: {caption}")
-                of_split = split_named(own, f"{at}: {split or 'folder'}") if own else ""
-                yield Row(name, captions, of_split, (begin - base, size), f"{name}/{number}")
+        try:
+            with memory_map(str(path)) as mapped:  # its memory stays as long as the table
+                base = mapped.read_buffer(mapped.size()).address
+                mapped.seek(0)
+                table = open_stream(mapped).read_all()
+        except FileNotFoundError:
+            raise MissingDataError(f"{path} is missing, which state.json names") from None
+        except (ValueError, OSError) as error:  # pyarrow's own are among these
+            raise DataError(f"{path} is not an Arrow file of the library datasets: {first_line(error)}") from error
+        image, *kinds = [_column(config, kind, table.column_names, path) for kind in ("image", "caption", "split")]
+        part = path.parent.name if path.parent != root else ""
+        columns = [table.column(name).to_pylist() if name else [part] * len(table) for name in kinds]
+        contents = _contents(table.column(image), f"{path}: column {image}")
+        file, called = path.relative_to(root).as_posix(), (image, kinds[0], kinds[1] or "folder")
+        for number, ((content, name), captions, split) in enumerate(zip(contents, *columns, strict=True)):
+            at = f"{path}, row {number}: "
+            if not content:
+                raise DataError(f"{at}{image} holds no image; save the dataset with its images inside")
+            # What has no name is known by its bytes where a split is to be drawn.
+            name = Path(name or "").name or ("" if split else hashlib.sha256(content).hexdigest())
+            span = (content.address - base, content.size)
+            yield checked(Row(file, captions, split, span, f"{file}/{number}/{name}"), at, called)
 
 
-def _contents(column: Any, where: str) -> Iterator[tuple[int, int]]:
-    """The address of each image's bytes in memory, which is the mapped file, and how many they are."""
+def _contents(column: Any, where: str) -> Iterator[tuple[Any, str | None]]:
+    """The bytes of each image, where they are in memory, which is the mapped file, and its name if it has one."""
     types = pyarrow("types")
     for chunk in column.chunks:
-        content = chunk.field("bytes") if types.is_struct(chunk.type) else chunk
+        parts = {field.name for field in chunk.type} if types.is_struct(chunk.type) else ()
+        content = chunk.field("bytes") if "bytes" in parts else chunk
         is_large = types.is_large_binary(content.type)
         if not (is_large or types.is_binary(content.type)):
             raise DataError(f"{where} must hold images, got {content.type}")
-        if content.null_count:
-            raise DataError(f"{where} has rows without the bytes of an image; save the dataset with embedded images")
         _, offsets, values = content.buffers()
         ends = np.frombuffer(offsets, np.int64 if is_large else np.int32)[content.offset :][: len(content) + 1]
-        for start, end in pairwise(ends.tolist()):
-            yield values.address + start, end - start
+        names = chunk.field("path").to_pylist() if "path" in parts else [None] * len(chunk)
+        for (start, end), name, is_there in zip(pairwise(ends.tolist()), names, chunk.is_valid(), strict=True):
+            yield values.slice(start, (end - start) * is_there.as_py()), name
 
 
 def _shards(root: Path, shards: Sequence[Path]) -> Iterator[Row]:
     """The samples of WebDataset shards: members that share a name up to the first dot."""
     for path in shards:
-        name = path.relative_to(root).as_posix()
-        known = (SPLIT_OF[word] for word in SPLIT_OF if path.stem.startswith(word) or path.parent.name == word)
-        split = next(known, "")
+        name, known = path.relative_to(root).as_posix(), _OF_SPLIT.match(path.stem)
+        split = SPLIT_OF[known[1]] if known else SPLIT_OF.get(path.parent.name, "")
+        samples = defaultdict[str, list[tarfile.TarInfo]](list)
         try:
             with tarfile.open(path, "r:") as shard:
-                files = [member for member in shard if member.isfile()]
-                for key, members in groupby(files, key=lambda member: _stem(member.name)):
-                    yield _sample(shard, f"{name}/{key}", name, list(members), split)
+                for member in shard:
+                    folder, _, file = member.name.rpartition("/")
+                    if member.isfile():
+                        samples[f"{folder}/{file.partition('.')[0]}".lstrip("/")].append(member)
+                for key, members in samples.items():
+                    yield _sample(shard, f"{name}/{key}", name, members, split)
         except (tarfile.TarError, OSError) as error:
-            raise DataError(f"{path} is not an uncompressed tar file: {error}") from error
-
-
-def _stem(name: str) -> str:
-    folder, _, file = name.rpartition("/")
-    return f"{folder}/{file.partition('.')[0]}".lstrip("/")
+            raise DataError(f"{path} is not an uncompressed tar file: {first_line(error)}") from error
 
 
 def _sample(shard: tarfile.TarFile, key: str, name: str, members: Sequence[tarfile.TarInfo], split: str) -> Row:
-    image: tarfile.TarInfo | None = None
-    captions: list[str] = []
+    images, captions = list[tarfile.TarInfo](), defaultdict[str, list[str]](list)
     for member in members:
         ending = "." + member.name.rpartition(".")[2].lower()
         if ending in PICTURES:
-            image = member
-        elif ending in (".txt", ".json"):
-            file = shard.extractfile(member)
-            content = file.read().decode("utf-8", errors="replace") if file else ""
-            captions += _captions_in(content, ending, f"{name}: {member.name}")
-    if image is None or not captions:
-        lacks = "captions (.txt, .json)" if image else f"image ({', '.join(PICTURES)})"
-        raise DataError(f"{key} has no {lacks}")
-    return Row(name, captions, split, (image.offset_data, image.size), key)
+            images.append(member)
+        elif ending in (".txt", ".json") and (file := shard.extractfile(member)):
+            captions[ending] += _captions_in(file.read(), ending, f"{name}: {member.name}")
+    kinds = [ending for ending, own in captions.items() if own]
+    for what, found, known in (("picture", images, PICTURES), ("kind of captions", kinds, (".txt", ".json"))):
+        if len(found) != 1:
+            raise DataError(f"{key} must have one {what} ({', '.join(known)}), but has {len(found)}")
+    span = (images[0].offset_data, images[0].size)
+    return checked(Row(name, captions[kinds[0]], split, span, key), f"{key}: ")
 
 
-def _captions_in(content: str, ending: str, where: str) -> list[str]:
+def _captions_in(content: bytes, ending: str, where: str) -> list[str]:
     """The captions of a text file, one on each line, or of an object's `captions` or `caption`; others have none."""
     if ending == ".txt":
-        return [line.strip() for line in content.splitlines() if line.strip()]
-    try:
-        stored = json.loads(content)
-    except ValueError as error:
-        raise DataError(f"{where} is not JSON: {error}") from error
+        return [line.strip() for line in text_in(content, where).split("\n") if line.strip()]
+    stored: Any = json_in(content, where)
     names = [name for name in _COLUMNS["caption"] if isinstance(stored, dict) and name in stored]
     return captions_in(stored[names[0]], where) if names else []
 
@@ -256,13 +264,11 @@ def _beside(root: Path, pictures: Sequence[Path], texts: Sequence[Path]) -> Iter
     """Pictures with a text file of the same name beside each, a caption on each line; folders may name splits."""
     for path, beside in zip(pictures, texts, strict=True):
         try:
-            captions = _captions_in(beside.read_text(encoding="utf-8"), ".txt", str(beside))
-        except FileNotFoundError:
-            raise MissingDataError(f"{beside} is missing: the captions of {path.name}, one on each line") from None
-        except UnicodeDecodeError as error:
-            raise DataError(f"{beside} is not UTF-8 text") from error
+            captions = _captions_in(content_of(beside), ".txt", str(beside))
+        except MissingDataError as error:
+            raise MissingDataError(f"{error}: the captions of {path.name}, one on each line") from None
         name = path.relative_to(root)
-        yield Row(name.as_posix(), captions_in(captions, str(beside)), SPLIT_OF.get(name.parts[0], ""))
+        yield checked(Row(name.as_posix(), captions, SPLIT_OF.get(name.parts[0], "")), f"{beside}: ")
 
 
 def karpathy(config: KarpathyConfig) -> Layout:
@@ -275,11 +281,11 @@ def karpathy(config: KarpathyConfig) -> Layout:
     root = dataset_folder(config.root)
     path = _annotation_file(root, config.annotations)
     files = stamped([path])
-    stored = read_json(path)
+    stored = json_in(content_of(path), path)
     images = stored.get("images") if isinstance(stored, dict) else None
     if not isinstance(images, list):
         raise DataError(f"{path} must be an object with a list 'images', the layout of Karpathy's dataset_*.json")
-    rows = [_karpathy_row(item, number, where) for number, item, where in _objects(images, f"{path}: images[", "]")]
+    rows = [_karpathy_row(item, number, at) for number, (item, at) in enumerate(_objects(images, f"{path}: images"))]
     corpus = [text.strip() for row in rows for text in row.captions] if config.vocabulary == "legacy" else []
     return Layout(root=root, files=files, splits=by_split(rows), corpus=corpus)
 
@@ -297,21 +303,20 @@ def _annotation_file(root: Path, annotations: str) -> Path:
     return root / annotations
 
 
-def _objects(items: Sequence[object], before: str, after: str = "") -> Iterator[tuple[int, dict[str, Any], str]]:
-    """Objects of a JSON list, each with its number, and its place: the number between two texts."""
+def _objects(items: Sequence[object], where: str) -> Iterator[tuple[dict[str, Any], str]]:
+    """Objects of a JSON list, each with its place."""
     for number, item in enumerate(items):
-        where = f"{before}{number}{after}"
         if not isinstance(item, dict):
-            raise DataError(f"{where} must be an object, got {item!r:.80}")
-        yield number, item, where
+            raise DataError(f"{where}[{number}] must be an object, got {item!r:.80}")
+        yield item, f"{where}[{number}]."
 
 
-def _karpathy_row(item: dict[str, Any], number: int, where: str) -> Row:
-    name = image_path(item.get("filename"), f"{where}.filename")
+def _karpathy_row(item: dict[str, Any], number: int, at: str) -> Row:
+    name = image_path(item.get("filename"), f"{at}filename")
     if item.get("filepath"):
-        name = image_path(f"{item['filepath']}/{name}", f"{where}.filepath")
-    captions = captions_in(item.get("sentences"), f"{where}.sentences")
-    return Row(name, captions, split_named(item.get("split"), f"{where}.split"), key=str(number))
+        name = f"{item['filepath']}/{name}"
+    row = Row(name, item.get("sentences", ""), split_named(item.get("split"), f"{at}split"), key=str(number))
+    return checked(row, at, ("filepath", "sentences", "split"))
 
 
 def xvlm_json(config: XvlmJsonConfig) -> Layout:
@@ -327,8 +332,8 @@ def xvlm_json(config: XvlmJsonConfig) -> Layout:
 
 
 def _xvlm_rows(path: Path) -> Iterator[Row]:
-    stored = read_json(path)
+    stored = json_in(content_of(path), path)
     if not isinstance(stored, list) or not stored:
         raise DataError(f"{path} must be a list of records, the layout of X-VLM's retrieval files")
-    for _, item, where in _objects(stored, f"{path}: record "):
-        yield Row(image_path(item.get("image"), f"{where}.image"), captions_in(item.get("caption"), f"{where}.caption"))
+    for item, at in _objects(stored, str(path)):
+        yield checked(Row(item.get("image", ""), item.get("caption", "")), at, ("image", "caption", ""))

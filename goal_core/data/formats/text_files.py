@@ -21,24 +21,25 @@ from typing import Any
 
 import numpy as np
 
-from goal_sweep.goal_core.basics.errors import DataError, MissingDataError
+from goal_sweep.goal_core.basics.errors import DataError, first_line
+from goal_sweep.goal_core.basics.user_files import content_of, json_in, text_in
 from goal_sweep.goal_core.data.columns import StoredArray
 from goal_sweep.goal_core.data.config import IdMappedConfig, PrecompConfig, RegionsConfig
 from goal_sweep.goal_core.data.formats.features import REGION_AXES, VECTOR_AXES, read_region_header, row_digests
 from goal_sweep.goal_core.data.formats.layout import (
+    FILE_WORDS,
     Layout,
     Listing,
     dataset_folder,
     equal_counts,
     image_path,
     precomp_folder,
-    read_json,
-    split_files,
     stamped,
 )
 
 _CAPTIONS = 5
 """Captions of an image in the published datasets."""
+_ADVICE = "give the image's id for each line of {} in {}"
 
 
 def text_files(config: IdMappedConfig | RegionsConfig | PrecompConfig) -> Layout:
@@ -46,12 +47,16 @@ def text_files(config: IdMappedConfig | RegionsConfig | PrecompConfig) -> Layout
 
     Features are regions of each image, or one vector, beside which ids may be left out.
     """
-    root, folder, words = dataset_folder(config.root), precomp_folder(config.root), split_files(config.test_file)
+    root, folder, words = (
+        dataset_folder(config.root),
+        precomp_folder(config.root),
+        FILE_WORDS | {"test": config.test_file},
+    )
     mapping = root / "id_mapping.json" if isinstance(config, IdMappedConfig) else None
     ends = ("ims.npy", "caps.txt", "caps.txt.gz", "ids.txt", "ids.txt.gz")
     parsed = [folder / f"{word}_{end}" for word in words.values() for end in ends]
     files = stamped([*parsed, mapping] if mapping else parsed)
-    files_of = read_json(mapping) if mapping else None
+    files_of = json_in(content_of(mapping), mapping) if mapping else None
     if mapping and (not isinstance(files_of, dict) or not files_of):
         raise DataError(f"{mapping} must be an object from image ids to file names")
     splits = {split: partial(_split, config, folder / word, mapping, files_of) for split, word in words.items()}
@@ -91,17 +96,13 @@ def _stored(path: Path) -> Path:
 def read_lines(path: Path) -> list[str]:
     """The lines of a text file, stripped. Where it does not exist, they are read from ``{path}.gz``."""
     place = _stored(path)
+    content = content_of(place)
     try:
-        content = place.read_bytes()
-        text = (content if place is path else gzip.decompress(content)).decode("utf-8-sig")
-    except FileNotFoundError:
-        raise MissingDataError(f"{path} is missing") from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"{place} is not UTF-8 text: byte {error.start} cannot be read") from error
+        content = content if place is path else gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"cannot read {place}: {getattr(error, 'strerror', None) or error}") from error
+        raise DataError(f"cannot read {place}: {first_line(error)}") from error
     # Captions hold characters that `splitlines` takes for line ends.
-    lines = [line.strip() for line in text.removesuffix("\n").split("\n")]
+    lines = [line.strip() for line in text_in(content, place).removesuffix("\n").split("\n")]
     if "" in lines:
         raise DataError(f"{place} is empty" if lines == [""] else f"line {lines.index('') + 1} of {place} is empty")
     return lines
@@ -114,14 +115,10 @@ def _images_of(path: Path, caps: Path, num_captions: int) -> tuple[list[str], li
         runs = [(name, len(list(lines))) for name, lines in itertools.groupby(names)]
         names, counts = [name for name, _ in runs], [count for _, count in runs]
     else:
-        counts = equal_counts(num_captions, len(names), caps, _advice(caps, path))
+        counts = equal_counts(num_captions, len(names), caps, _ADVICE.format(caps.name, path))
     if twice := [name for name, times in Counter(names).items() if times > 1]:
         raise DataError(f"image {twice[0]} is listed twice in {path}")
     return names, counts
-
-
-def _advice(caps: Path, ids: Path) -> str:
-    return f"give the image's id for each line of {caps.name} in {ids}"
 
 
 def _counts_without_ids(file: StoredArray, caps: Path, num_captions: int, ids: Path) -> list[int]:
@@ -132,7 +129,7 @@ def _counts_without_ids(file: StoredArray, caps: Path, num_captions: int, ids: P
     """
     num_rows = file.shape[0]
     if num_rows != num_captions:
-        return equal_counts(num_captions, num_rows, caps, _advice(caps, ids))
+        return equal_counts(num_captions, num_rows, caps, _ADVICE.format(caps.name, ids))
     rows = row_digests(file)
     runs = np.diff([0, *(1 + np.flatnonzero((rows[1:] != rows[:-1]).any(axis=1))), num_rows])
     step = int(runs[0]) if (runs == runs[0]).all() else _CAPTIONS
@@ -140,7 +137,7 @@ def _counts_without_ids(file: StoredArray, caps: Path, num_captions: int, ids: P
         raise DataError(
             f"{file.path} has a row for each line of {caps.name}, and the rows repeat {min(runs)} to {max(runs)} "
             "times; equal neighbours may be one image or several that look the same, which only ids can tell: "
-            + _advice(caps, ids)
+            + _ADVICE.format(caps.name, ids)
         )
     return [step] * (num_rows // step)
 

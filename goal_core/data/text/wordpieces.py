@@ -14,6 +14,7 @@ import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
 from goal_sweep.goal_core.basics.errors import DataError
+from goal_sweep.goal_core.basics.user_files import content_of, text_in
 from goal_sweep.goal_core.data.text.vocabulary import TextVectors, Tokenizer, Vocabulary, check_words, frequent
 
 SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -84,10 +85,7 @@ class Wordpieces(Tokenizer):
         Raises:
             DataError: the file is missing or is not a vocabulary.
         """
-        try:
-            lines = path.read_text(encoding="utf-8").split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise DataError(f"cannot read the word pieces {path}: {error}") from error
+        lines = text_in(content_of(path), path).split("\n")
         return cls(tuple(lines[:-1] if lines[-1] == "" else lines), lowercase)
 
     def words(self, ids: Sequence[int]) -> list[list[int]]:

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import io
+import struct
 import subprocess
 import sys
 import warnings
+import zlib
 from pathlib import Path
 from typing import Literal
 
@@ -126,6 +128,16 @@ def test_an_image_of_too_many_pixels_is_refused(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("goal_sweep.goal_core.data.formats.image_files.MAX_PIXELS", 34)
     with pytest.raises(DataError, match=r"image\.png: .* 7 x 5 pixels"):
         decode_image(path)
+    path.write_bytes(png_of(20_000, 20_000))  # so many that Pillow refuses it
+    with pytest.raises(DataError, match=r"image\.png: it has more than 34 pixels"):
+        decode_image(path)
+
+
+def png_of(width: int, height: int) -> bytes:
+    """A PNG file without most of its pixels."""
+    chunks = (b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0), b"IDAT" + zlib.compress(b"\0"))
+    parts = (struct.pack(">I", len(one) - 4) + one + struct.pack(">I", zlib.crc32(one)) for one in chunks)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

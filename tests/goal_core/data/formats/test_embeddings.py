@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -112,7 +113,11 @@ def save(name: str, array: np.ndarray) -> Callable[[Path], None]:
         (save("val_owners.npy", OWNERS[::-1].copy()), "owners must ascend"),
         (save("val_owners.npy", OWNERS + 1), "owners must ascend"),
         (save("val_owners.npy", OWNERS[:-1]), "owners must be 10 whole numbers"),
-        (save("val_owners.npy", OWNERS * 1.0), "owners must be 10 whole numbers"),
+        (save("val_owners.npy", OWNERS * 1.0), "val_owners.npy must contain whole numbers"),
+        (save("val_owners.npy", OWNERS[[1, 2, 0, *range(3, 10)]].astype(np.uint8)), "owners must ascend"),
+        (save("val_owners.npy", OWNERS.astype(object)), "val_owners.npy is not an .npy file"),
+        (lambda root: (root / "val_owners.npy").write_bytes(pickle.dumps([0, 1])), "val_owners.npy is not an .npy"),
+        (lambda root: (root / "val_owners.npy").write_bytes(b""), "val_owners.npy is not an .npy file"),
         (save("val_owners.npy", np.minimum(OWNERS, 4)), "image 5 of split 'val' has no captions"),
         (save("val_texts.npy", np.zeros((10, 5), int)), "floating point"),
         (save("test_images.npy", np.zeros((6, 8), np.float32)), "features of 8 numbers"),
@@ -122,7 +127,7 @@ def save(name: str, array: np.ndarray) -> Callable[[Path], None]:
         ),
     ],
 )
-def test_mistakes_are_named(tmp_path: Path, damage: Callable[[Path], None], said: str) -> None:
+def test_mistakes_are_named(tmp_path: Path, damage: Callable[[Path], object], said: str) -> None:
     config = write(tmp_path)
     damage(tmp_path)
     with pytest.raises(DataError, match=said) as caught:

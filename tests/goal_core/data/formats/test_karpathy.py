@@ -132,7 +132,7 @@ def test_a_named_annotation_file_that_is_missing(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("{", r"dataset_x\.json is not valid JSON: .*line 1"),
-        ("\udcff", r"dataset_x\.json is not valid JSON"),
+        ("\udcff", r"dataset_x\.json:1 is not UTF-8"),
         ("[" * 100_000, r"dataset_x\.json is not valid JSON"),
         ("[]", r"must be an object with a list 'images'"),
         ('{"images": {}}', r"must be an object with a list 'images'"),
@@ -153,10 +153,10 @@ def test_files_that_are_no_annotations(tmp_path: Path, text: str, message: str) 
         ({"filepath": "../up"}, r"images\[2\]\.filepath must .* got '\.\./up/0002\.png'"),
         ({"split": ["train"]}, r"images\[2\]\.split must be one of .* got \['train'\]"),
         ({"split": "trian"}, r"images\[2\]\.split must be one of .* got 'trian' \(did you mean 'train'\?\)"),
-        ({"sentences": 3}, r"images\[2\]\.sentences must be a caption, got 3"),
+        ({"sentences": 3}, r"images\[2\]\.sentences must be a caption .*got 3"),
         ({"sentences": []}, r"images\[2\]\.sentences has no captions"),
-        ({"sentences": [{"raw": "a"}, {"raw": 5}]}, r"images\[2\]\.sentences\[1\] must be a caption, got {'raw': 5}"),
-        ({"sentences": [{"tokens": "a cat"}]}, r"images\[2\]\.sentences\[0\] must be a caption, got {'tokens'"),
+        ({"sentences": [{"raw": "a"}, {"raw": 5}]}, r"images\[2\]\.sentences\[1\] must be a caption .*got {'raw': 5}"),
+        ({"sentences": [{"tokens": "a cat"}]}, r"images\[2\]\.sentences\[0\] must be a caption .*got {'tokens'"),
         ({"sentences": [{"raw": "  "}]}, r"images\[2\]\.sentences\[0\] must be a caption"),
     ],
 )
@@ -175,7 +175,7 @@ def test_a_missing_key_is_named(tmp_path: Path) -> None:
         broken = copy.deepcopy(content)
         del broken["images"][4][key]
         (root / "dataset_tiny.json").write_text(json.dumps(broken))
-        refuse(root, rf"images\[4\]\.{key} must be .*got None")
+        refuse(root, rf"images\[4\]\.{key} must be")
 
 
 def test_a_caption_of_no_end_is_refused(tmp_path: Path) -> None:

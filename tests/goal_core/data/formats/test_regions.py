@@ -108,7 +108,7 @@ def lines(name: str, change: Callable[[list[str]], list[str]]) -> Callable[[Path
         (lines("train_caps.txt", lambda rows: rows[:5]), r"train_caps\.txt has 5 captions, .* of the 6 images"),
         (lines("train_caps.txt", lambda rows: [*rows[:3], " ", *rows[4:]]), r"line 4 of .*train_caps\.txt is empty"),
         (cut("train_caps.txt", 0), r"train_caps\.txt is empty"),
-        (lambda root: (root / "dev_caps.txt").write_bytes(b"a\xff\n"), r"dev_caps\.txt is not UTF-8 text: byte 1"),
+        (lambda root: (root / "dev_caps.txt").write_bytes(b"a\xff\n"), r"dev_caps\.txt:1 is not UTF-8 text"),
         (
             lines("train_ids.txt", lambda rows: rows[:-1]),
             r"train_ims\.npy has 6 rows, but must have one for each of the 5 images or for each of the 30 captions",

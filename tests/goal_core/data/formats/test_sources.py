@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from goal_sweep.goal_core.basics.errors import DataError
+from goal_sweep.goal_core.basics.errors import DataError, MissingDataError
 from goal_sweep.goal_core.data import (
     DataConfig,
     Dataset,
@@ -73,6 +74,11 @@ def as_parquet(data: Path) -> Path:
     return data / "photos.parquet"
 
 
+def write_arrow(path: Path, table: Any) -> None:
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
+        writer.write_table(table, max_chunksize=1)
+
+
 def as_arrow(data: Path) -> Path:
     """As `datasets` writes a DatasetDict with embedded images."""
     folder = data.parent / "saved"
@@ -83,12 +89,12 @@ def as_arrow(data: Path) -> Path:
             if one["split"] in own
         ]
         (folder / name).mkdir(parents=True)
-        (folder / name / "state.json").write_text("{}")
+        files = [{"filename": f"data-{number:05d}-of-00002.arrow"} for number in range(2)]
+        (folder / name / "state.json").write_text(json.dumps({"_data_files": files}))
         table = pa.Table.from_pylist(rows)
+        write_arrow(folder / name / "cache-5d5aa2d76a4ce8d8.arrow", table)  # what `datasets` leaves of a `map`
         for number, part in enumerate((table[:2], table[2:])):
-            path = folder / name / f"data-{number:05d}-of-00002.arrow"
-            with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, part.schema) as writer:
-                writer.write_table(part, max_chunksize=1)
+            write_arrow(folder / name / f"data-{number:05d}-of-00002.arrow", part)
     (folder / "dataset_dict.json").write_text('{"splits": ["train", "validation", "test"]}')
     return folder
 
@@ -183,11 +189,19 @@ def test_a_picture_that_is_added_to_a_folder_is_noticed(data: Path) -> None:
 def test_what_was_recognised_is_said(data: Path) -> None:
     report = check_data(SourceConfig(name="mine", root=str(as_shards(data))))
     assert report.complete
-    assert ("ok", "5 WebDataset shards") in [(one.state, one.found) for one in report.findings]
+    assert ("ok", "WebDataset shards: 5") in [(one.state, one.found) for one in report.findings]
 
 
 def test_without_splits_shares_are_drawn_by_name_for_ever(data: Path) -> None:
-    assert [drawn_split(f"{number:04d}.png", 0.1, 0.1) for number in (0, 1, 2)] == ["train", "train", "train"]
+    assert [drawn_split(f"{number}", 0.3, 0.3) for number in range(6)] == [
+        "val",
+        "val",
+        "train",
+        "val",
+        "test",
+        "train",
+    ]
+    assert {drawn_split(key, 0.3, 0.3) for key in ("4", "a/4.png", "shard-0.tar/b/4", "x.arrow/9/4.JPG")} == {"test"}
     drawn = [drawn_split(f"{number}", 0.1, 0.2) for number in range(20_000)]
     assert drawn.count("val") / 20_000 == pytest.approx(0.1, abs=0.01)
     assert drawn.count("test") / 20_000 == pytest.approx(0.2, abs=0.01)
@@ -201,12 +215,15 @@ def test_without_splits_shares_are_drawn_by_name_for_ever(data: Path) -> None:
     ("text", "said"),
     [
         ("picture,words\na.png,b\n", "name that of the image: data.image_column"),
+        ("image,caption,caption\na.png,b,c\n", "has two columns 'caption'"),
+        ('image,caption\na.png,"b\n', r"photos\.csv:\d is no row"),
+        ("", r"photos\.csv is empty"),
         ("image,caption\n,b\n", "row 1: image must be the path of a file"),
         ("image,caption\n/etc/passwd,b\n", "row 1: image must be the path of a file below"),
         ("image,caption\n../a.png,b\n", "row 1: image must be the path of a file below"),
         ("image,caption,split\npictures/0001.png,b,tests\n", "split must be one of"),
         ("image,caption\npictures/0001.png,\n", "must be a caption"),
-        ("image,caption\npictures/0001.png,a cat, sitting\n", "photos.csv:2 has more fields than the header"),
+        ("image,caption\npictures/0001.png,a cat, sitting\n", "row 1 has more fields than the header"),
         ("image,caption,split\ngone.png,b,train\n", "split 'val' has no images"),
     ],
 )
@@ -219,10 +236,165 @@ def test_what_is_wrong_in_a_table_is_said_with_its_place(data: Path, text: str, 
 
 def test_a_source_that_is_nothing_known_says_what_could_be(data: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="no Hugging Face dataset"):
+    with pytest.raises(DataError, match=r"no table .*, no shard .* and no folder with"):
         opened(tmp_path / "empty")
     with pytest.raises(DataError, match="is no table"):
         opened(data / "dataset_tiny.json")
     (tmp_path / "x.tar").write_bytes(b"no tar")
     with pytest.raises(DataError, match="not an uncompressed tar file"):
         opened(tmp_path / "x.tar")
+
+
+def without_splits(data: Path, write: Callable[[Path], Path], tmp_path: Path) -> Path:
+    """The same pictures where nothing says a split: as a table, or in a file whose name says none."""
+    for one in (stored := json.loads((data / "dataset_tiny.json").read_text()))["images"]:
+        one["split"] = "train"
+    (data / "dataset_tiny.json").write_text(json.dumps(stored))
+    path = write(data)
+    if write is as_csv:
+        path.write_text("\n".join(line.rpartition(",")[0] for line in path.read_text().splitlines()) + "\n")
+        return path
+    root = tmp_path / "root"
+    root.mkdir()
+    with tarfile.open(root / "trainable.tar", "w") as shard:  # no name of a split, although it begins like one
+        for file in sorted(path.rglob("*.png")):
+            add(shard, file.name, file.read_bytes())
+            add(shard, f"{file.stem}.txt", file.with_suffix(".txt").read_bytes())
+    return root
+
+
+def test_the_same_split_is_drawn_in_every_layout(data: Path, tmp_path: Path) -> None:
+    shares = {"val_share": 0.3, "test_share": 0.3}
+    table = opened(without_splits(data, as_csv, tmp_path), **shares)
+    shards = opened(without_splits(data, as_folder, tmp_path), **shares)
+    rows = [
+        {
+            "image": {"bytes": (data / one["image"]).read_bytes(), "path": Path(one["image"]).name},
+            "text": one["captions"],
+        }
+        for one in records(data)
+    ]
+    (saved := tmp_path / "saved").mkdir()
+    write_arrow(saved / "data.arrow", pa.Table.from_pylist(rows))
+    (saved / "state.json").write_text(json.dumps({"_data_files": [{"filename": "data.arrow"}]}))
+    assert list(seen(opened(saved, **shares))) == list(seen(table)) == list(seen(shards))
+
+
+def arrow_of(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[[Path], Path]:
+    """A folder that `datasets` saved, whose last row of train is another."""
+
+    def write(data: Path) -> Path:
+        path = as_arrow(data) / "train/data-00001-of-00002.arrow"
+        with pa.OSFile(str(path)) as file:
+            rows = pa.ipc.open_stream(file).read_all().to_pylist()
+        write_arrow(path, pa.Table.from_pylist([*rows[:-1], change(rows[-1])]))
+        return path.parents[1]
+
+    return write
+
+
+def shard_of(members: list[tuple[str, bytes]], name: str = "train-000009.tar") -> Callable[[Path], Path]:
+    """Shards with one more."""
+
+    def write(data: Path) -> Path:
+        folder = as_shards(data)
+        with tarfile.open(folder / name, "w") as shard:
+            for member, content in members:
+                add(shard, member, content)
+        return folder
+
+    return write
+
+
+def picture_of(name: bytes, captions: bytes) -> Callable[[Path], Path]:
+    """A folder of pictures with one more."""
+
+    def write(data: Path) -> Path:
+        folder = as_folder(data)
+        place = os.fsencode(folder / "train") + b"/" + name
+        for end, content in ((b".png", (data / "pictures/0003.png").read_bytes()), (b".txt", captions)):
+            Path(os.fsdecode(place + end)).write_bytes(content)
+        return folder
+
+    return write
+
+
+def parquet_of(change: dict[str, Any]) -> Callable[[Path], Path]:
+    """A table whose third row is another."""
+
+    def write(data: Path) -> Path:
+        from pyarrow import parquet
+
+        rows = records(data)
+        rows[2] |= change
+        parquet.write_table(pa.Table.from_pylist(rows), data / "photos.parquet")
+        return data / "photos.parquet"
+
+    return write
+
+
+TEXT, PICTURE = ("a.txt", b"one\n"), ("a.png", b"picture")
+
+
+@pytest.mark.parametrize(
+    ("write", "said"),
+    [
+        (
+            arrow_of(lambda row: row | {"caption": None}),
+            r"data-00001-of-00002\.arrow, row \d+: caption must be a caption",
+        ),
+        (arrow_of(lambda row: row | {"image": None}), r"data-00001-of-00002\.arrow, row \d+: image holds no image"),
+        (arrow_of(lambda row: row | {"image": {"bytes": None, "path": "a.png"}}), r"row \d+: image holds no image"),
+        (parquet_of({"image": None}), "row 3: image must be the path"),
+        (parquet_of({"captions": None}), "row 3: captions must be a caption"),
+        (parquet_of({"split": None}), "image pictures/0002.png has no split"),
+        (shard_of([PICTURE, ("a.jpg", b"another"), TEXT]), "train-000009.tar/a must have one picture"),
+        (shard_of([PICTURE, TEXT, PICTURE, TEXT]), "train-000009.tar/a must have one picture"),
+        (
+            shard_of([PICTURE, TEXT, ("a.json", b'{"caption": "b"}')]),
+            "train-000009.tar/a must have one kind of captions",
+        ),
+        (shard_of([PICTURE, ("a.txt", b"fine\n\xff")]), r"a\.txt:2 is not UTF-8"),
+        (shard_of([PICTURE, ("a.json", b'{"caption": "\\ud800"}')]), r"a\.json must be a caption in UTF-8"),
+        (shard_of([PICTURE, TEXT], "device-000000.tar"), "image device-000000.tar/a has no split"),
+        (picture_of(b"b\xe4r", b"a bear\n"), "image must be the path of a file .* in UTF-8"),
+        (picture_of(b"bear", b"a b\xe4r\n"), r"bear\.txt:1 is not UTF-8"),
+    ],
+)
+def test_what_is_wrong_in_a_source_is_said_with_its_place(data: Path, write: Callable[[Path], Path], said: str) -> None:
+    path = write(data)
+    with pytest.raises(DataError, match=said) as caught:
+        opened(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_are_damaged_missing_or_folders_are_said_without_an_error_number(data: Path) -> None:
+    saved = as_arrow(data)
+    arrow = saved / "train/data-00000-of-00002.arrow"
+    whole = arrow.read_bytes()
+    for content in (b"", b"no arrow", whole[: len(whole) // 2]):
+        arrow.write_bytes(content)
+        with pytest.raises(DataError, match=r"data-00000-of-00002\.arrow is not an Arrow file"):
+            opened(saved)
+    arrow.unlink()
+    with pytest.raises(MissingDataError, match=r"data-00000-of-00002\.arrow is missing"):
+        opened(saved)
+    folder = as_folder(data)
+    (folder / "train/0003.txt").unlink()
+    (folder / "train/0003.txt").mkdir()
+    with pytest.raises(DataError, match=r"0003\.txt: Is a directory") as caught:
+        opened(folder)
+    assert "Errno" not in str(caught.value)
+    (folder / "train/0003.txt").rmdir()
+    (folder / "linked").symlink_to(folder / "train")
+    with pytest.raises(DataError, match="linked cannot be read"):
+        opened(folder)
+
+
+def test_a_mark_before_a_text_is_no_part_of_it(data: Path) -> None:
+    plain, mark = opened(as_folder(data)), b"\xef\xbb\xbf"
+    for path in (data.parent / "pictures").rglob("*.txt"):
+        path.write_bytes(mark + path.read_bytes())
+    table = as_csv(data)
+    table.write_bytes(mark + table.read_bytes())
+    assert opened(data.parent / "pictures").fingerprint == opened(table).fingerprint == plain.fingerprint
