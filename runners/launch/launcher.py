@@ -193,9 +193,9 @@ class Launcher:
                 devices = of_machines(ray.machines(), needs, here=options.address is None)
                 devices = replace(devices, count=max(devices.count, options.devices))
                 self._queue.fit_to(devices, self._prices())
-            gc.freeze()  # a search for garbage would visit thousands of trainings, half a second each time
             leaving.callback(gc.unfreeze)
             while not self._is_over() and (jobs := self._queue.round()):
+                gc.freeze()  # a search for garbage would visit thousands of trainings, half a second each time
                 with self._signals.gentle():
                     ray.run(jobs, self)
                 # Tune has reported most ends already, but it may have lost some with the machines that it used.
