@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
+from torch import nn
 
 from goal_sweep.goal_core.basics.devices import send
 from goal_sweep.goal_core.basics.errors import ConfigError, DataError
@@ -19,6 +23,7 @@ from goal_sweep.goal_core.data.formats import decode_image
 from goal_sweep.goal_core.data.transforms import transform_of
 from goal_sweep.goal_core.evaluation.embedding import CHUNK, embed_captions
 from goal_sweep.goal_core.models import Encoder
+from goal_sweep.goal_core.models.systems.vse_infty import GeneralizedPooling
 
 Picture = str | os.PathLike[str] | Image.Image | NDArray[np.uint8]
 """A file, an open picture, or pixels (H, W, 3), uint8 RGB."""
@@ -84,10 +89,7 @@ class RetrievalModel:
         Raises:
             DataError: there is no sentence, or the model takes vectors in place of sentences.
         """
-        if not texts:
-            raise DataError("there is no sentence to embed")
-        captions = EncodedCaptions.of(texts, self.description.vocabulary)
-        return np.asarray(embed_captions(self._encoder, captions).cpu())
+        return np.asarray(embed_captions(self._encoder, self._captions(texts)).cpu())
 
     def search(self, text: str, images: NDArray[np.float32], top: int = 5) -> list[tuple[int, float]]:
         """The images nearest to a sentence by cosine similarity, without X-VLM's second ranking.
@@ -116,14 +118,71 @@ class RetrievalModel:
             ConfigError: the model takes features, or was trained in half precision.
         """
         config = self.description.data.image
-        if config is None or self._encoder.precision != "fp32":
-            raise ConfigError("only the encoder of pictures of a model in fp32 is exported")
+        if config is None:
+            raise ConfigError("this model takes features, so it has no encoder of pictures to export")
         pixels = torch.zeros(2, 3, config.size, config.size, dtype=torch.uint8, device=self._encoder.device)
+        with torch.inference_mode():
+            cells = self._encoder.features(pixels).shape[1]
+        shapes = ({0: torch.export.Dim("pictures")},)
+        self._export("images", (pixels,), shapes, cells, path)
+
+    def export_texts(self, path: str | os.PathLike[str], *, longest: int = 64) -> None:
+        """Write the encoder of sentences as a program that `torch.export.load` runs, with torch alone.
+
+        It maps what :meth:`tokens` gives, ids (M, L) int64 padded with 0 and their numbers (M,) int64 for any M, to
+        unit vectors (M, D) float32. L may be anything from 2 to `longest`; with a GRU it is `longest`.
+
+        Args:
+            path: the file, by custom with the ending `.pt2`.
+            longest: ids of the longest sentence.
+
+        Raises:
+            ConfigError: the model was trained in half precision.
+            DataError: it takes vectors in place of sentences.
+        """
+        tokens, _ = self.tokens(["a", "a"], longest=longest)
+        sentences, words = torch.export.Dim("sentences"), torch.export.Dim.AUTO(min=2, max=longest)
+        shapes = {0: sentences, 1: words}, {0: sentences}
+        self._export("texts", (tokens, torch.tensor([longest, 2])), shapes, longest, path)
+
+    def _export(
+        self,
+        part: Literal["images", "texts"],
+        inputs: tuple[torch.Tensor, ...],
+        shapes: tuple[dict[int, Any], ...],
+        largest: int,
+        path: str | os.PathLike[str],
+    ) -> None:
+        """Write a part of the model as a program; sets that it pools have at most `largest` elements."""
+        if self._encoder.precision != "fp32":
+            raise ConfigError(f"only models in fp32 are exported, got {self._encoder.precision}")
+        encoder = replace(self._encoder, heads=deepcopy(self._encoder.heads))
+        for pool in encoder.heads.modules():
+            if isinstance(pool, GeneralizedPooling):
+                pool.tabulate(largest)
+        module = _Part(encoder, getattr(encoder, part)).eval()
         with torch.no_grad():
-            shapes = ({0: torch.export.Dim("pictures")},)
-            torch.export.save(
-                torch.export.export(_Images(self._encoder).eval(), (pixels,), dynamic_shapes=shapes), path
-            )
+            torch.export.save(torch.export.export(module, inputs, dynamic_shapes=(shapes,)), path)
+
+    def tokens(self, texts: Sequence[str], *, longest: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+        """Sentences as the network takes them: ids (M, L) int64 padded with 0, and their numbers (M,) int64.
+
+        Args:
+            texts: at least one.
+            longest: L; 0: that of the longest sentence.
+
+        Raises:
+            DataError: there is no sentence, one has more ids, or the model takes vectors in place of sentences.
+        """
+        ids, lengths = self._captions(texts).batch(np.arange(len(texts)))
+        if longest and (most := ids.shape[1]) > longest:
+            raise DataError(f"a sentence has {most} ids; the longest may have {longest}")
+        return nn.functional.pad(ids, (0, longest - ids.shape[1] if longest else 0)), lengths
+
+    def _captions(self, texts: Sequence[str]) -> EncodedCaptions:
+        if not texts:
+            raise DataError("there is no sentence to embed")
+        return EncodedCaptions.of(texts, self.description.vocabulary)
 
     def prepared(self, images: Sequence[Picture]) -> torch.Tensor:
         """Pictures as the network takes them: resized, cropped or stretched, (N, 3, S, S) uint8.
@@ -150,17 +209,16 @@ class RetrievalModel:
         return np.concatenate(found)
 
 
-class _Images(torch.nn.Module):
-    """The part of a model that embeds pictures."""
+class _Part(nn.Module):
+    """What a model embeds pictures with, or sentences."""
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(self, encoder: Encoder, encode: Callable[..., torch.Tensor]) -> None:
         super().__init__()
-        self._backbone, self._heads = encoder.backbone, encoder.heads
+        self._backbone, self._heads, self._encode = encoder.backbone, encoder.heads, encode
 
-    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Unit vectors (B, D) of pixels (B, 3, S, S)."""
-        assert self._backbone is not None
-        return self._heads.encode_images(self._backbone(pixels))
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        """Unit vectors (B, D)."""
+        return self._encode(*inputs)
 
 
 def load_model(path: str | os.PathLike[str], *, weights: str | None = None, device: str = "cpu") -> RetrievalModel:

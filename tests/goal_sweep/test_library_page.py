@@ -103,5 +103,7 @@ def test_recall_and_a_model_of_ones_own(
         Image.fromarray(split.load_image(number)).save(tmp_path / "flags" / f"{name}.png")
     next(cell.glob("best-*")).rename(tmp_path / "best-5.1.safetensors")
     monkeypatch.chdir(tmp_path)
-    run_block("goal_sweep.load(")
+    run_block("model.search(")
     assert len(eval(capsys.readouterr().out)) == 2
+    run_block("export_texts(")
+    assert capsys.readouterr().out.startswith("tensor(")

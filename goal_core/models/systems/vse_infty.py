@@ -36,6 +36,12 @@ class GeneralizedPooling(nn.Module):
         self.width = width
         self.rnn = nn.GRU(width, width, batch_first=True, bidirectional=True)
         self.score = nn.Linear(width, 1, bias=False)
+        self._table: Tensor | None = None
+
+    def tabulate(self, largest: int) -> None:
+        """Compute the weights of all sizes up to the largest once: an exported program has no packed sequences."""
+        with torch.no_grad():  # one more than that: a slice that may be the whole table would fix a program's sizes
+            self._table = self.weights(torch.arange(1, largest + 2))
 
     def weights(self, lengths_B: Tensor) -> Tensor:
         """Weight of each rank for sets of these sizes; each row sums to 1 over its own ranks.
@@ -44,8 +50,10 @@ class GeneralizedPooling(nn.Module):
             lengths_B: sizes, (B,) int64 on the CPU, each at least 1.
 
         Returns:
-            (B, N), N being the largest size.
+            (B, N), N being the largest size; once :meth:`tabulate` was called, above its largest.
         """
+        if self._table is not None:
+            return self._table[lengths_B - 1]
         # The weights depend on the size alone: the different sizes, the largest first, and which of them each set has.
         rising_S, place_B = torch.unique(lengths_B, return_inverse=True)
         sizes_S, which_B = rising_S.flip(0), len(rising_S) - 1 - place_B
@@ -70,7 +78,7 @@ class GeneralizedPooling(nn.Module):
         Returns:
             (B, D).
         """
-        weights_BN = self.weights(lengths_B)
+        weights_BN = self.weights(lengths_B)[:, : features_BND.shape[1]]
         features_BND = features_BND[:, : weights_BN.shape[1]]
         mask_BN1 = length_mask(lengths_B, features_BND.shape[1], features_BND.device)[:, :, None]
         ranked_BND = features_BND.masked_fill(~mask_BN1, ABSENT).sort(dim=1, descending=True)[0]
@@ -107,7 +115,7 @@ class SetImageEncoder(nn.Module):
     def forward(self, features_BRF: Tensor, lengths_B: Tensor | None) -> Tensor:
         """Unit vectors (B, D) of cells or regions (B, R, F); see :meth:`goal_core.models.heads.Heads.encode_images`."""
         if lengths_B is None:
-            lengths_B = torch.full((len(features_BRF),), features_BRF.shape[1])
+            lengths_B = torch.full(features_BRF.shape[:1], features_BRF.shape[1])
         if self.training and self.size_augment > 0:
             features_BRF, lengths_B = drop_cells(features_BRF, self.size_augment)
         mapped_BRD = self.fc(features_BRF)

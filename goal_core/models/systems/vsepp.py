@@ -64,9 +64,20 @@ class GruTextEncoder(nn.Module):
         Returns:
             Unit vectors (B, D).
         """
+        if torch.compiler.is_exporting():
+            return normalize(self._unrolled(tokens_BL, lengths_B), dim=-1)
         packed = pack(self.embed(tokens_BL), lengths_B)
         _, state_1BD = self.rnn(packed)
         return normalize(state_1BD[0], dim=-1)
+
+    def _unrolled(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
+        """The states (B, D) after the last words, without packed sequences, which no exported program has."""
+        words_BLW = self.embed(tokens_BL)
+        state_BD: Tensor = words_BLW.new_zeros(words_BLW.shape[0], self.rnn.hidden_size)
+        for step in range(words_BLW.shape[1]):
+            next_BD = torch.gru_cell(words_BLW[:, step], state_BD, *self.rnn.all_weights[0])
+            state_BD = torch.where((step < lengths_B)[:, None], next_BD, state_BD)
+        return state_BD
 
 
 class StatesTextEncoder(nn.Module):

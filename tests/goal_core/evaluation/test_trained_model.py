@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from PIL import Image
 
 from goal_sweep.goal_core.basics.errors import ConfigError, DataError
 from goal_sweep.goal_core.data import open_dataset
-from goal_sweep.goal_core.data.config import PrecompConfig
+from goal_sweep.goal_core.data.config import PrecompConfig, ScenesConfig
 from goal_sweep.goal_core.evaluation import (
     RetrievalModel,
     embed_split,
@@ -20,8 +21,24 @@ from goal_sweep.goal_core.evaluation import (
     open_checkpoint,
     recalls_between,
 )
-from goal_sweep.goal_core.training import train_unit
-from tests.helpers.training_cases import DATA, XVLM, XVLM_DATA, XVLM_STAGE, folders_of, trained_cell, unit_of
+from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig
+from goal_sweep.goal_core.training import StageConfig, train_unit
+from tests.helpers.tiny_models import clip_folder, encoder_folder, siglip_folder
+from tests.helpers.training_cases import (
+    DATA,
+    FINETUNE,
+    FROZEN,
+    GRID,
+    GRID_DATA,
+    MODEL,
+    TRAINED,
+    XVLM,
+    XVLM_DATA,
+    XVLM_STAGE,
+    folders_of,
+    trained_cell,
+    unit_of,
+)
 
 
 @pytest.fixture(scope="module")
@@ -64,18 +81,6 @@ def test_files_open_pictures_and_pixels_are_alike(folder: Path, tmp_path: Path) 
     assert np.array_equal(rows[0], rows[2])
 
 
-def test_the_exported_encoder_of_pictures_gives_the_same_vectors(folder: Path, tmp_path: Path) -> None:
-    split = open_dataset(DATA).splits["test"]
-    pictures = [split.load_image(index) for index in range(5)]
-    model = load_model(folder)
-    model.export_images(tmp_path / "images.pt2")
-    program = torch.export.load(tmp_path / "images.pt2").module()
-    for count in (5, 2, 1):
-        with torch.no_grad():
-            rows = program(model.prepared(pictures[:count]))
-        np.testing.assert_allclose(rows.numpy(), model.encode_images(pictures[:count]), rtol=0, atol=1e-6)
-
-
 def test_a_search_gives_the_nearest_first_and_ties_in_order(folder: Path) -> None:
     model = load_model(folder)
     query = model.encode_texts(["a red square"])[0]
@@ -94,6 +99,8 @@ def test_what_cannot_be_embedded_is_refused(folder: Path, tmp_path: Path) -> Non
         model.encode_images([np.zeros((4, 4, 1), np.uint8)])
     with pytest.raises(DataError, match=r"none\.png"):
         model.encode_images([tmp_path / "none.png"])
+    with pytest.raises(DataError, match="22 ids; the longest may have 12"):
+        model.tokens(["red " * 20], longest=12)
     with pytest.raises(ConfigError, match="encode_images"):
         model.encode_features(np.zeros((2, 8)))
 
@@ -124,8 +131,45 @@ def test_xvlm_encodes_by_itself(tmp_path: Path, without_data: None) -> None:
     images = model.encode_images([open_dataset(XVLM_DATA).splits["val"].load_image(0)])
     assert np.linalg.norm(images[0]) == pytest.approx(1.0, abs=1e-5)
     assert len(model.search("a dog", images)) == 1
-    model.export_images(tmp_path / "xvlm.pt2")
-    program = torch.export.load(tmp_path / "xvlm.pt2").module()
-    with torch.no_grad():
-        rows = program(model.prepared([open_dataset(XVLM_DATA).splits["val"].load_image(0)]))
-    np.testing.assert_allclose(rows.numpy(), images, rtol=0, atol=1e-6)
+
+
+MODELS: dict[str, Callable[[Path], tuple[ModelConfig, ScenesConfig, StageConfig]]] = {
+    "GRU": lambda _: (MODEL, DATA, replace(FROZEN, epochs=1, warmup_epochs=0, lr_drops=())),
+    "encoder": lambda folder: (
+        replace(MODEL, text=TextConfig(encoder=str(encoder_folder(folder)))),
+        DATA,
+        replace(FROZEN, epochs=1, warmup_epochs=0, lr_drops=()),
+    ),
+    "vse_infty": lambda _: (GRID, GRID_DATA, replace(TRAINED, epochs=1)),
+    "xvlm": lambda _: (XVLM, XVLM_DATA, replace(XVLM_STAGE, epochs=1)),
+    "clip": lambda folder: (dual(clip_folder(folder)), DATA, replace(FINETUNE, epochs=1)),
+    "siglip": lambda folder: (dual(siglip_folder(folder)), DATA, replace(FINETUNE, epochs=1)),
+}
+
+
+def dual(folder: Path) -> ModelConfig:
+    return ModelConfig(framework="dual", backbone=BackboneConfig(name="tiny", weights=str(folder)), embed_dim=12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_exported_encoders_give_the_same_vectors_with_torch_alone(tmp_path: Path, name: str) -> None:
+    model, data, stage = MODELS[name](tmp_path / "pretrained")
+    unit = unit_of("con/con", model=model, data=data, stage=stage)
+    folders = folders_of(unit, tmp_path)
+    train_unit(unit, folders)
+    trained, split = load_model(folders["con-con"].root), open_dataset(data).splits["test"]
+    pictures, texts = [split.load_image(index) for index in range(5)], ["a red circle", "a", *split.captions[:3]]
+    trained.export_images(tmp_path / "images.pt2")
+    longest = 12 if model.framework == "dual" or model.text.encoder else 24  # of the first, all that they read
+    trained.export_texts(tmp_path / "texts.pt2", longest=longest)
+    images, sentences = (torch.export.load(tmp_path / f"{part}.pt2").module() for part in ("images", "texts"))
+    for count in (5, 2, 1):
+        with torch.no_grad():
+            rows = images(trained.prepared(pictures[:count]))
+            words = [sentences(*trained.tokens(texts[:count], longest=longest))]
+            if name != "GRU":  # whose program has the length of the longest
+                words.append(sentences(*trained.tokens(texts[:count])))
+        np.testing.assert_allclose(rows.numpy(), trained.encode_images(pictures[:count]), rtol=0, atol=1e-5)
+        for each in words:
+            np.testing.assert_allclose(each.numpy(), trained.encode_texts(texts[:count]), rtol=0, atol=1e-5)
