@@ -71,7 +71,7 @@ class SlurmConfig(Settings):
     options: tuple[str, ...] = ()
     """Further options of `sbatch`, such as `--constraint=a100`."""
     array: OrNone = 0
-    """Number of independent jobs that share the store, each on one node and without Ray between them; 0 is one job."""
+    """Number of independent jobs, each of a part of the cells, on one node and without Ray; 0 is one job."""
     modules: tuple[str, ...] = ()
     """Environment modules to load."""
     setup: tuple[str, ...] = ()

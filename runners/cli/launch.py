@@ -55,7 +55,7 @@ def launch(
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first failed cell.")] = False,
     share: Annotated[
         str | None,
-        typer.Option("--share", help="2/4: the second of four launches that share the sweep; MLflow is left to sync."),
+        typer.Option("--share", help="2/4: train the second quarter of the cells; MLflow is left to sync."),
     ] = None,
     wait_for_launch: Annotated[
         int,

@@ -65,6 +65,8 @@ class Slurm:
                 f"a unit needs {need.cpus} CPUs and {need.gpus:g} GPU (resources), but a node has "
                 f"{have.cpus_per_node} and {have.gpus_per_node} (cluster.slurm.cpus_per_node, gpus_per_node)"
             )
+        if have.array and job.config.tune is not None:
+            raise ConfigError("a search compares the results of all cells, so submit it without cluster.slurm.array")
         notes = idle_gpus(need, have.cpus_per_node, have.gpus_per_node, "cluster.slurm.cpus_per_node")
         if have.gpus_per_node and not need.gpus:
             notes.append("the job asks for GPUs (cluster.slurm.gpus_per_node), but its units train on the CPU")

@@ -29,8 +29,6 @@ class UnitJob:
     """Seconds without a step after which the unit counts as hung; 0 disables the check."""
     rank: tuple[int, float] = (0, 0.0)
     """Units start in the order of their ranks, as far as they wait for a device."""
-    shares: bool = False
-    """Whether other launches may train units of the same sweep. One that another holds is then left to it whole."""
 
 
 class UnitObserver(Protocol):

@@ -184,11 +184,8 @@ class _Worker:
             try:
                 self.store.write_cell(training.cell)
                 folder.claim(self._job.launch_id, node=self._node, **how)
-            except AlreadyDoneError:
-                continue  # an earlier attempt of this trial finished it
-            except (LeaseHeldError, LeaseLostError):
-                if self._job.shares and not claimed:
-                    return {}  # whoever has the first has the unit; splitting it would compute its features twice
+            except (AlreadyDoneError, LeaseHeldError, LeaseLostError):
+                continue  # an earlier attempt of this trial finished it, or another launch has it
             except OSError as error:
                 self._refuse(training.key, error)
             else:

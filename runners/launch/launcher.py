@@ -21,7 +21,6 @@ from goal_sweep.runners.execution.unit_job import UnitJob
 from goal_sweep.runners.execution.unit_listener import HOPELESS, NOT_RETRIED
 from goal_sweep.runners.launch.opened_sweep import OpenedSweep
 from goal_sweep.runners.launch.remaining.plan import LaunchOptions, LaunchPlan
-from goal_sweep.runners.launch.remaining.sharing import Others
 from goal_sweep.runners.launch.remaining.units import UnitQueue
 from goal_sweep.runners.launch.signals import StopSignals
 from goal_sweep.runners.launch.view.live import LiveView
@@ -109,8 +108,7 @@ class Launcher:
         self._signals = signals or StopSignals()
         self._saved_by: float | None = None
         """When the running units have had their time to save; None until a signal comes."""
-        self._others = options.share and Others(sweep.store, launch_id, plan, options.share)
-        self._queue = UnitQueue(sweep, plan, launch_id, self._others, view.note, self._refused)
+        self._queue = UnitQueue(sweep, plan, launch_id, view.note, self._refused)
 
     @property
     def stopping(self) -> bool:
@@ -155,8 +153,9 @@ class Launcher:
             self._tracking.sync_all()
         else:
             finish(self._view, self._tracking)
-        if self._others is not None:
-            self._view.note(self._others.left_to_them)
+        if self._options.share is not None:
+            left = len(self._plan.of_others)
+            self._view.note(f"{left} trainings are left to the other launches; MLflow is left to goal-sweep sync")
         return self._plan.exit_status
 
     def _stopped(self) -> int:
@@ -230,8 +229,6 @@ class Launcher:
             self._done(training, status.result)
         elif status.state == "failed":
             self._failed(training, status.reason)
-        elif self._others is not None and not error and self._others.leaves_alone(training, status.state, tried):
-            self._progress.waiting(training)
         elif not tried or training in self._plan.given_up:
             self._plan.given_up.add(training)
             self._failed(training, (reason if error else status.reason) or "no worker started it")

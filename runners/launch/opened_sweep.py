@@ -110,7 +110,6 @@ class OpenedSweep(ResolvedSweep):
         forgiven: Mapping[Training, int],
         *,
         rank: tuple[int, float] = (0, 0.0),
-        shares: bool = False,
     ) -> UnitJob:
         """Turn a unit into the job that a worker takes.
 
@@ -119,7 +118,6 @@ class OpenedSweep(ResolvedSweep):
             launch_id: the id of this launch.
             forgiven: number of each training's charged attempts that no longer count.
             rank: units of a lower rank start first.
-            shares: whether other launches share the sweep.
         """
         from goal_sweep.runners.execution.unit_job import UnitJob
 
@@ -134,7 +132,6 @@ class OpenedSweep(ResolvedSweep):
             max_attempts={one: resources.max_attempts + forgiven.get(one, 0) for one in unit.trainings},
             watchdog=resources.watchdog,
             rank=rank,
-            shares=shares,
         )
 
     def unlike_published(self) -> str:

@@ -113,10 +113,10 @@ class Store:
             if self._stated("version") is None:  # it is damaged
                 self.storage.replace(path, content)
 
-    def heartbeat(self, sweep: str, *, ttl: float = 60.0, renew: float = 10.0, shares: bool = False) -> Heartbeat:
+    def heartbeat(self, sweep: str, *, ttl: float = 60.0, renew: float = 10.0) -> Heartbeat:
         """Make a heartbeat for this process; see `runners.store.leases.heartbeat.Heartbeat`."""
         self.prepare()
-        return Heartbeat(self.drivers, sweep, ttl=ttl, renew=renew, shares=shares)
+        return Heartbeat(self.drivers, sweep, ttl=ttl, renew=renew)
 
     def folder(self, training: Training) -> TrainingFolder:
         """The folder of a training, for reading, and for writing after `TrainingFolder.claim`."""

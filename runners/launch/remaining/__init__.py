@@ -1,4 +1,1 @@
-"""What a launch still has to do.
-
-`plan` says which trainings are left, `sharing` what other launches hold, and `units` what can start now.
-"""
+"""What a launch still has to do: `plan` says which trainings are left, and `units` what can start now."""

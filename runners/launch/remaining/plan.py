@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.runners.launch.opened_sweep import OpenedSweep
 from goal_sweep.runners.launch.signals import STOPPED
 from goal_sweep.runners.store import BEST, charged_failures
-from goal_sweep.sweeps import Training
+from goal_sweep.sweeps import Training, pack
 
 DONE, SOME_FAILED = 0, 1
 """Exit statuses of a launch that no signal has stopped, with `STOPPED` where something is left."""
@@ -30,10 +31,26 @@ class LaunchOptions:
     fail_fast: bool = False
     """Stop at the first failed training."""
     share: tuple[int, int] | None = None
-    """Which of how many launches that share the sweep this one is, from 1; None is the only one. A launch that shares
-    begins with its part of the units, then takes what nobody holds, and leaves MLflow to `goal-sweep sync`."""
+    """Which of how many launches that share the sweep this one is, from 1; None is the only one. Each trains a part of
+    the cells, and leaves MLflow to `goal-sweep sync`."""
     wait_s: float = 0.0
     """Seconds to wait for another launch of the same trainings to end."""
+
+
+def of_others(sweep: OpenedSweep, share: tuple[int, int] | None) -> set[Training]:
+    """The trainings that other launches do: all share the cells evenly, in the order in which these share units.
+
+    Raises:
+        GoalError: the sweep searches.
+    """
+    if share is None:
+        return set()
+    if sweep.config.tune is not None:
+        raise GoalError("a search compares the results of all cells, so launch it without --share")
+    units, (number, count) = pack(sweep.by_stage[0], sweep.config.execution), share
+    cells = list(dict.fromkeys(training.cell.id for unit in units for training in unit.trainings))
+    own = {*cells[len(cells) * (number - 1) // count : len(cells) * number // count]}
+    return {training for training in sweep.trainings if training.cell.id not in own}
 
 
 class LaunchPlan:
@@ -49,8 +66,10 @@ class LaunchPlan:
         self.progress = sweep.progress()
         self.forgiven: dict[Training, int] = {}
         """Number of each training's charged attempts that no longer count."""
-        self.given_up: set[Training] = set()
-        """Trainings that this launch will not try again."""
+        self.of_others = of_others(sweep, options.share)
+        """Trainings that other launches do."""
+        self.given_up = {*self.of_others}
+        """Trainings that this launch will not try, or not again."""
         self._damaged = [training for training in sweep.trainings if self.progress[training].damaged]
         done = [training for training in sweep.trainings if self.progress[training].state == "done"]
         self._repeated = done if options.force else []
@@ -153,11 +172,10 @@ class LaunchPlan:
         """Exit status of the launch if no signal has stopped it: 0 done, 1 some cells failed, 75 something is left."""
         # While the sweep searches, its candidates alone are asked for.
         searching = self._sweep.is_searching
-        counts = self.progress.counts(one for one in self._sweep.trainings if not searching or one.number is not None)
+        own = [one for one in self._sweep.trainings if one not in self.of_others]
+        counts = self.progress.counts(one for one in own if not searching or one.number is not None)
         if counts["failed"]:
             return SOME_FAILED
-        if self._options.share is not None:  # it ends when others hold what is left
-            return DONE
         # --only-failed leaves the others waiting.
         return STOPPED if counts["waiting"] and self._options.failed != "only" else DONE
 

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 
 from goal_sweep.runners.execution.unit_job import UnitJob
 from goal_sweep.runners.launch.opened_sweep import OpenedSweep
 from goal_sweep.runners.launch.remaining.plan import LaunchPlan
-from goal_sweep.runners.launch.remaining.sharing import Others
 from goal_sweep.runners.launch.view.progress import Pace
 from goal_sweep.runners.planning.devices import Devices
 from goal_sweep.runners.planning.estimate import fit
@@ -27,7 +25,6 @@ class UnitQueue:
         sweep: the sweep.
         plan: what to train.
         launch_id: the id that claims the attempts of this launch.
-        others: the launches that share the sweep; None for a launch alone.
         note: shows a line to the user.
         refused: called with a training whose folder cannot be moved, and the error.
     """
@@ -37,12 +34,11 @@ class UnitQueue:
         sweep: OpenedSweep,
         plan: LaunchPlan,
         launch_id: str,
-        others: Others | None,
         note: Callable[[str], None],
         refused: Callable[[Training, Exception], None],
     ) -> None:
         self._sweep, self._plan, self._launch_id = sweep, plan, launch_id
-        self._others, self._note, self._refused = others, note, refused
+        self._note, self._refused = note, refused
         self._number = {stage.name: number for number, stage in enumerate(sweep.config.stages)}
         self._of_cell: dict[str, list[Training]] = {}
         for training in sweep.trainings:
@@ -66,8 +62,6 @@ class UnitQueue:
         """
         if not (todo := self._plan.startable(self._sweep.trainings, ahead=True)):
             return
-        if self._others is not None:  # they have as many each
-            devices = replace(devices, count=devices.count * self._others.count)
         packing = fit(todo, prices, devices)
         self._prices, self._auto = packing.prices, packing.limits
         for line in (*packing.lines, *filter(None, [devices.cpus])):
@@ -93,10 +87,8 @@ class UnitQueue:
         """Everything that can start now, for the first round and for what is left after one."""
         if not (chosen := self._ready(self._sweep.trainings)):
             return []
-        in_turn = self._others.from_own_part if self._others is not None else list[Unit]
-        units = [unit for stage in self._stages(chosen) for unit in in_turn(self._pack(stage))]
         self._announce(chosen)
-        return self._jobs(units)
+        return self._jobs(chosen)
 
     def after(self, unit: Unit, damaged: Collection[Training]) -> list[UnitJob]:
         """What can start because a unit has ended: the next stage of its cells, and what is tried again.
@@ -109,10 +101,7 @@ class UnitQueue:
         """
         cells = dict.fromkeys(training.cell.id for training in unit.trainings)
         near = [training for cell in cells for training in self._of_cell[cell]]
-        if self._others is not None:  # what others may hold waits for the next round
-            near = [training for training in near if training.before in unit.trainings]
-        chosen = self._ready(near, damaged)
-        return self._jobs([unit for stage in self._stages(chosen) for unit in self._pack(stage)])
+        return self._jobs(self._ready(near, damaged))
 
     def _ready(self, trainings: Sequence[Training], doubted: Collection[Training] | None = None) -> list[Training]:
         """Those that can start. Lost weights and states from which the doubted start, or all, are trained again."""
@@ -124,24 +113,18 @@ class UnitQueue:
         return chosen
 
     def _startable(self, trainings: Sequence[Training]) -> list[Training]:
-        if self._others is not None:
-            self._others.look(trainings)
-        chosen = [one for one in self._plan.startable(trainings, ahead=False) if one not in self._attempts]
-        return chosen if self._others is None else [one for one in chosen if not self._others.hold(one)]
+        return [one for one in self._plan.startable(trainings, ahead=False) if one not in self._attempts]
 
     def _stages(self, trainings: Sequence[Training]) -> list[list[Training]]:
         """The trainings of each stage that has any, in the order of the stages."""
         stages = ([one for one in trainings if one.stage.name == name] for name in self._number)
         return [stage for stage in stages if stage]
 
-    def _pack(self, trainings: Sequence[Training]) -> list[Unit]:
-        return pack(trainings, self._sweep.config.execution, self._auto)
-
-    def _jobs(self, units: Sequence[Unit]) -> list[UnitJob]:
-        jobs = []
+    def _jobs(self, chosen: Sequence[Training]) -> list[UnitJob]:
+        execution, jobs = self._sweep.config.execution, []
+        units = [unit for stage in self._stages(chosen) for unit in pack(stage, execution, self._auto)]
         for unit, rank in zip(units, self._ranks(units), strict=True):
-            forgiven, shares = self._plan.forgiven, self._others is not None
-            jobs.append(self._sweep.job(unit, self._launch_id, forgiven, rank=rank, shares=shares))
+            jobs.append(self._sweep.job(unit, self._launch_id, self._plan.forgiven, rank=rank))
             self._attempts |= {training: self._num_attempts(training) for training in unit.trainings}
         return jobs
 
@@ -149,10 +132,9 @@ class UnitQueue:
         """The order in which units start, the lowest first: earlier stages, and of these the longest units.
 
         Before all others of its stage comes one that computes cached features, so that the others find them there.
-        Launches that share a sweep keep their own orders.
         """
         stages = [self._number[unit.stage.name] for unit in units]
-        if self._prices is None or self._others is not None:
+        if self._prices is None:
             return [(2 * stage, float(place)) for place, stage in enumerate(stages)]
         ranks: dict[int, tuple[int, float]] = {}
         lengths = [self._prices.seconds(unit) or self._prices.time_shape(unit) for unit in units]

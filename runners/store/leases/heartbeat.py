@@ -48,7 +48,6 @@ class _Record:
     ttl: Seconds = 60.0
     started: Seconds = 0.0
     renewed: Seconds = 0.0
-    shares: bool = False
 
     @classmethod
     def read(cls, storage: Storage, path: Path) -> _Record | None:
@@ -157,15 +156,12 @@ class Heartbeat:
         sweep: the sweep's name, shown to other drivers.
         ttl: seconds without a heartbeat after which other machines may take over.
         renew: seconds between heartbeats.
-        shares: whether this driver shares its trainings with others that share; leases divide them.
     """
 
-    def __init__(
-        self, drivers: DriverRecords, sweep: str, *, ttl: float = 60.0, renew: float = 10.0, shares: bool = False
-    ) -> None:
+    def __init__(self, drivers: DriverRecords, sweep: str, *, ttl: float = 60.0, renew: float = 10.0) -> None:
         self._drivers = drivers
         process = ProcessIdentity.of_this_process()
-        self._record = _Record(process=process, sweep=sweep, ttl=ttl, started=time.time(), shares=shares)
+        self._record = _Record(process=process, sweep=sweep, ttl=ttl, started=time.time())
         self._renew = renew
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="goal-sweep heartbeat", daemon=True)
@@ -217,7 +213,7 @@ class Heartbeat:
             if not other.alive:
                 # Only its own machine sees at once that a driver is dead. Without the record, all machines do.
                 self._drivers.bury(other.launch_id)
-            elif not (self._record.shares and other.record.shares) and keys & self._drivers.planned(other.launch_id):
+            elif keys & self._drivers.planned(other.launch_id):
                 return other
         return None
 

@@ -51,7 +51,7 @@ def test_a_unit_gives_each_training_its_own_settings(tmp_path: Path) -> None:
 def test_every_training_that_starts_from_one_follows_it(tmp_path: Path) -> None:
     sweep = opened_in(tmp_path, TAU, TRUNK, *LRS)
     plan = LaunchPlan(sweep, LaunchOptions())
-    queue = UnitQueue(sweep, plan, "L", None, print, lambda *_: None)
+    queue = UnitQueue(sweep, plan, "L", print, lambda *_: None)
     (first,) = queue.round()
     assert len(first.unit.trainings) == 6
     _train(first.unit, sweep.store.folder)

@@ -122,20 +122,6 @@ def test_the_first_failure_ends_the_queue_if_the_user_wants_that(tmp_path: Path)
     assert launch.launcher.stopping
 
 
-def test_a_launch_that_shares_starts_what_follows_its_own_units_and_leaves_the_rest_to_a_round(tmp_path: Path) -> None:
-    launch = Launch(tmp_path, options=LaunchOptions(share=(2, 2)))
-    mine, theirs = launch.first
-    assert names([mine]) == [("frozen", ["sig/cir", "sig-ms/cir"])]
-    broken = mine.unit.trainings[0]
-    assert names(launch.ends(mine, broken)) == [("finetune", ["sig-ms/cir"])]
-    with launch.sweep.store.heartbeat("scenes", shares=True) as other:
-        other.start(one.key for one in launch.sweep.trainings)
-        for training in theirs.unit.trainings:
-            launch.sweep.store.folder(training).claim(other.id)
-        assert launch.launcher.finished(theirs) == []
-        assert names(launch.launcher._queue.round()) == [("frozen", ["sig/cir"])]
-
-
 def test_a_launch_continues_both_stages_at_once(tmp_path: Path) -> None:
     before = Launch(tmp_path)
     before.ends(before.first[1])
@@ -163,31 +149,26 @@ def prices_of(launch: Launch, **known: float) -> Prices:
     return replace(prices, known={(model, stage): Known("finished", time) for stage, time in known.items()})
 
 
-@pytest.mark.parametrize(("share", "sizes"), [(None, [2, 2]), ((1, 4), [1, 1, 1, 1])])
-def test_units_fit_the_devices_and_launches_that_share_count_those_of_all(
-    tmp_path: Path, share: tuple[int, int] | None, sizes: list[int]
-) -> None:
+@pytest.mark.parametrize(("share", "sizes"), [(None, [2, 2]), ((1, 2), [1, 1])])
+def test_units_fit_the_devices(tmp_path: Path, share: tuple[int, int] | None, sizes: list[int]) -> None:
     settings = "execution={sharing: trunk, cells_per_unit: auto}"
     launch = Launch(tmp_path, settings, options=LaunchOptions(share=share))
-    assert names(launch.first) == [("frozen", ["con/con", "lin/nca", "sig/cir", "sig-ms/cir"])]
+    assert names(launch.first) == [("frozen", ["con/con", "lin/nca", "sig/cir", "sig-ms/cir"][: sum(sizes)])]
     queue = queue_of(launch)
     queue.fit_to(devices_of(launch.sweep.config, 2, cpus="7 of 8"), prices_of(launch))
     assert sorted(len(job.unit.trainings) for job in queue.round()) == sizes
-    assert launch.plan.progress.pace.lanes == (2 if share is None else 8)
+    assert launch.plan.progress.pace.lanes == 2
     assert launch.plan.progress.pace.priced
     assert "7 of 8" in launch.said
 
 
-def test_the_longest_units_start_first_and_launches_that_share_keep_their_own_order(tmp_path: Path) -> None:
-    for share in (None, (1, 2)):
-        settings = ("objectives={only: [con/con, sig/cir, lin/nca]}", "data.image.augment=crop_flip")
-        launch = Launch(tmp_path / str(share), *settings, options=LaunchOptions(share=share))
-        queue = queue_of(launch)
-        queue.fit_to(devices_of(launch.sweep.config), prices_of(launch))
-        jobs = queue.round()
-        assert {len(job.unit.trainings) for job in jobs} == {1, 2}
-        first = min(jobs, key=lambda job: job.rank)
-        assert first == (jobs[0] if share else max(jobs, key=lambda job: len(job.unit.trainings)))
+def test_the_longest_units_start_first(tmp_path: Path) -> None:
+    launch = Launch(tmp_path, "objectives={only: [con/con, sig/cir, lin/nca]}", "data.image.augment=crop_flip")
+    queue = queue_of(launch)
+    queue.fit_to(devices_of(launch.sweep.config), prices_of(launch))
+    jobs = queue.round()
+    assert {len(job.unit.trainings) for job in jobs} == {1, 2}
+    assert min(jobs, key=lambda job: job.rank) == max(jobs, key=lambda job: len(job.unit.trainings))
 
 
 def test_a_unit_that_computes_features_comes_before_others_that_need_them(tmp_path: Path) -> None:
