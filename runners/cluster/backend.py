@@ -6,15 +6,17 @@ import re
 import shlex
 import subprocess
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
 import jinja2
 
 from goal_sweep.goal_core.basics.errors import ConfigError, GoalError
+from goal_sweep.runners.execution.capacity import Machine, Resources
+from goal_sweep.runners.planning.devices import idle_gpus
 from goal_sweep.runners.store.submissions import Submission
-from goal_sweep.sweeps import ClusterConfig, ResourceConfig, SweepConfig
+from goal_sweep.sweeps import ClusterConfig, SweepConfig
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _ANSWER_S, ASK_S = 60.0, 10.0
@@ -167,23 +169,23 @@ def check_variables(job: Job, kind: str, known: Collection[str]) -> None:
         )
 
 
-def idle_gpus(need: ResourceConfig, cpus: int, gpus: int, where: str) -> list[str]:
-    """Say that GPUs of a node would stay idle for want of CPUs, and how many CPUs would do; nothing if none do.
+def check_node(job: Job, kind: str, cpus: int, gpus: int) -> list[str]:
+    """Refuse a sweep whose units fit no node. Returns what to say of GPUs that would stay idle for want of CPUs.
 
     Args:
-        need: what a unit needs.
+        job: the job.
+        kind: the kind of cluster.
         cpus: CPUs of a node.
         gpus: GPUs of a node.
-        where: the setting that gives its CPUs.
+
+    Raises:
+        ConfigError: a unit needs more than a node has.
     """
-    most = int(gpus / need.gpus + 1e-6) if need.gpus else 0
-    if (now := min(most, cpus // need.cpus)) == most:
-        return []
-    less = f", or resources.cpus={cpus // most}" if cpus >= most else ""
-    return [
-        f"{now} of the {most} units for which a node has GPUs can train at a time: each takes {need.cpus} of its "
-        f"{cpus} CPUs; {where}={most * need.cpus}{less} would use every GPU"
-    ]
+    need = replace(Resources.of(job.config.resources), accelerator="")
+    node = Machine(id="", host="", address="", resources={"CPU": cpus, "GPU": gpus})
+    if not node.fits(need):
+        raise ConfigError(f"a unit needs {need} (resources), but a node has {node.describe()} (cluster.{kind})")
+    return [f"{idle} (cluster.{kind})"] if need.gpus and (idle := idle_gpus([node], need)) else []
 
 
 def launch_command(job: Job, sweep: str, store: str, tracking: str) -> list[str]:

@@ -23,8 +23,8 @@ from goal_sweep.runners.cluster.backend import (
     JobState,
     Phase,
     RunCommand,
+    check_node,
     check_variables,
-    idle_gpus,
     launch_command,
     run_command,
     succeed,
@@ -76,7 +76,7 @@ class Kubernetes:
 
     def check(self, job: Job) -> list[str]:
         """Refuse a job without an image or a store that the pods share, and one whose units fit no worker."""
-        settings, need = job.cluster.kubernetes, job.config.resources
+        settings = job.cluster.kubernetes
         if not settings.image:
             raise ConfigError("cluster.kubernetes.image is needed: an image with this version of goal-sweep")
         if not settings.store:
@@ -86,14 +86,8 @@ class Kubernetes:
                 f"cluster.kubernetes.store ({settings.store}) lies on no volume of cluster.kubernetes.pod that can be "
                 "written, so its results would be lost with the pods"
             )
-        if need.cpus > settings.cpus_per_worker or need.gpus > settings.gpus_per_worker:
-            raise ConfigError(
-                f"a unit needs {need.cpus} CPUs and {need.gpus:g} GPU (resources), but a worker has "
-                f"{settings.cpus_per_worker} and {settings.gpus_per_worker} (cluster.kubernetes)"
-            )
         check_variables(job, "kubernetes", settings.environment)
-        where = "cluster.kubernetes.cpus_per_worker"
-        return idle_gpus(need, settings.cpus_per_worker, settings.gpus_per_worker, where)
+        return check_node(job, "kubernetes", settings.cpus_per_worker, settings.gpus_per_worker)
 
     def render(self, job: Job) -> str:
         """The manifest that `kubectl create` gets. It holds no secret, only references to secrets."""

@@ -20,7 +20,7 @@ from goal_sweep.runners.cluster.backend import (
     NoAnswerError,
     Phase,
     RunCommand,
-    idle_gpus,
+    check_node,
     run_command,
     succeed,
     template,
@@ -59,16 +59,11 @@ class Slurm:
 
     def check(self, job: Job) -> list[str]:
         """Refuse what the nodes could not train, and a store in a bucket whose credentials they would not have."""
-        need, have = job.config.resources, job.cluster.slurm
-        if need.cpus > have.cpus_per_node or need.gpus > have.gpus_per_node:
-            raise ConfigError(
-                f"a unit needs {need.cpus} CPUs and {need.gpus:g} GPU (resources), but a node has "
-                f"{have.cpus_per_node} and {have.gpus_per_node} (cluster.slurm.cpus_per_node, gpus_per_node)"
-            )
+        have = job.cluster.slurm
+        notes = check_node(job, "slurm", have.cpus_per_node, have.gpus_per_node)
         if have.array and job.config.tune is not None:
             raise ConfigError("a search compares the results of all cells, so submit it without cluster.slurm.array")
-        notes = idle_gpus(need, have.cpus_per_node, have.gpus_per_node, "cluster.slurm.cpus_per_node")
-        if have.gpus_per_node and not need.gpus:
+        if have.gpus_per_node and not job.config.resources.gpus:
             notes.append("the job asks for GPUs (cluster.slurm.gpus_per_node), but its units train on the CPU")
         if is_object_store(job.store):
             given = {*have.environment, *have.pass_environment}

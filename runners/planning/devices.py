@@ -78,7 +78,7 @@ def of_machines(machines: Sequence[Machine], need: Resources, *, here: bool = Fa
         gpu=kinds[0] if kinds and need.gpus else "",
         memory_mb=min(memory) * min(1.0, need.gpus or 1.0) if memory else None,
         units_each=max(1, min(per_gpu, default=1)),
-        cpus=_idle(machines, need) if need.gpus else "",
+        cpus=idle_gpus(machines, need) if need.gpus else "",
     )
 
 
@@ -102,7 +102,7 @@ def to_plan_for(need: Resources, count: int | None) -> Devices:
     return replace(devices, cpus="", missing=missing)
 
 
-def _idle(machines: Sequence[Machine], need: Resources) -> str:
+def idle_gpus(machines: Sequence[Machine], need: Resources) -> str:
     """Why GPUs stay idle for want of CPUs, and what would do; empty if none do."""
     having = [machine.resources for machine in machines if machine.fits(replace(need, cpus=0))]
     room = [int(has["GPU"] / need.gpus + 1e-6) for has in having]

@@ -153,4 +153,4 @@ def test_gpus_that_would_stay_idle_for_want_of_cpus_are_named_on_submission(here
     assert run(["submit", "tiny.yaml", "--to", "slurm", *node, *unit]) == 0
     said = capsys.readouterr().out
     assert "note: 1 of the 8 units" in said
-    assert "cluster.slurm.cpus_per_node=64, or resources.cpus=1 would use every GPU" in said
+    assert "64 CPUs, or resources.cpus=1 would use every GPU (cluster.slurm)" in said

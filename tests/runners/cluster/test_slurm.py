@@ -170,7 +170,7 @@ def test_a_cancellation_reaches_the_array_and_the_job_after_it(tmp_path: Path) -
 def test_units_that_fit_no_node_are_refused(tmp_path: Path) -> None:
     made = job(tmp_path)
     Slurm(Commands()).check(made)
-    for resources, said in (({"cpus": 2}, "a unit needs 2 CPUs"), ({"gpus": 0.5}, "and 0.5 GPU")):
+    for resources, said in (({"cpus": 2}, "a unit needs 2 CPU"), ({"gpus": 0.5}, "and 0.5 GPU")):
         config = replace(made.config, resources=replace(made.config.resources, **resources))
         with pytest.raises(ConfigError, match=said):
             Slurm(Commands()).check(replace(made, config=config))
