@@ -5,8 +5,8 @@
     report       the sections, tables and pages that `goal-sweep report` writes
     published    the numbers of the GOAL paper
     figures      heatmaps, curves and diagrams
-    statistics   means, differences, effects, ranks, learning curves
+    statistics   means, differences, effects, ranks, trails
 
-Below all rooms lie `results` (reads the table), `triplets` (reads triplet records), `blocks` (the contents of a table)
-and `wording` (how numbers and names are written).
+Below all rooms lie `results` (reads the table), `blocks` (the contents of a table) and `wording` (how numbers and names
+are written).
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -39,8 +39,6 @@ class SweepResults:
     table: pa.Table = field(repr=False)
     folder: Path | None = None
     """The store, where it is a folder of this machine; to it lead the table's paths."""
-    fetch: Callable[[str], Path] | None = None
-    """Makes a file of this machine of a path in the store; None without the store."""
 
     @property
     def counted(self) -> pd.DataFrame:
@@ -128,16 +126,13 @@ class SweepResults:
         return pd.DataFrame(columns).reindex(columns=["training", "epoch", *metrics])
 
 
-def read_results(
-    content: bytes, source: str, folder: Path | None = None, fetch: Callable[[str], Path] | None = None
-) -> SweepResults:
+def read_results(content: bytes, source: str, folder: Path | None = None) -> SweepResults:
     """Read a results table.
 
     Args:
         content: the Parquet file.
         source: where it comes from, for messages.
         folder: see `SweepResults.folder`.
-        fetch: see `SweepResults.fetch`.
 
     Raises:
         AnalysisError: it is damaged, or of a format that this goal-sweep does not read.
@@ -165,7 +160,6 @@ def read_results(
         candidates=frame[~reports].copy(),
         table=table,
         folder=folder,
-        fetch=fetch,
     )
 
 

@@ -83,7 +83,6 @@ COLUMNS: Final[Mapping[str, tuple[str, str]]] = {
     "weak_objective": ("string", "in how many epochs its objective was weak beside the framework's own loss"),
     "checkpoint": ("string", "path of its weights in the store; empty without"),
     "log": ("string", "path of its log in the store; empty without"),
-    "triplets": ("string", "path of its triplet record in the store; empty without"),
     "ranks": ("binary", "ranks of the right answers of all test queries, as an .npz; null until it is tested"),
 }
 """Arrow type and meaning of every fixed column. Beside them: ``setting/KEY`` (text, null where its framework or

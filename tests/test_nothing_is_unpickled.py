@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from goal_sweep.analysis.triplets import parse_record
+from goal_sweep.analysis.statistics.images import image_scores
 from goal_sweep.goal_core.basics.atomic import DamagedError
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.goal_core.basics.sealed_json import read_json
@@ -70,7 +70,7 @@ def of_numpy(bomb: Bomb) -> bytes:
 
 def of_numpy_zip(bomb: Bomb) -> bytes:
     file = io.BytesIO()
-    keys = ("num_bins", "entries", "low", "high", "epochs")
+    keys = ("i2t", "t2i", "captions")
     arrays: dict[str, Any] = {key: np.array([bomb], dtype=object) for key in keys}
     np.savez(file, **arrays)
     return file.getvalue()
@@ -119,7 +119,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "a result of the store": result_of_a_store,
     "a record of the store": read_json,
     "an archive": lambda path: opened_archive(path).__enter__(),
-    "a triplet record of MLflow": lambda path: parse_record(path.read_bytes()),
+    "the ranks in a results table": lambda path: image_scores(path.read_bytes()),
     "weights of torch": weights(".pth"),
     "weights of safetensors": weights(".safetensors"),
     "a folder of BERT": bert,
@@ -140,7 +140,7 @@ def test_these_pickles_do_run(tmp_path: Path, kind: Callable[[Bomb], bytes]) -> 
         torch.load(io.BytesIO(content), weights_only=False)
     else:
         stored = np.load(io.BytesIO(content), allow_pickle=True)
-        stored["entries"] if kind is of_numpy_zip else stored  # the zip unpickles what is asked for
+        stored["i2t"] if kind is of_numpy_zip else stored  # the zip unpickles what is asked for
     assert (tmp_path / "ran").is_dir()
 
 

@@ -22,6 +22,6 @@ if TYPE_CHECKING:
         write_checkpoint,
     )
     from goal_sweep.goal_core.checkpoints.initial_model import InitialModel, check_initial_weights, trained_encoder
-    from goal_sweep.goal_core.checkpoints.names import BEST, LAST, RANKS, SPARE, TRIPLETS, best_name, weights_in
+    from goal_sweep.goal_core.checkpoints.names import BEST, LAST, RANKS, SPARE, best_name, weights_in
 else:
     __getattr__ = on_first_use(__name__, __file__)

@@ -16,8 +16,6 @@ SPARE: Final = "last-spare.safetensors"
 """The same, of another moment: cells of a stack save under both names in turn, so that all have one state in common."""
 BEST: Final = "best.safetensors"
 """The best epoch's weights among the files that a result states; on the disk they have the name of their epoch."""
-TRIPLETS: Final = "triplets.npz"
-"""Histograms of the triplets of each epoch."""
 RANKS: Final = "ranks.npz"
 """The rank of the right answer of every test query; see `goal_core.evaluation.RetrievalRanks.save`."""
 

@@ -64,7 +64,7 @@ class ReportTarget:
         try:
             if content is not None and store is not None:
                 root = store.root if store.root.is_dir() else None
-                return read_results(content, f"the store {store.location}", root, store.fetch)
+                return read_results(content, f"the store {store.location}", root)
             if why := self._uncalled:
                 raise TrackingError(why)
             page = SweepPage(self.uri, self.name)

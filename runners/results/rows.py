@@ -10,7 +10,7 @@ from typing import Any
 
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
 from goal_sweep.goal_core.basics.errors import printable
-from goal_sweep.goal_core.checkpoints import RANKS, TRIPLETS
+from goal_sweep.goal_core.checkpoints import RANKS
 from goal_sweep.goal_core.training import below_warmup, weak_objective
 from goal_sweep.runners.store import BEST, LOG, Attempt, Store, TrainingFolder, TrainingStatus
 from goal_sweep.sweeps import Training
@@ -77,7 +77,6 @@ def stored_row(store: Store, training: Training, status: TrainingStatus) -> dict
         "weak_objective": "",
         "checkpoint": _path(folder, BEST, result) if result else "",
         "log": _path(folder, LOG, result) if begun else "",
-        "triplets": _path(folder, TRIPLETS, result) if begun else "",
         "ranks": _ranks(folder, result),
     }
     if best is not None:

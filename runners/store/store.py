@@ -10,7 +10,7 @@
     STORE/cells/<cell id>/cell.json         description of the cell, written once
     STORE/cells/<cell id>/<stage>-<key>/    one training (runners.store.trainings)
         log.txt  attempts/<n>.json  result.json
-        metrics.<n>.jsonl  {triplets,ranks}.<n>.npz  last.<n>.safetensors  best-<epoch>.<n>.safetensors     of attempt n
+        metrics.<n>.jsonl  ranks.<n>.npz  last.<n>.safetensors  best-<epoch>.<n>.safetensors     of attempt n
 
 ``result.json`` is written last, and it alone means done. Reading, including `status`, changes nothing.
 """

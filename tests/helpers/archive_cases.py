@@ -9,15 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from goal_sweep.goal_core.basics.sealed_json import json_bytes, parse_json
-from goal_sweep.goal_core.objectives import ObjectiveConfig
-from goal_sweep.goal_core.training.cells.triplet_histogram import TripletHistogram
 from goal_sweep.runners.launch.opened_sweep import OpenedSweep
 from goal_sweep.runners.store import Store, TrainingFolder
 from goal_sweep.runners.store.archive import ImportOutcome, add_results, opened_archive, plan_import
-from tests.helpers.store_cases import record, result, write_weights
+from tests.helpers.store_cases import npz, record, result, write_weights
 from tests.helpers.sweep_cases import opened_in
 
 Files = dict[str, bytes]
@@ -29,9 +25,7 @@ def finished_sweep(folder: Path, *more: str) -> OpenedSweep:
     for training in sweep.trainings[:3]:
         files = sweep.store.folder(training)
         files.claim("L")
-        triplets = TripletHistogram(torch.device("cpu"))
-        triplets.close_epoch(1)
-        triplets.save(files, ObjectiveConfig(pair="con", triplet="con"))
+        files.save("ranks.npz", npz("ranks"))
         files.log("hello")
         train_fully(files, training.stage.epochs)
     return sweep

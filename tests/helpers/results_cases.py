@@ -154,9 +154,9 @@ class SweepWriter:
         pq.write_table(table.replace_schema_metadata(metadata), file, compression="zstd")
         return file.getvalue()
 
-    def results(self, folder: Path | None = None, fetch: Callable[[str], Path] | None = None) -> SweepResults:
+    def results(self, folder: Path | None = None) -> SweepResults:
         """The table as a report reads it."""
-        return read_results(self.content(), self.name, folder, fetch)
+        return read_results(self.content(), self.name, folder)
 
     def _waiting(self) -> list[dict[str, Any]]:
         if self.axes or self.tune:
@@ -221,25 +221,6 @@ def counted_runs(
         row |= {"data_fingerprint": "f", "stage": "frozen", "pair": pair, "triplet": triplet, "seed": seed}
         rows.append(row | dict.fromkeys((metric.test for metric in METRICS.values()), value(block, seed, p, t)))
     return pd.DataFrame(rows)
-
-
-BINS = 4
-"""Of the triplet records that `record_bytes` makes."""
-
-
-def record_bytes(entries: list[list[int]], epochs: list[int] | None = None, weight: float = 0.5) -> bytes:
-    """The file of a triplet record."""
-    file = io.BytesIO()
-    np.savez_compressed(
-        file,
-        low=np.float64(-1),
-        high=np.float64(1),
-        num_bins=np.int64(BINS),
-        epochs=np.array(epochs or sorted({row[0] for row in entries}), np.int32),
-        entries=np.array(entries, np.int32).reshape(-1, 3),
-        weight=np.full((BINS, BINS), weight),
-    )
-    return file.getvalue()
 
 
 FAILED = Gap(seed=3, status="failed", reason="loss is NaN | 50% of <x_1>\nat step 7")

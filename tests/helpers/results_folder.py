@@ -8,7 +8,6 @@ from pathlib import Path
 from goal_sweep.runners.launch.opened_sweep import OpenedSweep
 from goal_sweep.runners.store import METRICS
 from goal_sweep.runners.tracking.sync import SweepTracking
-from tests.helpers.results_cases import record_bytes
 from tests.helpers.store_cases import write_weights
 from tests.helpers.sweep_cases import SETTINGS, opened_in
 
@@ -22,7 +21,6 @@ def finished(folder: Path, empty_database: Path) -> OpenedSweep:
         one = sweep.store.folder(training)
         one.claim("L")
         one.save_with("best-1.safetensors", write_weights)
-        one.save("triplets.npz", record_bytes([[1, 5, 2 + number]]))
         one.write_metrics([{"epoch": 1, "time": 1.7e9, "metrics": {"val/rsum": 10.0, "train/pos_sim": 0.5}}])
         metrics = {f"test/{name}": 10.0 + number for name in RECALLS}
         metrics["test/rsum"] = sum(metrics.values())

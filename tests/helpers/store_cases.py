@@ -53,7 +53,7 @@ def result_of(folder: TrainingFolder) -> dict[str, Any]:
 
 
 def npz(text: str) -> bytes:
-    """A small ``.npz`` file, as a record of triplets is."""
+    """A small ``.npz`` file, as the ranks are."""
     file = io.BytesIO()
     np.savez(file, text=np.array(text))
     return file.getvalue()

@@ -32,7 +32,6 @@ from goal_sweep.goal_core.training.cells.optim import (
     sum_hinge,
 )
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer, StepOutcome
-from goal_sweep.goal_core.training.cells.triplet_histogram import TripletHistogram
 
 SplitShare = tuple[Embedded, float]
 """What a stack embedded of a split for one cell, and the cell's share of the seconds that it took."""
@@ -143,7 +142,6 @@ class CellStack:
             self._optimizer.state[parameter] = _stacked_state(owners)
         self._objectives = StackedObjectives([cell.objective for cell in cells])
         self._margins = send(torch.tensor([cell.objective.margin for cell in cells]), first.encoder.device)
-        self._counts = TripletHistogram.stack([cell.triplets for cell in cells])
         self.encoder = Encoder(
             heads=first.heads.stacked(self._parameters),
             backbone=None,
@@ -183,9 +181,7 @@ class CellStack:
         norm_C = clip_each(self._parameters.values(), stage.grad_clip)
         names, numbers_KC = stats.numbers()
         table = torch.cat((numbers_KC, torch.stack((norm_C, stats.finite.to(norm_C))).to(numbers_KC)))
-        outcomes = _outcomes(stats, names, table.tolist())
-        TripletHistogram.count(self._counts, stats)
-        return outcomes
+        return _outcomes(stats, names, table.tolist())
 
     def embed(self, split: EvalSplit) -> dict[str, Embedded]:
         """The embeddings of a split by every cell, by the cell's key."""
@@ -219,7 +215,6 @@ def dissolve(cells: Iterable[CellTrainer]) -> None:
         for module in cell.heads.modules():
             if isinstance(module, nn.RNNBase):
                 module.flatten_parameters()  # as CUDA's kernels want them
-        cell.triplets.restore({name: value.clone() for name, value in cell.triplets.tensors().items()})
 
 
 def _shared(tensors: Sequence[Tensor]) -> Tensor:

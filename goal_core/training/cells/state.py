@@ -28,7 +28,6 @@ from goal_sweep.goal_core.models import Encoder, Heads, ImageBackbone
 from goal_sweep.goal_core.objectives import CollapseDetector
 from goal_sweep.goal_core.training.cells.optim import build_optimizer, parameter_groups
 from goal_sweep.goal_core.training.cells.random_stream import RandomStream
-from goal_sweep.goal_core.training.cells.triplet_histogram import TripletHistogram
 from goal_sweep.goal_core.training.files import EpochRecord, TrainingFiles
 from goal_sweep.goal_core.training.plan import TrainingPlan, UnitPlan
 from goal_sweep.goal_core.training.ranks import ALONE, Ranks
@@ -74,7 +73,7 @@ class CellState:
         self._description, self._steps_per_epoch = description, steps_per_epoch
         device = torch.device(unit.device)
         self.encoder = Encoder(heads=heads, backbone=backbone, precision=unit.precision, device=device)
-        self.objective, self._objective_config = plan.objective.build(check_finite=False), plan.objective
+        self.objective = plan.objective.build(check_finite=False)
         groups = parameter_groups(heads, backbone, self.stage)
         self.parameters = [parameter for group in groups for parameter in group.parameters]
         if not self.parameters:
@@ -82,7 +81,6 @@ class CellState:
         self.optimizer = build_optimizer(groups, self.stage)
         self.scaler = torch.amp.GradScaler(device.type, enabled=unit.precision == "fp16")
         self.stream = RandomStream(derive_seed(unit.seed, "train", unit.stage.name), device)
-        self.triplets = TripletHistogram(device)
         self.collapse = CollapseDetector(margin=self.objective.margin, patience=self.stage.collapse_patience)
         self.epoch, self.next_step = 0, 0
         """The position, both counted from 0: ``epoch`` epochs and ``next_step`` steps of the next are done."""
@@ -157,7 +155,6 @@ class CellState:
             **{name: module.state_dict() for name, module in self._modules().items()},
             "optimizer": checkpoints.optimizer_tensors(self.optimizer),
             "random": self.stream.state(),
-            "triplets": self.triplets.tensors(),
         }
         values = {name: getattr(self, name) for name in _VALUES}
         own = {"collapse": self.collapse.num_steps, "scaler": self.scaler.state_dict()}
@@ -169,7 +166,6 @@ class CellState:
             load_module(module, checkpoints.take_prefix(name, tensors), self.files.path(LAST))
         checkpoints.restore_optimizer(self.optimizer, checkpoints.take_prefix("optimizer", tensors))
         self.stream.restore(checkpoints.take_prefix("random", tensors))
-        self.triplets.restore(checkpoints.take_prefix("triplets", tensors))
         for name in _VALUES:
             setattr(self, name, state[name])
         self.before = tuple(state["before"])
@@ -201,7 +197,7 @@ class CellState:
         self._slot = max(states, key=lambda name: (states[name][1]["epoch"], states[name][1]["next_step"]))
         self.restore(*states[self._slot])
         # A crash may have come between the state and the files that follow it; the state is what counts.
-        self._write_records()
+        self.files.write_metrics(self.history)
         return True
 
     def _newest(self, name: str, at: tuple[int, int] | None) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
@@ -228,11 +224,6 @@ class CellState:
             self.files.log(f"the best weights are lost: {error}")
             self.files.set_aside(path)
             return False
-
-    def _write_records(self) -> None:
-        self.files.write_metrics(self.history)
-        if self.history:
-            self.triplets.save(self.files, self._objective_config)
 
     def load_best(self) -> None:
         """Return to the weights of the best epoch, for the test.
@@ -275,7 +266,7 @@ class CellState:
         self.restore(*read_of_training(last, training))
         self.save_best(_read_weights(best, training, self.best_epoch)[0])
         self.save_last()
-        self._write_records()
+        self.files.write_metrics(self.history)
 
     def _load_weights(self, path: Path, training: str, epoch: int | None = None) -> int:
         """Load weights, and return their epoch."""

@@ -85,7 +85,6 @@ class CellTrainer(CellState):
         self.scaler.update()
         self.next_step += 1
         self._record(values)
-        self.triplets.add(stats)
         self.seconds += time.perf_counter() - began + shared_s
 
     def _read(self, stats: ObjectiveStats, own: Mapping[str, Tensor]) -> dict[str, float]:
@@ -247,7 +246,6 @@ class CellTrainer(CellState):
         record = EpochRecord(epoch=self.epoch, time=time.time(), metrics=metrics)
         self.history.append(record)
         self.sums = {}
-        self.triplets.close_epoch(self.epoch)
         # The weights of a warm-up epoch do not represent the objective, however good their recall.
         rsum = val_recalls["val/rsum"] if test_rsum is None else test_rsum
         better = self.best_rsum is None or rsum > self.best_rsum
@@ -260,7 +258,7 @@ class CellTrainer(CellState):
             superseded, self._superseded = self._superseded, superseded
         if superseded:
             self.files.discard(best_name(superseded))  # only now: until here a state that may count referred to it
-        self._write_records()
+        self.files.write_metrics(self.history)
         return record
 
     def return_to_best(self) -> None:

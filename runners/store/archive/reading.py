@@ -29,7 +29,7 @@ _MAX_CELLS = 20_000
 _ID, _NUMBER = "[0-9a-f]{16}", "[1-9][0-9]{0,5}"
 _MEMBER = re.compile(
     rf"sweep\.json|cells/{_ID}/(?:frozen|finetune)-{_ID}/(?:result\.json|metrics\.{_NUMBER}\.jsonl|"
-    rf"(?:triplets|ranks)\.{_NUMBER}\.npz|attempts/{_NUMBER}\.json)"
+    rf"ranks\.{_NUMBER}\.npz|attempts/{_NUMBER}\.json)"
 )
 
 

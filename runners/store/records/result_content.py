@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from goal_sweep.goal_core.basics.atomic import DamagedError
 from goal_sweep.goal_core.basics.sealed_json import parse_json
-from goal_sweep.goal_core.checkpoints import BEST, RANKS, TRIPLETS
+from goal_sweep.goal_core.checkpoints import BEST, RANKS
 
 RESULT = "result.json"
 METRICS = "metrics.jsonl"
@@ -41,7 +41,7 @@ class _Stated(TypedDict):
 
 
 _Record = NotRequired[_Stated]
-_Files = TypedDict("_Files", {BEST: _Stated, METRICS: _Record, TRIPLETS: _Record, RANKS: _Record})  # type: ignore[misc]
+_Files = TypedDict("_Files", {BEST: _Stated, METRICS: _Record, RANKS: _Record})  # type: ignore[misc]
 _Files.__pydantic_config__ = _STRICT  # type: ignore[attr-defined]
 
 
@@ -85,8 +85,7 @@ def parse_result(content: bytes, source: str) -> dict[str, Any]:
     best = result["best_epoch"]
     if best > result["epochs"]:
         raise DamagedError(f"{source} is damaged: its best_epoch {best} is after its {result['epochs']} epochs")
-    stems = {BEST: rf"best-{best}\.\d+\.safetensors", METRICS: r"metrics\.\d+\.jsonl"}
-    stems |= {TRIPLETS: r"triplets\.\d+\.npz", RANKS: r"ranks\.\d+\.npz"}
+    stems = {BEST: rf"best-{best}\.\d+\.safetensors", METRICS: r"metrics\.\d+\.jsonl", RANKS: r"ranks\.\d+\.npz"}
     for key, stated in result["files"].items():
         if not re.fullmatch(stems[key], stated["name"], re.ASCII):
             raise DamagedError(f"{source} is damaged: its files have {stated['name'][:80]!r} as {key}")

@@ -20,13 +20,13 @@ from typing import Any
 
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError, read_bytes, storage_errors
 from goal_sweep.goal_core.basics.errors import WeightsError
-from goal_sweep.goal_core.checkpoints import BEST, LAST, RANKS, SPARE, TRIPLETS, best_name
+from goal_sweep.goal_core.checkpoints import BEST, LAST, RANKS, SPARE, best_name
 from goal_sweep.runners.store.records.attempts import AttemptFolder
 from goal_sweep.runners.store.records.result_content import METRICS, RESULT, parse_epoch, parse_result
 from goal_sweep.runners.store.storage.folders import LOCAL, Storage
 
 LOG = "log.txt"
-WORKING = re.compile(r"(?:last(?:-spare)?|best-\d+|metrics|triplets|ranks)\.(\d+)\.(?:safetensors|jsonl|npz)")
+WORKING = re.compile(r"(?:last(?:-spare)?|best-\d+|metrics|ranks)\.(\d+)\.(?:safetensors|jsonl|npz)")
 """Files of an attempt (group 1) that it needs while it trains."""
 _NO_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, struct.error)
 """What reading a damaged zip file raises, as the bit that flipped."""
@@ -187,7 +187,7 @@ class TrainingFiles:
         """
         from goal_sweep.goal_core.checkpoints import read_checkpoint  # with torch, which readers of results do without
 
-        names = {BEST: best_name(best_epoch), METRICS: METRICS, TRIPLETS: TRIPLETS, RANKS: RANKS}
+        names = {BEST: best_name(best_epoch), METRICS: METRICS, RANKS: RANKS}
         paths = {name: places[0] for name, saved_as in names.items() if (places := self.places(saved_as))}
         weights = paths.setdefault(BEST, self.folder / best_name(best_epoch))
         with storage_errors(weights, "read"):
@@ -198,9 +198,8 @@ class TrainingFiles:
         except WeightsError as error:
             raise DamagedError(str(error)) from error
         self.records()
-        for name in {TRIPLETS, RANKS} & paths.keys():
-            if not is_whole_zip(self.storage.fetch(paths[name])):
-                raise DamagedError(f"{self.storage.shown(paths[name])} is damaged")
+        if RANKS in paths and not is_whole_zip(self.storage.fetch(paths[RANKS])):
+            raise DamagedError(f"{self.storage.shown(paths[RANKS])} is damaged")
         return stated
 
     def _fingerprint(self, path: Path) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / row["log"]).write_text("trained\n")
     target = folder / "reports" / "complete"
     write_texts(
-        writer.results(folder, folder.joinpath),
+        writer.results(folder),
         target,
         compare_with_paper=True,
         mlflow_page="http://127.0.0.1:5000/#/experiments/1",

@@ -100,7 +100,7 @@ def cut(path: Path) -> None:
 
 
 QUICK = {
-    (0, BEST, flip), (1, BEST, flip), (1, "metrics.jsonl", flip), (1, "triplets.npz", flip), (1, "result.json", flip),
+    (0, BEST, flip), (1, BEST, flip), (1, "metrics.jsonl", flip), (1, "ranks.npz", flip), (1, "result.json", flip),
     (1, "result.json", cut),
 }  # fmt: skip
 """Each file once, and each way and each stage."""
@@ -111,7 +111,7 @@ QUICK = {
     [
         pytest.param(stage, name, spoil, marks=[pytest.mark.exhaustive] * ((stage, name, spoil) not in QUICK))
         for stage in (0, 1)
-        for name in (BEST, "metrics.jsonl", "triplets.npz", "result.json")
+        for name in (BEST, "metrics.jsonl", "ranks.npz", "result.json")
         for spoil in (flip, cut)
     ],
 )
@@ -155,7 +155,7 @@ def test_a_launch_that_retries_only_what_failed_leaves_a_damaged_result_where_it
     ("name", "spoil"),
     [
         pytest.param(BEST, quietly(flip), id="flipped weights"),
-        pytest.param("triplets.npz", quietly(flip), id="flipped triplets"),
+        pytest.param("ranks.npz", quietly(flip), id="flipped ranks"),
         pytest.param("metrics.jsonl", Path.unlink, id="removed metrics"),
         pytest.param("ranks.npz", Path.unlink, id="removed ranks"),
     ],

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from goal_sweep.goal_core.checkpoints import TRIPLETS
+from goal_sweep.goal_core.checkpoints import RANKS
 from goal_sweep.runners.launch.tuning.refresh import refreshed_results
 from goal_sweep.runners.results import listed_again, read_results, table, training_row, update_results
 from goal_sweep.runners.results.rows import asked_row, stored_row
@@ -41,7 +41,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Training]:
 def test_a_finished_training_is_a_row_with_everything(store: Store) -> None:
     folder = folder_of(store)
     folder.claim("L")
-    folder.save(TRIPLETS, npz("a record"))
+    folder.save(RANKS, npz("a record"))
     train(folder, 3)
     done, waiting = update_results(store, SWEEP).rows()
     assert set(COLUMNS) <= set(done)
@@ -50,7 +50,8 @@ def test_a_finished_training_is_a_row_with_everything(store: Store) -> None:
     assert (done["test/rsum"], done["val/rsum"]) == (42.0, 30.0)
     assert (done["epochs/epoch"], done["epochs/val/rsum"]) == ([1.0, 2.0, 3.0], [10.0, 20.0, 30.0])
     assert done["epochs/time"][0] == 1_700_000_001.0
-    assert all((store.root / done[name]).is_file() for name in ("checkpoint", "triplets"))
+    assert (store.root / done["checkpoint"]).is_file()
+    assert done["ranks"] == npz("a record")
     assert done["setting/stages.frozen.lr"] == "0.1"
     assert done["ended"] >= done["started"]
     assert (waiting["status"], waiting["attempts"], waiting["test/rsum"], waiting["epochs/epoch"]) == (

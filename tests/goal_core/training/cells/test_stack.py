@@ -123,7 +123,6 @@ def test_a_step_is_each_cells_own_but_for_rounding(tmp_path: Path) -> None:
                 assert (ours[name] - own[name]).abs().max() <= 0.02 * stage.lr, name
             if name.startswith("optimizer.") and name.endswith(".exp_avg"):
                 assert (ours[name] - own[name]).norm() <= 1e-5 * own[name].norm(), name
-        assert torch.equal(ours["triplets.counts"], own["triplets.counts"])
 
 
 def test_trained_cells_are_near_those_trained_alone(tmp_path: Path) -> None:
@@ -326,16 +325,14 @@ def test_a_cell_that_fails_leaves_the_others_as_they_were(tmp_path: Path, poison
         assert apart(load_file(folders[key].best()), load_file(folder.best())) < 0.02
 
 
-@pytest.mark.parametrize("place", ["clip_each", "TripletHistogram.count", "_stacked_state"])
+@pytest.mark.parametrize("place", ["clip_each", "_stacked_state"])
 def test_a_stack_that_fails_fails_its_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     """Also where it cannot be formed. Whoever runs the unit tries it again, with smaller chunks and thus unstacked."""
-    owner, _, name = place.rpartition(".")
-    target = getattr(cell_stack_module, owner) if owner else cell_stack_module
 
     def fail(*_: Any) -> Any:
         raise torch.cuda.OutOfMemoryError("as if")
 
-    monkeypatch.setattr(target, name, staticmethod(fail) if owner else fail)
+    monkeypatch.setattr(cell_stack_module, place, fail)
     unit = heads_unit(*GRID[:3])
     outcomes = train_unit(unit, folders_of(unit, tmp_path))
     assert [getattr(outcome, "kind", "") for outcome in outcomes] == ["memory"] * 3

@@ -153,11 +153,10 @@ def test_the_state_keeps_its_names(tmp_path: Path) -> None:
     heads = {"heads.image.fc.weight", "heads.image.fc.bias", "heads.text.embed.weight"}
     heads |= {f"heads.text.rnn.{part}_l0" for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
     slots = {f"optimizer.{index}.{name}" for index in range(7) for name in ("step", "exp_avg", "exp_avg_sq")}
-    others = {"random.cpu", "triplets.counts", "triplets.epochs", "triplets.entries"}
-    assert set(tensors) == heads | slots | others
+    assert set(tensors) == heads | slots | {"random.cpu"}
     stage = StageConfig(name="finetune", epochs=2, lr=1e-4, batch_size=16, checkpoint_every=2)
     tuned = set(read_checkpoint(stopped(unit_of("con/con", stage=stage), tmp_path / "tuned"))[0])
-    assert {name.split(".")[0] for name in tuned} == {"heads", "backbone", "optimizer", "random", "triplets"}
+    assert {name.split(".")[0] for name in tuned} == {"heads", "backbone", "optimizer", "random"}
 
 
 def test_a_state_of_another_version_fails_the_training_and_names_what_it_lacks(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ BEST, SHA = "best.safetensors", "0" * 64
 def folder(store: Store) -> TrainingFolder:
     folder = store.folder(TRAINING)
     folder.claim("L")
-    folder.save("triplets.npz", npz("x"))
+    folder.save("ranks.npz", npz("x"))
     train(folder, 3)
     return folder
 
@@ -93,8 +93,8 @@ def test_a_field_that_no_training_writes(
         (BEST, {"name": "best-2.1.safetensors"}, "files"),
         (BEST, {"name": "best-3.1.safetensors\n"}, "files"),
         (BEST, {"name": ["best-3.1.safetensors"]}, "files"),
-        ("triplets.npz", {"name": "metrics.1.jsonl"}, "files"),
-        ("triplets.npz", {"name": ".."}, "files"),
+        ("ranks.npz", {"name": "metrics.1.jsonl"}, "files"),
+        ("ranks.npz", {"name": ".."}, "files"),
         ("metrics.jsonl", {"name": "metrics.1.jsonl.damaged"}, "files"),
         ("metrics.jsonl", {"sha256": SHA.upper() + "x"}, "sha256"),
         ("metrics.jsonl", {"sha256": 0}, "sha256"),
@@ -116,7 +116,7 @@ def test_what_a_training_writes_is_accepted(store: Store, folder: TrainingFolder
     assert {key: stated["name"] for key, stated in files.items()} == {
         BEST: "best-3.1.safetensors",
         "metrics.jsonl": "metrics.1.jsonl",
-        "triplets.npz": "triplets.1.npz",
+        "ranks.npz": "ranks.1.npz",
     }
     assert store.status([TRAINING], thorough=True)[TRAINING].state == "done"
 

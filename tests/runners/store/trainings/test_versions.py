@@ -8,7 +8,7 @@ from goal_sweep.runners.store.trainings.files import is_whole_zip
 
 
 def test_whichever_bit_flips_is_told_and_never_an_error(tmp_path: Path) -> None:
-    path = tmp_path / "triplets.npz"
+    path = tmp_path / "ranks.npz"
     np.savez_compressed(path, counts=np.arange(200) % 7)
     assert is_whole_zip(path)
     content = path.read_bytes()
