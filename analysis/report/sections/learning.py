@@ -7,7 +7,7 @@ from typing import Final
 
 import pandas as pd
 
-from goal_sweep.analysis.blocks import BLOCK_COLUMNS, Block, Objective
+from goal_sweep.analysis.blocks import Block, Objective
 from goal_sweep.analysis.figures.training import draw_curves
 from goal_sweep.analysis.report.inputs import Inputs
 from goal_sweep.analysis.report.parts import Picture, Section, TextTable
@@ -24,8 +24,6 @@ CURVES: Final[dict[str, str]] = {
     "train/grad_norm": "gradient norm",
 }
 """The metrics of the learning curves and their labels; each is a panel of the figure."""
-MAX_SEEDS = 10
-"""The most seeds of a cell whose epochs are shown: more hardly change a curve."""
 _CURVES_NOTE = (
     "The best objective by test rsum, con/con and the worst stand out, with a band from the lowest to the highest "
     "seed; grey lines are the other objectives. Lines are means over seeds. s_p, s_n, the share of active triplets and "
@@ -48,11 +46,10 @@ def learning_sections(inputs: Inputs) -> list[Section]:
 
 def _curves_section(results: SweepResults, blocks: Sequence[Block]) -> Section:
     pictures, without, short = [], [], []
-    drawn = drawn_runs(results)
-    epochs = results.epochs(drawn, [*CURVES])
+    epochs = results.epochs(results.counted, [*CURVES])
     recorded = set(epochs.dropna(subset=list(CURVES), how="all")["training"])
     for block in blocks:
-        runs = results.of_block(drawn, block.key)
+        runs = results.of_block(results.counted, block.key)
         lines = {name: own for metric, name in CURVES.items() if (own := curves(runs, epochs, metric))}
         without += [str(name) for key, name in zip(runs["training"], runs["name"], strict=True) if key not in recorded]
         if lines and all(len(curve) < 2 for own in lines.values() for curve in own.values()):
@@ -66,18 +63,10 @@ def _curves_section(results: SweepResults, blocks: Sequence[Block]) -> Section:
                     arguments=(block.key.title, lines, _roles(block), _warmup(block, runs)),
                 )
             )
-    said, seeds = [_CURVES_NOTE if pictures else "Nothing can be shown here."], len(results.header.seeds)
-    said += [f"Of each objective's {seeds} seeds, the first {MAX_SEEDS} are shown."] * (seeds > MAX_SEEDS)
+    said = [_CURVES_NOTE if pictures else "Nothing can be shown here."]
     said += [f"No curves, because there is one epoch: {list_text(short)}."] * bool(short)
     said += [f"Without a recorded epoch: {list_text(without)}."] * bool(without)
     return Section(anchor="curves", title="Learning curves", paragraphs=tuple(said), figures=tuple(pictures))
-
-
-def drawn_runs(results: SweepResults) -> pd.DataFrame:
-    """The trainings whose epochs are shown: those of the lowest seeds of each cell that count."""
-    runs = results.counted.sort_values("seed", kind="stable")
-    columns = [*BLOCK_COLUMNS, "point", "grid", "pair", "triplet"]
-    return runs[runs.groupby(columns).cumcount() < MAX_SEEDS]
 
 
 def curves(runs: pd.DataFrame, epochs: pd.DataFrame, metric: str) -> dict[Objective, pd.DataFrame]:

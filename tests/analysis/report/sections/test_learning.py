@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import pandas as pd
-import pytest
-
 from goal_sweep.analysis.figures.training import draw_curves
 from goal_sweep.analysis.report.parts import Section
-from goal_sweep.analysis.report.sections import learning
-from goal_sweep.analysis.report.sections.learning import curves, drawn_runs, learning_sections
+from goal_sweep.analysis.report.sections.learning import curves, learning_sections
 from goal_sweep.analysis.results import SweepResults
 from tests.helpers.results_cases import SweepWriter, inputs_of, of_epochs
 
@@ -76,11 +72,3 @@ def test_a_curve_is_the_mean_and_the_range_over_the_seeds_that_have_the_epoch() 
     assert [line.get_label() for line in axes.lines[:2]] == ["others", "con/con (best, baseline)"]
     assert len(axes.lines) == 3  # the curves, and where the warm-up ends
     assert len(axes.collections) == 1  # the band of the one that stands out
-
-
-def test_many_seeds_are_drawn_as_the_first(complete: SweepResults, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert len(drawn_runs(complete)) == 90
-    monkeypatch.setattr(learning, "MAX_SEEDS", 2)
-    drawn: pd.DataFrame = drawn_runs(complete)
-    assert set(drawn["seed"]) == {1, 2}
-    assert len(drawn) == 60
