@@ -41,6 +41,7 @@ class Step:
     name: str
     what: str
     module: str
+    """A benchmark, which takes `--device` and `--json`; or pytest, whose last lines say what failed."""
     quick: str = ""
     """Arguments with which it takes seconds."""
     full: str = ""
@@ -51,17 +52,23 @@ class Step:
 # The workers have 16 batches in advance, which must be used up before waiting for data is what it stays.
 RESNET152 = "--backbone resnet152 --size 224 --batch 128 --embed-dim 1024 --threads 8 --workers 8 --warm 18 --steps 20"
 TINY = "--images 60 --size 32 --batch 8 --embed-dim 16 --word-dim 8 --steps 2"
-SHARED = "--data {data}"
-"""A folder of photographs that several steps read."""
+SHARED = "--data {scratch}/photographs"
+"""A folder that several steps read."""
+# Other versions of libraries may warn, which says nothing of the GPU; the project's own options need plugins. A file
+# that cannot be imported hides no other.
+TESTS = (
+    "-v -rfEs --tb=short -W default -p no:cacheprovider -o addopts=--import-mode=importlib "
+    "--continue-on-collection-errors -m gpu --basetemp={scratch}/tests tests/goal_core"
+)
 LARGE, SMALL = f"{SHARED} --images 2000 {RESNET152}", f"{SHARED} {TINY}"
 STEPS = (
-    Step("tests", "every GPU test of goal_core", "gpu_tests", limit=150),
-    Step("flagship", "ResNet-152 on photographs: cells alone, sharing and stacked, and fine-tuning", "steps",
+    Step("tests", "every GPU test of goal_core", "pytest", TESTS, TESTS, limit=150),
+    Step("flagship", "ResNet-152 on photographs: cells alone, sharing and stacked, and fine-tuning", "benchmarks.steps",
          f"{SMALL} --rows one heads trunk finetune --sources files pack --cells 3",
          f"{LARGE} --rows one heads trunk finetune --precisions fp32 bf16 --sources files pack", limit=260),
-    Step("ratios", "objectives and recall against one product", "ratios", "--batch 16 --dim 8 --images 50 --rounds 1",
-         "--batch 1024 4096", limit=60),
-    Step("packs", "JPEG files and packs against torchvision", "data_path",
+    Step("ratios", "objectives and recall against one product", "benchmarks.ratios",
+         "--batch 16 --dim 8 --images 50 --rounds 1", "--batch 1024 4096", limit=60),
+    Step("packs", "JPEG files and packs against torchvision", "benchmarks.data_path",
          f"{TINY} --files 100",
          "--images 400 --size 224 --workers 8", limit=75),
 )  # fmt: skip
@@ -116,12 +123,13 @@ def _run(step: Step, given: argparse.Namespace, scratch: Path, left: float) -> d
         return _left_out(f"{max(0.0, left):.0f} s were left of the deadline")
     saved, began = scratch / f"{step.name}.json", time.monotonic()
     limit = min(left, step.limit * (1 if given.device == "cuda" else CPU_PATIENCE))
-    arguments = (step.quick if given.quick else step.full).format(data=scratch / "photographs")
-    command = f"python -m benchmarks.{step.module} --device {given.device} {arguments}"
-    status, reason = "done", ""
-    python = [sys.executable, "-X", "faulthandler", *command.split()[1:], "--json", str(saved)]
+    arguments = (step.quick if given.quick else step.full).format(scratch=scratch)
+    own = "" if step.module == "pytest" else f"--device {given.device} --json {saved} "
+    command, status, reason = f"python -m {step.module} {own}{arguments}", "done", ""
+    python = [sys.executable, "-X", "faulthandler", *command.split()[1:]]
     with (scratch / "errors").open("w+") as errors:
-        process = subprocess.Popen(python, cwd=ROOT, stderr=errors, start_new_session=True)
+        stdout = None if own else errors
+        process = subprocess.Popen(python, cwd=ROOT, stdout=stdout, stderr=errors, start_new_session=True)
         try:
             if process.wait(limit):
                 status, reason = "failed", f"exit status {process.returncode}"
@@ -136,7 +144,7 @@ def _run(step: Step, given: argparse.Namespace, scratch: Path, left: float) -> d
             process.wait()
         errors.seek(0)
         said = [line for line in errors.read().splitlines() if line.strip()][-50:]
-    content = json.loads(saved.read_text()) if saved.exists() else {}
+    content: dict[str, Any] = json.loads(saved.read_text()) if saved.exists() else {} if own else {"said": said}
     reasons = [reason] * (status == "late") + [f"{row}: {why}" for row, why in content.get("failed", {}).items()]
     if status != "done":
         content |= {"errors": said, "reason": "; ".join(reasons or [reason, *said[-1:]])}

@@ -57,8 +57,8 @@ def run_steps(out: Path, *steps: Step, deadline: float = 1000.0) -> tuple[int, d
 
 
 def test_a_failing_step_hides_no_other(programs: Path, tmp_path: Path) -> None:
-    good = Step("good", "a good one", "ratios", full="--batch 16 --dim 8 --images 50 --rounds 1")
-    status, found = run_steps(tmp_path / "out", Step("bad", "a bad one", "failing"), good)
+    good = Step("good", "a good one", "benchmarks.ratios", full="--batch 16 --dim 8 --images 50 --rounds 1")
+    status, found = run_steps(tmp_path / "out", Step("bad", "a bad one", "benchmarks.failing"), good)
     assert status == 1
     bad = found["steps"]["bad"]
     assert (bad["status"], bad["tables"]) == ("failed", {"rows": {"good": {"ms": 2.5}}})
@@ -70,9 +70,17 @@ def test_a_failing_step_hides_no_other(programs: Path, tmp_path: Path) -> None:
 
 def test_a_crash_is_told_by_its_last_line(programs: Path, tmp_path: Path) -> None:
     (programs / "failing.py").write_text("raise MemoryError('no room')")
-    status, found = run_steps(tmp_path / "out", Step("bad", "a bad one", "failing"))
+    status, found = run_steps(tmp_path / "out", Step("bad", "a bad one", "benchmarks.failing"))
     assert status == 1
     assert found["steps"]["bad"]["reason"] == "exit status 1; MemoryError: no room"
+
+
+def test_the_tests_that_failed_are_told(tmp_path: Path) -> None:
+    (tmp_path / "test_a.py").write_text("import pytest\n@pytest.mark.gpu\ndef test_bad(): assert 1 == 2")
+    tests = Step("tests", "some", "pytest", full=gpu.TESTS.replace("tests/goal_core", str(tmp_path / "test_a.py")))
+    status, found = run_steps(tmp_path / "out", tests)
+    assert status == 1
+    assert any("FAILED" in line and "test_bad" in line for line in found["steps"]["tests"]["errors"])
 
 
 def test_a_late_step_ends_with_all_that_it_started(
@@ -80,8 +88,8 @@ def test_a_late_step_ends_with_all_that_it_started(
 ) -> None:
     monkeypatch.setattr(gpu, "CPU_PATIENCE", 1)
     children = tmp_path / "children"
-    sleeper = Step("late", "a late one", "sleeper", full=f"--children {children}", limit=15)
-    status, found = run_steps(tmp_path / "out", sleeper, Step("bad", "a bad one", "failing"))
+    sleeper = Step("late", "a late one", "benchmarks.sleeper", full=f"--children {children}", limit=15)
+    status, found = run_steps(tmp_path / "out", sleeper, Step("bad", "a bad one", "benchmarks.failing"))
     assert status == 1
     late = found["steps"]["late"]
     assert (late["status"], late["reason"]) == ("late", "ended after 15 s, its limit")
@@ -96,8 +104,8 @@ def test_the_deadline_shortens_a_step_and_leaves_out_the_next(
     programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gpu, "LEAST_S", 1.0)
-    sleeper = Step("late", "a late one", "sleeper", full=f"--children {tmp_path / 'children'}")
-    _, found = run_steps(tmp_path / "out", sleeper, Step("bad", "a bad one", "failing"), deadline=1.5)
+    sleeper = Step("late", "a late one", "benchmarks.sleeper", full=f"--children {tmp_path / 'children'}")
+    _, found = run_steps(tmp_path / "out", sleeper, Step("bad", "a bad one", "benchmarks.failing"), deadline=1.5)
     assert found["steps"]["late"]["reason"].endswith("the deadline")
     assert found["steps"]["bad"] == {"status": "left out", "reason": "0 s were left of the deadline", "seconds": 0.0}
 
@@ -137,9 +145,8 @@ def test_a_bare_checkout_proves_itself(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     found = json.loads((out / "gpu.json").read_text())
     assert {name: step["status"] for name, step in found["steps"].items()} == {step.name: "done" for step in gpu.STEPS}
-    missing = {name: " ".join(step["not_measured"]) for name, step in found["steps"].items()}
-    parts = {"tests": "GPU", "flagship": "busy"}
-    assert all(part in missing[name] for name, part in parts.items())
+    assert " skipped" in found["steps"]["tests"]["said"][-1]
+    assert "busy" in " ".join(found["steps"]["flagship"]["not_measured"])
     tables = found["steps"]["flagship"]["tables"]
     assert [list(rows) for rows in tables.values()] == [["one", "heads", "trunk", "finetune"]] * 2  # files, pack
     assert all(row["ms a step"] > 0 for rows in tables.values() for row in rows.values())
