@@ -15,10 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from goal_sweep.analysis.blocks import OF_EACH, BlockKey, Objective
-from goal_sweep.analysis.errors import AnalysisError
 from goal_sweep.analysis.wording import point_values
 from goal_sweep.sweeps.axes import ANY, VARIANT
-from goal_sweep.sweeps.results import DEFAULT, EPOCHS, METRICS, SETTING, TUNED, Header
+from goal_sweep.sweeps.results import DEFAULT, EPOCHS, METRICS, SETTING, TUNED, Header, ResultsError
 from goal_sweep.sweeps.tuning.trail import Trail
 
 _TESTS = [metric.test for metric in METRICS.values()]
@@ -135,13 +134,13 @@ def read_results(content: bytes, source: str, folder: Path | None = None) -> Swe
         folder: see `SweepResults.folder`.
 
     Raises:
-        AnalysisError: it is damaged, or of a format that this goal-sweep does not read.
+        ResultsError: it is damaged, or of a format that this goal-sweep does not read.
     """
     try:
         table = pq.read_table(io.BytesIO(content))
         header = Header.parse((table.schema.metadata or {}).get(b"goal-sweep", b""))
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise AnalysisError(f"{source} is not a results table: {str(error).splitlines()[0]}") from error
+        raise ResultsError(f"{source} is not a results table: {str(error).splitlines()[0]}") from error
     plain = [name for name in table.column_names if not name.startswith(EPOCHS)]
     columns = dict(table.select(plain).to_pandas().items())
     for metric in METRICS.values():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.basics.errors import ConfigError, GoalError
 from goal_sweep.sweeps.axes import Axis, axis_names
 from goal_sweep.sweeps.identity import from_mapping, to_mapping
 from goal_sweep.sweeps.tuning.block import TuneConfig
@@ -91,6 +91,10 @@ objective has no such setting), ``val/METRIC`` of the selected epoch and ``test/
 
 DIRECTIONS: Final = ("i2t", "t2i")
 DIRECTION_TITLES: Final = {"i2t": "Image → Text", "t2i": "Text → Image", "both": "Both directions"}
+
+
+class ResultsError(GoalError):
+    """What a report needs is missing or damaged. The message is one line."""
 
 
 def in_order(names: Iterable[str], known: tuple[str, ...]) -> tuple[str, ...]:

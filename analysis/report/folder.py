@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path, PurePosixPath
 
-from goal_sweep.analysis.errors import AnalysisError
+from goal_sweep.sweeps.results import ResultsError
 
 REPORT_LIST = "report.json"
 """The list of a report's files, in its folder."""
@@ -44,16 +44,16 @@ def files_of_report(folder: Path) -> tuple[str, ...]:
     """The files of the report in ``folder``, relative to it, including the list itself.
 
     Raises:
-        AnalysisError: there is no report, or its list is damaged or names a file outside the folder.
+        ResultsError: there is no report, or its list is damaged or names a file outside the folder.
     """
     path = folder / REPORT_LIST
     if not path.is_file():
-        raise AnalysisError(f"no report in {folder}: {REPORT_LIST} is missing")
+        raise ResultsError(f"no report in {folder}: {REPORT_LIST} is missing")
     try:
         names = json.loads(path.read_text(encoding="utf-8"))["files"]
         escapes = [n for n in names if PurePosixPath(n).is_absolute() or ".." in PurePosixPath(n).parts]
     except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise AnalysisError(f"{path} is not the list of a report's files") from error
+        raise ResultsError(f"{path} is not the list of a report's files") from error
     if escapes:
-        raise AnalysisError(f"{path} names files outside its folder: {', '.join(escapes)}")
+        raise ResultsError(f"{path} names files outside its folder: {', '.join(escapes)}")
     return tuple(names)

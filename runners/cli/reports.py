@@ -10,7 +10,6 @@ from typing import Literal
 
 from rich.console import Console
 
-from goal_sweep.analysis.errors import AnalysisError
 from goal_sweep.analysis.report.folder import REPORT_LIST, files_of_report
 from goal_sweep.analysis.report.inputs import Inputs
 from goal_sweep.analysis.report.writing import ReportResult, best_trainings, write_report
@@ -69,8 +68,6 @@ class ReportTarget:
                 raise TrackingError(why)
             page = SweepPage(self.uri, self.name)
             return read_results(page.results_table(), f"{self.uri}: the results of {self.name}")
-        except AnalysisError as error:
-            raise GoalError(str(error)) from error
         except TrackingError as error:
             if store is None:
                 raise
@@ -146,12 +143,9 @@ def report(
         named[label] = other.results()
     page = first.page() if attach else "tracking is not up to date"
     address = page.address if isinstance(page, SweepPage) else ""
-    try:
-        result = write_report(
-            results, folder, others=named, compare_with_paper=compare is not None, scale=scale, mlflow_page=address
-        )
-    except AnalysisError as error:
-        raise GoalError(str(error)) from error
+    result = write_report(
+        results, folder, others=named, compare_with_paper=compare is not None, scale=scale, mlflow_page=address
+    )
     if isinstance(page, str):
         return result, page
     try:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from goal_sweep.goal_core.basics.errors import GoalError, UnfinishedError
+from goal_sweep.goal_core.basics.errors import UnfinishedError
 from goal_sweep.runners.cli.options import AsJson, Scale, Set, StoreDir, Sweep, SweepArguments, Uri, console, local_path
 
 results = typer.Typer()
@@ -66,15 +66,11 @@ def card(
 
     Example: goal-sweep card quickstart.yaml --out README.md
     """
-    from goal_sweep.analysis.errors import AnalysisError
     from goal_sweep.analysis.report.sections.card import model_card
     from goal_sweep.runners.cli import reports
 
     (target,) = reports.report_targets([sweep], SweepArguments("", set_, store, tracking_uri).overrides, tracking_uri)
-    try:
-        text = model_card(target.results())
-    except AnalysisError as error:
-        raise GoalError(str(error)) from error
+    text = model_card(target.results())
     if out is None:
         print(text, end="")
     else:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from goal_sweep.analysis.blocks import BLOCK_COLUMNS, BlockKey
-from goal_sweep.analysis.errors import AnalysisError
 from goal_sweep.analysis.report.markdown import markdown_text, table_to_markdown
 from goal_sweep.analysis.report.parts import TextTable
 from goal_sweep.analysis.results import SweepResults
 from goal_sweep.analysis.statistics.aggregation import TEST_SELECTION_WARNING, stages_selected_on_test
 from goal_sweep.analysis.wording import mean_text, seeds_text
-from goal_sweep.sweeps.results import METRICS, RSUM
+from goal_sweep.sweeps.results import METRICS, RSUM, ResultsError
 
 
 def model_card(results: SweepResults) -> str:
@@ -18,11 +17,11 @@ def model_card(results: SweepResults) -> str:
     The weights that it names are those of the seed with the highest val rsum. Nothing is chosen on the test split.
 
     Raises:
-        AnalysisError: no training is done that has val's recall.
+        ResultsError: no training is done that has val's recall.
     """
     runs = results.counted[results.counted[RSUM.val].notna()]
     if runs.empty:
-        raise AnalysisError("no training is done, so there is no model to describe")
+        raise ResultsError("no training is done, so there is no model to describe")
     groups = runs.groupby([*BLOCK_COLUMNS, "pair", "triplet", "point", "grid"])
     seeds = groups.get_group(groups[RSUM.val].mean().idxmax()).sort_values("seed")
     best = seeds.sort_values(RSUM.val, ascending=False, kind="stable").iloc[0]

@@ -11,13 +11,12 @@ import pandas as pd
 import pytest
 from markdown_it import MarkdownIt
 
-from goal_sweep.analysis.errors import AnalysisError
 from goal_sweep.analysis.report.folder import files_of_report
 from goal_sweep.analysis.report.sections.card import model_card
 from goal_sweep.analysis.report.writing import ReportResult, write_report
 from goal_sweep.analysis.results import SweepResults, read_results
 from goal_sweep.runners.cli.options import console
-from goal_sweep.sweeps.results import METRICS, Header
+from goal_sweep.sweeps.results import METRICS, Header, ResultsError
 from tests.helpers.blank_figures import write_texts
 from tests.helpers.results_cases import SweepWriter, large_table, recalls
 
@@ -223,13 +222,13 @@ def test_writing_again_replaces_the_old_report_and_nothing_else(tmp_path: Path) 
 def test_a_folder_without_the_list_of_a_report_is_refused(tmp_path: Path, listed: str | None) -> None:
     if listed is not None:
         (tmp_path / "report.json").write_text(listed)
-    with pytest.raises(AnalysisError, match=r"report\.json"):
+    with pytest.raises(ResultsError, match=r"report\.json"):
         files_of_report(tmp_path)
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1 no table"])
 def test_what_is_no_results_table_is_one_line(content: bytes) -> None:
-    with pytest.raises(AnalysisError, match="the store is not a results table") as error:
+    with pytest.raises(ResultsError, match="the store is not a results table") as error:
         read_results(content, "the store")
     assert "\n" not in str(error.value)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from goal_sweep.analysis.errors import AnalysisError
 from goal_sweep.analysis.report.sections.card import model_card
+from goal_sweep.sweeps.results import ResultsError
 from tests.helpers.results_cases import FINGERPRINT, SweepWriter, recalls
 
 
@@ -33,7 +33,7 @@ def test_the_best_on_val_is_described_whatever_its_test() -> None:
 
 def test_a_selection_on_test_is_said_and_nothing_done_is_an_error() -> None:
     writer = SweepWriter(seeds=(1,), objectives=("con/con",))
-    with pytest.raises(AnalysisError, match="no training is done"):
+    with pytest.raises(ResultsError, match="no training is done"):
         model_card(writer.results())
     metrics = recalls("con/con", 1) | {"val/rsum": 300.0}
     writer.write("con/con", 1, metrics=metrics, settings={"stages.frozen.select_on": "test"})
