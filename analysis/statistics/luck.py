@@ -18,7 +18,8 @@ import pandas as pd
 
 from goal_sweep.analysis.blocks import BlockKey, Objective
 from goal_sweep.analysis.results import SweepResults
-from goal_sweep.analysis.statistics.trails import Array, num_combinations
+from goal_sweep.analysis.statistics.images import Array
+from goal_sweep.analysis.statistics.trails import num_combinations
 from goal_sweep.sweeps.results import METRICS, TUNED
 from goal_sweep.sweeps.tuning.trail import Candidate, Trail
 

@@ -1,4 +1,4 @@
-"""What the trail of an objective says: the best score by budget, and where a choice lies in its range."""
+"""What the trail of an objective says: how thinly its space was searched, and where a choice lies in its range."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import math
 from collections import Counter
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from typing_extensions import TypeIs
 
 from goal_sweep.analysis.results import SweepResults
@@ -18,7 +16,6 @@ from goal_sweep.sweeps.results import Header
 from goal_sweep.sweeps.tuning import Dimension
 from goal_sweep.sweeps.tuning.trail import Trail
 
-Array = NDArray[np.float64]
 EDGE = 0.05
 """The share of a range, at either end, in which a choice is said to lie on its edge."""
 
@@ -89,32 +86,6 @@ def edge(dimension: Dimension, value: AxisValue) -> str:
         return ""
     near = 1e-9 if listed else EDGE
     return "lower edge" if at <= near else "upper edge" if at >= 1 - near else ""
-
-
-def best_of_half(trail: Trail, search: str) -> float | None:
-    """The score that half the budget finds: the mean of the best of half the candidates, drawn at random.
-
-    In closed form from the empirical distribution: the best of n draws is at most the i-th of N sorted scores with
-    probability (i / N)^n. Candidates of TPE depend on those before them, so theirs is the best of the first half. A
-    candidate without a score counts as the lowest one of its objective. The sweep's own settings, if they were tried,
-    are one of the half. None without a score.
-
-    Source: Dodge et al. 2019, "Show Your Work: Improved Reporting of Experimental Results", section 3.
-    """
-    known = [candidate.score for candidate in trail.candidates if candidate.score is not None]
-    if not known:
-        return None
-    scores = [min(known) if candidate.score is None else candidate.score for candidate in trail.candidates]
-    half = max(1, len(scores) // 2)
-    if search == "tpe":
-        return max(scores[:half])
-    drawn = [score for score, one in zip(scores, trail.candidates, strict=True) if not one.default]
-    num = half - (trail.default is not None)
-    if not drawn or num < 1:
-        return scores[0 if trail.default is None else trail.default.number]
-    values = np.sort(drawn)
-    values = values if trail.default is None else np.maximum(values, scores[trail.default.number])
-    return float(np.diff((np.arange(len(values) + 1) / len(values)) ** num) @ values)
 
 
 def candidates_frame(results: SweepResults) -> pd.DataFrame:

@@ -9,7 +9,6 @@ from goal_sweep.analysis.report.inputs import Inputs
 from goal_sweep.analysis.report.parts import Section, TextTable
 from goal_sweep.analysis.statistics.trails import (
     EDGE,
-    best_of_half,
     candidates_frame,
     edge,
     is_log,
@@ -30,8 +29,7 @@ _CHOICE_NOTE = (
     "the objective does not have the setting. Space: the settings that it has; as many values of each as its "
     "candidates amount to (their number, to the power of one over the settings); and, where all are lists, how many "
     "different candidates they make. The score of the choice is the highest of several, so its gain flatters; the "
-    "gain on test does not. Of half the candidates: the mean of the best of as many, drawn at random (Dodge et al. "
-    "2019), or of TPE the best of the first half."
+    "gain on test does not."
 )
 
 
@@ -75,14 +73,13 @@ def _choice_table(header: Header, key: BlockKey, trails: list[Trail]) -> TextTab
         gain = "--" if scores[0] is None or scores[1] is None else signed(scores[1] - scores[0])
         scored = sum(candidate.score is not None for candidate in trail.candidates)
         which = "nothing" if trail.choice is None else "the default" if trail.choice.default else f"no. {trail.chosen}"
-        scores.append(best_of_half(trail, header.tune.search))
         texts = ["--" if score is None else f"{score:.1f}" for score in scores]
         rows.append(("/".join(trail.objective), which, *places, *texts, gain, str(scored), _space_text(header, trail)))
     metric = header.tune.metric
     head = ("objective", "chosen", *header.dimensions, f"{metric} of the default", f"{metric} of the choice")
     return TextTable(
         title=f"Chosen settings, {key.model_title}",
-        head=(*head, "of half the candidates", "gain on val", "candidates with a score", "space"),
+        head=(*head, "gain on val", "candidates with a score", "space"),
         rows=tuple(rows),
         words=2 + len(header.dimensions),
         note=_CHOICE_NOTE,

@@ -1,46 +1,13 @@
 from __future__ import annotations
 
-from dataclasses import replace
-from itertools import product
 from typing import Any
 
-import numpy as np
 import pytest
 
-from goal_sweep.analysis.statistics.trails import best_of_half, edge, position, values_tried
+from goal_sweep.analysis.statistics.trails import edge, position, values_tried
 from goal_sweep.sweeps.tuning import Dimension
 from goal_sweep.sweeps.tuning.block import Domain
-from goal_sweep.sweeps.tuning.trail import Trail
-from tests.helpers.tuned_cases import TUNE, candidate, trail, tuned_sweep
-
-SCORES = [3.0, 1.0, 4.0, 1.0, 5.0]
-
-
-def _trail(scores: list[float | None], *, default: bool = False) -> Trail:
-    values = {"tau": 2.0, "margin": 0.1, "lr": 0.004}
-    candidates = tuple(
-        candidate(n, values, score, failed="" if score is not None else "NaN", default=default and n == 0)
-        for n, score in enumerate(scores)
-    )
-    return replace(trail("sig-ms/cir", 1), candidates=candidates, chosen=None)
-
-
-@pytest.mark.parametrize("default", [False, True])
-@pytest.mark.parametrize("number", [2, 4, 5, 6])
-def test_the_closed_form_is_the_mean_over_all_draws_of_half_the_budget(number: int, default: bool) -> None:
-    tried = [2.0, *SCORES][:number]
-    drawn, always = (tried[1:], tried[:1]) if default else (tried, [])
-    best = [max([*draw, *always]) for draw in product(drawn, repeat=number // 2 - len(always))]
-    assert best_of_half(_trail([*tried], default=default), "random") == pytest.approx(np.mean(best))
-
-
-def test_a_candidate_without_a_score_counts_as_the_lowest() -> None:
-    assert best_of_half(_trail([3.0, None, 4.0, 1.0, 5.0]), "random") == best_of_half(_trail([*SCORES]), "random")
-    assert best_of_half(_trail([None, None]), "random") is None
-
-
-def test_half_of_tpe_is_the_first_half() -> None:
-    assert best_of_half(_trail([*SCORES, 9.0]), "tpe") == 4.0
+from tests.helpers.tuned_cases import TUNE, trail, tuned_sweep
 
 
 def test_more_settings_are_searched_more_thinly() -> None:
