@@ -85,13 +85,13 @@ class Texts(Sequence[str]):
         return {f"{name}.text": self.content, f"{name}.ends": self.ends}
 
 
-def stamp_of(path: str) -> list[int]:
-    """A file's size, and when its content and its entry last changed, in nanoseconds; empty where there is none.
+def stamp_of(file: str | int) -> list[int]:
+    """The size of a file, by path or open, and when its content and its entry last changed; empty where there is none.
 
-    A program can set the first time back, but not the second.
+    Both times are in nanoseconds. A program can set the first back, but not the second.
     """
     try:
-        status = os.stat(path)
+        status = os.stat(file)
     except OSError:
         return []
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns]

@@ -24,6 +24,7 @@ from goal_sweep.goal_core.data.columns import StoredArray, header_of, stamp_of
 from goal_sweep.goal_core.data.config import EmbeddingsConfig
 from goal_sweep.goal_core.data.dataset import SPLIT_NAMES
 from goal_sweep.goal_core.data.formats.layout import Layout, Listing, dataset_folder, equal_counts, stamped
+from goal_sweep.goal_core.data.formats.report import refusal
 
 VECTOR_AXES: Final = ("images", "features")
 REGION_AXES: Final = ("images", "regions", "features")
@@ -35,11 +36,11 @@ def row_digests(file: StoredArray) -> NDArray[np.uint8]:
     """SHA-256 of every row, (N, 32)."""
     everything = np.arange(file.shape[0])
     blocks = np.split(everything, everything[BLOCK::BLOCK])
-    return np.concatenate([_digests(stored_rows(file, rows)) for rows in blocks])
+    return np.concatenate([_digests(stored_rows(file, rows)[0]) for rows in blocks])
 
 
-def stored_rows(file: StoredArray, rows: NDArray[np.int64]) -> NDArray[np.floating]:
-    """Some rows as they are stored, (B, ..., F), read into memory of their own.
+def stored_rows(file: StoredArray, rows: NDArray[np.int64]) -> tuple[NDArray[np.floating], list[int]]:
+    """Some rows as they are stored, (B, ..., F), read into memory of their own; and the stamp of the file then.
 
     A map of the file would end the process where the file was cut meanwhile.
 
@@ -47,22 +48,23 @@ def stored_rows(file: StoredArray, rows: NDArray[np.int64]) -> NDArray[np.floati
         ChangedDataError: they are not there.
     """
     if file.column:
-        values = _parquet(file.path, file.column, *stamp_of(file.path))[0]
+        values = _parquet(file.path, file.column, *(stamp := stamp_of(file.path)))[0]
         if values.shape != file.shape:
             raise ChangedDataError(
                 f"{file.path}: column {file.column!r} has the shape {values.shape}, not {file.shape}"
             )
-        return values[rows]
+        return values[rows], stamp
     values = np.empty((len(rows), *file.shape[1:]), file.dtype)
     size = values[:1].nbytes
     try:
         with open(file.path, "rb", buffering=0) as opened:
+            stamp = stamp_of(opened.fileno())
             for row, into in zip(rows.tolist(), values, strict=True):
                 if os.preadv(opened.fileno(), [into.data.cast("B")], file.begin + row * size) != size:
                     raise ChangedDataError(f"{file.path} is cut short: it has no row {row} any more")
     except OSError as error:
         raise ChangedDataError(f"cannot read {file.path}: {error.strerror or error}") from error
-    return values
+    return values, stamp
 
 
 def parquet_vectors(path: Path, column: str) -> tuple[StoredArray, NDArray[np.int64] | None]:
@@ -123,6 +125,8 @@ class FeatureRows:
     """The row of each image; the first of those that repeat it for each of its captions."""
     digests: NDArray[np.uint8]
     """SHA-256 of the row of each image, (N, 32)."""
+    refusals: str = ""
+    """Where a refused file is noted."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -139,23 +143,27 @@ class FeatureRows:
             ChangedDataError: they are not those that were indexed; the message names the first image.
             DataError: a number is not finite; likewise.
         """
-        stored = stored_rows(self.file, self.file_rows[indices])
-        same = (_digests(stored) == self.digests[indices]).all(axis=1)
-        if not same.all():
-            label = self.label(int(indices[np.argmin(same)]))
-            raise ChangedDataError(f"the features of {label} are not those that were indexed")
+        try:
+            stored, _ = stored_rows(self.file, self.file_rows[indices])
+            same = (_digests(stored) == self.digests[indices]).all(axis=1)
+            if not same.all():
+                label = self.label(int(indices[np.argmin(same)]))
+                raise ChangedDataError(f"the features of {label} are not those that were indexed")
+        except ChangedDataError as error:
+            raise refusal(self.file.path, str(error), self.refusals) from error
         features = stored.astype(np.float32, copy=False)
         if problems := self.not_finite(indices, features):
             raise DataError(problems[0])
         return features
 
-    def fresh(self, indices: Sequence[int], *, thorough: bool) -> tuple[bytes, list[str]]:
-        """SHA-256 of some images' features as they are now, one after the other, and a line for each that is broken.
+    def fresh(self, indices: Sequence[int], *, thorough: bool) -> tuple[bytes, list[list[Any]], list[str]]:
+        """SHA-256 of some images' features as they are now, together; their file; and a line for each broken one.
 
         Only a ``thorough`` look sees numbers that are not finite.
         """
-        values = stored_rows(self.file, self.file_rows[indices])
-        return _digests(values).tobytes(), self.not_finite(indices, values) if thorough else []
+        values, stamp = stored_rows(self.file, self.file_rows[indices])
+        problems = self.not_finite(indices, values) if thorough else []
+        return _digests(values).tobytes(), [[self.file.path, *stamp]], problems
 
     def not_finite(self, indices: Iterable[int], features: NDArray[np.floating]) -> list[str]:
         """A line for each of some images whose features (B, ..., F) hold a number that is not finite."""

@@ -10,14 +10,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError, MissingDataError, first_line
+from goal_sweep.goal_core.basics.errors import DataError, MissingDataError, first_line
 from goal_sweep.goal_core.data.columns import stamp_of
-from goal_sweep.goal_core.data.formats.report import DataReport
+from goal_sweep.goal_core.data.formats.report import DataReport, refusal
 
 WITH_FOLDER = ("", "images")
 """Where the folder of an image name is looked for, relative to the root: the root itself, then `images`."""
@@ -43,21 +44,25 @@ class FileReader:
     """SHA-256 of each image's bytes, (N, 32)."""
     spans: NDArray[np.int64] | None = None
     """Where each image begins in its file, and its bytes, (N, 2); None where each has a file of its own."""
+    refusals: str = ""
+    """Where refused files are noted."""
 
     def __len__(self) -> int:
         return len(self.paths)
 
-    def content(self, index: int) -> bytes:
-        """The bytes of an image, as they are now."""
+    def content(self, index: int) -> tuple[bytes, list[Any]]:
+        """The bytes of an image as they are now, and its file with the stamp that it had when it was opened."""
         path = self.label(index)
         try:
-            with open(path, "rb", buffering=0) as file:
-                if self.spans is None:
-                    return file.read()
-                begin, size = map(int, self.spans[index])
-                return os.pread(file.fileno(), size, begin)
+            file = os.open(path, os.O_RDONLY)
+            try:
+                stamp = stamp_of(file)
+                begin, size = (0, stamp[0]) if self.spans is None else map(int, self.spans[index])
+                return os.pread(file, size, begin), [path, *stamp]
+            finally:
+                os.close(file)
         except OSError as error:
-            raise ChangedDataError(f"cannot read image {path}: {error.strerror or error}") from error
+            raise refusal(path, f"cannot read image {path}: {error.strerror or error}", self.refusals) from error
 
     def read(self, index: int) -> NDArray[np.uint8]:
         """Decode one image; see :func:`decode_image`.
@@ -65,33 +70,35 @@ class FileReader:
         Raises:
             ChangedDataError: it is not the image that was indexed.
         """
-        content = self.content(index)
+        content, (path, *_) = self.content(index)
         if hashlib.sha256(content).digest() != self.digests[index].tobytes():
-            raise ChangedDataError(f"image {self.label(index)} is not the one that was indexed")
-        return decode_image(content, self.label(index))
+            raise refusal(path, f"image {path} is not the one that was indexed", self.refusals)
+        return decode_image(content, path)
 
-    def fresh(self, indices: Sequence[int], *, thorough: bool) -> tuple[bytes, list[str]]:
-        """SHA-256 of some images' bytes as they are now, one after the other, and a line for each that is broken.
+    def fresh(self, indices: Sequence[int], *, thorough: bool) -> tuple[bytes, list[list[Any]], list[str]]:
+        """SHA-256 of some images as they are now, together; their files with stamps; and a line for each broken one.
 
         Only a ``thorough`` look decodes them.
         """
-        digests, problems = [], []
-        for index in indices:
-            content = self.content(index)
+        digests, files, problems = [], [], []
+        for content, (path, *stamp) in map(self.content, indices):
             digests.append(hashlib.sha256(content).digest())
+            files.append([path, *stamp])
             try:
-                if thorough:
-                    decode_image(content, self.label(index))
+                if not content:
+                    problems.append(f"image {path} is empty")
+                elif thorough:
+                    decode_image(content, path)
             except DataError as error:
                 problems.append(str(error))
-        return b"".join(digests), problems
+        return b"".join(digests), files, problems
 
     def label(self, index: int) -> str:
         """The file's path."""
         return os.path.join(self.root, self.paths[index])
 
 
-def find_images(root: Path, names: Iterable[str], report: DataReport) -> dict[str, tuple[str, list[int]]]:
+def find_images(root: Path, names: Iterable[str], report: DataReport) -> dict[str, str]:
     """Locate image files by listing each folder once; no image is opened.
 
     Several paths are tried for each folder (:data:`WITH_FOLDER`, :data:`WITHOUT_FOLDER`). The first that contains one
@@ -103,32 +110,28 @@ def find_images(root: Path, names: Iterable[str], report: DataReport) -> dict[st
         report: receives how many images each folder has, or what is wrong with it.
 
     Returns:
-        By name each file's path, relative to the root, and its stamp; without those of a folder in which something is
-        wrong.
+        By name each file's path, relative to the root; without those of a folder in which something is wrong.
     """
     folders: dict[str, list[str]] = defaultdict(list)
     for name in dict.fromkeys(names):
         folders[name.rpartition("/")[0]].append(name)
-    files: dict[str, tuple[str, list[int]]] = {}
+    files: dict[str, str] = {}
     for folder, listed in sorted(folders.items()):
         item = f"{folder}/" if folder else "images"
         if there := report.attempt(item, partial(_files_in, root, folder, listed)):
-            place, size = os.path.dirname(there[listed[0]][0]), sum(stamp[0] for _, stamp in there.values()) / 1e9
-            report.note(item, "ok", f"{len(there):,} files, {size:.2f} GB in {root / place}")
-            for path in (path for path, stamp in there.values() if not stamp[0]):
-                report.note(item, "wrong", f"image {root / path} is empty")
+            report.note(item, "ok", f"{len(there):,} files in {root / os.path.dirname(there[listed[0]])}")
             files |= there
     return files
 
 
-def _files_in(root: Path, folder: str, names: Sequence[str]) -> dict[str, tuple[str, list[int]]]:
+def _files_in(root: Path, folder: str, names: Sequence[str]) -> dict[str, str]:
     """The files of one folder, by name, from the first path that contains any of them."""
     paths = [root / parent / folder for parent in (WITH_FOLDER if folder else WITHOUT_FOLDER)]
     existing = [path for path in paths if path.is_dir()]
     if not existing:
         raise MissingDataError(f"image folder not found; looked for {', '.join(map(str, paths))}")
     name_of = {name.rpartition("/")[2]: name for name in names}
-    there: dict[str, tuple[str, list[int]]] = {}
+    there: dict[str, str] = {}
     for path in existing:
         try:
             with os.scandir(path) as entries:
@@ -138,7 +141,7 @@ def _files_in(root: Path, folder: str, names: Sequence[str]) -> dict[str, tuple[
         if files:
             _check_links(root, [str(path), *(file.path for file in files if file.is_symlink())])
             place = "" if path == root else f"{os.path.relpath(path, root)}/"
-            there = {name_of[file.name]: (place + file.name, stamp) for file in files if (stamp := stamp_of(file.path))}
+            there = {name_of[file.name]: place + file.name for file in files}
             break
     if missing := [name for name in names if name not in there]:
         few = ", ".join([*missing[:3], *(["..."] if len(missing) > 3 else ())])

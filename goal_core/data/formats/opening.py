@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goal_sweep.goal_core.basics.atomic import make_folder
-from goal_sweep.goal_core.basics.errors import DataError
-from goal_sweep.goal_core.data.columns import Texts, kept_columns, write_columns
+from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError
+from goal_sweep.goal_core.data.columns import Texts, kept_columns, stamp_of, write_columns
 from goal_sweep.goal_core.data.config import DataConfig, ScenesConfig
 from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, Dataset
 from goal_sweep.goal_core.data.formats.features import embeddings
 from goal_sweep.goal_core.data.formats.image_files import find_images
-from goal_sweep.goal_core.data.formats.index import Index, index_path
+from goal_sweep.goal_core.data.formats.index import Index, index_path, notes_of
 from goal_sweep.goal_core.data.formats.layout import Layout, Listing
 from goal_sweep.goal_core.data.formats.report import DataReport, Progress, SplitCounts, published_counts
 from goal_sweep.goal_core.data.formats.sources import karpathy, source, xvlm_json
@@ -59,7 +59,7 @@ def open_dataset(
 ) -> Dataset:
     """Open what a sweep file's `data` names.
 
-    Where its index is kept already, its columns are mapped, and nothing is parsed. Otherwise the annotations are parsed
+    Where its index is kept already, its columns are read, and nothing is parsed. Otherwise the annotations are parsed
     and checked in full, and every image and feature is read once, for its digest.
 
     Args:
@@ -76,16 +76,20 @@ def open_dataset(
         return open_scenes(config)
     path = indexes and index_path(config, indexes)
     kept = path and kept_columns(path)
-    known = Index(*kept) if kept else None
+    notes = notes_of(path) if path and renew else None
+    refused = notes.read_bytes().decode(errors="surrogateescape").splitlines() if notes and notes.exists() else ()
+    known = Index(*kept, frozenset(refused)) if kept else None
     if known is not None and known.is_current(thorough=renew):
-        return known.dataset(config, indexes)
+        return known.dataset(config, path)
     index = _indexed(config, DataReport(name=config.name, raises=True), known, progress)
     assert index is not None  # or it has been raised
     if path is not None:
         with suppress(OSError):  # a disk that refuses it costs only time
             make_folder(path.parent)
             write_columns(path, index.columns, {**index.about, "digest": index.digest})
-    return index.dataset(config, indexes)
+            if notes and refused:
+                notes.unlink()
+    return index.dataset(config, path)
 
 
 def check_data(config: DataConfig, *, quick: bool = False, progress: Progress = lambda done, total: None) -> DataReport:
@@ -107,7 +111,9 @@ def check_data(config: DataConfig, *, quick: bool = False, progress: Progress = 
             report.note("used", "ok", line)
         report.fingerprint = "" if quick else dataset.fingerprint
         if quick:
-            report.note("content", "ok", "not read (--quick)")
+            images = (path for split in SPLIT_NAMES for path, *_ in index.statuses(split))
+            empty = [f"image {path} is empty" for path in images if stamp_of(path)[:1] == [0]]
+            report.content("not read (--quick)", empty)
     return report
 
 
@@ -233,38 +239,47 @@ def _placed(root: Path, listings: Mapping[str, Listing], report: DataReport) -> 
         if listing.spans:
             columns[f"{split}.spans"] = np.array(listing.spans, np.int64)
         else:
-            names = [files[name][0] for name in listing.names]
-            columns[f"{split}.status"] = np.array([files[name][1] for name in listing.names], np.int64).reshape(-1, 3)
+            names = [files[name] for name in listing.names]
+            columns[f"{split}.status"] = np.zeros((len(names), 3), np.int64)
         columns |= Texts.of(names).columns(f"{split}.names")
     return columns
 
 
 def _digests(index: Index, known: Index | None, report: DataReport, progress: Progress) -> dict[str, NDArray[np.uint8]]:
-    """The digest of every image and feature row, those of an earlier index where their files are still the same.
+    """The digest of every image and feature row, that of an earlier index where a file is still the same.
 
     A report that does not raise receives what cannot be decoded or is not finite.
     """
     readers = {name: reader for split in SPLIT_NAMES for name, reader in index.readers(split).items()}
     found = {name: np.empty((len(reader), 32), np.uint8) for name, reader in readers.items()}
     done, total, problems = 0, sum(map(len, readers.values())), list[str]()
+    parsed = {path: stamp for path, *stamp in index.about["sources"]}
     earlier = {} if known is None else known.digests_by_status()
     # Reading, hashing and Pillow's decoding release Python's global lock, so threads use all cores.
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         for name, reader in readers.items():
-            todo = list(range(len(reader)))
-            if earlier and (statuses := index.statuses(name.partition(".")[0])):
+            split, todo = name.partition(".")[0], list(range(len(reader)))
+            status = index.columns.get(f"{split}.status")
+            if earlier and status is not None:
+                for row in todo:
+                    status[row] = stamp_of(reader.label(row)) or 0
+                statuses = index.statuses(split)
                 todo = [row for row in todo if statuses[row] not in earlier]
                 for row in set(range(len(reader))).difference(todo):
                     found[name][row] = earlier[statuses[row]]
             done += len(reader) - len(todo)
             parts = [todo[start : start + _TOGETHER] for start in range(0, len(todo), _TOGETHER)]
             fresh = pool.map(partial(reader.fresh, thorough=not report.raises), parts)
-            for part, (digests, faults) in zip(parts, fresh, strict=True):
+            for part, (digests, files, faults) in zip(parts, fresh, strict=True):
                 found[name][part] = np.frombuffer(digests, np.uint8).reshape(-1, 32)
+                if status is not None:
+                    status[part] = [stamp for _, *stamp in files]
+                # A link may have led elsewhere for a moment.
+                elif changed := [path for path, *stamp in files if stamp != parsed.get(path, stamp)]:
+                    raise ChangedDataError(f"{changed[0]} changed while it was indexed; start again")
                 problems += faults
                 progress(done := done + len(part), total)
-    if not report.raises:
-        report.content(f"all read, {total:,}", problems)
+    report.content(f"all read, {total:,}", problems)
     return found
 
 

@@ -318,7 +318,7 @@ def test_a_file_that_is_another_for_the_time_of_one_read_is_noticed(
 ) -> None:
     content, armed = FileReader.content, list[str]()
 
-    def swapped_for_one_read(self: FileReader, index: int) -> bytes:
+    def swapped_for_one_read(self: FileReader, index: int) -> tuple[bytes, list[Any]]:
         if not armed or "0001.png" not in self.label(index):
             return content(self, index)
         armed.pop()

@@ -22,8 +22,8 @@ from goal_sweep.goal_core.data import (
     captions_of,
     open_dataset,
 )
-from goal_sweep.goal_core.data.columns import Texts, kept_columns, write_columns
-from goal_sweep.goal_core.data.formats import image_files
+from goal_sweep.goal_core.data.columns import Texts, kept_columns, read_columns, write_columns
+from goal_sweep.goal_core.data.formats import features, image_files
 from goal_sweep.goal_core.data.formats.index import index_path
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.region_files import write_regions
@@ -42,7 +42,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The images that were read for their digests."""
     read, whole = list[str](), image_files.FileReader.content
 
-    def content(self: image_files.FileReader, index: int) -> bytes:
+    def content(self: image_files.FileReader, index: int) -> tuple[bytes, list[Any]]:
         read.append(Path(self.label(index)).name)
         return whole(self, index)
 
@@ -82,9 +82,9 @@ def test_an_edited_caption_is_seen_without_a_look_at_the_images(tmp_path: Path) 
     assert after.fingerprint != before.fingerprint
 
 
-def swapped(root: Path) -> None:
+def swapped(root: Path, folder: str = "pictures") -> None:
     """Two images of train change places; their times stay."""
-    first, second = root / "pictures/0001.png", root / "pictures/0002.png"
+    first, second = root / folder / "0001.png", root / folder / "0002.png"
     times = [path.stat() for path in (first, second)]
     contents = [path.read_bytes() for path in (first, second)]
     first.write_bytes(contents[1])
@@ -139,6 +139,82 @@ def test_every_row_of_regions_is_verified(tmp_path: Path) -> None:
     path.write_bytes(content[:-4000])
     with pytest.raises(ChangedDataError, match="cut short"):
         dataset.splits["train"].load_regions(everything)
+
+
+def swapped_link(monkeypatch: pytest.MonkeyPatch, link: Path, other: Path, owner: Any, reader: str) -> None:
+    """Let a link lead elsewhere while an image, or rows of features, are read, and back at once."""
+    read, right = getattr(owner, reader), link.readlink()
+
+    def point(target: Path) -> None:
+        link.unlink()
+        link.symlink_to(target)
+
+    def elsewhere(*given: Any) -> Any:
+        point(other)
+        try:
+            return read(*given)
+        finally:
+            point(right)
+
+    monkeypatch.setattr(owner, reader, elsewhere)
+
+
+def test_a_folder_that_leads_elsewhere_while_it_is_indexed_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: list[str]
+) -> None:
+    root, indexes = write_dataset(tmp_path / "data"), tmp_path / "indexes"
+    (root / "pictures").rename(root / "right")
+    shutil.copytree(root / "right", root / "wrong")
+    (root / "pictures").symlink_to("right")
+    expected = open_dataset(karpathy(root))
+    swapped(root / "wrong", ".")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "cpu_count", lambda: 1)
+        swapped_link(patch, root / "pictures", Path("wrong"), image_files.FileReader, "content")
+        first = open_dataset(karpathy(root), indexes)
+    assert first.fingerprint != expected.fingerprint
+    with pytest.raises(ChangedDataError, match=r"0001\.png"):
+        pixels(first)
+    reads.clear()
+    again = open_dataset(karpathy(root), indexes)
+    assert len(reads) == 14
+    assert again.fingerprint == expected.fingerprint
+    assert pixels(again) == pixels(expected)
+
+
+def test_a_file_of_features_that_is_another_while_it_is_indexed_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_regions(tmp_path / "data")
+    (root / "train_ims.npy").rename(root / "right.npy")
+    shutil.copy(root / "right.npy", root / "wrong.npy")
+    (root / "train_ims.npy").symlink_to("right.npy")
+    config = RegionsConfig(name="tiny", root=str(root))
+    with monkeypatch.context() as patch:
+        swapped_link(patch, root / "train_ims.npy", Path("wrong.npy"), features, "stored_rows")
+        with pytest.raises(ChangedDataError, match=r"train_ims\.npy changed while it was indexed"):
+            open_dataset(config, tmp_path / "indexes")
+    assert open_dataset(config, tmp_path / "indexes").splits["train"].load_regions(np.arange(6)).any()
+
+
+def test_an_image_that_was_refused_is_read_again_whatever_its_times_say(tmp_path: Path, reads: list[str]) -> None:
+    root, indexes = write_dataset(tmp_path / "data"), tmp_path / "indexes"
+    right = open_dataset(karpathy(root), indexes)
+    path = index_path(karpathy(root), indexes)
+    columns, about = read_columns(path)
+    columns["train.digests"][1] = 0
+    write_columns(path, columns, about)
+    for renew in (True, False):  # the times are those of the index
+        with pytest.raises(ChangedDataError, match="is not the one that was indexed") as refused:
+            pixels(open_dataset(karpathy(root), indexes, renew=renew))
+        reads.clear()
+        if renew:
+            path.with_suffix(".refused").unlink()
+    again = open_dataset(karpathy(root), indexes)
+    assert [root / "pictures" / name for name in reads] == [Path(str(refused.value).split()[1])]
+    assert again.fingerprint == right.fingerprint
+    assert pixels(again) == pixels(right)
+    assert not path.with_suffix(".refused").exists()
 
 
 def test_two_hundred_flipped_bits_never_give_other_data(tmp_path: Path) -> None:
