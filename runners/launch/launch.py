@@ -6,8 +6,7 @@ A launch that was killed at any point continues when it is started again.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -24,11 +23,7 @@ from goal_sweep.runners.launch.view.live import LiveView
 from goal_sweep.runners.launch.view.progress import SweepProgress
 from goal_sweep.runners.planning.prices import Prices, finished
 from goal_sweep.runners.results import edits_since
-from goal_sweep.runners.store import Heartbeat, LeaseHeldError
 from goal_sweep.runners.tracking.sync import SweepTracking
-
-_LOOK_S = 2.0
-"""Seconds between looks at whether another launch has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +107,7 @@ def _launch(
     with SweepTracking(sweep, sweep.store, live=bool(todo), mirror=alone, warn=warn) as tracking:
         if todo:
             with sweep.store.heartbeat(sweep.config.name) as heartbeat:
-                start_waiting(heartbeat, [training.key for training in todo], options.wait_s, view.note)
+                heartbeat.start((training.key for training in todo), wait_s=options.wait_s, note=view.note)
                 for line in edits_since(sweep.store, sweep, todo):
                     view.note(line)
                 tracking.sync_all()
@@ -137,28 +132,3 @@ def sweep_prices(sweep: OpenedSweep) -> Prices:
     """What the units of a sweep cost."""
     prices = Prices(config=sweep.config, size=DataSize.of_dataset(sweep.dataset))
     return replace(prices, known=finished(prices, sweep.store, sweep.statuses()))
-
-
-def start_waiting(heartbeat: Heartbeat, keys: Collection[str], wait_s: float, note: Callable[[str], None]) -> None:
-    """Announce the trainings of a launch, and wait for another launch that does some of them already.
-
-    Args:
-        heartbeat: the heartbeat of this launch.
-        keys: the keys of its trainings.
-        wait_s: seconds to wait; a batch job that was killed counts as alive for a minute.
-        note: shows a line to the user.
-
-    Raises:
-        LeaseHeldError: the other launch still lives after that time.
-    """
-    deadline, told = time.monotonic() + wait_s, False
-    while True:
-        try:
-            return heartbeat.start(keys)
-        except LeaseHeldError as error:
-            if time.monotonic() >= deadline:
-                raise
-            if not told:
-                note(f"waiting for another launch: {error}")
-        told = True
-        time.sleep(_LOOK_S)

@@ -21,7 +21,7 @@ import random
 import secrets
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -168,29 +168,36 @@ class Heartbeat:
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         self.id = f"{stamp}-{process.pid}-{secrets.token_hex(4)}"
 
-    def start(self, keys: Iterable[str] = ()) -> None:
+    def start(
+        self, keys: Iterable[str] = (), *, wait_s: float = 0.0, note: Callable[[str], None] = lambda line: None
+    ) -> None:
         """Announce the trainings of this driver, unless a living driver has announced some of them already.
 
         Args:
             keys: the keys of the trainings that this driver plans to do.
+            wait_s: seconds to wait for that driver to end; a batch job that was killed counts as alive for a minute.
+            note: shows a line to the user, that this waits.
 
         Raises:
             LeaseHeldError: a living driver plans to do some of them; the message names it.
             StorageError: the store cannot be written.
         """
-        wanted = frozenset(keys)
-        for tries_left in (2, 1, 0):
+        wanted, deadline, tries = frozenset(keys), time.monotonic() + wait_s, 0
+        while True:
             self._replace(f"{self.id}.keys", json_bytes({"keys": sorted(wanted)}))
             self._write()
-            rival = self._rival(wanted)
+            rival, tries = self._rival(wanted), tries + 1
             if rival is None:
                 self._thread.start()
                 return
             self._drivers.bury(self.id)
             # Two drivers that start at the same moment see each other and both step back. Each then tries again after a
             # random time.
-            if not tries_left or rival.runs_for > 5:
-                raise LeaseHeldError(self._refusal(rival, wanted))
+            refusal, is_new = self._refusal(rival, wanted), rival.runs_for <= 5 and tries < 3
+            if time.monotonic() >= deadline and not is_new:
+                raise LeaseHeldError(refusal)
+            if wait_s and tries == 1:
+                note(f"waiting for another launch: {refusal}")
             time.sleep(random.uniform(0.1, 1.5))
 
     def close(self) -> None:

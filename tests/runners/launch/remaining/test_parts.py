@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from goal_sweep.goal_core.basics.errors import GoalError
-from goal_sweep.runners.launch import launch as launching
 from goal_sweep.runners.launch.remaining.plan import LaunchOptions, of_others
-from goal_sweep.runners.store import LeaseHeldError
 from tests.helpers.in_process import launch, results, sweep_in
 from tests.helpers.sweep_cases import opened_in
 
@@ -51,23 +46,3 @@ def test_each_launch_trains_its_part_and_together_they_train_all(
     alone = sweep_in(tmp_path / "alone")
     assert launch(alone, monkeypatch).status == 0
     assert results(sweep) == results(alone)
-
-
-def test_a_launch_waits_for_the_one_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    refusals, clock = [2], [0.0]
-    notes: list[str] = []
-
-    def start(keys: Any) -> None:
-        if refusals[0]:
-            refusals[0] -= 1
-            raise LeaseHeldError("held by me@n1")
-
-    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
-    heartbeat: Any = SimpleNamespace(start=start)
-    launching.start_waiting(heartbeat, ["k"], 10.0, notes.append)
-    assert notes == ["waiting for another launch: held by me@n1"]
-    refusals[0] = 99
-    with pytest.raises(LeaseHeldError):
-        launching.start_waiting(heartbeat, ["k"], 10.0, notes.append)
-    assert clock[0] < 20

@@ -61,6 +61,18 @@ def test_second_driver_of_the_same_sweep_is_refused_at_the_start(store):
     assert store.drivers.all() == []
 
 
+def test_a_driver_that_waits_starts_when_the_one_before_it_has_ended(store, monkeypatch):
+    notes: list[str] = []
+    with store.heartbeat("s") as before, store.heartbeat("s") as late, store.heartbeat("s") as waiting:
+        before.start(["k"])
+        with pytest.raises(LeaseHeldError):
+            late.start(["k"], wait_s=0.01, note=notes.append)
+        monkeypatch.setattr(time, "sleep", lambda seconds: before.close())
+        waiting.start(["k"], wait_s=60, note=notes.append)
+        assert store.drivers.planned(waiting.id) == {"k"}
+    assert [note.split(":")[0] for note in notes] == ["waiting for another launch"] * 2
+
+
 def test_drivers_started_in_the_same_instant_do_not_both_run(store):
     start, running = threading.Barrier(2), []
 
