@@ -11,7 +11,10 @@ import pytest
 from goal_sweep.goal_core.basics.errors import DataError
 from goal_sweep.goal_core.basics.plugins import Plugin, read_plugin
 from goal_sweep.goal_core.data import KarpathyConfig, SourceConfig, open_dataset
+from goal_sweep.goal_core.data.text import Vocabulary
+from goal_sweep.goal_core.models.frameworks import framework_of
 from goal_sweep.runners.launch.opened_sweep import open_sweep
+from goal_sweep.sweeps import SweepError
 from goal_sweep.testing import check_importer, check_text_encoder, check_training
 from tests.helpers.in_process import SWEEP
 from tests.helpers.karpathy_fixture import write_dataset
@@ -125,6 +128,19 @@ def test_the_text_encoder_and_the_framework_build_and_are_in_the_ids(
     (weights,) = sweep.weights.values()
     assert "convolved_words plugin:" in weights
     assert ("framework plugin:" in weights) == (framework == "deep")
+    wide = [*own, "model.options={width: 256}"]
+    if framework != "deep":
+        with pytest.raises(SweepError, match=r"model\.options: framework .* has no such part"):
+            open_sweep("own.yaml", wide)
+        return
+    other = open_sweep("own.yaml", wide, running="own")
+    other.check_trainable()
+    assert not {one.key for one in other.trainings} & {one.key for one in sweep.trainings}
+    assert other.trainings[0].settings["model.options.width"] == "256"
+    heads = framework_of(other.trainings[0].cell.model).heads(
+        other.trainings[0].cell.model, num_features=8, tokenizer=Vocabulary.build(["a"], 1), seed=1
+    )
+    assert heads.state_dict()["layers.0.weight"].shape == (256, 8)
 
 
 def test_a_training_with_them_keeps_its_bits(tmp_path: Path) -> None:

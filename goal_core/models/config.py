@@ -118,6 +118,8 @@ class ModelParts(InRange):
     """Used by that framework only."""
     vectors: VectorsConfig = field(default_factory=VectorsConfig)
     """Used by that framework and by `dual`."""
+    options: dict[str, int | float | bool | str] = field(default_factory=dict, hash=False)
+    """Settings of a framework of your own, which reads them as `model.options`."""
     init_from: str = ""
     """A checkpoint from which the first stage starts: a `best-*.safetensors` of a cell, or what `goal-sweep convert`
     made of a published checkpoint. Its tokenizer comes with it. Empty: none."""

@@ -41,7 +41,7 @@ class Framework:
     `stacks_heads` stay as they are here.
     """
 
-    uses: ClassVar[frozenset[str]] = frozenset({"framework", "backbone", "text", "embed_dim"})
+    uses: ClassVar[frozenset[str]] = frozenset({"framework", "backbone", "text", "embed_dim", "options"})
     """The fields of `ModelConfig` that it reads; only these enter the cell id."""
     stacks_heads: ClassVar[bool] = False
     """Whether the heads of several cells can run as batched products (`Heads.stacked`)."""
@@ -143,6 +143,7 @@ frameworks: Registry[type[Framework]] = Registry("framework", until_run=Framewor
 class Vsepp(Framework):
     """VSE++: one vector per image, from a backbone that pools or precomputed, and a GRU over words."""
 
+    uses = Framework.uses - {"options"}
     stacks_heads = True
     features = "precomp"
 

@@ -191,7 +191,7 @@ def test_all_settings_are_plain_data() -> None:
     for config in (KARPATHY, SCENES, MODEL, FROZEN):
         for item in fields(config):
             value = getattr(config, item.name)
-            assert is_dataclass(value) or isinstance(value, (str, int, float, bool, tuple))
+            assert is_dataclass(value) or isinstance(value, (str, int, float, bool, tuple, dict))
 
 
 def keys_of(config: SweepConfig) -> list[tuple[str, tuple[str, ...]]]:
