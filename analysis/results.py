@@ -65,11 +65,6 @@ class SweepResults:
         """The trails of a block's backbone, by objective."""
         return {trail.objective: trail for trail in self.header.trails if trail.backbone == key.backbone}
 
-    def chose_default(self, key: BlockKey, objective: Objective) -> bool:
-        """Whether the choice of an objective was the sweep's own settings, so that both grids have one training."""
-        choice = self.header.choices.get((key.backbone, *objective))
-        return choice is not None and choice.default
-
     def settings(self, runs: pd.DataFrame) -> pd.DataFrame:
         """The settings of some trainings as text, with the same index; those that a training lacks are empty."""
         names = [name for name in runs.columns if str(name).startswith(SETTING)]

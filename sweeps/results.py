@@ -17,7 +17,7 @@ from goal_sweep.sweeps.axes import Axis, axis_names
 from goal_sweep.sweeps.identity import from_mapping, to_mapping
 from goal_sweep.sweeps.tuning.block import TuneConfig
 from goal_sweep.sweeps.tuning.space import Dimension, dimensions_of
-from goal_sweep.sweeps.tuning.trail import Candidate, Trail
+from goal_sweep.sweeps.tuning.trail import Trail
 
 PAIRS: Final = ("con", "lin", "sig", "lin-ms", "sig-ms")
 """Pair weights: the rows of a block, in order."""
@@ -228,11 +228,6 @@ class Header:
     def dimensions(self) -> dict[str, Dimension]:
         """What was searched, by its name in labels."""
         return {} if self.tune is None else dimensions_of(self.tune)
-
-    @cached_property
-    def choices(self) -> dict[tuple[str, str, str], Candidate | None]:
-        """The chosen candidate by backbone, pair and triplet."""
-        return {(trail.backbone, trail.pair, trail.triplet): trail.choice for trail in self.trails}
 
     def until(self, stage: str) -> tuple[str, ...]:
         """The stages up to and including one."""

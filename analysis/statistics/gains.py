@@ -75,7 +75,8 @@ def gains(
     """
     default, tuned = (block.grids[metric.key].cells for block in (pair.default, pair.tuned))
     known = [key for key, cell in default.items() if cell.mean is not None or tuned[key].mean is not None]
-    same = {key for key in known if key in untouched or results.chose_default(pair.tuned.key, key)}
+    choices = {key: trail.choice for key, trail in results.trails_of(pair.tuned.key).items()}
+    same = {key for key in known if key in untouched or ((chosen := choices.get(key)) and chosen.default)}
     changes = _differences(results, pair, metric, same)
     return {
         key: Gain(default=default[key], tuned=tuned[key], same=key in same, difference=changes.get(key))
