@@ -38,7 +38,7 @@ from goal_sweep.runners.store.trainings.status import TrainingStatus, status_of
 from goal_sweep.sweeps import Cell, Training
 from goal_sweep.sweeps.results import RESULTS_FILE
 
-_VERSION = 4
+_VERSION = 5
 
 
 class Store:

@@ -21,7 +21,7 @@ from goal_sweep.runners.store.records.result_content import RESULT
 from goal_sweep.runners.store.store import Store
 from goal_sweep.sweeps import ResolvedSweep, SweepConfig, Trail, Training, from_mapping
 
-FORMAT, VERSION = "goal-sweep results", 3
+FORMAT, VERSION = "goal-sweep results", 4
 SWEEP = "sweep.json"
 MAX_FILE, MAX_TOTAL = 64 * 2**20, 2**30
 """Bytes of one file in an archive, and of all of them."""

@@ -57,7 +57,7 @@ def test_a_store_of_another_version_is_refused_in_one_line(tmp_path, capsys, ver
 def test_a_damaged_version_does_not_keep_anybody_out(store):
     (store.root / "store.json").write_text("{")
     Store(store.root).prepare()
-    assert read_json(store.root / "store.json") == {"version": 4, "id": store.id}
+    assert read_json(store.root / "store.json") == {"version": 5, "id": store.id}
 
 
 def test_a_file_is_no_store(tmp_path):

@@ -127,7 +127,7 @@ def edit_the_sweep(files: Files) -> None:
         (lose, "it has 12 of its 13 files"),
         (lose_the_sweep, "it does not begin with sweep.json"),
         (smuggle, "result.json is damaged"),
-        (of_another_version, "it has version 99, and this goal-sweep reads 3"),
+        (of_another_version, "it has version 99, and this goal-sweep reads 4"),
         (of_another_format, "it does not begin with sweep.json"),
         (edit_the_sweep, "does not match its checksum"),
     ],
