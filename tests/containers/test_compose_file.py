@@ -113,3 +113,5 @@ def test_ray_asks_for_a_token_everywhere():
 @pytest.mark.parametrize("service", ["ray-head", "ray-worker", COMMAND])
 def test_a_node_that_starts_slowly_is_not_taken_for_dead(service):
     assert PATIENT.items() <= SERVICES[service]["environment"].items()
+    if service != COMMAND:
+        assert "docker/ray_node.py" in SERVICES[service]["command"]

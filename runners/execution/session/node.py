@@ -121,6 +121,7 @@ class RayNode:
         agents = (f"--{name}={next(self._ports)}" for name in _AGENTS)
         command = [sys.executable, "-P", "-c", _START, str(os.getpid()), "start", "--block", *agents]
         command += ["--include-log-monitor=false", f"--temp-dir={self._folder}", *options]
+        self._listens = next((word.partition("=")[2] for word in options if word.startswith(_LISTENS)), "-1")
         self._core = []
         self._log.unlink(missing_ok=True)
         before = signal.pthread_sigmask(signal.SIG_BLOCK, SAVING)
@@ -217,7 +218,7 @@ class RayNode:
         return []
 
     def _tell_port(self) -> bool:
-        """Tell the node process, once it runs, that nobody listens for requests to its dashboard agent.
+        """Tell the node process, once it runs, on which port its dashboard agent listens for requests, if on any.
 
         It would end itself if the agent did not say so within 20 s, in a file, whatever option names the port.
         """
@@ -226,13 +227,15 @@ class RayNode:
                 if child.name() == "raylet":
                     options = dict(word[2:].split("=", 1) for word in child.cmdline()[1:] if "=" in word)
                     name = f"dashboard_agent_listen_port_{options['node_id']}"
-                    (Path(options["session_dir"]) / name).write_text("-1")
+                    (Path(options["session_dir"]) / name).write_text(self._listens)
                     return True
         return False
 
 
 _AGENTS = ("dashboard-agent-grpc-port", "runtime-env-agent-port", "metrics-export-port")
 """The options of `ray start` with a port for each thing that listens beside a node's own processes."""
+_LISTENS = "--dashboard-agent-listen-port="
+"""The option of a node whose agent listens, so that a cluster's Jobs API starts jobs there."""
 
 
 def is_alive(process: psutil.Process) -> bool:

@@ -129,8 +129,9 @@ time.sleep(300)
 """
 
 
+@pytest.mark.parametrize(("listens", "told"), [((), "-1"), (("--dashboard-agent-listen-port=5",), "5")])
 def test_a_node_whose_agents_are_slow_is_told_their_port_and_lives(
-    node: RayNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    listens: tuple[str, ...], told: str, node: RayNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ray's node process ends itself when an agent has not said within 20 s on which port it listens."""
     raylet = tmp_path / "raylet"
@@ -146,9 +147,10 @@ def test_a_node_whose_agents_are_slow_is_told_their_port_and_lives(
     """
     lines = "\n".join(line.removeprefix("    ") for line in start.splitlines())
     monkeypatch.setattr(module, "_START", FAKE.format(before=lines))
-    node.start()
+    node.start(*listens)
     node.wait_until_up()
     assert node.is_running()
+    assert (tmp_path / "dashboard_agent_listen_port_abc").read_text() == told
     (process,) = (child for child in children() if child.name() == "raylet")
     process.suspend()
     assert node.is_running()  # it is silent, and lives
