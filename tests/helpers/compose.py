@@ -180,15 +180,9 @@ class Stack:
     def compose(self, *arguments: str, check: bool = True) -> str:
         return run(*self._command, *arguments, cwd=ROOT, env=self._environment, timeout=1800, check=check)
 
-    def start(self, tries: int = 6) -> None:
-        """Start all services. On a busy machine Ray's head may miss its own limit of 30 seconds and start again."""
-        for left in reversed(range(tries)):
-            try:
-                self.compose("up", "-d", "--no-build")
-                return
-            except AssertionError as error:
-                if not left or "unhealthy" not in str(error):
-                    raise
+    def start(self) -> None:
+        """Start all services, and wait until they are healthy, where Compose is new enough to do so."""
+        self.compose("up", "-d", "--no-build", *(["--wait"] if len(compose_command()) > 1 else []))
 
     def container(self, service: str, number: int = 1) -> str:
         """The id of a service's container."""

@@ -263,6 +263,7 @@ def _free_ports() -> Iterator[int]:
         port = _FIRST_PORT + (first + number * 101) % _NUM_PORTS
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("", port))
+            probe.close()
             yield port
 
 

@@ -84,6 +84,11 @@ def test_a_port_that_another_process_takes_first_is_left_to_it(node: RayNode) ->
         assert not address.endswith(f":{taken.getsockname()[1]}")
 
 
+def test_a_port_is_free_when_it_is_given() -> None:
+    for port in itertools.islice(module._free_ports(), 3):
+        socket.create_server(("", port)).close()
+
+
 def test_no_port_is_given_that_something_listens_on() -> None:
     with socket.create_server(("", next(module._free_ports()))) as server:
         given = set(itertools.islice(module._free_ports(), 50))
