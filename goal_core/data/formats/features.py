@@ -210,7 +210,7 @@ def embeddings(config: EmbeddingsConfig) -> Layout:
     ends = ("_images.npy", "_texts.npy", "_owners.npy", ".safetensors", ".parquet")
     return Layout(
         root=root,
-        files=stamped(root / f"{split}{end}" for split in SPLIT_NAMES for end in ends),
+        files=stamped(root, (root / f"{split}{end}" for split in SPLIT_NAMES for end in ends)),
         splits={split: partial(_split, root, split) for split in SPLIT_NAMES},
     )
 

@@ -18,14 +18,13 @@ from PIL import Image, UnidentifiedImageError
 
 from goal_sweep.goal_core.basics.errors import DataError, MissingDataError, first_line
 from goal_sweep.goal_core.data.columns import stamp_of
+from goal_sweep.goal_core.data.formats.layout import check_links
 from goal_sweep.goal_core.data.formats.report import DataReport, refusal
 
 WITH_FOLDER = ("", "images")
 """Where the folder of an image name is looked for, relative to the root: the root itself, then `images`."""
 WITHOUT_FOLDER = ("images", "flickr30k-images", "flickr30k_images", "")
 """Where an image name without a folder is looked for, relative to the root, the root itself last."""
-LINKED_DATA = "GOAL_LINKED_DATA"
-"""Environment variable: folders outside the dataset's into which its links may lead, with ``:`` between them."""
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 """The formats of images that are read. Pillow knows others, of which some start programs, whatever a file is called."""
 MAX_PIXELS = 89_000_000
@@ -139,7 +138,7 @@ def _files_in(root: Path, folder: str, names: Sequence[str]) -> dict[str, str]:
         except OSError as error:
             raise DataError(f"cannot list image folder {path}: {error.strerror or error}") from error
         if files:
-            _check_links(root, [str(path), *(file.path for file in files if file.is_symlink())])
+            check_links(root, [str(path), *(file.path for file in files if file.is_symlink())])
             place = "" if path == root else f"{os.path.relpath(path, root)}/"
             there = {name_of[file.name]: place + file.name for file in files}
             break
@@ -147,22 +146,6 @@ def _files_in(root: Path, folder: str, names: Sequence[str]) -> dict[str, str]:
         few = ", ".join([*missing[:3], *(["..."] if len(missing) > 3 else ())])
         raise MissingDataError(f"{len(missing)} of {len(names)} images are missing under {root}: {few}")
     return there
-
-
-def _check_links(root: Path, paths: Iterable[str]) -> None:
-    """Check that paths below the root lie in it, or in a folder that `GOAL_LINKED_DATA` lists, with links followed.
-
-    A dataset may come from anybody, and its links could name any file of this machine.
-    """
-    listed = [folder for folder in os.environ.get(LINKED_DATA, "").split(os.pathsep) if folder]
-    allowed = [Path(os.path.realpath(folder)) for folder in (str(root), *listed)]
-    for path in paths:
-        real = Path(os.path.realpath(path))
-        if not any(real.is_relative_to(folder) for folder in allowed):
-            raise DataError(
-                f"{path} is a link to {real}, outside the folder of the dataset; if you trust it, add "
-                f"{real if real.is_dir() else real.parent} to the environment variable {LINKED_DATA}"
-            )
 
 
 def decode_image(source: str | os.PathLike[str] | bytes, label: str = "") -> NDArray[np.uint8]:

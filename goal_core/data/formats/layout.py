@@ -6,6 +6,7 @@ Whatever is wrong is a `DataError` of one line, which names the file and the pla
 from __future__ import annotations
 
 import hashlib
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ SPLIT_OF = {
 """The split for each name of one; `restval`, the rest of COCO's val2014, is trained on."""
 FILE_WORDS = {"train": "train", "val": "dev", "test": "test"}
 """First word of the names of each split's text files."""
+LINKED_DATA = "GOAL_LINKED_DATA"
+"""Environment variable: folders outside the dataset's into which its links may lead, with ``:`` between them."""
 PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 
 
@@ -63,9 +66,31 @@ class Layout:
     """What was recognised, in words."""
 
 
-def stamped(files: Iterable[Path]) -> list[list[str | int]]:
-    """Files, whether they exist or not, each with its stamp. To be called before they are read."""
-    return [[str(path), *stamp_of(str(path))] for path in files]
+def stamped(root: Path, files: Iterable[Path]) -> list[list[str | int]]:
+    """Files, whether they exist or not, each with its stamp; none may be a link out of the root (:func:`check_links`).
+
+    To be called before they are read.
+    """
+    paths = list(map(str, files))
+    check_links(root, {*map(os.path.dirname, paths), *filter(os.path.islink, paths)})
+    return [[path, *stamp_of(path)] for path in paths]
+
+
+def check_links(root: Path, paths: Iterable[str]) -> None:
+    """Check that paths below the root lie in it, or in a folder that `GOAL_LINKED_DATA` lists, with links followed.
+
+    A dataset may come from anybody, and its links could name any file of this machine. Other paths are the user's own.
+    """
+    listed = [folder for folder in os.environ.get(LINKED_DATA, "").split(os.pathsep) if folder]
+    allowed = [Path(os.path.realpath(folder)) for folder in (str(root), *listed)]
+    for path in paths:
+        real = Path(os.path.realpath(path))
+        is_below = Path(os.path.abspath(path)).is_relative_to(os.path.abspath(root))
+        if is_below and not any(real.is_relative_to(folder) for folder in allowed):
+            raise DataError(
+                f"{path} is a link to {real}, outside the folder of the dataset; if you trust it, add "
+                f"{real if real.is_dir() else real.parent} to the environment variable {LINKED_DATA}"
+            )
 
 
 def listing(rows: Iterable[Row]) -> Listing:

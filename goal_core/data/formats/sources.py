@@ -60,7 +60,7 @@ def source(config: SourceConfig) -> Layout:
         raise MissingDataError(f"data.root: {path} does not exist")
     root = path if path.is_dir() else path.parent
     says, files, rows = _recognised(path, root, config)
-    stamps = stamped(files)
+    stamps = stamped(path, files)
     return Layout(root=root, files=stamps, splits=by_split(rows, config.val_share, config.test_share), says=says)
 
 
@@ -280,7 +280,7 @@ def karpathy(config: KarpathyConfig) -> Layout:
     """
     root = dataset_folder(config.root)
     path = _annotation_file(root, config.annotations)
-    files = stamped([path])
+    files = stamped(root, [path])
     stored = json_in(content_of(path), path)
     images = stored.get("images") if isinstance(stored, dict) else None
     if not isinstance(images, list):
@@ -326,7 +326,7 @@ def xvlm_json(config: XvlmJsonConfig) -> Layout:
     files = {split: [root / name for name in own] for split, own in names.items()}
     return Layout(
         root=root / config.image_root,
-        files=stamped(path for own in files.values() for path in own),
+        files=stamped(root, chain.from_iterable(files.values())),
         splits={split: partial(listing, chain.from_iterable(map(_xvlm_rows, own))) for split, own in files.items()},
     )
 

@@ -55,7 +55,7 @@ def text_files(config: IdMappedConfig | RegionsConfig | PrecompConfig) -> Layout
     mapping = root / "id_mapping.json" if isinstance(config, IdMappedConfig) else None
     ends = ("ims.npy", "caps.txt", "caps.txt.gz", "ids.txt", "ids.txt.gz")
     parsed = [folder / f"{word}_{end}" for word in words.values() for end in ends]
-    files = stamped([*parsed, mapping] if mapping else parsed)
+    files = stamped(root, [*parsed, mapping] if mapping else parsed)
     files_of = json_in(content_of(mapping), mapping) if mapping else None
     if mapping and (not isinstance(files_of, dict) or not files_of):
         raise DataError(f"{mapping} must be an object from image ids to file names")

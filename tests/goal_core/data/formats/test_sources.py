@@ -19,6 +19,7 @@ from goal_sweep.goal_core.data import (
     Dataset,
     ImageConfig,
     KarpathyConfig,
+    RegionsConfig,
     SourceConfig,
     check_data,
     open_dataset,
@@ -27,6 +28,7 @@ from goal_sweep.goal_core.data.formats.layout import drawn_split
 from goal_sweep.goal_core.objectives import ObjectiveConfig
 from goal_sweep.goal_core.training import train_unit
 from tests.helpers.karpathy_fixture import write_dataset
+from tests.helpers.region_files import write_regions
 from tests.helpers.training_cases import FROZEN, MODEL, folders_of, same_weights, unit_of
 
 pa = pytest.importorskip("pyarrow")
@@ -398,3 +400,45 @@ def test_a_mark_before_a_text_is_no_part_of_it(data: Path) -> None:
     table = as_csv(data)
     table.write_bytes(mark + table.read_bytes())
     assert opened(data.parent / "pictures").fingerprint == opened(table).fingerprint == plain.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("write", "pattern"),
+    [
+        (as_shards, "*.tar"),
+        (as_folder, "**/*.txt"),
+        (as_arrow, "**/*.arrow"),
+        (lambda data: write_dataset(data / "made"), "*.json"),
+        (lambda data: write_regions(data / "made"), "train_caps.txt"),
+        (lambda data: write_regions(data / "made"), "dev_ims.npy"),
+    ],
+)
+def test_no_file_may_be_a_link_out_of_its_folder_unless_that_is_listed(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path], Path], pattern: str
+) -> None:
+    root, elsewhere = write(data), tmp_path / "elsewhere"
+    kinds = {"*.json": KarpathyConfig, "train_caps.txt": RegionsConfig, "dev_ims.npy": RegionsConfig}
+    config = kinds.get(pattern, SourceConfig)(name="linked", root=str(root))
+    expected = open_dataset(config).fingerprint
+    elsewhere.mkdir()
+    link = next(iter(root.glob(pattern)))
+    link.rename(elsewhere / link.name)
+    link.symlink_to(elsewhere / link.name)
+    with pytest.raises(DataError, match=f"{link.name} is a link to .*GOAL_LINKED_DATA"):
+        open_dataset(config)
+    monkeypatch.setenv("GOAL_LINKED_DATA", str(elsewhere))
+    assert open_dataset(config).fingerprint == expected
+    monkeypatch.delenv("GOAL_LINKED_DATA")
+    (elsewhere / link.name).rename(root / "within")
+    link.unlink()
+    link.symlink_to("within" if link.parent == root else root / "within")
+    assert open_dataset(config).fingerprint == expected
+
+
+def test_a_file_that_the_user_names_may_be_a_link(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    table = as_csv(data)
+    expected = opened(table).fingerprint
+    table.rename(tmp_path / "elsewhere" / table.name)
+    table.symlink_to(tmp_path / "elsewhere" / table.name)
+    assert opened(table).fingerprint == expected
