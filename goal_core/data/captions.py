@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from goal_sweep.goal_core.basics.columns import kept_columns, write_columns
 from goal_sweep.goal_core.basics.sealed_json import key_of
-from goal_sweep.goal_core.data.columns import kept_columns, write_columns
 from goal_sweep.goal_core.data.dataset import RegionReader, Split
 from goal_sweep.goal_core.data.text import Tokenizer
 from goal_sweep.goal_core.data.text.vocabulary import PAD

@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from goal_sweep.goal_core.basics.columns import kept_columns, write_columns
 from goal_sweep.goal_core.basics.devices import kind_of, send
 from goal_sweep.goal_core.basics.sealed_json import key_of
 from goal_sweep.goal_core.checkpoints import InitialModel
 from goal_sweep.goal_core.data import Batch, Dataset, DecodedImages, ImageConfig, Split, captions_of
 from goal_sweep.goal_core.data.batches import view_seed
-from goal_sweep.goal_core.data.columns import kept_columns, write_columns
 from goal_sweep.goal_core.data.packs import libraries
 from goal_sweep.goal_core.evaluation.embedding import CHUNK, caption_chunks, split_inputs
 from goal_sweep.goal_core.models import ImageBackbone, autocast

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
-from goal_sweep.goal_core.data.columns import read_columns
+from goal_sweep.goal_core.basics.columns import read_columns
 from goal_sweep.runners.store.store import Store
 from goal_sweep.sweeps import Training
 

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goal_sweep.goal_core.basics.atomic import DamagedError
+from goal_sweep.goal_core.basics.columns import StoredArray, header_of, stamp_of
 from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError, MissingDataError, first_line
-from goal_sweep.goal_core.data.columns import StoredArray, header_of, stamp_of
 from goal_sweep.goal_core.data.config import EmbeddingsConfig
 from goal_sweep.goal_core.data.dataset import SPLIT_NAMES
 from goal_sweep.goal_core.data.formats.layout import Layout, Listing, dataset_folder, equal_counts, stamped

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
+from goal_sweep.goal_core.basics.columns import stamp_of
 from goal_sweep.goal_core.basics.errors import DataError, MissingDataError, first_line
-from goal_sweep.goal_core.data.columns import stamp_of
 from goal_sweep.goal_core.data.formats.layout import check_links
 from goal_sweep.goal_core.data.formats.report import DataReport, refusal
 

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goal_sweep.goal_core.basics.atomic import make_folder
+from goal_sweep.goal_core.basics.columns import Texts, kept_columns, stamp_of, write_columns
 from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError
-from goal_sweep.goal_core.data.columns import Texts, kept_columns, stamp_of, write_columns
 from goal_sweep.goal_core.data.config import DataConfig, ScenesConfig
 from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, Dataset
 from goal_sweep.goal_core.data.formats.features import embeddings

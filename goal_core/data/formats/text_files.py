@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
+from goal_sweep.goal_core.basics.columns import StoredArray
 from goal_sweep.goal_core.basics.errors import DataError, first_line
 from goal_sweep.goal_core.basics.user_files import content_of, json_in, text_in
-from goal_sweep.goal_core.data.columns import StoredArray
 from goal_sweep.goal_core.data.config import IdMappedConfig, PrecompConfig, RegionsConfig
 from goal_sweep.goal_core.data.formats.features import REGION_AXES, VECTOR_AXES, read_region_header, row_digests
 from goal_sweep.goal_core.data.formats.layout import (

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from safetensors.torch import save_file
 
-from goal_sweep.goal_core.data import columns
+from goal_sweep.goal_core.basics import columns
 from goal_sweep.goal_core.data.formats.image_files import FileReader
 from goal_sweep.goal_core.models.weights import timm_library
 from goal_sweep.goal_core.training import EpochDone, TrainingEvent, train_unit

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from goal_sweep.goal_core.basics.columns import read_columns, write_columns
 from goal_sweep.goal_core.basics.errors import ChangedDataError
 from goal_sweep.goal_core.data import (
     Dataset,
@@ -22,7 +22,6 @@ from goal_sweep.goal_core.data import (
     captions_of,
     open_dataset,
 )
-from goal_sweep.goal_core.data.columns import Texts, kept_columns, read_columns, write_columns
 from goal_sweep.goal_core.data.formats import features, image_files
 from goal_sweep.goal_core.data.formats.index import index_path
 from tests.helpers.karpathy_fixture import write_dataset
@@ -243,30 +242,6 @@ def test_a_copy_in_another_place_has_the_same_fingerprint(tmp_path: Path) -> Non
     root = write_dataset(tmp_path / "data")
     shutil.copytree(root, tmp_path / "copy")
     assert open_dataset(karpathy(root)).fingerprint == open_dataset(karpathy(tmp_path / "copy")).fingerprint
-
-
-def test_texts_are_a_sequence() -> None:
-    words = ["a", "", "größer", "漢字"]
-    texts = Texts.of(words)
-    assert list(texts) == words
-    assert texts[1:][0] == "" == texts[1:][-3]
-    assert list(texts[1:3]) == words[1:3]
-    assert len(texts[4:]) == 0
-    assert texts[-1] == "漢字"
-    with pytest.raises(IndexError):
-        texts[4]
-
-
-def test_columns_come_back_as_they_were(tmp_path: Path) -> None:
-    columns: dict[str, NDArray[Any]] = {"a": np.arange(6, dtype=np.int64).reshape(2, 3), "b": np.zeros(0, np.uint8)}
-    write_columns(tmp_path / "x", columns, {"n": 1})
-    found = kept_columns(tmp_path / "x")
-    assert found is not None
-    assert found[1] == {"n": 1}
-    assert all(
-        (found[0][name] == column).all() and found[0][name].dtype == column.dtype for name, column in columns.items()
-    )
-    assert kept_columns(tmp_path / "y") is None
 
 
 def token_files(indexes: Path) -> list[Path]:

@@ -1,0 +1,43 @@
+"""Columns in one file: what comes back, in memory or, where that is much, from a nameless file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from goal_sweep.goal_core.basics import columns as columns_module
+from goal_sweep.goal_core.basics.columns import Texts, kept_columns, write_columns
+
+
+def test_texts_are_a_sequence() -> None:
+    words = ["a", "", "größer", "漢字"]
+    texts = Texts.of(words)
+    assert list(texts) == words
+    assert texts[1:][0] == "" == texts[1:][-3]
+    assert list(texts[1:3]) == words[1:3]
+    assert len(texts[4:]) == 0
+    assert texts[-1] == "漢字"
+    with pytest.raises(IndexError):
+        texts[4]
+
+
+@pytest.mark.parametrize("in_memory", [1 << 28, 0])
+def test_columns_come_back_as_they_were_whatever_happens_to_the_file_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_memory: int
+) -> None:
+    monkeypatch.setattr(columns_module, "IN_MEMORY", in_memory)
+    columns: dict[str, NDArray[Any]] = {"a": np.arange(6, dtype=np.int64).reshape(2, 3), "b": np.zeros(0, np.uint8)}
+    write_columns(tmp_path / "x", columns, {"n": 1})
+    found = kept_columns(tmp_path / "x")
+    assert found is not None
+    with (tmp_path / "x").open("r+b") as file:
+        file.truncate(10)
+    assert found[1] == {"n": 1}
+    assert all(
+        (found[0][name] == column).all() and found[0][name].dtype == column.dtype for name, column in columns.items()
+    )
+    assert kept_columns(tmp_path / "y") is None
