@@ -153,6 +153,8 @@ def _search_lines(sweep: ResolvedSweep, plan: dict[str, Any]) -> Iterator[str]:
 
 def _explanations(plan: dict[str, Any]) -> Iterator[str]:
     """What the numbers rest on, when the sweep ends, and how it is packed."""
+    from goal_sweep.runners.launch.view.live import format_duration
+
     left, card, end = [row for row in plan["stages"] if row["units"]], plan["card"], plan["end_s"]
     if "calibration" in {basis for row in left for basis in (row["hours_from"], row["memory_from"])}:
         yield f"~ not measured here: prices of {card['name']}; time within a factor of 3, memory 30 %"
@@ -161,16 +163,9 @@ def _explanations(plan: dict[str, Any]) -> Iterator[str]:
         yield f"-- not known of {', '.join(unknown)}; --measure trains a few steps of it for time and memory"
     yield from plan["notes"]
     if left:
-        when = "when it ends is not known" if end is None else f"ends after {_duration(end)}"
+        when = "when it ends is not known" if end is None else f"ends after {format_duration(end)}"
         yield f"{when} on {plan['devices']['name']}"
     yield from plan["packing"]
-
-
-def _duration(seconds: float) -> str:
-    """Write a time with the unit that suits it: `45 s`, `12 min`, `3.2 h`, `4.1 days`."""
-    if seconds < 5400:
-        return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
 
 
 def _estimate(number: float | None, basis: str | None, digits: int) -> str:

@@ -25,15 +25,11 @@ _ORDER: tuple[State, ...] = ("running", "waiting", "failed", "done")
 """Of the blocks of a sweep in training, by their most urgent state."""
 
 
-def format_duration(seconds: float | None) -> str:
-    """Write a duration as `1h 02m`, `3m 05s` or `12s`; `--` when it is unknown."""
-    if seconds is None:
-        return "--"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours}h {minutes:02d}m"
-    return f"{minutes}m {rest:02d}s" if minutes else f"{rest}s"
+def format_duration(seconds: float) -> str:
+    """Write a time with the unit that suits it: `45 s`, `12 min`, `3.2 h`, `4.1 days`."""
+    if seconds < 5400:
+        return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
 
 
 def header(progress: SweepProgress, name: str, *, live: bool) -> RenderableType:

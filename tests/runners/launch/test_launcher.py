@@ -71,7 +71,7 @@ def test_the_time_left_is_the_same_for_all_cells_that_report_an_epoch_together(
 
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]  # the StringIO above
     # The unit of two cells did one of five epochs in a minute.
-    assert [line.rpartition(", ")[2] for line in lines] == ["val rsum 9.0 (left about 4m 00s)"] * 2
+    assert [line.rpartition(", ")[2] for line in lines] == ["val rsum 9.0 (left about 4 min)"] * 2
 
 
 def finish(sweep: OpenedSweep, trainings: list[Training]) -> None:
