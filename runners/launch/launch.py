@@ -98,6 +98,8 @@ def _launch(
         for line in sweep.dataset.notes:
             view.note(f"data: {line}")
     sweep.store.prepare()
+    for line in edits_since(sweep.store, sweep, todo):
+        view.note(line)
 
     def warn(line: str) -> None:
         if todo:  # or else the end of the launch says it, in one line
@@ -108,14 +110,10 @@ def _launch(
         if todo:
             with sweep.store.heartbeat(sweep.config.name) as heartbeat:
                 heartbeat.start((training.key for training in todo), wait_s=options.wait_s, note=view.note)
-                for line in edits_since(sweep.store, sweep, todo):
-                    view.note(line)
                 tracking.sync_all()
                 prices = partial(sweep_prices, sweep)
                 status = Launcher(sweep, options, plan, view, tracking, heartbeat.id, signals, prices, ray).run()
         else:
-            for line in edits_since(sweep.store, sweep, todo):
-                view.note(line)
             # Nothing was trained, so there is little to catch up with, and a dead server is not waited for.
             finish(view, tracking, patient=False)
             status = plan.exit_status

@@ -64,7 +64,6 @@ MAX_RESTARTS = 3
 """How often a command restarts itself after its local Ray died."""
 _RESTARTS = "GOAL_SWEEP_RELAUNCHES"
 AGAIN = "run the same command again to continue"
-_DONE_ALREADY: set[str] = set()
 
 
 class RayLostError(UnfinishedError):
@@ -218,7 +217,7 @@ def _node_of_this_machine() -> Callable[[], bool]:
 
 def not_on_restart(word: str) -> None:
     """Leave an option out when this command starts again, because what it asks for has been done."""
-    _DONE_ALREADY.add(word)
+    sys.orig_argv[:] = [each for each in sys.orig_argv if each != word]
 
 
 def restart_command(error: Exception) -> NoReturn:
@@ -236,4 +235,4 @@ def restart_command(error: Exception) -> NoReturn:
     os.environ[_RESTARTS] = str(count + 1)
     print(f"{str(error).removesuffix(f'; {AGAIN}')}; starting again", flush=True)
     sys.stderr.flush()
-    os.execv(sys.executable, [sys.executable, *(word for word in sys.orig_argv[1:] if word not in _DONE_ALREADY)])
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])

@@ -96,7 +96,6 @@ def test_a_launch_that_ends_while_it_hangs_withdraws_first(
 @pytest.mark.parametrize("is_done", [False, True])
 def test_a_restart_asks_for_the_same_but_what_is_done(is_done: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[list[str]] = []
-    monkeypatch.setattr(ray_session, "_DONE_ALREADY", set())
     monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "goal_sweep.runners.cli", "launch", "s.yaml", "--force"])
     monkeypatch.setattr(os, "execv", lambda program, words: called.append(words[1:]))
     monkeypatch.delenv("GOAL_SWEEP_RELAUNCHES", raising=False)
