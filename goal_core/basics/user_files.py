@@ -47,4 +47,4 @@ def json_in(content: bytes, where: object) -> object:
 
 def is_text(value: object) -> bool:
     """Whether a value is text that UTF-8 can hold."""
-    return isinstance(value, str) and not _LONE.search(value)
+    return isinstance(value, str) and (value.isascii() or not _LONE.search(value))

@@ -80,14 +80,14 @@ class FileReader:
         Only a ``thorough`` look decodes them.
         """
         digests, files, problems = [], [], []
-        for content, (path, *stamp) in map(self.content, indices):
+        for content, file in map(self.content, indices):
             digests.append(hashlib.sha256(content).digest())
-            files.append([path, *stamp])
+            files.append(file)
             try:
                 if not content:
-                    problems.append(f"image {path} is empty")
+                    problems.append(f"image {file[0]} is empty")
                 elif thorough:
-                    decode_image(content, path)
+                    decode_image(content, file[0])
             except DataError as error:
                 problems.append(str(error))
         return b"".join(digests), files, problems

@@ -171,7 +171,7 @@ def checked(row: Row, at: str, called: Sequence[object] = Row._fields) -> Row:
     """A row of what a source says, whose place is given and what its image, captions and split are called there."""
     image, captions, split = (f"{at}{name}" for name in called[:3])
     own = split_named(row.split, split) if row.split else ""
-    return row._replace(image=image_path(row.image, image), captions=captions_in(row.captions, captions), split=own)
+    return Row(image_path(row.image, image), captions_in(row.captions, captions), own, row.span, row.key)
 
 
 def equal_counts(texts: int, images: int, where: object, advice: str) -> list[int]:

@@ -312,11 +312,11 @@ def _objects(items: Sequence[object], where: str) -> Iterator[tuple[dict[str, An
 
 
 def _karpathy_row(item: dict[str, Any], number: int, at: str) -> Row:
-    name = image_path(item.get("filename"), f"{at}filename")
+    name, named = item.get("filename", ""), "filename"
     if item.get("filepath"):
-        name = f"{item['filepath']}/{name}"
+        name, named = f"{item['filepath']}/{image_path(name, f'{at}filename')}", "filepath"
     row = Row(name, item.get("sentences", ""), split_named(item.get("split"), f"{at}split"), key=str(number))
-    return checked(row, at, ("filepath", "sentences", "split"))
+    return checked(row, at, (named, "sentences", "split"))
 
 
 def xvlm_json(config: XvlmJsonConfig) -> Layout:
