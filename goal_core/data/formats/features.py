@@ -96,11 +96,16 @@ def _parquet(path: str, column: str, *stamp: int) -> tuple[NDArray[np.floating],
         return np.asarray(compute.list_value_length(lists))
 
     try:
-        found, counts = parquet.read_table(path, columns=[column]).column(column), None
+        with open(path, "rb") as file:
+            if stamp_of(file.fileno()) != list(stamp):  # a link led elsewhere in between
+                raise ChangedDataError(f"{path} changed while it was read")
+            found, counts = parquet.read_table(file, columns=[column]).column(column), None
         if types.is_nested(found.type.value_type):
             counts, found = lengths(found), compute.list_flatten(found)
         (width,) = np.unique(lengths(found))
         values = compute.list_flatten(found).to_numpy().reshape(len(found), width)
+    except ChangedDataError:
+        raise
     except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:  # pyarrow's own are among these
         what = "vectors of equally many numbers"
         raise ChangedDataError(f"{path}: column {column!r} must hold {what}: {first_line(error)}") from error

@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from safetensors.numpy import save_file
 
 from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError
 from goal_sweep.goal_core.data import EmbeddingsConfig, captions_of, open_dataset
+from goal_sweep.goal_core.data.formats import features
 from goal_sweep.goal_core.data.text import TextVectors
 from goal_sweep.goal_core.training import train_unit
 from tests.helpers.training_cases import EMBEDDED, FROZEN, folders_of, same_weights, unit_of
@@ -66,6 +68,31 @@ def test_columns_of_parquet_files_are_the_same_data_and_verified(tmp_path: Path)
     path.write_bytes(b"no table")
     with pytest.raises(DataError, match=r"train\.parquet: column 'image'"):
         open_dataset(config)
+
+
+def test_a_parquet_file_that_is_another_for_the_time_of_one_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, read = as_parquet(tmp_path), features._parquet
+    link, right, wrong = (tmp_path / name for name in ("train.parquet", "right.parquet", "val.parquet"))
+    expected = open_dataset(config).fingerprint
+    link.rename(right)
+    link.symlink_to(right)
+
+    def elsewhere(*given: Any) -> Any:
+        link.unlink()
+        link.symlink_to(wrong)
+        try:
+            return read(*given)
+        finally:
+            link.unlink()
+            link.symlink_to(right)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(features, "_parquet", elsewhere)
+        with pytest.raises(ChangedDataError, match=r"train\.parquet changed while it was read"):
+            open_dataset(config, tmp_path / "indexes")
+    assert open_dataset(config, tmp_path / "indexes").fingerprint == expected
 
 
 def test_both_layouts_are_the_same_data(tmp_path: Path) -> None:
