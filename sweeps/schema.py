@@ -215,8 +215,7 @@ class SweepConfig(Settings):
     tracking: Annotated[str, AfterValidator(check_tracking)] = "sqlite:///{store}/mlflow.db"
     """MLflow tracking URI; `{store}` is replaced by the store's folder, or for a bucket by one of this machine."""
     store: Annotated[str, AfterValidator(check_store)] = "./goal-sweep-store"
-    """Results folder, on a local disk or a network folder, or `s3://bucket/prefix`; `{here}` is replaced by the folder
-    of the sweep file."""
+    """Results folder, on a local disk or a network folder, or `s3://bucket/prefix`."""
     tune: TuneConfig | None = None
     """How each objective's constants are searched first; None trains with the sweep's own alone."""
     axes: SkipJsonSchema[tuple[Axis, ...]] = ()

@@ -182,7 +182,7 @@ def _gain_text(inputs: Inputs, measure: str) -> str:
     """How many objectives tuning raises and lowers by more than noise, over all tables of a measure."""
     gains = [gain for own in inputs.gained.values() for m, g in own.items() if m.name == measure for gain in g.values()]
     same = sum(gain.same for gain in gains if gain.difference is not None)
-    kept = f" In {same} squares of the tables the choice was the default." if same else ""
+    kept = f" In {count_text(same, 'square')} of the tables the choice was the default." if same else ""
     text = changes_text(gains)
     if text:
         return f"{text[0].upper()}{text[1:]}.{kept}"

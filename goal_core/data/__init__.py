@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         Progress,
         SplitCounts,
         check_data,
+        index_path,
         open_dataset,
         own_indexes,
         published_counts,

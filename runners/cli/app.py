@@ -50,6 +50,9 @@ def _options(
     show_version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show where in the code an error arose; may also follow the command.")
+    ] = False,
 ) -> None:
     pass
 
@@ -93,7 +96,8 @@ def _explain(error: Exception) -> int:
         print(f"error: {printable(str(error))}", file=sys.stderr)
         return error.status if isinstance(error, UnfinishedError) else _USAGE
     if isinstance(error, OSError):
-        print(f"error: {printable(str(error))} (--debug shows where)", file=sys.stderr)
+        place = "" if error.filename is None else f"{error.filename}: "
+        print(f"error: {printable(f'{place}{first_line(error)}')} (--debug shows where)", file=sys.stderr)
         return _USAGE
     print(
         f"internal error: {type(error).__name__}: {printable(first_line(error))} (--debug shows where)", file=sys.stderr

@@ -7,12 +7,16 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from goal_sweep.goal_core.basics.errors import GoalError, printable
+from goal_sweep.goal_core.basics.errors import GoalError, first_line, printable
+from goal_sweep.goal_core.basics.user_files import content_of, text_in
 from goal_sweep.runners.cli.options import AsJson, Device, Set, console, local_path
+
+if TYPE_CHECKING:
+    from goal_sweep.goal_core.evaluation import RetrievalModel
 
 checkpoints = typer.Typer()
 Checkpoint = Annotated[Path, typer.Argument(help="A best-*.safetensors or its folder.")]
@@ -85,18 +89,15 @@ def embed(
     """
     import numpy as np
 
-    from goal_sweep.goal_core.evaluation import load_model
-
     if (images is None) == (texts is None):
         raise GoalError("give --images or --texts")
-    _check_stores([checkpoint])
-    model = load_model(checkpoint, weights=weights, device=device)
+    model = _model(checkpoint, weights, device, of_pictures=images is not None)
     if images is not None:
         names = [str(path) for path in _pictures(images)]
         rows = model.encode_images(names)
     else:
         assert texts is not None
-        names = [line for line in texts.read_text().splitlines() if line.strip()]
+        names = [line for line in text_in(content_of(texts), texts).split("\n") if line.strip()]
         rows = model.encode_texts(names)
     out = out.with_suffix(".npy")
     with out.open("wb") as file:
@@ -119,17 +120,29 @@ def search(
 
     Example: goal-sweep search STORE/cells/CELL/finetune-KEY "a red flag" --images flags --page found.html
     """
-    from goal_sweep.goal_core.evaluation import load_model
-
-    _check_stores([checkpoint])
     paths = _pictures(images)
-    model = load_model(checkpoint, weights=weights, device=device)
+    model = _model(checkpoint, weights, device, of_pictures=True)
     found = [(paths[index], similarity) for index, similarity in model.search(text, model.encode_images(paths), top)]
     for path, similarity in found:
         console.print(f"{similarity:6.3f}  {path}")
     if page is not None:
         page.write_text(_page(text, found))
         console.print(str(page))
+
+
+def _model(checkpoint: Path, weights: str | None, device: str, *, of_pictures: bool) -> RetrievalModel:
+    """Load a trained cell, which must take pictures where some are given."""
+    from goal_sweep.goal_core.evaluation import load_model
+
+    _check_stores([checkpoint])
+    model = load_model(checkpoint, weights=weights, device=device)
+    data = model.description.data
+    if of_pictures and data.image is None:
+        raise GoalError(
+            f"{checkpoint} was trained on features (data.format: {data.format}) and takes no pictures; give a cell "
+            "that was trained on pictures. `goal-sweep evaluate` tests this one on its own data"
+        )
+    return model
 
 
 @checkpoints.command()
@@ -173,7 +186,7 @@ def _array(path: Path) -> Any:
     try:
         found = np.load(path, mmap_mode="c")
     except (OSError, ValueError, EOFError) as error:
-        raise GoalError(f"{path}: {error}") from error
+        raise GoalError(f"{path} is not an .npy file: {first_line(error).partition('. ')[0]}") from error
     if not isinstance(found, np.ndarray):
         raise GoalError(f"{path} holds several arrays; give a .npy with one")
     return found

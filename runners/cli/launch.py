@@ -72,13 +72,17 @@ def launch(
     if only_failed and (retry_failed or force):
         raise GoalError("give --only-failed without --retry-failed and --force, which train more than the failed cells")
     arguments = SweepArguments(sweep, set_, store, tracking_uri, running_of(trust_plugins))
+    part = _share(share, repeats=retry_failed or only_failed or force)
     if dry_run:
+        from goal_sweep.runners.execution.session.joining import check_address
+
+        check_address(address or "auto")
         opened = arguments.open(renew=True)
-        opened.check_trainable()
+        with arguments.placed():
+            opened.check_trainable()
         show_plan(opened)
         return
     failed: Literal["keep", "retry", "only"] = "retry" if retry_failed else "only" if only_failed else "keep"
-    part = _share(share, repeats=retry_failed or only_failed or force)
     with StopSignals() as signals:
         try:
             with signals.loading():
@@ -125,7 +129,8 @@ def _launch(arguments: SweepArguments, options: LaunchOptions, signals: StopSign
         check_code(os.environ.get(_SUBMITTED_CODE), "submitted")
         opened = arguments.open(renew=True)
     try:
-        outcome = launch_sweep(opened, options, console, arguments.command, signals, judge)
+        with arguments.placed():
+            outcome = launch_sweep(opened, options, console, arguments.command, signals, judge)
     except RayLostError as error:
         if options.address is not None:
             raise
@@ -166,16 +171,18 @@ def validate(sweep: Sweep, set_: Set = None, trust_plugins: Trust = False) -> No
     from goal_sweep.runners.execution.capacity import Resources, check_here
     from goal_sweep.sweeps.overview import describe_size
 
-    opened = SweepArguments(sweep, set_, running=running_of(trust_plugins)).open(renew=True)
-    if unlike := opened.unlike_published():
-        raise ConfigError(unlike)
-    opened.check_trainable()
+    arguments = SweepArguments(sweep, set_, running=running_of(trust_plugins))
+    opened = arguments.open(renew=True)
+    with arguments.placed():
+        if unlike := opened.unlike_published():
+            raise ConfigError(f"data.name: {unlike}")
+        opened.check_trainable()
     splits = ", ".join(
         f"{s.name} {s.num_images} images {s.num_captions} captions" for s in opened.dataset.splits.values()
     )
     console.print(f"{opened.config.name}: valid. {opened.dataset.name}: {splits}")
-    decodes = ("images were not decoded: `goal-sweep data check` does that",) if opened.config.data.image else ()
-    for line in (*opened.dataset.notes, *decodes):
+    skipped = "the images were not decoded" if opened.config.data.image else "NaN and infinity were not looked for"
+    for line in (*opened.dataset.notes, f"{skipped}: `goal-sweep data check` does that"):
         console.print(f"data: {line}")
     for line in describe_size(opened):
         console.print(line)

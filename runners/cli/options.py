@@ -19,7 +19,7 @@ from urllib.request import getproxies
 import typer
 from rich.console import Console
 
-from goal_sweep.goal_core.basics.errors import printable
+from goal_sweep.goal_core.basics.errors import ConfigError, DataError, GoalError, printable
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -42,6 +42,8 @@ _notes = Console(highlight=False, stderr=True)
 
 _HUB_S = 3.0
 """Seconds within which the hub of weights takes a connection."""
+_KEY = re.compile(r"((?:data|stages|model)\.[\w.-]+):? (.*)")
+"""A message that begins with the setting that it is about."""
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
@@ -126,9 +128,23 @@ class SweepArguments:
 
         if renew:
             _ask_no_absent_hub()
-        with progress_bar("reading") as count:
+        with progress_bar("reading") as count, self.placed():
             read = partial(count, "the data")
             return open_sweep(self.sweep, self.overrides, running=self.running, renew=renew, progress=read)
+
+    @contextmanager
+    def placed(self) -> Iterator[None]:
+        """Begin what is wrong with data or with a setting with the place in the sweep file."""
+        try:
+            yield
+        except (ConfigError, DataError) as error:
+            from goal_sweep.sweeps.reading.load import placed
+
+            named = _KEY.match(str(error))
+            if named is None and not isinstance(error, DataError):
+                raise
+            key, message = named.groups() if named else ("data.root", str(error))
+            raise GoalError(placed(self.sweep, self.overrides, key, message)) from error
 
     @property
     def overrides(self) -> list[str]:

@@ -52,7 +52,8 @@ def plan(
         return
     opened = arguments.open(renew=True)
     if measure:
-        opened.check_trainable()
+        with arguments.placed():
+            opened.check_trainable()
     show_plan(opened, devices=devices, measured=measure, as_json=as_json)
     for line in () if as_json else opened.dataset.notes:
         console.print(f"data: {line}")

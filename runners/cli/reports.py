@@ -71,10 +71,9 @@ class ReportTarget:
         except TrackingError as error:
             if store is None:
                 raise
-            raise GoalError(
-                f"no results of {self.name} in the store {store.location} ({str(error).partition(';')[0]}); launch the "
-                "sweep first, or give its --store"
-            ) from error
+            why = f" ({str(error).partition(';')[0]})" if self.asked else ""
+            said = f"no results of {self.name} in the store {store.location}{why}"
+            raise GoalError(f"{said}; launch the sweep first, or give its --store") from error
 
     def page(self) -> SweepPage | str:
         """The sweep in MLflow, or why nothing can be written there."""

@@ -93,6 +93,7 @@ def sync(
     Example: goal-sweep sync quickstart.yaml
     """
     from goal_sweep.runners.cli import reports
+    from goal_sweep.runners.results import lost_results
     from goal_sweep.runners.tracking.sync import SweepTracking
     from goal_sweep.runners.tracking.uri import TrackingError, read_only
 
@@ -100,6 +101,11 @@ def sync(
     target = reports.ReportTarget.of(opened.config)
     if why := read_only(target.uri):
         raise TrackingError(why)
+    if lost := lost_results(opened.store, opened):
+        raise GoalError(
+            f"{lost} finished trainings of {opened.config.name} are not among those of these settings, and would leave "
+            "the results table: give the file and the settings of the last launch, or launch these"
+        )
     with SweepTracking(opened, opened.store, live=False, thorough=True, take_over=take_over) as tracking:
         tracking.sync_all(wait=_SYNC_WAIT_S)
         tracking.require_own()

@@ -97,7 +97,7 @@ def _launch(
             view.note(f"warning: {unlike}")
         for line in sweep.dataset.notes:
             view.note(f"data: {line}")
-    sweep.store.prepare()
+    sweep = sweep.prepared()
     for line in edits_since(sweep.store, sweep, todo):
         view.note(line)
 

@@ -6,15 +6,18 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from shutil import copyfile
 from typing import TYPE_CHECKING
 
 from goal_sweep.goal_core import checkpoints
+from goal_sweep.goal_core.basics.atomic import make_folder, replace_with
 from goal_sweep.goal_core.basics.errors import ConfigError
-from goal_sweep.goal_core.data import Dataset, Progress, SplitCounts, open_dataset, published_counts
+from goal_sweep.goal_core.data import Dataset, Progress, SplitCounts, index_path, open_dataset, published_counts
 from goal_sweep.goal_core.evaluation.feature_files import check_origin
 from goal_sweep.goal_core.models.frameworks import initial_weights_id
 from goal_sweep.goal_core.training.config import own_settings
@@ -36,6 +39,22 @@ class OpenedSweep(ResolvedSweep):
 
     dataset: Dataset
     store: Store
+
+    def prepared(self) -> OpenedSweep:
+        """This sweep with its store made, and the index of its data in it, so that no worker reads them all.
+
+        Raises:
+            StorageError: the store cannot be made.
+        """
+        before = self.store.indexes
+        self.store.prepare()
+        if before == self.store.indexes:
+            return self
+        own, kept = (index_path(self.config.data, folder) for folder in (before, self.store.indexes))
+        with suppress(OSError):  # without it the data are read again
+            make_folder(kept.parent)
+            replace_with(kept, partial(copyfile, own))
+        return replace(self, dataset=open_dataset(self.config.data, kept.parent, renew=False))
 
     def searched(self, *, retried: bool = False) -> OpenedSweep:
         """This sweep with what its search has proposed and chosen by now, as the store tells.

@@ -82,6 +82,13 @@ def read_results(store: Store, sweep: str) -> ResultsTable | None:
         return None  # it follows from the results, so it is written again
 
 
+def lost_results(store: Store, sweep: ResolvedSweep) -> int:
+    """How many finished trainings of a sweep's table would leave it, because the sweep as it is now has not them."""
+    before, asked = read_results(store, sweep.config.name), {training.key for training in sweep.trainings}
+    rows = () if before is None else before.rows(("training", "status"))
+    return sum(row["status"] == "done" and row["training"] not in asked for row in rows)
+
+
 def update_results(store: Store, sweep: ResolvedSweep, *, must_write: bool = True) -> ResultsTable:
     """Bring a sweep's table in the store up to date. It is written only if something has changed.
 

@@ -29,6 +29,7 @@ from typing import Literal
 
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
 from goal_sweep.goal_core.basics.sealed_json import json_bytes
+from goal_sweep.goal_core.data import own_indexes
 from goal_sweep.runners.store.leases.heartbeat import DriverRecords, Heartbeat
 from goal_sweep.runners.store.records.result_content import RESULT
 from goal_sweep.runners.store.storage.folders import read_json
@@ -70,8 +71,8 @@ class Store:
 
     @property
     def indexes(self) -> Path:
-        """The folder of this machine for the indexes of datasets."""
-        return self.root / "indexes"
+        """The folder of this machine for the indexes of datasets: this user's own until the store is made."""
+        return self.root / "indexes" if self.id else own_indexes()
 
     @property
     def packs(self) -> Path:

@@ -14,8 +14,8 @@ from goal_sweep.goal_core.basics.plugins import Plugin, PluginError, read_plugin
 from goal_sweep.goal_core.objectives import pair_weights, triplet_weights
 from goal_sweep.sweeps.clusters import ClusterConfig
 from goal_sweep.sweeps.reading.axis_lists import take_lists, validate_points
-from goal_sweep.sweeps.reading.merging import apply_override, as_named, merge
-from goal_sweep.sweeps.reading.paths import expand_environment, make_absolute
+from goal_sweep.sweeps.reading.merging import address, apply_override, as_named, merge
+from goal_sweep.sweeps.reading.paths import anchored, expand_environment, make_absolute
 from goal_sweep.sweeps.reading.smoke import SUFFIX, shrunk
 from goal_sweep.sweeps.reading.tree import Node, Problem, SweepError, Where
 from goal_sweep.sweeps.reading.validation import validate
@@ -49,7 +49,8 @@ def load_sweep(
     """Read and check a sweep.
 
     The steps, in order: merge the file with what it extends, apply `overrides`, expand environment variables, check
-    the result, and make paths absolute (relative ones start at the current directory).
+    the result, and make paths absolute (relative ones start at the folder of the file that says them, those of
+    overrides and defaults at the current directory).
 
     Args:
         path_or_name: a sweep file, or the name of a shipped sweep with or without `.yaml`; an existing file wins.
@@ -104,6 +105,43 @@ def load_for_cluster(
     environ = os.environ if environ is None else environ
     problems: list[Problem] = []
     sources: list[str] = []
+    of_cluster = [text for text in overrides if text.partition("=")[0].strip().split(".")[0] == BLOCK]
+    own = [text for text in overrides if text not in of_cluster]
+    file, root = _merged(path_or_name, own, problems, sources)
+    cluster = read_site(site, of_cluster, environ, problems, sources)
+    root = anchored(root)
+    plain = root.plain()
+    root = expand_environment(root, _variables(cluster, kind, environ), problems)
+    root = _take_plugins(root, file, running, problems)
+    root, lists = take_lists(root, problems)
+    config = validate_points(root, lists, problems)
+    if problems or config is None or cluster is None:
+        raise SweepError(problems, sources)
+    return ClusterSweep(config=make_absolute(config), cluster=cluster, plain=plain)
+
+
+def placed(path_or_name: str, overrides: Sequence[str], key: str, message: str) -> str:
+    """Say where a sweep that can be read says a setting, or the section of one that it leaves out, and what is wrong.
+
+    Returns:
+        `file:line: key.path: message`, as in a `SweepError`.
+    """
+    own = [text for text in overrides if text.partition("=")[0].strip().split(".")[0] != BLOCK]
+    _, root = _merged(path_or_name, own, [], [])
+    path = address(root, key.split("."), root.where, []) or ()
+    while (node := root.at(path)) is None:
+        path = path[:-1]
+    return str(Problem(node.where, key, message))
+
+
+def _merged(
+    path_or_name: str | Path, overrides: Sequence[str], problems: list[Problem], sources: list[str]
+) -> tuple[Path, Node]:
+    """A sweep's file, and what it says with what it extends and the overrides.
+
+    Raises:
+        SweepError: it cannot be read.
+    """
     is_small = str(path_or_name).endswith(SUFFIX) and not Path(path_or_name).exists()
     file = find_sweep(str(path_or_name).removesuffix(SUFFIX) if is_small else path_or_name)
     root = _read(file, (), problems, sources)
@@ -114,18 +152,9 @@ def load_for_cluster(
         problems.append(Problem(block.where, BLOCK, message))
         root = root.put((BLOCK,), None)
     root = shrunk(_spell_out(root), problems) if is_small else _spell_out(root)
-    of_cluster = [text for text in overrides if text.partition("=")[0].strip().split(".")[0] == BLOCK]
-    for override in (text for text in overrides if text not in of_cluster):
+    for override in overrides:
         root = _spell_out(apply_override(root, override, problems))
-    cluster = read_site(site, of_cluster, environ, problems, sources)
-    plain = root.plain()
-    root = expand_environment(root, _variables(cluster, kind, environ), problems)
-    root = _take_plugins(root, file, running, problems)
-    root, lists = take_lists(root, problems)
-    config = validate_points(root, lists, problems)
-    if problems or config is None or cluster is None:
-        raise SweepError(problems, sources)
-    return ClusterSweep(config=make_absolute(config, file.parent), cluster=cluster, plain=plain)
+    return file, root
 
 
 def _variables(cluster: ClusterConfig | None, kind: str | None, environ: Mapping[str, str]) -> Mapping[str, str]:

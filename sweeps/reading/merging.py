@@ -95,11 +95,11 @@ def apply_override(root: Node, text: str, problems: list[Problem]) -> Node:
         return root
     already = len(problems)
     value = parse_yaml(raw, where.source, problems, at=where) or Node(None, where)
-    path = _address(root, key.split("."), where, problems)
+    path = address(root, key.split("."), where, problems)
     return root if path is None or len(problems) > already else root.put(path, Node(value.value, where))
 
 
-def _address(root: Node, words: list[str], where: Where, problems: list[Problem]) -> KeyPath | None:
+def address(root: Node, words: list[str], where: Where, problems: list[Problem]) -> KeyPath | None:
     """The path that the words of a dotted key stand for; None, and a problem, where there is no such place."""
     path: KeyPath = ()
     node: Node | None = root

@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from goal_sweep.goal_core.data.config import SHIPPED
 from goal_sweep.goal_core.models.weights import NAMED_WEIGHTS
@@ -16,6 +15,7 @@ from goal_sweep.sweeps.schema import SweepConfig
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 PLACES = re.compile(r"data\.(root|annotations)|model\.backbones\.\d+\.weights|store|tracking")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _URI = re.compile(r"(?!sqlite:///|file:///)[A-Za-z][A-Za-z0-9+.-]+:/")
 """The beginning of an address that may lie on another machine."""
 _MAX_PATH = 4096
@@ -47,9 +47,13 @@ def expand_environment(
         The new tree.
     """
     for path, leaf in list(root.leaves()):
-        if not isinstance(leaf.value, str) or "${" not in leaf.value:
+        if not isinstance(leaf.value, str):
             continue
         already, shown = len(problems), root.shown(path)
+        if strict and path[0] != "plugins" and (odd := _CONTROL.search(leaf.value)):
+            problems.append(Problem(leaf.where, shown, f"may not hold the character U+{ord(odd[0]):04X}"))
+        if "${" not in leaf.value:
+            continue
         if allowed.fullmatch(".".join(map(str, path))):
             text = _substitute(leaf.value, leaf, shown, environ, problems)
             if strict and len(problems) == already and (why := _secret(leaf.value, text, shown)):
@@ -95,20 +99,41 @@ def _secret(written: str, text: str, key: str) -> str:
     return ""
 
 
-def make_absolute(config: SweepConfig, here: Path) -> SweepConfig:
+def anchored(root: Node) -> Node:
+    """Let each relative path that a file says start at the folder of this file.
+
+    The others start at the current directory: those of `--set`, of defaults, and those that a `${VAR}` begins.
+    """
+    framework = root.at(("model", "framework"))
+    for path, leaf in list(root.leaves()):
+        folder, text = os.path.dirname(os.path.abspath(leaf.where.source)), leaf.value
+        if not leaf.where.line or not isinstance(text, str) or not text:
+            continue
+        if text.startswith(("${", SHIPPED)) or _URI.match(text):
+            continue
+        match path:
+            case ("data", "root") | ("store",) | ("model", "init_from"):
+                text = _absolute(text, folder)
+            case ("model", "backbones", _, "weights") if framework is None or framework.value != "dual":
+                text = text if text in NAMED_WEIGHTS else _absolute(text, folder)
+            case ("model", "backbones", _, "weights") | ("model", "bert", "weights") | ("model", "text", "encoder"):
+                text = _hub_model(text, folder)
+            case ("tracking",):
+                text = _absolute_tracking(text, folder)
+        root = root.put(path, Node(text, leaf.where))
+    return root
+
+
+def make_absolute(config: SweepConfig) -> SweepConfig:
     """Make the sweep's paths absolute, and replace `{store}` in `tracking` by the store's folder.
 
-    Relative paths start at the current directory, not at the sweep file; `~` is the home directory. URIs do not
+    Relative paths start at the current directory here (but see `anchored`); `~` is the home directory. URIs do not
     change, nor do `shipped:NAME` and `data.annotations`, which is relative to `data.root`.
-
-    Args:
-        config: the sweep.
-        here: folder of the sweep file, which replaces `{here}` in `store`.
     """
     data = config.data
     if data.root is not None and not data.root.startswith(SHIPPED):
         data = replace(data, root=_absolute(data.root))
-    store, model = _absolute(config.store.removeprefix("file://").replace("{here}", str(here))), config.model
+    store, model = _absolute(config.store.removeprefix("file://")), config.model
     weights_place = _hub_model if model.framework == "dual" else _absolute
     model = replace(
         model,
@@ -120,26 +145,26 @@ def make_absolute(config: SweepConfig, here: Path) -> SweepConfig:
         text=replace(model.text, encoder=_hub_model(model.text.encoder)),
         init_from=_absolute(model.init_from) if model.init_from else "",
     )
-    tracking = _absolute_tracking(config.tracking, store)
+    # Of a store in a bucket, {store} stands for a folder that each machine chooses.
+    tracking = config.tracking if "://" in store else config.tracking.replace("{store}", store)
+    tracking = _absolute_tracking(tracking)
     return replace(config, data=data, model=model, store=store, tracking=tracking)
 
 
-def _absolute(path: str) -> str:
-    return path if "://" in path else os.path.abspath(os.path.expanduser(path))
+def _absolute(path: str, folder: str = "") -> str:
+    return path if "://" in path else os.path.abspath(os.path.join(folder, os.path.expanduser(path)))
 
 
-def _hub_model(name: str) -> str:
+def _hub_model(name: str, folder: str = "") -> str:
     """A folder's absolute path; any other name, as of a model on the hub or `random`, unchanged."""
-    return _absolute(name) if os.path.isdir(os.path.expanduser(name)) else name
+    return place if name and os.path.isdir(place := _absolute(name, folder)) else name
 
 
-def _absolute_tracking(uri: str, store: str) -> str:
+def _absolute_tracking(uri: str, folder: str = "") -> str:
     """Make an SQLite file or a folder absolute; leave names such as `databricks` and other URIs unchanged."""
-    if "://" not in store:
-        uri = uri.replace("{store}", store)
-    elif "{store}" in uri:
-        return uri  # of a store in a bucket, it stands for a folder that each machine chooses
+    if "{store}" in uri:
+        return uri
     sqlite = re.fullmatch(r"sqlite:///(?!/)(.+)", uri)
     if sqlite:
-        return f"sqlite:///{_absolute(sqlite.group(1))}"
-    return _absolute(uri) if "/" in uri or uri.startswith((".", "~")) else uri
+        return f"sqlite:///{_absolute(sqlite.group(1), folder)}"
+    return _absolute(uri, folder) if "/" in uri or uri.startswith((".", "~")) else uri

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -80,15 +81,18 @@ class _Failure:
     def problems(self, errors: Sequence[ErrorDetails]) -> Iterator[tuple[KeyPath, Problem]]:
         """Each problem with the path to leave out, which is empty where a key is missing."""
         wrong_kind: dict[KeyPath, list[str]] = {}
-        for error in errors:
+        # Unknown keys first: the key that one was meant for is not missing, too.
+        for error in sorted(errors, key=lambda error: error["type"] != "unexpected_keyword_argument"):
             path, sort = self._path(error), error["type"]
-            if sort == "missing" or sort == "union_tag_not_found":
-                key = error["loc"][-1] if sort == "missing" else "format"
-                if (*path, key) not in self.left_out:
-                    where = _at(self.root, path).where
-                    yield (), Problem(where, self.root.shown((*path, key)), "this key is missing")
-            elif sort == "unexpected_keyword_argument":
-                yield self._problem(path, self._unknown_key(path))
+            if sort == "unexpected_keyword_argument":
+                yield self._unknown_key(path, self._keys(path[:-1]))
+            elif sort == "missing" or sort == "union_tag_not_found":
+                key, node = str(error["loc"][-1]) if sort == "missing" else "format", _at(self.root, path)
+                meant = sort != "missing" and isinstance(node.value, dict) and get_close_matches(key, node.value, 1)
+                if meant:
+                    yield self._unknown_key((*path, meant[0]), [key])
+                elif (*path, key) not in self.left_out:
+                    yield (), Problem(node.where, self.root.shown((*path, key)), "this key is missing")
             elif sort in _KINDS:
                 wrong_kind.setdefault(path, []).append(_KINDS[sort])
             elif sort == "value_error":
@@ -166,12 +170,15 @@ class _Failure:
         hint = nearest(node.value, options) if isinstance(node.value, str) else ""
         return f"must be one of {', '.join(options)}; got {_describe(node)}{hint}"
 
-    def _unknown_key(self, path: KeyPath) -> str:
-        keys = self._keys(path[:-1])
-        hint = nearest(str(path[-1]), keys)
-        if not hint and len(path) > 1 and isinstance(self._schema(path[:-2]).get("additionalProperties"), dict):
+    def _unknown_key(self, path: KeyPath, keys: Sequence[str]) -> tuple[KeyPath, Problem]:
+        hint, owner = nearest(str(path[-1]), keys), path[:-1]
+        meant = get_close_matches(str(path[-1]), keys, 1, 0.5)
+        self.left_out.update((*owner, key) for key in meant if self.root.at((*owner, key)) is None)
+        is_free = len(path) > 1 and isinstance(self._schema(path[:-2]).get("additionalProperties"), dict)
+        if not hint and is_free and isinstance(_at(self.root, path).value, dict):
             hint = f"; keys with dots are written as one, such as {'.'.join(map(str, path[-2:]))}"
-        return f"unknown key{hint}; valid here: {', '.join(keys)}"
+        valid = f"; valid here: {', '.join(keys)}" if len(keys) > 1 else ""
+        return self._problem(path, f"unknown key{hint}{valid}")
 
     def _keys(self, path: KeyPath) -> list[str]:
         """The keys that a mapping at a path may have; none where any are allowed."""

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from goal_sweep.goal_core.data.config import ImageConfig, ScenesConfig
+from goal_sweep.goal_core.data.config import DataConfig, ImageConfig, ScenesConfig
 from goal_sweep.goal_core.models import BackboneConfig, BertConfig, ModelConfig, TextConfig, XvlmConfig
 from goal_sweep.goal_core.objectives import ObjectiveConfig
 from goal_sweep.goal_core.training import FolderFiles, Listener, StageConfig, TrainingPlan, UnitPlan, train_unit
@@ -134,10 +134,10 @@ def train_killed(unit: UnitPlan, folders: Mapping[str, PlainFolder], *stops: int
     train_unit(unit, folders)
 
 
-def trained_cell(root: Path, seed: int, data: ScenesConfig = DATA) -> Path:
+def trained_cell(root: Path, seed: int, data: DataConfig = DATA, **changes: Any) -> Path:
     """Train one cell of `con/con` for an epoch. Returns the folder of its checkpoint."""
     stage = replace(FROZEN, epochs=1, warmup_epochs=0, lr_drops=())
-    unit = unit_of("con/con", stage=stage, seed=seed, data=data)
+    unit = unit_of("con/con", stage=stage, seed=seed, data=data, **changes)
     folders = folders_of(unit, root / f"seed-{seed}")
     train_unit(unit, folders)
     return folders["con-con"].root

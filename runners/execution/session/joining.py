@@ -99,17 +99,23 @@ def _ask(address: str, mode: str) -> str:
     return (said.strip() or f"status {asked.returncode}") if asked.returncode else ""
 
 
-def _connect(address: str) -> None:
-    """Refuse an address at which nothing listens, before Ray is loaded for it."""
+def check_address(address: str) -> None:
+    """Check that an address is written as that of a cluster is; whether one answers there shows later."""
     host, _, port = address.rpartition(":")
-    if "://" in address or not host or not port.isdecimal():
+    if address != "auto" and ("://" in address or not host or not port.isdecimal() or not 0 < int(port[:6]) < 65536):
         raise GoalError(
             f"--address {address}: give host:port of the head process, as `ray start --head` prints it (its port is "
             "6379 unless --port says otherwise), not the dashboard's or the client's, or auto"
         )
+
+
+def _connect(address: str) -> None:
+    """Refuse an address at which nothing listens, before Ray is loaded for it."""
+    check_address(address)
+    host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         why = "no answer" if isinstance(error, TimeoutError) else getattr(error, "strerror", None) or str(error)
         raise ClusterGoneError(
             f"no Ray cluster at {address} ({why}): is its head running (`ray start --head --port={port}`), and may "

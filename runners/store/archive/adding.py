@@ -106,7 +106,7 @@ def _add(source: Path, folder: Path, storage: Storage) -> None:
 def _write_sweep_file(archive: Archive, store: Store, tracking: str) -> Path:
     # The sweep file stays right when the results folder is copied or moved.
     beside = tracking.replace(f"sqlite:///{store.root}/", "sqlite:///{store}/")
-    here = "{here}/.." if store.location == str(store.root) else store.location
+    here = ".." if store.location == str(store.root) else store.location
     config = replace(archive.config, store=here, tracking=beside)
     path = store.root / "imported" / f"{config.name}.yaml"
     with storage_errors(path.parent, "create"):

@@ -124,7 +124,7 @@ def test_a_choice_of_the_default_is_no_gain_that_was_judged(results: SweepResult
 
 def test_the_sections_of_a_tuned_sweep(report: ReportResult) -> None:
     text = (report.folder / "report.md").read_text()
-    assert "In 1 squares of the tables the choice was the default." in text
+    assert "In 1 square of the tables the choice was the default." in text
     assert "| con/con | 37.2 ± 0.2 | 37.2 ± 0.2 | = |" in text
     assert "24 candidates were trained" in text
     assert "1 failed" in text

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from goal_sweep.goal_core.data import open_dataset
+from goal_sweep.goal_core.data import PrecompConfig, open_dataset
 from goal_sweep.goal_core.evaluation import load_model
 from goal_sweep.runners.cli.app import run
-from tests.helpers.training_cases import DATA, trained_cell
+from tests.helpers.training_cases import DATA, VECTORS, trained_cell
+from tests.helpers.vector_files import write_vectors
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +76,18 @@ def test_mistakes_are_one_line(cell: Path, tmp_path: Path, capsys: pytest.Captur
         said = capsys.readouterr().err
         assert what in said
         assert said.count("\n") == 1
+
+
+def test_a_cell_of_features_says_that_it_takes_no_pictures(
+    pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = PrecompConfig(name="tiny", root=str(write_vectors(tmp_path / "data")), min_word_count=1)
+    cell = trained_cell(tmp_path, 1, data, model=VECTORS)
+    for words in (["search", str(cell), "x"], ["embed", str(cell), "--out", str(tmp_path / "x.npy")]):
+        assert run([*words, "--images", str(pictures)]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "data.format: precomp" in line
+        assert "encode_features" not in line
 
 
 def test_a_cell_is_evaluated_on_the_data_of_another_sweep(

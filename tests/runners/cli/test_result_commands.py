@@ -17,6 +17,7 @@ from mlflow import MlflowClient
 from goal_sweep.runners.cli.app import run
 from goal_sweep.runners.cli.reports import report_targets, restore
 from goal_sweep.runners.store.archive import ImportOutcome, add_results, export_results, opened_archive
+from goal_sweep.sweeps.results import RESULTS_FILE
 from tests.helpers.blank_figures import blank_figures
 from tests.helpers.results_folder import arguments, finished
 from tests.helpers.store_cases import train, write_weights
@@ -91,6 +92,17 @@ def test_a_script_reads_the_report_and_is_warned_of_seeds_that_are_not_there(
     (warned,) = told["warnings"]
     assert "settings ask for seeds 2, 3." in warned
     assert "as last launched, with seed 1." in warned
+
+
+def test_a_rebuild_with_other_settings_loses_no_result(
+    tmp_path: Path, empty_database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep = finished(tmp_path, empty_database)
+    table = tmp_path / "sweeps" / "scenes" / RESULTS_FILE
+    before = table.read_bytes()
+    assert run(arguments("sync", tmp_path, "--set", "seeds=[9]")) == 2
+    assert f"{len(sweep.trainings)} finished trainings of scenes" in capsys.readouterr().err
+    assert table.read_bytes() == before
 
 
 def artifacts(client: MlflowClient, run_id: str) -> set[str]:
@@ -237,5 +249,7 @@ def test_a_report_can_be_made_from_mlflow_alone(
 
 def test_a_report_of_nothing_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["report", "quickstart", "--store", str(tmp_path / "none")]) == 2
-    assert "launch the sweep first, or give its --store" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "launch the sweep first, or give its --store" in said
+    assert "database" not in said
     assert not (tmp_path / "none").exists()

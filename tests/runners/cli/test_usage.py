@@ -31,11 +31,15 @@ from goal_sweep.runners.execution.session import session as ray_session
         ("launch quickstart --only-failed --force", "give --only-failed without --retry-failed and --force"),
         ("launch quickstart --dry-run --tracking-uri ftp://x", "tracking 'ftp://x' is not supported"),
         ("launch nowhere.yaml", "nowhere.yaml"),
+        ("launch quickstart --dry-run --share 3/2", "--share must be such as 2/4"),
+        ("launch quickstart --dry-run --address foo", "--address foo: give host:port"),
+        ("launch quickstart --dry-run --address foo:99999", "--address foo:99999: give host:port"),
+        ("plan quickstart --set data.root=gone", "--set data.root: dataset folder not found"),
         ("launch quickstart --set stages.frozen.epoch=2", "epoch: unknown key (did you mean 'epochs'?)"),
         ("launch quickstart --set objectives.only=[con/cos]", "con/cos"),
         (
             "launch scenes --set stages.frozen.batch_size=4000",
-            "batch_size must be at most 2000, the number of captions",
+            "--set stages.frozen.batch_size: must be at most 2000, the number of captions",
         ),
         ("validate quickstart --set name=..", "name may contain"),
         ("validate scenes --set data.num_train=10000000", "num_train must be at least 1 and at most 1,000,000"),
@@ -50,6 +54,28 @@ def test_a_command_line_that_cannot_be_read_is_one_line(
     printed = capsys.readouterr()
     assert printed.err.count("\n") == 1
     assert said in printed.err
+
+
+def test_what_is_wrong_with_the_data_is_said_where_the_sweep_names_them(tmp_path: Path, capsys) -> None:
+    (tmp_path / "mine.yaml").write_text("extends: quickstart\nname: mine\ndata:\n  root: gone\n")
+    for command in ("plan", "validate", "status", "launch"):
+        assert run([command, str(tmp_path / "mine.yaml")]) == 2
+        said = capsys.readouterr().err
+        assert said == f"error: {tmp_path}/mine.yaml:4: data.root: dataset folder not found: {tmp_path}/gone\n"
+
+
+@pytest.mark.parametrize("line", ["status quickstart", "logs quickstart", "plan quickstart", "validate quickstart"])
+def test_looking_at_a_sweep_writes_nothing_where_it_is_looked_at(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(line.split()) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_help_says_how_to_see_a_trace(capsys) -> None:
+    assert run(["--help"]) == 0
+    assert "--debug" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("line", ["", "data"])

@@ -46,7 +46,6 @@ def test_misspelt_key_names_the_nearest(write: Write, errors_of: Errors, small_t
     check_mistakes(
         errors_of(path),
         "a.yaml:4 | data.num_trian | 'num_train' | format",
-        "a.yaml:10 | stages.frozen.epochs | missing",
         "a.yaml:11 | stages.frozen.epoch | 'epochs'",
     )
 

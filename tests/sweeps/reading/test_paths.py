@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,18 +8,20 @@ import pytest
 
 from goal_sweep.goal_core.data.config import KarpathyConfig
 from goal_sweep.sweeps import load_sweep
+from goal_sweep.sweeps.reading.load import load_for_cluster
 from tests.helpers.mistakes import check_mistakes
 
 Write = Callable[..., Path]
 Errors = Callable[..., list[str]]
 
 
-def test_relative_paths_start_at_the_current_directory(write: Write, tmp_path: Path) -> None:
+def test_relative_paths_start_at_the_folder_of_the_file_that_says_them(write: Write, tmp_path: Path) -> None:
+    write("base/b.yaml", "data: {format: karpathy, name: coco, root: ../coco, annotations: x.json}\n")
     path = write(
         "folder/a.yaml",
         """\
         name: a
-        data: {format: karpathy, name: coco, root: ../coco, annotations: x.json}
+        extends: ../base/b.yaml
         model: {backbones: [{name: a, weights: w.safetensors}, {name: b, weights: random}, c]}
         seeds: [1]
         stages: [{name: frozen, epochs: 1, lr: 1}]
@@ -27,11 +30,23 @@ def test_relative_paths_start_at_the_current_directory(write: Write, tmp_path: P
     )
     config = load_sweep(path)
     assert isinstance(config.data, KarpathyConfig)
-    assert config.data.root == str(tmp_path.parent / "coco")
+    assert config.data.root == str(tmp_path / "coco")
     assert config.data.annotations == "x.json"
-    assert [item.weights for item in config.model.backbones] == [str(tmp_path / "w.safetensors"), "random", "timm"]
-    assert config.store == str(tmp_path / "out")
-    assert config.tracking == f"sqlite:///{tmp_path}/out/mlflow.db"
+    own = tmp_path / "folder"
+    assert [item.weights for item in config.model.backbones] == [str(own / "w.safetensors"), "random", "timm"]
+    assert config.store == str(own / "out")
+    assert config.tracking == f"sqlite:///{own}/out/mlflow.db"
+    there = load_sweep(path, ["store=out", "data.root=coco", "tracking=./runs"])
+    assert (there.store, there.data.root) == (str(tmp_path / "out"), str(tmp_path / "coco"))
+    assert there.tracking == str(tmp_path / "runs")
+    plain = load_for_cluster(path).plain  # a batch job's file lies elsewhere
+    assert plain["data"]["root"] == str(tmp_path / "coco")
+
+
+@pytest.mark.parametrize("text", ["a\tb", "a\nb", "a\x1b[31m", "a\u2028b"])
+def test_a_control_character_is_refused_at_its_line(write: Write, errors_of: Errors, text: str) -> None:
+    path = write("a.yaml", TEXT.replace("${ROOT}/coco", json.dumps(text)))
+    check_mistakes(errors_of(path, environ={}), f"a.yaml:5 | data.root | U+{ord(text[1]):04X}")
 
 
 def test_home_directory(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,9 +140,11 @@ def test_each_mistake_is_named_once_with_its_line(tmp_path: Path, old: str, new:
     check_mistakes(_problems(_write(tmp_path, TEXT.replace(old, new))), told)
 
 
-def test_a_key_that_is_written_wrong_is_named_beside_the_one_that_is_missing(tmp_path: Path) -> None:
+def test_a_key_that_is_written_wrong_is_named_once(tmp_path: Path) -> None:
     lines = _problems(_write(tmp_path, TEXT.replace("budget", "bugdet")))
-    check_mistakes(lines, "mine.yaml:3 | tune.budget | missing", "mine.yaml:7 | tune.bugdet | 'budget'")
+    check_mistakes(lines, "mine.yaml:7 | tune.bugdet | 'budget'")
+    (line,) = _problems(_write(tmp_path, TEXT.replace("lr: {choice:", "lr: {grid:")))
+    assert "lr.grid: unknown key; valid here: uniform, loguniform, choice" in line
 
 
 def test_values_of_two_settings_that_do_not_go_together_are_named(tmp_path: Path) -> None:
