@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from goal_sweep.goal_core.basics.errors import UnfinishedError
+from goal_sweep.goal_core.basics.errors import GoalError, UnfinishedError
 from goal_sweep.runners.cli.options import AsJson, Scale, Set, StoreDir, Sweep, SweepArguments, Uri, console, local_path
 
 results = typer.Typer()
