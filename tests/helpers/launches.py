@@ -169,7 +169,7 @@ import importlib.util, os, sys, time
 def tamper(trainer):
     step = trainer.step
     def tampered(cell, *arguments, **named):
-        objective, epoch = cell._objective_config.name, cell.epoch
+        objective, epoch = cell.objective.name, cell.epoch
         STATEMENT
         step(cell, *arguments, **named)
     trainer.step = tampered
