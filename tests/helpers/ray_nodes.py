@@ -167,11 +167,16 @@ class RayCluster:
             self.close()
             raise
 
-    def add(self, name: str, cpus: int = 1, cable: Cable | None = None, **environment: str) -> RayNode:
-        """Start a worker node, on the other side of a cable if given."""
+    def add(
+        self, name: str, cpus: int = 1, cable: Cable | None = None, hidden: Path | None = None, **environment: str
+    ) -> RayNode:
+        """Start a worker node, on the other side of a cable, or with an empty folder in the place of one, if given."""
         there = [f"--node-ip-address={cable.there}"] if cable else []
         options = [f"--address={self.address}", f"--num-cpus={cpus}", *there]
-        return self._start(name, options, environment, cable.prefix if cable else ())
+        prefix = cable.prefix if cable else ()
+        if hidden is not None:  # for root
+            prefix = (*prefix, "unshare", "--mount", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', str(hidden))
+        return self._start(name, options, environment, prefix)
 
     def _start(
         self, name: str, options: list[str], environment: Mapping[str, str], prefix: tuple[str, ...] = ()

@@ -201,3 +201,36 @@ def test_a_machine_that_is_cut_off_and_comes_back_writes_nothing_late(unbroken: 
     assert charged(folder) == 0
     frozen = attempts(folder)
     assert [[one["outcome"] for one in all_] for all_ in frozen.values()] == [["lost", "done"]] * 2
+
+
+SQUARE = """
+from goal_sweep.objectives import PairWeights, pair_weights
+
+@pair_weights.register("square")
+def square(triplets):
+    return PairWeights((1 - triplets.pos) ** 2, triplets.neg.clamp(min=0) ** 2)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_two_nodes_that_have_neither_the_file_nor_the_folder_train_the_cells_of_a_plugin(
+    cluster: RayCluster, tmp_path: Path
+) -> None:
+    folder = sweep_in(tmp_path / "run", 2)
+    (folder / "square.py").write_text(SQUARE)
+    nodes = [cluster.add(name, hidden=folder) for name in ("one", "two")]
+    own = [
+        "plugins=[square.py]",
+        "objectives={pair: [con, square], triplet: [con, cir]}",
+        "execution={sharing: none}",
+        "seeds=[1,2]",
+    ]
+    arguments = [word for text in own for word in ("--set", text)]
+    store = tmp_path / "seen" / "goal-sweep-store"
+    launch = Launch(folder, "--address", cluster.address, "--store", str(store), *arguments)
+    launch.says("epoch 1/")
+    assert [list(Path(f"/proc/{node.process.pid}/root/{folder}").iterdir()) for node in nodes] == [[], []]
+    launch.ends()
+    made = attempts(store.parent)
+    assert [[one["outcome"] for one in all_] for all_ in made.values()] == [["done"]] * 8
+    assert len({one["node"] for all_ in made.values() for one in all_}) == 2
