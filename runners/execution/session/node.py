@@ -121,7 +121,7 @@ class RayNode:
         agents = (f"--{name}={next(self._ports)}" for name in _AGENTS)
         command = [sys.executable, "-P", "-c", _START, str(os.getpid()), "start", "--block", *agents]
         command += ["--include-log-monitor=false", f"--temp-dir={self._folder}", *options]
-        self._listens = next((word.partition("=")[2] for word in options if word.startswith(_LISTENS)), "-1")
+        self._listens = next((word.split("=")[1] for word in options if "-listen-port=" in word), "-1")
         self._core = []
         self._log.unlink(missing_ok=True)
         before = signal.pthread_sigmask(signal.SIG_BLOCK, SAVING)
@@ -234,8 +234,6 @@ class RayNode:
 
 _AGENTS = ("dashboard-agent-grpc-port", "runtime-env-agent-port", "metrics-export-port")
 """The options of `ray start` with a port for each thing that listens beside a node's own processes."""
-_LISTENS = "--dashboard-agent-listen-port="
-"""The option of a node whose agent listens, so that a cluster's Jobs API starts jobs there."""
 
 
 def is_alive(process: psutil.Process) -> bool:

@@ -115,10 +115,7 @@ def parse_url(location: str) -> tuple[str, str]:
     prefix = parts.path.strip("/")
     is_bucket = re.fullmatch(r"[A-Za-z0-9._-]+", parts.netloc) and not (parts.query or parts.fragment)
     if not (is_bucket and prefix.isprintable()) or (prefix and {"", ".", ".."} & set(prefix.split("/"))):
-        raise StorageError(
-            f"store {location!r} must be s3://bucket/prefix; the server, if it is not AWS's, is named by "
-            "AWS_ENDPOINT_URL, and credentials come from the environment too"
-        )
+        raise StorageError(f"store {location!r} must be s3://bucket/prefix, and AWS_ENDPOINT_URL names its server")
     return parts.netloc, prefix
 
 
