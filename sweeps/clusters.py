@@ -6,12 +6,12 @@ Nothing here can change a result, so no id depends on it, and neither the store 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from goal_sweep.goal_core.basics.ranges import Range, range_problems
-from goal_sweep.sweeps.checks import Settings, check_tracking, failures, looks_secret, refuse
+from goal_sweep.goal_core.basics.ranges import Range
+from goal_sweep.sweeps.checks import Settings, check_tracking, failures, looks_secret
 
 Count = Annotated[int, Range(at_least=1)]
 OrNone = Annotated[int, Range(at_least=0)]
@@ -36,11 +36,11 @@ class ContainerConfig(Settings):
     options: tuple[str, ...] = ()
     """Further options of `apptainer exec`."""
 
-    def __post_init__(self) -> None:
-        """Check that there is an image and that mounts are absolute."""
-        problems = [] if self.image else ["image must not be empty"]
-        problems += [f"mounts must be absolute, got {one!r}" for one in self.mounts if not one.startswith("/")]
-        refuse(problems)
+    def problems(self) -> Iterator[str]:
+        """No image, and mounts that are not absolute."""
+        if not self.image:
+            yield "image must not be empty"
+        yield from (f"mounts must be absolute, got {one!r}" for one in self.mounts if not one.startswith("/"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,59 +85,65 @@ class SlurmConfig(Settings):
     pass_environment: tuple[str, ...] = ()
     """Names of variables that the job takes from the submitting shell. Slurm keeps their values, no file does."""
 
-    def __post_init__(self) -> None:
-        """Check each setting, and those that depend on each other."""
-        problems = range_problems(self)
+    def problems(self) -> Iterator[str]:
+        """Options that a job cannot have, and settings that do not go together."""
         if self.gpu_type and not self.gpus_per_node:
-            problems.append("gpu_type needs gpus_per_node")
+            yield "gpu_type needs gpus_per_node"
         if self.array and self.nodes > 1:
-            problems.append(f"array needs nodes: 1, because its jobs are independent; got nodes: {self.nodes}")
+            yield f"array needs nodes: 1, because its jobs are independent; got nodes: {self.nodes}"
         for name in ("gpu_type", "memory_per_node", "time", "partition", "account", "qos", "python"):
             if not str(getattr(self, name)).isprintable():
-                problems.append(f"{name} must be one line of text, got {getattr(self, name)!r}")
+                yield f"{name} must be one line of text, got {getattr(self, name)!r}"
         for option in self.options:
             if not option.startswith("--") or not option.isprintable():
-                problems.append(f"options must hold one option each, which begins with --, got {option!r}")
+                yield f"options must hold one option each, which begins with --, got {option!r}"
             elif (name := re.split("[= ]", option)[0]) in _OURS:
-                problems.append(f"options may not hold {name}, because the job needs its own")
-        problems += _environment_problems(self.environment) + _variable_problems(
-            "pass_environment", self.pass_environment
-        )
-        refuse(problems)
+                yield f"options may not hold {name}, because the job needs its own"
+        yield from _environment_problems(self.environment)
+        yield from _variable_problems("pass_environment", self.pass_environment)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RayConfig(Settings):
-    """A job of a running Ray cluster, through Ray's Jobs API."""
+class _Elsewhere(Settings):
+    """A job whose processes may see other folders than the machine that submits it."""
 
-    address: str = ""
-    """Address of the head's dashboard, such as `http://head:8265`."""
     store: str = ""
     """The results folder as the cluster's nodes see it; empty is that of the sweep."""
     tracking: str = ""
     """MLflow tracking URI as the head sees it; empty is that of the sweep."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables of all processes of the job. Ray's dashboard and the manifest show them: no secrets."""
+
+    def problems(self) -> Iterator[str]:
+        """What holds a secret."""
+        yield from failures(lambda: check_tracking(self.tracking or "none"))
+        yield from _environment_problems(self.environment)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RayConfig(_Elsewhere):
+    """A job of a running Ray cluster, through Ray's Jobs API."""
+
+    address: str = ""
+    """Address of the head's dashboard, such as `http://head:8265`."""
     files: tuple[str, ...] = ()
     """Further files and folders to send; they lie beside the sweep file, and Python modules can be imported."""
     runtime_env: Mapping[str, Any] = field(default_factory=dict)
     """Further parts of Ray's runtime environment, such as `pip: [timm]` or `conda: NAME`."""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables of the driver and the workers. Ray's dashboard shows them: no secrets."""
 
-    def __post_init__(self) -> None:
-        """Check the address, and that nothing holds a secret."""
-        problems = []
+    def problems(self) -> Iterator[str]:
+        """Another address than the dashboard's, and what holds a secret."""
         if self.address and not re.fullmatch(r"https?://[^/\s@]+/?", self.address):
-            problems.append(f"address must be the dashboard's, such as http://head:8265, got {self.address!r}")
+            yield f"address must be the dashboard's, such as http://head:8265, got {self.address!r}"
         if taken := self.runtime_env.keys() & {"working_dir", "env_vars", "py_modules"}:
-            problems.append(f"runtime_env: {', '.join(sorted(taken))} has a setting of its own: files, environment")
+            yield f"runtime_env: {', '.join(sorted(taken))} has a setting of its own: files, environment"
         if _PASSWORD.search(str(dict(self.runtime_env))):
-            problems.append("runtime_env must not hold passwords, because Ray's dashboard shows it")
-        problems += failures(lambda: check_tracking(self.tracking or "none"))
-        refuse([*problems, *_environment_problems(self.environment)])
+            yield "runtime_env must not hold passwords, because Ray's dashboard shows it"
+        yield from _Elsewhere.problems(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KubernetesConfig(Settings):
+class KubernetesConfig(_Elsewhere):
     """A RayJob of a Kubernetes cluster with the KubeRay operator, version 1.5.1 or later.
 
     What has no setting here goes through `pod`, `head_pod` and `worker_pod`, in Kubernetes' own words: volumes,
@@ -159,12 +165,6 @@ class KubernetesConfig(Settings):
     cpus_per_worker: Count = 8
     memory_per_worker: str = "32Gi"
     """With 8Gi of /dev/shm, which counts as memory of the pod."""
-    store: str = ""
-    """The results folder as the pods see it."""
-    tracking: str = ""
-    """MLflow tracking URI as the head sees it; empty is that of the sweep."""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables of all pods. They stand in the manifest: no secrets."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels of the RayJob, such as Kueue's `kueue.x-k8s.io/queue-name`."""
     pod: Mapping[str, Any] = field(default_factory=dict)
@@ -173,18 +173,16 @@ class KubernetesConfig(Settings):
     head_pod: Mapping[str, Any] = field(default_factory=dict)
     worker_pod: Mapping[str, Any] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        """Check numbers, and that the pod templates are such."""
-        problems = range_problems(self)
+    def problems(self) -> Iterator[str]:
+        """Numbers of workers that cannot be, pod templates that are none, and what holds a secret."""
         if self.max_workers and self.max_workers < self.workers:
-            problems.append(f"max_workers must be at least workers ({self.workers}), got {self.max_workers}")
+            yield f"max_workers must be at least workers ({self.workers}), got {self.max_workers}"
         if not self.max_workers and not self.workers:
-            problems.append("workers must be at least 1 where max_workers is 0")
+            yield "workers must be at least 1 where max_workers is 0"
         for name in ("pod", "head_pod", "worker_pod"):
             if unknown := getattr(self, name).keys() - {"metadata", "spec"}:
-                problems.append(f"{name} is a pod template with metadata and spec, got {', '.join(sorted(unknown))}")
-        problems += failures(lambda: check_tracking(self.tracking or "none"))
-        refuse(problems + _environment_problems(self.environment))
+                yield f"{name} is a pod template with metadata and spec, got {', '.join(sorted(unknown))}"
+        yield from _Elsewhere.problems(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,19 +194,16 @@ class ClusterConfig(Settings):
     kubernetes: KubernetesConfig = field(default_factory=KubernetesConfig)
 
 
-def _variable_problems(name: str, variables: Iterable[str]) -> list[str]:
+def _variable_problems(name: str, variables: Iterable[str]) -> Iterator[str]:
     """Names that no environment variable can have."""
-    return [f"{name}: {one!r} is no variable's name" for one in variables if not _VARIABLE.fullmatch(one)]
+    return (f"{name}: {one!r} is no variable's name" for one in variables if not _VARIABLE.fullmatch(one))
 
 
-def _environment_problems(environment: Mapping[str, str]) -> list[str]:
+def _environment_problems(environment: Mapping[str, str]) -> Iterator[str]:
     """Variables whose values are written to files: their names, secrets among them, and values of several lines."""
-    problems = _variable_problems("environment", environment)
+    yield from _variable_problems("environment", environment)
     for name, value in environment.items():
         if looks_secret(name):
-            problems.append(
-                f"environment must not hold secrets such as {name}, because its values are written to files"
-            )
+            yield f"environment must not hold secrets such as {name}, because its values are written to files"
         elif "\n" in value or "\0" in value:
-            problems.append(f"environment: the value of {name} must be one line")
-    return problems
+            yield f"environment: the value of {name} must be one line"

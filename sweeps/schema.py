@@ -10,9 +10,9 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 from pydantic.json_schema import SkipJsonSchema
 
-from goal_sweep.goal_core.basics.errors import ConfigError, UnknownNameError, nearest
+from goal_sweep.goal_core.basics.errors import UnknownNameError, nearest
 from goal_sweep.goal_core.basics.plugins import Plugin
-from goal_sweep.goal_core.basics.ranges import Range, range_problems
+from goal_sweep.goal_core.basics.ranges import Range
 from goal_sweep.goal_core.data.config import DataConfig
 from goal_sweep.goal_core.data.dataset import importers
 from goal_sweep.goal_core.models.config import BackboneConfig, ModelConfig, ModelParts
@@ -35,7 +35,6 @@ from goal_sweep.sweeps.checks import (
     check_store,
     check_tracking,
     failures,
-    refuse,
 )
 from goal_sweep.sweeps.tuning import TuneConfig
 from goal_sweep.sweeps.tuning.checks import check_tune
@@ -51,9 +50,9 @@ class SweepModel(ModelParts, Settings):
     backbones: Annotated[tuple[BackboneConfig, ...], AfterValidator(check_backbones)]
     """Image backbones, names distinct. In YAML an item may be the name alone, for timm's pretrained weights."""
 
-    def __post_init__(self) -> None:
-        """Check the backbones, then each model as `ModelConfig` checks it."""
-        refuse(failures(lambda: self.models))
+    def problems(self) -> Iterator[str]:
+        """What is wrong with a model of some backbone."""
+        yield from failures(lambda: self.models)
 
     @property
     def models(self) -> tuple[ModelConfig, ...]:
@@ -83,23 +82,23 @@ class SweepObjectives(Settings):
     params: Mapping[str, Value] = field(default_factory=dict)
     """Parameters that override the variant's defaults. Each applies to the objectives that have it."""
 
-    def __post_init__(self) -> None:
-        """Check the names, that `only` leaves an objective, and every parameter and its value."""
+    def problems(self) -> Iterator[str]:
+        """An empty grid, parameters that no objective has, and values that theirs cannot have."""
         if not self.names:
-            raise ConfigError(
+            yield (
                 f"only: none of {', '.join(self.only)} is in the grid of pair {', '.join(self.pair)} "
                 f"x triplet {', '.join(self.triplet)}"
             )
+            return
         known = dict.fromkeys(parameter for pair, triplet in self.names for parameter in self._accepted(pair, triplet))
-        problems = [
-            f"params.{name}: no objective of this sweep has this parameter{nearest(name, known)}; "
-            f"known: {', '.join(known) or 'none'}"
-            for name in self.params
-            if name not in known
-        ]
-        for name in self.params:
-            problems += self._value_problems(name)
-        refuse(problems)
+        for name, value in self.params.items():
+            if name not in known:
+                hint = f"{nearest(name, known)}; known: {', '.join(known) or 'none'}"
+                yield f"params.{name}: no objective of this sweep has this parameter{hint}"
+                continue
+            pair, triplet = next(names for names in self.names if name in self._accepted(*names))
+            build = partial(ObjectiveConfig, pair=pair, triplet=triplet, variant=self.variant, params={name: value})
+            yield from (f"params.{name}: {text}" for text in failures(build))
 
     @property
     def names(self) -> tuple[tuple[str, str], ...]:
@@ -125,15 +124,6 @@ class SweepObjectives(Settings):
             for pair, triplet in self.names
         )
 
-    def _value_problems(self, name: str) -> list[str]:
-        """Problems of the parameter's value, found by the first objective that has the parameter."""
-        for pair, triplet in self.names:
-            if name in self._accepted(pair, triplet):
-                params = {name: self.params[name]}
-                build = partial(ObjectiveConfig, pair=pair, triplet=triplet, variant=self.variant, params=params)
-                return [f"params.{name}: {text}" for text in failures(build)]
-        return []
-
     def _accepted(self, pair: str, triplet: str) -> Mapping[str, Value]:
         return accepted_parameters(pair, triplet, self.variant)
 
@@ -152,12 +142,11 @@ class ExecutionConfig(Settings):
     units_per_gpu: Annotated[int, Range(at_least=1)] = 1
     """How many units share a GPU where `resources.gpus` is 1 (docs/performance.md)."""
 
-    def __post_init__(self) -> None:
-        """Check the numbers, and that sharing is on where a limit is set."""
-        problems, limit = range_problems(self), self.cells_per_unit
+    def problems(self) -> Iterator[str]:
+        """A limit without sharing."""
+        limit = self.cells_per_unit
         if isinstance(limit, int) and limit > 1 and self.sharing == "none":
-            problems.append(f"cells_per_unit={limit} needs another sharing than none, with which a unit is one cell")
-        refuse(problems)
+            yield f"cells_per_unit={limit} needs another sharing than none, with which a unit is one cell"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,14 +167,12 @@ class ResourceConfig(Settings):
     watchdog: Annotated[int, Range(at_least=0)] = 1800
     """Seconds without a step after which a unit counts as hung; 0 disables the check."""
 
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        problems = range_problems(self)
+    def problems(self) -> Iterator[str]:
+        """GPUs that no unit can have."""
         if self.accelerator and not self.gpus:
-            problems.append(f"accelerator: {self.accelerator} needs gpus above 0, such as gpus: 1")
+            yield f"accelerator: {self.accelerator} needs gpus above 0, such as gpus: 1"
         if self.gpus > 1 and self.gpus != int(self.gpus):
-            problems.append(f"gpus above 1 must be a whole number, got {self.gpus:g}")
-        refuse(problems)
+            yield f"gpus above 1 must be a whole number, got {self.gpus:g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,8 +209,8 @@ class SweepConfig(Settings):
     """The settings with several values. No key of a sweep file, where they stand as lists in their places."""
 
     def __post_init__(self) -> None:
-        """Check each setting, and the model against the data."""
-        refuse(list(self._problems()))
+        """Check each setting, then all that go together."""
+        Settings.__post_init__(self)
         check_axes(self)
         check_tune(self)
 
@@ -237,8 +224,8 @@ class SweepConfig(Settings):
         """Every combination of the values of the axes; one without axes."""
         return tuple(settings_at(self, values) for values in combinations(self.axes))
 
-    def _problems(self) -> Iterator[str]:
-        """What does not go together."""
+    def problems(self) -> Iterator[str]:
+        """What does not go together, such as the model and the data."""
         if self.model.framework not in frameworks:
             yield f"model.framework: {UnknownNameError('framework', self.model.framework, frameworks)}"
             return

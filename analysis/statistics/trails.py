@@ -23,7 +23,7 @@ EDGE = 0.05
 def num_combinations(header: Header, trail: Trail) -> float:
     """How many different candidates an objective's space has at most; infinite where a setting has a range."""
     domains = [header.dimensions[name].domain for name in trail.names]
-    return math.prod(len(domain.values) or math.inf for domain in domains)
+    return math.prod(len(domain.choice) or math.inf for domain in domains)
 
 
 def values_tried(header: Header, trail: Trail) -> float:
@@ -43,10 +43,10 @@ def is_number(value: AxisValue) -> TypeIs[int | float]:
 
 def ends_of(dimension: Dimension) -> tuple[float, float] | None:
     """The lowest and the highest value of a setting; None where values are no numbers, or the same."""
-    if not dimension.domain.values:
+    if not dimension.domain.choice:
         return dimension.domain.bounds
-    numbers = [value for value in dimension.domain.values if is_number(value)]
-    if len(numbers) < len(dimension.domain.values) or len(set(numbers)) < 2:
+    numbers = [value for value in dimension.domain.choice if is_number(value)]
+    if len(numbers) < len(dimension.domain.choice) or len(set(numbers)) < 2:
         return None
     return float(min(numbers)), float(max(numbers))
 
@@ -77,7 +77,7 @@ def edge(dimension: Dimension, value: AxisValue) -> str:
 
     A value of a list lies on an edge if it is the lowest or the highest of at least three.
     """
-    at, listed = position(dimension, value), dimension.domain.values
+    at, listed = position(dimension, value), dimension.domain.choice
     if at is None:
         return ""
     if at < -1e-9 or at > 1 + 1e-9:

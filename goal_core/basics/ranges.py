@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from math import inf
@@ -35,23 +36,27 @@ class Range:
 
 
 class InRange:
-    """Base of a dataclass of settings whose numbers must be in the ranges that their annotations declare."""
+    """Base of a dataclass of settings that checks itself.
+
+    Its numbers must be in the ranges that their annotations declare; a field that holds text is not looked at.
+    """
 
     __slots__ = ()
 
     def __post_init__(self) -> None:
-        if problems := range_problems(self):
+        """Raise a `ConfigError` that lists everything that is wrong."""
+        kind: Any = type(self)
+        numbers = [
+            f"{name} must be {allowed}, got {value}"
+            for name, allowed in _ranges(kind).items()
+            if isinstance(value := getattr(self, name), int | float) and not allowed.holds(value)
+        ]
+        if problems := [*numbers, *self.problems()]:
             raise ConfigError(*problems)
 
-
-def range_problems(settings: object) -> list[str]:
-    """What is out of range among the numbers of a dataclass, in words; a field that holds text is not looked at."""
-    kind: Any = type(settings)
-    return [
-        f"{name} must be {allowed}, got {value}"
-        for name, allowed in _ranges(kind).items()
-        if isinstance(value := getattr(settings, name), int | float) and not allowed.holds(value)
-    ]
+    def problems(self) -> Iterator[str]:
+        """What else is wrong, in words: settings that do not go together."""
+        yield from ()
 
 
 @cache

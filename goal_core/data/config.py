@@ -5,18 +5,18 @@ Fields that are explained in one class mean the same in the others.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
-from goal_sweep.goal_core.basics.errors import ConfigError
-from goal_sweep.goal_core.basics.ranges import InRange, Range, range_problems
+from goal_sweep.goal_core.basics.ranges import InRange, Range
 
 SHIPPED = "shipped:"
 """In `data.root`, before the name of a dataset that ships with goal-sweep; the same wherever that is installed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImageConfig:
+class ImageConfig(InRange):
     """How an image becomes the square of pixels that the backbone sees."""
 
     size: Annotated[int, Range(at_least=8)] = 224
@@ -38,19 +38,15 @@ class ImageConfig:
         """Whether each use of a training image sees other pixels."""
         return self.augment != "none"
 
-    def __post_init__(self) -> None:
-        problems = range_problems(self)
+    def problems(self) -> Iterator[str]:
+        """Sizes in which an image would lose what the crop needs."""
         if 0 < self.shrink < self.size:
-            problems.append(
+            yield (
                 f"shrink must be 0 (keep images as they are) or at least size, or images lose detail twice: "
                 f"shrink={self.shrink} < size={self.size}"
             )
         if self.resize < self.size:
-            problems.append(
-                f"resize must be at least size, or the crop leaves the image: resize={self.resize} < size={self.size}"
-            )
-        if problems:
-            raise ConfigError(*problems)
+            yield f"resize must be at least size, or the crop leaves the image: resize={self.resize} < size={self.size}"
 
 
 Count = Annotated[int, Range(at_least=1)]
@@ -189,10 +185,10 @@ class XvlmJsonConfig(_Captioned):
     """As `val_file`."""
     image: ImageConfig = field(default_factory=ImageConfig)
 
-    def __post_init__(self) -> None:
+    def problems(self) -> Iterator[str]:
+        """An empty list of files."""
         if not self.train_files:
-            raise ConfigError("train_files must name at least one file")
-        _Captioned.__post_init__(self)
+            yield "train_files must name at least one file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.goal_core.basics.ranges import InRange, Range
 
 Size = Annotated[int, Range(at_least=1)]
@@ -53,10 +53,10 @@ class BertConfig(InRange):
     heads: Size = 12
     """Attention heads."""
 
-    def __post_init__(self) -> None:
-        InRange.__post_init__(self)
-        if self.width % self.heads:
-            raise ConfigError(f"heads must divide width, got width={self.width}, heads={self.heads}")
+    def problems(self) -> Iterator[str]:
+        """Heads of different widths."""
+        if self.heads > 0 and self.width % self.heads:
+            yield f"heads must divide width, got width={self.width}, heads={self.heads}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

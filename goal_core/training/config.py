@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
-from goal_sweep.goal_core.basics.errors import ConfigError
-from goal_sweep.goal_core.basics.ranges import Range, range_problems
+from goal_sweep.goal_core.basics.ranges import InRange, Range
 
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 """Arithmetic of the training steps' forward and backward passes. `fp32`: IEEE float32 everywhere. `tf32`: float32 in
@@ -28,7 +28,7 @@ backbone's features, nor when cells are evaluated, on what, and saved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StageConfig:
+class StageConfig(InRange):
     """One phase of a cell's training. Each stage after the first starts from the best weights of the one before."""
 
     name: Literal["frozen", "finetune"]
@@ -109,32 +109,27 @@ class StageConfig:
         """Whether the optimiser changes the backbone's weights."""
         return self.name == "finetune"
 
-    def __post_init__(self) -> None:
-        """Check the ranges, and the settings against each other."""
-        problems = range_problems(self)
+    def problems(self) -> Iterator[str]:
+        """Settings that do not go together."""
         if self.feature_views and not self.shares_backbone:
-            problems.append(
+            yield (
                 "feature_views needs stage frozen with bn_mode frozen_eval, whose backbone gives the same features in "
                 f"every epoch, got {self.feature_views} in stage {self.name} with bn_mode {self.bn_mode}"
             )
         if self.micro_batch and self.bn_mode == "legacy_quirk":
-            problems.append("micro_batch needs bn_mode frozen_eval: legacy_quirk takes statistics of whole batches")
+            yield "micro_batch needs bn_mode frozen_eval: legacy_quirk takes statistics of whole batches"
         if self.lr_drops and self.schedule == "linear":
-            problems.append("lr_drops belong to schedule drops, not to linear")
+            yield "lr_drops belong to schedule drops, not to linear"
         late = [drop for drop in self.lr_drops if not 0 < drop < self.epochs]
         if late:
-            problems.append(f"lr_drops must lie between 1 and epochs - 1 = {self.epochs - 1}, got {late}")
+            yield f"lr_drops must lie between 1 and epochs - 1 = {self.epochs - 1}, got {late}"
         if self.warmup_epochs >= self.epochs > 0:
-            problems.append(
-                f"warmup_epochs must leave an epoch to the objective: {self.warmup_epochs} of {self.epochs} epochs"
-            )
+            yield (f"warmup_epochs must leave an epoch to the objective: {self.warmup_epochs} of {self.epochs} epochs")
         if self.frozen_epochs + self.ramp_epochs > self.epochs:
-            problems.append(
+            yield (
                 f"frozen_epochs and ramp_epochs must fit into {self.epochs} epochs, "
                 f"got {self.frozen_epochs} + {self.ramp_epochs}"
             )
-        if problems:
-            raise ConfigError(*problems)
 
 
 def own_settings(stage: StageConfig, of_unit: StageConfig) -> dict[str, Any]:

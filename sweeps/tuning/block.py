@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator
 
-from goal_sweep.goal_core.basics.errors import ConfigError
-from goal_sweep.goal_core.basics.ranges import Range, range_problems
+from goal_sweep.goal_core.basics.ranges import Range
 from goal_sweep.sweeps.axes import AxisValue
-from goal_sweep.sweeps.checks import Settings, check_seeds, refuse
+from goal_sweep.sweeps.checks import Settings, check_seeds
 
 Count = Annotated[int, Range(at_least=1)]
 Kind = Literal["uniform", "loguniform", "choice"]
@@ -30,32 +29,25 @@ class Domain(Settings):
     choice: tuple[AxisValue, ...] = ()
     """Values of which one is drawn."""
 
-    def __post_init__(self) -> None:
-        """Check that one word is given, and its values."""
+    def problems(self) -> Iterator[str]:
+        """Another number of words than one, and values that cannot be its values."""
         given = [item.name for item in fields(self) if getattr(self, item.name)]
+        bounds = self.uniform or self.loguniform
+        values = [(isinstance(value, bool), value) for value in self.choice]  # 1 equals 1.0, but is not true
         if len(given) != 1:
             words = ", ".join(item.name for item in fields(self))
-            raise ConfigError(f"needs one of {words} with its values, got {' and '.join(given) or 'none'}")
-        if self.choice:
-            values = [(isinstance(value, bool), value) for value in self.choice]  # 1 equals 1.0, but is not true
-            if twice := dict.fromkeys(value for value in values if values.count(value) > 1):
-                raise ConfigError(f"choice has {', '.join(repr(value) for _, value in twice)} more than once")
-            return
-        bounds = self.uniform or self.loguniform
-        if len(bounds) != 2 or not bounds[0] < bounds[1]:
-            raise ConfigError(f"{self.kind} needs two bounds, the lower one first, got {list(bounds)}")
-        if self.loguniform and bounds[0] <= 0:
-            raise ConfigError(f"loguniform needs bounds above 0, got {list(bounds)}")
+            yield f"needs one of {words} with its values, got {' and '.join(given) or 'none'}"
+        elif twice := dict.fromkeys(value for value in values if values.count(value) > 1):
+            yield f"choice has {', '.join(repr(value) for _, value in twice)} more than once"
+        elif bounds and (len(bounds) != 2 or not bounds[0] < bounds[1]):
+            yield f"{self.kind} needs two bounds, the lower one first, got {list(bounds)}"
+        elif self.loguniform and bounds[0] <= 0:
+            yield f"loguniform needs bounds above 0, got {list(bounds)}"
 
     @property
     def kind(self) -> Kind:
         """The word that is given."""
         return "uniform" if self.uniform else "loguniform" if self.loguniform else "choice"
-
-    @property
-    def values(self) -> tuple[AxisValue, ...]:
-        """The values of `choice`; none of a range."""
-        return self.choice
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -66,7 +58,7 @@ class Domain(Settings):
     @property
     def ends(self) -> tuple[AxisValue, ...]:
         """The values of `choice`, or the bounds of a range: what is checked."""
-        return self.values or self.bounds
+        return self.choice or self.bounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,13 +105,12 @@ class TuneConfig(Settings):
     include_default: bool = True
     """Whether the sweep's own settings are candidate 0 of each objective."""
 
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        problems = [] if self.space else ["space must have at least one setting, such as objectives.params.tau"]
-        problems += range_problems(self)
+    def problems(self) -> Iterator[str]:
+        """An empty space, and batches that the budget does not fill."""
+        if not self.space:
+            yield "space must have at least one setting, such as objectives.params.tau"
         if self.stop_early and self.batch >= 1 and self.budget % self.batch:
-            problems.append(
+            yield (
                 f"budget must be a multiple of batch ({self.batch}) with stop_early, which keeps the best of each "
                 f"batch; got {self.budget}"
             )
-        refuse(problems)

@@ -64,7 +64,7 @@ def _block(config: Any, tune: TuneConfig) -> Iterator[str]:
     last = config.stages[-1]
     in_space = tune.space.get(f"stages.{last.name}.warmup_epochs")
     warmup = max(
-        [last.warmup_epochs, *(value for value in (in_space.values if in_space else ()) if type(value) is int)]
+        [last.warmup_epochs, *(value for value in (in_space.choice if in_space else ()) if type(value) is int)]
     )
     if tune.stop_early and not warmup < tune.stop_early.first < last.epochs:
         yield (
@@ -79,7 +79,7 @@ def _dimension(config: Any, searched: Dimension) -> list[str]:
         return [problem]
     domain = searched.domain
     kind = Variant if searched.key == VARIANT else _STAGE_TYPES[searched.setting] if searched.stage else None
-    if not domain.values and not _has_ranges(config, searched, kind):
+    if not domain.choice and not _has_ranges(config, searched, kind):
         return [f"takes no numbers between others; write choice, got {domain.kind}"]
     if kind is not None and (wrong := [value_text(value) for value in domain.ends if not _is(kind, value)]):
         names = f"; it may be {', '.join(get_args(kind))}" if kind is Variant else ""

@@ -36,7 +36,7 @@ class Dimension(Setting):
 
     def at(self, share: float) -> AxisValue:
         """The value at a share of the domain, from 0 to below 1."""
-        if values := self.domain.values:
+        if values := self.domain.choice:
             return values[int(share * len(values))]
         low, high = self.domain.bounds
         if self.domain.kind == "loguniform":
@@ -86,7 +86,7 @@ class Space:
         if dimension.key.startswith(PARAMETER):
             return dimension.setting in self.parameters
         own = self._with({})[0].resolved()
-        return any(self._with({dimension.key: value})[0].resolved() != own for value in dimension.domain.values)
+        return any(self._with({dimension.key: value})[0].resolved() != own for value in dimension.domain.choice)
 
     def at(self, values: Values) -> tuple[ObjectiveConfig, Point]:
         """The objective and the sweep's settings with some values.
@@ -149,8 +149,8 @@ class Space:
         Values that are all listed are drawn without repetition.
         """
         domains = [own.domain for own in self.dimensions.values()]
-        listed = all(domain.values for domain in domains)
-        if listed and math.prod(len(domain.values) for domain in domains) <= _MAX_LISTED:
+        listed = all(domain.choice for domain in domains)
+        if listed and math.prod(len(domain.choice) for domain in domains) <= _MAX_LISTED:
             return self.distinct(sorted(self._listed(), key=self._order), self.first())
         drawn = (
             {name: own.at(self._share(own.key, number)) for name, own in self.dimensions.items()} for number in count()
@@ -162,7 +162,7 @@ class Space:
         return list(islice(chain(self.first(), self.random()), budget))
 
     def _listed(self) -> Iterator[Values]:
-        for values in product(*(own.domain.values for own in self.dimensions.values())):
+        for values in product(*(own.domain.choice for own in self.dimensions.values())):
             yield dict(zip(self.dimensions, values, strict=True))
 
     def _order(self, values: Values) -> float:

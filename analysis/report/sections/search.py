@@ -53,8 +53,8 @@ def search_section(inputs: Inputs) -> Section | None:
 
 def _range_text(name: str, dimension: Dimension) -> str:
     """A searched setting with its range: ``tau from 1 to 20, in powers``."""
-    if dimension.domain.values:
-        return f"{name} among {', '.join(map(_value_text, dimension.domain.values))}"
+    if dimension.domain.choice:
+        return f"{name} among {', '.join(map(_value_text, dimension.domain.choice))}"
     low, high = map(_value_text, dimension.domain.bounds)
     return f"{name} from {low} to {high}{', in powers' if is_log(dimension) else ''}"
 

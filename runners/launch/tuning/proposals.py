@@ -85,19 +85,19 @@ def _asked(study: Study, space: Space) -> Iterator[Values]:
 def _distribution(dimension: Dimension) -> Any:
     from optuna.distributions import CategoricalDistribution, FloatDistribution
 
-    if dimension.domain.values:
-        return CategoricalDistribution(range(len(dimension.domain.values)))
+    if dimension.domain.choice:
+        return CategoricalDistribution(range(len(dimension.domain.choice)))
     low, high = dimension.domain.bounds
     return FloatDistribution(low, high, log=dimension.domain.kind == "loguniform")
 
 
 def _position(dimension: Dimension, value: AxisValue) -> Any:
     """A value as the study knows it; None if it is not in the space."""
-    if dimension.domain.values:
-        return next((number for number, known in enumerate(dimension.domain.values) if known == value), None)
+    if dimension.domain.choice:
+        return next((number for number, known in enumerate(dimension.domain.choice) if known == value), None)
     low, high = dimension.domain.bounds
     return value if isinstance(value, int | float) and low <= value <= high else None
 
 
 def _value(dimension: Dimension, param: Any) -> AxisValue:
-    return dimension.domain.values[param] if dimension.domain.values else dimension.rounded(param)
+    return dimension.domain.choice[param] if dimension.domain.choice else dimension.rounded(param)
