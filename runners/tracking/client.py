@@ -60,10 +60,8 @@ class Experiment:
             try:
                 return call(runs)
             except Exception as error:
-                if not _is_refusal(error):
-                    raise
-                self._runs = None  # so that everything is read again
-                if is_last:
+                self._runs = None  # nobody knows what has arrived, so everything is read again
+                if is_last or not _is_refusal(error):
                     raise
 
     def _open(self) -> RunWriter:

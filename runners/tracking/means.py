@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 
 from goal_sweep.runners.results import ResultsTable
 from goal_sweep.runners.tracking import schema as names
-from goal_sweep.runners.tracking.values import Row, final_of
+from goal_sweep.runners.tracking.values import LoggedStep, Row, final_of
 from goal_sweep.sweeps import content_id
 from goal_sweep.sweeps.results import TEST, VAL
 
@@ -24,14 +25,14 @@ class ObjectiveMean:
 
     name: str
     tags: Mapping[str, str]
-    metrics: Mapping[str, float]
-    """``mean/NAME`` and ``std/NAME`` (over n - 1) of each final metric that is finite for all finished seeds."""
-    num_seeds: int
+    final: LoggedStep
+    """``mean/NAME`` and ``std/NAME`` (over n - 1) of each final metric that is finite for all finished seeds, at the
+    number of these seeds as its step."""
 
     @property
     def digest(self) -> str:
         """16 hex digits that change with anything that the run shows."""
-        return content_id([self.name, self.tags, self.metrics])
+        return content_id([self.name, self.tags, self.final.metrics])
 
 
 def objective_means(table: ResultsTable) -> Iterator[ObjectiveMean]:
@@ -56,4 +57,4 @@ def _mean(objective: str, row: Row, finals: list[Mapping[str, float]], of: str) 
     tags |= {names.ROLE: names.ROLE_MEAN, names.OBJECTIVE: objective, names.SEEDS: of, **names.SOURCE}
     place = " ".join(str(block[name]) for name in ("backbone", "point", "grid") if name in block)
     name = f"{objective} {place} ({row['stage']}), mean of {of} seeds"
-    return ObjectiveMean(name=name, tags=tags, metrics=metrics, num_seeds=len(finals))
+    return ObjectiveMean(name, tags, LoggedStep(len(finals), metrics, int(1000 * time.time())))

@@ -1,4 +1,7 @@
-"""The runs of one sweep in an MLflow experiment. Every operation is safe to repeat: the second time changes nothing."""
+"""The runs of one sweep in an MLflow experiment. Every operation is safe to repeat: the second time changes nothing.
+
+After a call that failed nobody knows what has arrived. Then the runs are read anew, by another `RunWriter`.
+"""
 
 from __future__ import annotations
 
@@ -61,8 +64,6 @@ class RunWriter:
         self._runs: dict[str, TrackedRun] = {}
         self._means: dict[str, str] = {}
         """By the digest of what it shows, the run of each objective's mean."""
-        self._doubted: set[str] = set()
-        """Keys of trainings of whose runs it is unknown what has arrived, because a call failed."""
         self.parent_id, self._parent_status, self._table = "", "", ""
         self._read(store, take_over=take_over)
 
@@ -76,15 +77,19 @@ class RunWriter:
         parents: list[Any] = []
         duplicates: list[str] = []
         for run in self._pages():
-            key = run.data.tags.get(names.STAGE_KEY)
-            if run.data.tags.get(names.ROLE) == names.ROLE_SWEEP:
+            tags = run.data.tags
+            key, role = tags.get(names.STAGE_KEY), tags.get(names.ROLE)
+            if role == names.ROLE_SWEEP:
                 parents.append(run)
-            elif run.data.tags.get(names.ROLE) == names.ROLE_MEAN:
-                self._means[run.data.tags.get(names.SHOWN, run.info.run_id)] = run.info.run_id  # or it is not whole
+            elif role == names.ROLE_MEAN:
+                self._means[tags.get(names.SHOWN, run.info.run_id)] = run.info.run_id  # or it is not whole
             elif key in self._runs:  # only from restoring a deleted experiment
                 duplicates.append(run.info.run_id)
             elif key:
-                self._runs[key] = _tracked(run)
+                shown, is_former = tags.get(names.SHOWN, ""), role == names.FORMER
+                self._runs[key] = TrackedRun(
+                    id=run.info.run_id, status=run.info.status, shown=shown, is_former=is_former
+                )
         if not parents:
             tags = {names.ROLE: names.ROLE_SWEEP, names.SWEEP: self._name, **names.SOURCE}
             parents = [self._client.create_run(self.experiment_id, run_name=self._name, tags=tags)]
@@ -122,17 +127,6 @@ class RunWriter:
             row: with the columns by epoch.
             thorough: also mend what somebody changed in MLflow.
         """
-        key = row["training"]
-        if key in self._doubted:
-            found = self._client.search_runs([self.experiment_id], f"tags.`{names.STAGE_KEY}` = '{key}'", max_results=1)
-            self._runs.pop(key, None)
-            for run in found:
-                self._runs[key] = _tracked(run)
-        self._doubted.add(key)
-        self._agree(row, thorough=thorough)
-        self._doubted.remove(key)
-
-    def _agree(self, row: Row, *, thorough: bool) -> None:
         key, state, run = row["training"], row["status"], self._runs.get(row["training"])
         has_begun = bool(row["attempts"]) or state == "done"
         final = final_of(row) if state == "done" else None
@@ -200,14 +194,11 @@ class RunWriter:
             del self._means[digest]
         for digest in wanted.keys() - self._means.keys():
             mean = wanted[digest]
-            tags = {**mean.tags, names.PARENT_RUN: self.parent_id}
-            run_id = self._client.create_run(self.experiment_id, run_name=mean.name, tags=tags).info.run_id
-            now = int(1000 * time.time())
-            points = [Metric(name, value, now, mean.num_seeds) for name, value in mean.metrics.items()]
-            self._client.log_batch(run_id, metrics=points)
-            self._client.set_terminated(run_id, "FINISHED")
-            self._client.set_tag(run_id, names.SHOWN, digest)  # last: a run without it is replaced
-            self._means[digest] = run_id
+            tags, final = {**mean.tags, names.PARENT_RUN: self.parent_id}, mean.final
+            run = self._client.create_run(self.experiment_id, run_name=mean.name, tags=tags).info
+            self._client.set_terminated(run.run_id, "FINISHED")
+            self._log(TrackedRun(id=run.run_id, status=run.status), [], final, {}, {names.SHOWN: digest})
+            self._means[digest] = run.run_id  # a run without the tag, which comes last, is replaced
 
     def attach_table(self, content: bytes, *, thorough: bool = False) -> None:
         """Attach the results table to the parent run, unless it is there.
@@ -262,15 +253,6 @@ class RunWriter:
             self._client.update_run(run_id, status=status)
         else:
             self._client.set_terminated(run_id, status, int((time.time() if ended is None else ended) * 1000))
-
-
-def _tracked(run: Any) -> TrackedRun:
-    return TrackedRun(
-        id=run.info.run_id,
-        status=run.info.status,
-        shown=run.data.tags.get(names.SHOWN, ""),
-        is_former=run.data.tags.get(names.ROLE) == names.FORMER,
-    )
 
 
 def _finals(metrics: Mapping[str, float]) -> dict[str, float]:
