@@ -51,6 +51,8 @@ def check_seeds(seeds: tuple[int, ...]) -> tuple[int, ...]:
     _check_list("seeds", seeds)
     if negative := [str(seed) for seed in seeds if seed < 0]:
         raise ConfigError(f"seeds must not be negative, got {', '.join(negative)}")
+    if max(seeds) >= 2**63:
+        raise ConfigError(f"seeds must be below 2^63, got {max(seeds)}")
     return seeds
 
 

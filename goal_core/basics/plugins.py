@@ -18,8 +18,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
-from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.basics.errors import ConfigError, DataError
 from goal_sweep.goal_core.basics.registry import REGISTRIES, Entry, running
+from goal_sweep.goal_core.basics.user_files import content_of, text_in
 
 ENTRY_POINTS = "goal_sweep.plugins"
 """The group of entry points in which an installed package names its plugins."""
@@ -82,7 +83,7 @@ class Plugin:
         running.append(self.digest)
         try:
             exec(compile(self.text, file, "exec"), module.__dict__)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             del sys.modules[module.__name__]
             lines = [frame.lineno or 0 for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
             self._refuse(f"{type(error).__name__}: {error}", (lines or [0])[-1])
@@ -147,9 +148,9 @@ def read_plugin(name: str, folder: Path) -> Plugin:
         declared = {one.name: one.module for one in entry_points(group=ENTRY_POINTS)}
         path = _module_file(declared.get(name, name))
     try:
-        return Plugin(name=name, text=path.read_text())
-    except (OSError, UnicodeDecodeError) as error:
-        raise PluginError(f"plugin {name}: cannot be read: {error}") from None
+        return Plugin(name=name, text=text_in(content_of(path), path))
+    except DataError as error:
+        raise PluginError(f"plugin {error}") from None
 
 
 def _module_file(name: str) -> Path:
@@ -165,4 +166,4 @@ def _module_file(name: str) -> Path:
 
 def _not_run(*_: object, **__: object) -> Any:
     """Stands for a function of a plugin that has not run."""
-    raise ConfigError("a plugin has not run here")
+    raise ConfigError("this needs a part of a plugin, which only launch, validate, submit and plan --measure run")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.basics.errors import ConfigError, first_line
 from goal_sweep.goal_core.objectives.baselines import LOSS
 from goal_sweep.goal_core.objectives.config import ObjectiveConfig
 from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
@@ -39,8 +39,8 @@ def try_objective(config: ObjectiveConfig, *, shipped: bool = False) -> None:
         of = f"plugin {entry.plugin}: {entry.name}" if entry.plugin else entry.name
         try:
             first, second = (_weights(objective, kind, mined.triplets()[0]) for _ in range(2))
-        except Exception as error:
-            raise ConfigError(f"{of}: {type(error).__name__}: {error}") from error
+        except (Exception, SystemExit) as error:
+            raise ConfigError(f"{of}: {type(error).__name__}: {first_line(error)}") from error
         for one, again in zip(first, second, strict=True):
             if not isinstance(one, Tensor) or one.shape != mined.pos.shape or one.dtype != mined.pos.dtype:
                 got = f"{tuple(one.shape)} {one.dtype}" if isinstance(one, Tensor) else type(one).__name__

@@ -120,6 +120,8 @@ def search(
 
     Example: goal-sweep search STORE/cells/CELL/finetune-KEY "a red flag" --images flags --page found.html
     """
+    if not text.strip():
+        raise GoalError("give a sentence to look for")
     paths = _pictures(images)
     model = _model(checkpoint, weights, device, of_pictures=True)
     found = [(paths[index], similarity) for index, similarity in model.search(text, model.encode_images(paths), top)]

@@ -122,6 +122,7 @@ def _plan(sweep: ResolvedSweep, count: int | None, *, measured: bool) -> dict[st
         "card": {"name": prices.card.name, "source": prices.card.source},
         "end_s": sum(ends) if len(ends) == len(packings) else None,
         "packing": list(packings[-1].lines) if packings else [],
+        "text_encoder": config.model.text.encoder,
         "notes": [note for note in (devices.missing, devices.cpus) if note],
     }
 
@@ -160,6 +161,8 @@ def _explanations(plan: dict[str, Any]) -> Iterator[str]:
     if "calibration" in {basis for row in left for basis in (row["hours_from"], row["memory_from"])}:
         yield f"~ not measured here: prices of {card['name']}; time within a factor of 3, memory 30 %"
         yield "  (docs/performance.md); --measure trains a few steps on this machine instead"
+        if plan["text_encoder"]:
+            yield f"  the text encoder {plan['text_encoder']} is left out of them, but not by --measure"
     if unknown := sorted({row["backbone"] for row in left if None in (row["hours"], row["memory_mb"], row["disk_mb"])}):
         yield f"-- not known of {', '.join(unknown)}; --measure trains a few steps of it for time and memory"
     yield from plan["notes"]

@@ -112,7 +112,10 @@ def load_for_cluster(
     root = anchored(root)
     plain = root.plain()
     root = expand_environment(root, _variables(cluster, kind, environ), problems)
+    already = len(problems)
     root = _take_plugins(root, file, running, problems)
+    if len(problems) > already:  # else each name that they register would be unknown, too
+        raise SweepError(problems, sources)
     root, lists = take_lists(root, problems)
     config = validate_points(root, lists, problems)
     if problems or config is None or cluster is None:

@@ -50,7 +50,7 @@ def expand_environment(
         if not isinstance(leaf.value, str):
             continue
         already, shown = len(problems), root.shown(path)
-        if strict and path[0] != "plugins" and (odd := _CONTROL.search(leaf.value)):
+        if strict and path[0] not in ("plugins", "name") and (odd := _CONTROL.search(leaf.value)):
             problems.append(Problem(leaf.where, shown, f"may not hold the character U+{ord(odd[0]):04X}"))
         if "${" not in leaf.value:
             continue

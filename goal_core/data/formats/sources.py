@@ -114,10 +114,13 @@ def _rows_of(importer: str, path: Path) -> Iterator[Row]:
     where = f"plugin {entry.plugin}: {importer}"
     try:
         for number, given in enumerate(entry.function(path), start=1):
-            yield checked(Row(*given), f"{where}, row {number}: ")
+            row = Row(*given)
+            if row.span and not (len(row.span) == 2 and all(0 <= int(part) < 2**63 for part in row.span)):
+                raise DataError(f"{where}, row {number}: span must be where the image begins, and its bytes")
+            yield checked(row, f"{where}, row {number}: ")
     except GoalError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise DataError(f"{where}, after row {number}: {type(error).__name__}: {first_line(error)}") from error
 
 

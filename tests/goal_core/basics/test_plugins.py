@@ -61,6 +61,7 @@ def test_an_edited_plugin_takes_its_names_anew() -> None:
         (SQUARE.replace('"square"', '"con"'), "own.py:4", "'con' is registered twice"),
         (SQUARE.replace("2.0", "max(1, 2)"), "own.py:4", "'power' needs a number"),
         (SQUARE + "\n1 / 0", "own.py:7", "ZeroDivisionError"),
+        (SQUARE + "\nraise SystemExit(0)", "own.py:7", "SystemExit"),
         (SQUARE + "\nimport nowhere_to_be_found", "own.py:7", "nowhere_to_be_found"),
         (SQUARE + "\nfor n in 'ab': pair_weights.register(n)(square)", "own.py:7", "name written out"),
     ],
@@ -83,6 +84,7 @@ def test_a_mistake_is_one_line_with_its_place(text: str, place: str, what: str) 
         ("PairWeights(triplets.pos / 0, triplets.neg)", "NaN or infinity"),
         ("PairWeights(triplets.pos.new_tensor(__import__('time').time_ns() % 997).expand(12), triplets.neg)", "again"),
         ("PairWeights(triplets.nothing, triplets.neg)", "nothing"),
+        ("exit()", "SystemExit"),
     ],
 )
 def test_a_weight_that_does_not_work_is_refused_before_training(body: str, what: str) -> None:

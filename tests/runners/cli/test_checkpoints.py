@@ -67,6 +67,7 @@ def test_mistakes_are_one_line(cell: Path, tmp_path: Path, capsys: pytest.Captur
     for words, what in (
         (["search", str(cell), "x", "--images", str(tmp_path / "empty")], "no pictures"),
         (["search", str(cell), "x", "--images", str(tmp_path / "none")], "no pictures"),
+        (["search", str(cell), " ", "--images", str(tmp_path)], "give a sentence"),
         (["embed", str(cell), "--out", str(tmp_path / "x.npy")], "--images or --texts"),
         (["embed", str(tmp_path / "none"), "--texts", "t", "--out", str(tmp_path / "x.npy")], "none"),
         (["evaluate", str(cell), "--data", "scenes", "--root", "x"], "--data or --root"),

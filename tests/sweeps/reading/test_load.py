@@ -73,6 +73,8 @@ def test_duplicate_key(write: Write, errors_of: Errors, small_text: str) -> None
         ("seeds: [1, 2]", "seeds: 3", "a.yaml:8 | seeds | a list | 3"),
         ("seeds: [1, 2]", "seeds: [1, 1]", "a.yaml:8 | seeds | distinct | 1"),
         ("seeds: [1, 2]", "seeds: [1, -2]", "a.yaml:8 | seeds | negative | -2"),
+        ("seeds: [1, 2]", f"seeds: [1, {2**63}]", f"a.yaml:8 | seeds | 2^63 | {2**63}"),
+        ("seeds: [1, 2]", "seeds: [1]\nplugins: [gone.py]", "a.yaml:9 | plugins | gone.py is missing"),
         ("seeds: [1, 2]", "seeds: []", "a.yaml:8 | seeds | at least one"),
         ("seeds: [1, 2]", "seeds: [1, two]", "a.yaml:8 | seeds.1 | whole number | 'two'"),
         (

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from goal_sweep.goal_core.basics.errors import DataError, MissingDataError
+from goal_sweep.goal_core.basics.plugins import Plugin
 from goal_sweep.goal_core.data import (
     DataConfig,
     Dataset,
@@ -442,3 +443,20 @@ def test_a_file_that_the_user_names_may_be_a_link(data: Path, tmp_path: Path) ->
     table.rename(tmp_path / "elsewhere" / table.name)
     table.symlink_to(tmp_path / "elsewhere" / table.name)
     assert opened(table).fingerprint == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("raise SystemExit(0)", "after row 0: SystemExit"),
+        ('return [("a.png", ["x"], "train", (1,), "k")]', "row 1: span must be"),
+        ('return [("a.png", ["x"], "train", (-1, 5), "k")]', "row 1: span must be"),
+        (f'return [("a.png", ["x"], "train", (0, {10**30}), "k")]', "row 1: span must be"),
+    ],
+)
+def test_an_importer_that_ends_or_says_nonsense_is_named(data: Path, body: str, said: str) -> None:
+    name = f"odd_{abs(hash(body))}"
+    text = "from goal_sweep.data import importers\n\n@importers.register('NAME')\ndef read(root):\n    BODY\n"
+    Plugin(name="odd.py", text=text.replace("NAME", name).replace("BODY", body)).run()
+    with pytest.raises(DataError, match=rf"plugin odd\.py: {name}, {said}"):
+        opened(data, importer=name)
