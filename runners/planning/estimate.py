@@ -89,7 +89,8 @@ def _packed(
         why = f"ends earliest, in {turns} turn{'s' * (turns > 1)}"
         why += f", as those of a unit share {100 * common_part(own[0]):.0f} % of their work"
         why += f"; no more than {most[stage]} fit into memory" if limits[stage] == most.get(stage) else ""
-    return f"{stage}: {sum(sizes)} trainings as {len(own)} unit{'s' * (len(own) > 1)} of {cells} on {devices}: {why}"
+    what = f"{sum(sizes)} training{'s' * (sum(sizes) > 1)} as {len(own)} unit{'s' * (len(own) > 1)} of {cells}"
+    return f"{stage}: {what} on {devices}: {why}"
 
 
 def _too_large(unit: Unit, needed_mb: float, usable_mb: float, chunk: int | None) -> Iterator[str]:
