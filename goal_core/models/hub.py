@@ -5,7 +5,6 @@ Pretrained ones are given by their name on the hub or their folder.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from functools import cache, partial
@@ -15,7 +14,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from goal_sweep.goal_core.basics.errors import ConfigError, DataError, WeightsError, first_line
+from goal_sweep.goal_core.basics.errors import ConfigError, WeightsError, first_line
+from goal_sweep.goal_core.basics.sealed_json import read_json
 from goal_sweep.goal_core.data.text import Subwords, Wordpieces
 from goal_sweep.goal_core.models.backbones import CLIP_MEAN, CLIP_STD, ImageBackbone, own_module
 from goal_sweep.goal_core.models.config import BackboneConfig, BertConfig
@@ -250,7 +250,8 @@ def bert_wordpieces(config: BertConfig, captions: Iterable[str], min_word_count:
 
     Raises:
         WeightsError: the vocabulary cannot be found.
-        DataError: it is not a vocabulary of BERT, or its settings cannot be read.
+        DataError: it is not a vocabulary of BERT.
+        DamagedError: its settings cannot be read.
     """
     words = partial(Wordpieces.of_captions, captions, min_word_count)
     if config.weights == "random":
@@ -302,12 +303,8 @@ def _file_of(weights: str, name: str) -> Path | None:
 
 def _settings_of(weights: str, name: str) -> dict[str, Any]:
     """The settings in a JSON file of a model; empty where there is none."""
-    if (path := _file_of(weights, name)) is None:
-        return {}
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise DataError(f"cannot read {path}: {error}") from error
+    path = _file_of(weights, name)
+    return (read_json(path, sealed=False) if path else None) or {}
 
 
 def _vectors(output: Any) -> Tensor:

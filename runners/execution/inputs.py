@@ -7,13 +7,10 @@ them would stand under an id that says otherwise.
 from __future__ import annotations
 
 import hashlib
-import platform
 import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -23,6 +20,7 @@ from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.goal_core.data import Dataset, open_dataset
 from goal_sweep.goal_core.models.frameworks import initial_weights_id
 from goal_sweep.runners.store import BEST, LAST, Store
+from goal_sweep.runners.store.records.provenance import versions_of
 from goal_sweep.sweeps import Unit, content_id
 
 if TYPE_CHECKING:
@@ -61,16 +59,9 @@ def code_digest() -> str:
     return _CODE
 
 
-@cache
 def software() -> dict[str, str]:
     """The versions of Python and of the packages that numbers depend on, without what a build adds (``+cu128``)."""
-    found = {"python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            found[package] = version(package).partition("+")[0]
-        except PackageNotFoundError:
-            found[package] = "missing"
-    return found
+    return {name: text.partition("+")[0] for name, text in versions_of(_PACKAGES).items()}
 
 
 def check_machine(store: Store, launch_id: str, device: str) -> None:
@@ -112,10 +103,8 @@ def check_software(expected: Mapping[str, str]) -> None:
     Raises:
         InputsDifferError: some differ.
     """
-    here = software()
-    different = [
-        f"{name} {here.get(name)}, not {wanted}" for name, wanted in expected.items() if here.get(name) != wanted
-    ]
+    here = {name: software().get(name, "missing") for name in expected}
+    different = [f"{name} {here[name]}, not {wanted}" for name, wanted in expected.items() if here[name] != wanted]
     if different:
         raise InputsDifferError(
             f"{socket.gethostname()} has other versions than the machine that launched the sweep: "

@@ -42,7 +42,7 @@ def gather() -> Provenance:
     commit, diff = _checkout()
     text = diff if len(diff) <= _MAX_DIFF else diff[:_MAX_DIFF] + f"\n[cut; {len(diff)} characters in all]\n"
     return Provenance(
-        versions=_versions(),
+        versions=versions_of(_PACKAGES),
         git_commit=commit,
         git_diff=text,
         git_diff_sha256=hashlib.sha256(diff.encode()).hexdigest() if diff else "",
@@ -51,9 +51,10 @@ def gather() -> Provenance:
 
 
 @functools.cache
-def _versions() -> Mapping[str, str]:
+def versions_of(packages: Sequence[str]) -> Mapping[str, str]:
+    """The versions of Python and of those of some packages (a tuple) that are installed."""
     found = {"python": platform.python_version()}
-    for package in _PACKAGES:
+    for package in packages:
         try:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
