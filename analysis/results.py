@@ -149,11 +149,7 @@ def read_results(content: bytes, source: str, folder: Path | None = None) -> Swe
     unusable = (frame["status"] == "done") & reports & ~is_finite
     frame["state"] = frame["status"].where(~unusable, UNUSABLE)
     return SweepResults(
-        header=header,
-        runs=frame[reports].copy(),
-        candidates=frame[~reports].copy(),
-        table=table,
-        folder=folder,
+        header=header, runs=frame[reports].copy(), candidates=frame[~reports].copy(), table=table, folder=folder
     )
 
 

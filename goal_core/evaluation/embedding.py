@@ -39,10 +39,7 @@ class EvalSplit:
 
 
 def prepare_split(
-    split: Split,
-    tokenizer: Tokenizer,
-    inputs: Callable[[], Iterator[Tensor]],
-    alive: Callable[[], None] = lambda: None,
+    split: Split, tokenizer: Tokenizer, inputs: Callable[[], Iterator[Tensor]], alive: Callable[[], None] = lambda: None
 ) -> EvalSplit:
     """Encode a split's captions and pair them with its images' inputs; see :class:`EvalSplit`."""
     owners = torch.from_numpy(split.caption_image)

@@ -99,12 +99,7 @@ def extract_features(
 
 
 def _features(
-    split: Split,
-    net: ImageBackbone,
-    image: ImageConfig,
-    workers: int,
-    progress: Progress,
-    first: int,
+    split: Split, net: ImageBackbone, image: ImageConfig, workers: int, progress: Progress, first: int
 ) -> Iterator[NDArray[np.float32]]:
     """The features of the images from one on, chunk by chunk, (B, ..., F)."""
     device = next(net.parameters()).device

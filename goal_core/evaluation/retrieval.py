@@ -162,11 +162,7 @@ def retrieval_metrics(
 
 
 def retrieval_ranks(
-    image_emb: Tensor,
-    text_emb: Tensor,
-    text_to_image: Tensor | NDArray[np.integer],
-    *,
-    block_images: int = 1024,
+    image_emb: Tensor, text_emb: Tensor, text_to_image: Tensor | NDArray[np.integer], *, block_images: int = 1024
 ) -> RetrievalRanks:
     """The rank of the right answer of every query; see :func:`retrieval_metrics` for arguments and errors.
 

@@ -19,14 +19,7 @@ if TYPE_CHECKING:
         VseInftyConfig,
         XvlmConfig,
     )
-    from goal_sweep.goal_core.models.heads import (
-        Encoder,
-        Heads,
-        Pairs,
-        ParameterGroup,
-        autocast,
-        num_features,
-    )
+    from goal_sweep.goal_core.models.heads import Encoder, Heads, Pairs, ParameterGroup, autocast, num_features
     from goal_sweep.goal_core.models.hub import (
         bert_wordpieces,
         build_dual,

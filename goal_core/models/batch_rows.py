@@ -81,11 +81,7 @@ WHOLE: Final = Share()
 
 
 def in_chunks(
-    encode: Callable[..., tuple[Tensor, ...]],
-    rows: Rows,
-    size: int,
-    *tensors: Tensor | None,
-    reads_graph: bool = False,
+    encode: Callable[..., tuple[Tensor, ...]], rows: Rows, size: int, *tensors: Tensor | None, reads_graph: bool = False
 ) -> tuple[Tensor, ...]:
     """Encode rows of a batch, chunk by chunk, keeping the activations of none until its gradient is computed.
 

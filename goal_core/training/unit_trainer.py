@@ -22,13 +22,7 @@ from goal_sweep.goal_core.training.cells.trainer import CellTrainer
 from goal_sweep.goal_core.training.cells.validation import Validation
 from goal_sweep.goal_core.training.failures import fits_or_says
 from goal_sweep.goal_core.training.files import TrainingFiles
-from goal_sweep.goal_core.training.plan import (
-    Listener,
-    TrainingDone,
-    TrainingFailed,
-    TrainingPlan,
-    UnitPlan,
-)
+from goal_sweep.goal_core.training.plan import Listener, TrainingDone, TrainingFailed, TrainingPlan, UnitPlan
 from goal_sweep.goal_core.training.ranks import ALONE, Ranks
 from goal_sweep.goal_core.training.sharing import choose_path
 from goal_sweep.goal_core.training.trunk import SharedBatch, Trunk

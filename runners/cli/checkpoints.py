@@ -261,8 +261,7 @@ def convert(
     ],
     out: Annotated[Path, typer.Option(parser=local_path, help="The .safetensors file to write.")],
     vocabulary: Annotated[
-        Path,
-        typer.Option(help="The vocabulary of its training: VSE++'s coco_vocab.pkl or .json, or BERT's vocab.txt."),
+        Path, typer.Option(help="The vocabulary of its training: VSE++'s coco_vocab.pkl or .json, or BERT's vocab.txt.")
     ],
     sweep: Annotated[str, typer.Option(help="A sweep of the same framework, whose `data` it will be evaluated on.")],
     set_: Set = None,

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 submitting = typer.Typer()
 Kind = Literal["ray", "slurm", "kubernetes"]
 Site = Annotated[
-    Path | None,
-    typer.Option("--site", help="Settings of the cluster; default: ~/.config/goal-sweep/site.yaml."),
+    Path | None, typer.Option("--site", help="Settings of the cluster; default: ~/.config/goal-sweep/site.yaml.")
 ]
 
 

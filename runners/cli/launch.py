@@ -54,8 +54,7 @@ def launch(
     force: Annotated[bool, typer.Option("--force", help="Repeat finished cells; old results are kept.")] = False,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first failed cell.")] = False,
     share: Annotated[
-        str | None,
-        typer.Option("--share", help="2/4: train the second quarter of the cells; MLflow is left to sync."),
+        str | None, typer.Option("--share", help="2/4: train the second quarter of the cells; MLflow is left to sync.")
     ] = None,
     wait_for_launch: Annotated[
         int,

@@ -60,11 +60,7 @@ def plan(
 
 
 def show_plan(
-    sweep: ResolvedSweep,
-    *,
-    devices: int | None = None,
-    measured: bool = False,
-    as_json: bool = False,
+    sweep: ResolvedSweep, *, devices: int | None = None, measured: bool = False, as_json: bool = False
 ) -> None:
     """Print the plan of a sweep; options as those of `plan`."""
     from goal_sweep.sweeps.overview import describe_size

@@ -31,10 +31,7 @@ class ClusterMachines:
     """
 
     def __init__(
-        self,
-        need: Resources,
-        say: Callable[[str], None],
-        clock: Callable[[], float] = time.monotonic,
+        self, need: Resources, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._need, self._say, self._clock = need, say, clock
         self._is_told = False

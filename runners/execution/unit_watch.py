@@ -23,11 +23,7 @@ LOOK_S = 2.0
 """Seconds between looks at the machines of the cluster."""
 _OF_MACHINES = ("error", "storage", "inputs")
 """Kinds of failure that a machine may cause."""
-_WHY = {
-    "died": "its worker died",
-    "machine": "its worker died with its machine",
-    "memory": MEMORY,
-}
+_WHY = {"died": "its worker died", "machine": "its worker died with its machine", "memory": MEMORY}
 
 
 @dataclass(slots=True)

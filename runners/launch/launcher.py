@@ -172,12 +172,7 @@ class Launcher:
         kept.launch_id = self._launch_id
 
         def make() -> RayUnits:
-            return RayUnits(
-                options.address,
-                needs,
-                lambda: bury(kept.launch_id),
-                grows=options.devices > 0,
-            )
+            return RayUnits(options.address, needs, lambda: bury(kept.launch_id), grows=options.devices > 0)
 
         with self._view, ExitStack() as leaving:
             leaving.callback(kept.close)

@@ -123,12 +123,7 @@ class OpenedSweep(ResolvedSweep):
         )
 
     def job(
-        self,
-        unit: Unit,
-        launch_id: str,
-        forgiven: Mapping[Training, int],
-        *,
-        rank: tuple[int, float] = (0, 0.0),
+        self, unit: Unit, launch_id: str, forgiven: Mapping[Training, int], *, rank: tuple[int, float] = (0, 0.0)
     ) -> UnitJob:
         """Turn a unit into the job that a worker takes.
 

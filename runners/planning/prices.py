@@ -16,13 +16,7 @@ from goal_sweep.goal_core.basics.atomic import DamagedError
 from goal_sweep.goal_core.data import num_batches
 from goal_sweep.goal_core.models.config import ModelConfig
 from goal_sweep.goal_core.models.frameworks import framework_of
-from goal_sweep.goal_core.models.sizes import (
-    CAPTION_LENGTH,
-    BackboneSize,
-    DataSize,
-    HeadSize,
-    backbone_size,
-)
+from goal_sweep.goal_core.models.sizes import CAPTION_LENGTH, BackboneSize, DataSize, HeadSize, backbone_size
 from goal_sweep.goal_core.training.sharing import path_of
 from goal_sweep.runners.execution.memory import Chunks
 from goal_sweep.runners.planning.cards import CPU, GPU, Card

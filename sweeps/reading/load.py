@@ -295,11 +295,7 @@ class _Settings:
 
 
 def read_site(
-    site: Path | None,
-    overrides: Sequence[str],
-    environ: Mapping[str, str],
-    problems: list[Problem],
-    sources: list[str],
+    site: Path | None, overrides: Sequence[str], environ: Mapping[str, str], problems: list[Problem], sources: list[str]
 ) -> ClusterConfig | None:
     """Check the settings of clusters.
 

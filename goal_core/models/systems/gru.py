@@ -19,12 +19,7 @@ from torch.autograd.function import once_differentiable
 
 
 def stacked_gru(
-    words_CTW: Tensor,
-    sizes: Sequence[int],
-    weight_ih: Tensor,
-    weight_hh: Tensor,
-    bias_ih: Tensor,
-    bias_hh: Tensor,
+    words_CTW: Tensor, sizes: Sequence[int], weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor, bias_hh: Tensor
 ) -> Tensor:
     """The last state of every sequence in every cell, as `torch.nn.GRU` defines it.
 

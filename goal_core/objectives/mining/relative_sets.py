@@ -28,12 +28,7 @@ class BatchSets:
     """
 
     def __init__(
-        self,
-        blocks: SimilarityBlocks,
-        hardest_A: Tensor,
-        pos_A: Tensor,
-        neg_A: Tensor,
-        cells: Place | None = None,
+        self, blocks: SimilarityBlocks, hardest_A: Tensor, pos_A: Tensor, neg_A: Tensor, cells: Place | None = None
     ) -> None:
         self._blocks, self._hardest_A, self._pos_A, self._neg_A, self._cells = blocks, hardest_A, pos_A, neg_A, cells
         self._made: dict[tuple[str, float, bool], RelativeSet] = {}

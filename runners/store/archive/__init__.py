@@ -16,12 +16,4 @@ from goal_sweep.runners.store.archive.adding import ImportOutcome, add_results, 
 from goal_sweep.runners.store.archive.export import export_results
 from goal_sweep.runners.store.archive.reading import Archive, ArchiveError, opened_archive
 
-__all__ = [
-    "Archive",
-    "ArchiveError",
-    "ImportOutcome",
-    "add_results",
-    "export_results",
-    "opened_archive",
-    "plan_import",
-]
+__all__ = ["Archive", "ArchiveError", "ImportOutcome", "add_results", "export_results", "opened_archive", "plan_import"]

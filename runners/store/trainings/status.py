@@ -56,11 +56,7 @@ class TrainingStatus:
 
 
 def status_of(
-    folder: TrainingFolder,
-    driver_of: Callable[[str], DriverState | None],
-    max_attempts: int,
-    *,
-    thorough: bool = False,
+    folder: TrainingFolder, driver_of: Callable[[str], DriverState | None], max_attempts: int, *, thorough: bool = False
 ) -> TrainingStatus:
     """Read the status of one training. A file that is damaged or cannot be read is named in the status.
 
