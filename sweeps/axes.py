@@ -183,12 +183,8 @@ class Labels:
             if axis.stage in ("", *stages)
         ]
 
-    def of_point(self, point: Point) -> str:
-        """The values of a point."""
-        return label((name, point.values[number]) for number, _, name in self._axes)
-
-    def shared(self, points: Sequence[Point]) -> str:
-        """The values that a training needs, which is the same at several points; `ANY` where it does not need one.
+    def of(self, *points: Point) -> str:
+        """The values of a point, or those that a training needs which is the same at several; `ANY` for the others.
 
         A parameter that its objective does not have takes all its values.
         """
@@ -200,7 +196,7 @@ class Labels:
 
 
 def needed(place: str) -> str:
-    """The values in what `Labels.shared` gives without those that a training does not need."""
+    """The values in what `Labels.of` gives without those that a training does not need."""
     words = place.split()
     return " ".join(f"{name} {value}" for name, value in zip(words[::2], words[1::2], strict=True) if value != ANY)
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
-from typing import ClassVar, get_args, get_type_hints
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, ClassVar, get_args, get_type_hints
 from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import ConfigDict
 
-from goal_sweep.goal_core.basics.errors import ConfigError, UnknownNameError, nearest
+from goal_sweep.goal_core.basics.errors import ConfigError, UnknownNameError
 from goal_sweep.goal_core.basics.plugins import Plugin
 from goal_sweep.goal_core.basics.ranges import InRange
+from goal_sweep.goal_core.basics.registry import Registry
 from goal_sweep.goal_core.models.config import BackboneConfig
 from goal_sweep.goal_core.objectives import baselines, pair_weights, triplet_weights
 from goal_sweep.goal_core.training.config import StageConfig
@@ -71,27 +73,22 @@ def check_backbones(backbones: tuple[BackboneConfig, ...]) -> tuple[BackboneConf
     return backbones
 
 
-def check_names(key: str, known: Collection[str], names: tuple[str, ...]) -> tuple[str, ...]:
-    """Check the weights of objectives: at least one, all registered, each once."""
-    refuse([str(UnknownNameError(f"{key} weight", name, (*known, "all"))) for name in names if name not in known])
-    _check_list(key, names, (*known, "all"))
+def check_names(key: str, known: Registry[Any], names: tuple[str, ...]) -> tuple[str, ...]:
+    """Check registered names: all known, each once; of the grid's weights, for which `all` may stand, at least one."""
+    options = [*known, *(["all"] if known is not baselines else [])]
+    refuse([str(UnknownNameError(known.kind, name, options)) for name in names if name not in known])
+    if names or "all" in options:
+        _check_list(key, names, options)
     return names
 
 
-def check_baselines(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Check the baselines: all known, each once."""
-    refuse([str(UnknownNameError("baseline", name, baselines)) for name in names if name not in baselines])
-    if names:
-        _check_list("baselines", names)
-    return names
+check_baselines = partial(check_names, "baselines", baselines)
 
 
 def check_only(names: tuple[str, ...]) -> tuple[str, ...]:
     """Check objectives written as `pair/triplet`, each once; an empty list is no restriction."""
     grid = [f"{pair}/{triplet}" for pair in pair_weights for triplet in triplet_weights]
-    unknown = [f"{name!r}{nearest(name, grid)}" for name in names if name not in grid]
-    if unknown:
-        raise ConfigError(f"only: unknown objective {', '.join(unknown)}; write pair/triplet, such as {grid[-1]}")
+    refuse([str(UnknownNameError("objective", name, grid)) for name in names if name not in grid])
     if names:
         _check_list("only", names)
     return names

@@ -172,7 +172,7 @@ def _header(sweep: ResolvedSweep) -> Header:
     config = sweep.config
     stages = tuple(str(stage.name) for stage in config.stages)
     points = {
-        stage: tuple(dict.fromkeys(map(Labels(config.axes, stages[: number + 1]).of_point, config.points)))
+        stage: tuple(dict.fromkeys(map(Labels(config.axes, stages[: number + 1]).of, config.points)))
         for number, stage in enumerate(stages)
     }
     return Header(

@@ -16,7 +16,7 @@ from goal_sweep.goal_core.training import config as training_config
 from goal_sweep.goal_core.training.config import OF_ONE_TRAINING
 from goal_sweep.sweeps import schema
 from goal_sweep.sweeps.identity import is_in_id
-from goal_sweep.sweeps.reading.json_schema import Schema, schema_of
+from goal_sweep.sweeps.reading.validation import Schema, schema_of
 from goal_sweep.sweeps.schema import SweepConfig
 from goal_sweep.sweeps.tuning import block
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -14,10 +15,11 @@ from pydantic_core import ErrorDetails
 
 from goal_sweep.goal_core.basics.errors import ConfigError, nearest
 from goal_sweep.sweeps.identity import reader_of
-from goal_sweep.sweeps.reading.json_schema import schema_at
 from goal_sweep.sweeps.reading.tree import MAX_PROBLEMS, KeyPath, Node, Problem
 
 T = TypeVar("T")
+Schema = Mapping[str, Any]
+"""JSON schema: the one record of which keys a file of settings has, and what they may hold."""
 
 _KINDS = {
     "int_type": "a whole number",
@@ -210,3 +212,39 @@ def _describe(node: Node) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return f"the text {value!r}" if isinstance(value, str) else str(value)
+
+
+@cache
+def schema_of(kind: Any) -> Schema:
+    """The JSON schema of a dataclass, with the keys that only its file has (`FILE_KEYS`)."""
+    schema = reader_of(kind).json_schema()
+    return schema | {"properties": {**schema["properties"], **getattr(kind, "FILE_KEYS", {})}}
+
+
+def schema_at(kind: Any, root: Node, path: KeyPath) -> Schema:
+    """The schema of what may stand at a path of a tree; empty where anything may.
+
+    Args:
+        kind: the dataclass of the whole tree.
+        root: the tree. Where several kinds of values may stand, what stands there tells which is meant.
+        path: keys and indices.
+    """
+    whole, node = schema_of(kind), root
+    found = _meant(whole, whole, node)
+    for part in path:
+        node = node.child(part) or Node(None, node.where)
+        below = found.get("items") if isinstance(part, int) else found.get("properties", {}).get(part)
+        found = _meant(below or found.get("additionalProperties") or {}, whole, node)
+    return found
+
+
+def _meant(schema: Schema, whole: Schema, node: Node) -> Schema:
+    """A schema without references, and of several that of the `format` of a mapping, or else the only mapping."""
+    if "$ref" in schema:
+        return _meant(whole["$defs"][schema["$ref"].rpartition("/")[2]], whole, node)
+    if tags := schema.get("discriminator", {}).get("mapping"):
+        tag = node.child("format")
+        named = tags.get(tag.value) if tag is not None and isinstance(tag.value, str) else None
+        return _meant({"$ref": named}, whole, node) if named else {}
+    mappings = [one for one in schema.get("anyOf", ()) if "$ref" in one]
+    return _meant(mappings[0], whole, node) if len(mappings) == 1 and isinstance(node.value, dict) else schema
