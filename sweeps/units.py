@@ -88,13 +88,7 @@ def pack(
 def pack_chain(
     trainings: Iterable[Training], execution: ExecutionConfig, auto: Mapping[str, int] | None = None
 ) -> list[Unit]:
-    """Pack trainings of several stages as a launch does, which packs what follows a unit when the unit has ended.
-
-    Args:
-        trainings: the trainings still to do, any subset of a sweep's.
-        execution: sharing and its limit.
-        auto: as in `pack`.
-    """
+    """As `pack`, for trainings of several stages: what follows a unit is packed when the unit has ended."""
     left = dict.fromkeys(trainings)
     later: dict[Training, list[Training]] = {}
     for training in left:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from goal_sweep.goal_core.basics.errors import WeightsError
 from goal_sweep.goal_core.checkpoints.file import TRAINING, read_checkpoint, take_prefix, write_checkpoint
+from goal_sweep.goal_core.checkpoints.names import weights_in
 from goal_sweep.goal_core.data import DataConfig
 from goal_sweep.goal_core.data.text import Tokenizer, tokenizer_from_json
 from goal_sweep.goal_core.models import ModelConfig
@@ -100,11 +101,12 @@ def write_model(
 
 
 def read_model(path: Path) -> TrainedModel:
-    """Read a model from a checkpoint.
+    """Read a model from a checkpoint, or from the folder of a finished training.
 
     Raises:
-        WeightsError: the file is missing, damaged, or is not a model checkpoint.
+        WeightsError: the file is missing, damaged, or is not a model checkpoint; see also :func:`weights_in`.
     """
+    path = weights_in(path) if path.is_dir() else path
     tensors, state = read_checkpoint(path)
     if _KEY not in state:
         raise WeightsError(

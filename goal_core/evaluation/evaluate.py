@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 
 from goal_sweep.goal_core.basics.errors import ConfigError, DataError
-from goal_sweep.goal_core.checkpoints import ModelDescription, read_model, trained_encoder, weights_in
+from goal_sweep.goal_core.checkpoints import ModelDescription, read_model, trained_encoder
 from goal_sweep.goal_core.data import DataConfig, Dataset, Split, open_dataset, own_indexes, tokenize
 from goal_sweep.goal_core.evaluation.embedding import Embedded, EvalSplit, embed_split, prepare_split, split_inputs
 from goal_sweep.goal_core.evaluation.recalls import all_recalls_of, recalls_between
@@ -90,7 +90,7 @@ def open_checkpoint(
         ConfigError: the cell takes pictures and the other data are features, or the reverse.
     """
     torch.set_num_threads(_THREADS)
-    trained = read_model(weights_in(path) if path.is_dir() else path)
+    trained = read_model(path)
     description = trained.description.moved(root=root, weights=weights)
     if data is not None:
         own = description.data

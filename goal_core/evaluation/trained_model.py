@@ -17,7 +17,7 @@ from torch import nn
 
 from goal_sweep.goal_core.basics.devices import send
 from goal_sweep.goal_core.basics.errors import ConfigError, DataError
-from goal_sweep.goal_core.checkpoints import ModelDescription, TrainedModel, read_model, trained_encoder, weights_in
+from goal_sweep.goal_core.checkpoints import ModelDescription, TrainedModel, read_model, trained_encoder
 from goal_sweep.goal_core.data import EncodedCaptions
 from goal_sweep.goal_core.data.formats import decode_image
 from goal_sweep.goal_core.data.transforms import transform_of
@@ -232,8 +232,7 @@ def load_model(path: str | os.PathLike[str], *, weights: str | None = None, devi
     Raises:
         WeightsError: the checkpoint or the backbone's weights are missing, damaged or changed.
     """
-    place = Path(path)
-    trained = read_model(weights_in(place) if place.is_dir() else place)
+    trained = read_model(Path(path))
     description = trained.description.moved(root=None, weights=weights)
     return RetrievalModel(trained, trained_encoder(trained, description, torch.device(device)))
 
