@@ -16,7 +16,7 @@ from goal_sweep.analysis.wording import count_text, mean_text, objectives_text
 from goal_sweep.sweeps.results import BASELINE, MEASURES, Metric, measure_slug
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Answer:
     """What one metric of one block says."""
 

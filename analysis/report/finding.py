@@ -18,7 +18,7 @@ from goal_sweep.analysis.report.inputs import Inputs
 from goal_sweep.analysis.statistics.gains import fates
 from goal_sweep.analysis.statistics.trails import progress_text
 from goal_sweep.analysis.wording import count_text, list_text, objectives_text, signed
-from goal_sweep.sweeps.results import MEASURES, TUNED
+from goal_sweep.sweeps.results import DIRECTION_TITLES, MEASURES, TUNED
 
 
 def finding(answers: Sequence[Answer], measure: str) -> str:
@@ -55,17 +55,26 @@ def _nothing_to_say(here: Sequence[Answer]) -> str:
 
 def _whole_weights(here: Sequence[Answer]) -> list[str]:
     """A sentence for each weight that is told apart from ``con`` in every row or column that can be judged."""
-    found: dict[tuple[str, str], list[tuple[float, ...]]] = {}
+    found: dict[tuple[str, str], dict[Answer, tuple[float, ...]]] = {}
     for answer in here:
         for name, points in _told_apart(answer).items():
-            found.setdefault((name, "costs" if points[0] < 0 else "gains"), []).append(points)
+            found.setdefault((name, "costs" if points[0] < 0 else "gains"), {})[answer] = points
     said = []
-    for (name, verb), tables in sorted(found.items(), key=lambda own: -max(abs(p) for t in own[1] for p in t)):
-        sizes = sorted(abs(points) for own in tables for points in own)
-        of_tables = f" ({len(tables)} of {len(here)} tables)" if len(here) > 1 else ""
+    for (name, verb), tables in sorted(found.items(), key=lambda own: -max(abs(p) for t in own[1].values() for p in t)):
+        sizes = sorted(abs(points) for own in tables.values() for points in own)
         lines = "row" if name.startswith("T") else "column"
-        said.append(f"{name} {verb} {sizes[0]:.1f} to {sizes[-1]:.1f} points in every {lines}{of_tables}.")
+        where = _where(list(tables), here)
+        said.append(f"{name} {verb} {sizes[0]:.1f} to {sizes[-1]:.1f} points in every {lines}{where}.")
     return said[:3]
+
+
+def _where(tables: Sequence[Answer], here: Sequence[Answer]) -> str:
+    """In which of the tables something holds: the direction of one block, or how many of them; empty for all."""
+    if len(tables) == len(here):
+        return ""
+    if len({answer.block.slug for answer in here}) > 1:
+        return f", in {len(tables)} of {len(here)} tables"
+    return f", {DIRECTION_TITLES[tables[0].metric.direction].lower().replace('→', 'to')}"
 
 
 def _told_apart(answer: Answer) -> dict[str, tuple[float, ...]]:
@@ -104,9 +113,8 @@ def _level_text(here: Sequence[Answer]) -> list[str]:
     sizes = {len(_left_over(answer)) for answer in level}
     whole = len(sizes) == 1 and all(len(_left_over(answer)) == len(answer.grid.means) for answer in level)
     number = f" {sizes.pop()}" if len(sizes) == 1 else ""
-    of_tables = f" in {len(level)} of {len(here)} tables" if len(level) < len(here) else ""
     which = f"None of the{number} objectives can" if whole else f"The other{number} objectives cannot"
-    return [f"{which} be told apart{of_tables}."]
+    return [f"{which} be told apart{_where(level, here)}."]
 
 
 def _baseline_text(here: Sequence[Answer]) -> str:
