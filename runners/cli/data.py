@@ -55,8 +55,7 @@ def check(
     """
     from goal_sweep.goal_core.data import check_data
     from goal_sweep.goal_core.evaluation.feature_files import check_origin
-    from goal_sweep.runners.results import of_other_data
-    from goal_sweep.runners.store.verification import damaged_files
+    from goal_sweep.runners.store.verification import damaged_files, of_other_data
     from goal_sweep.sweeps import load_sweep
 
     if set_aside and not store:
@@ -72,7 +71,7 @@ def check(
     damaged, other = None, []
     if opened is not None:
         damaged = damaged_files(opened.store, opened.trainings, set_aside=set_aside)
-        other = of_other_data(opened.store, opened.config.name, report.fingerprint or opened.data_fingerprint)
+        other = of_other_data(opened.store, opened.config.data, report.fingerprint or opened.data_fingerprint)
     if as_json:
         content = {"name": report.name, "complete": report.complete}
         content |= {"damaged": damaged, "other_data": other} if store else {}

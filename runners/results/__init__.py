@@ -3,7 +3,7 @@
 Everything in it follows from the sweep and the store, so it can be written again at any time.
 """
 
-from goal_sweep.runners.results.edits import edits_since, of_other_data
+from goal_sweep.runners.results.edits import edits_since
 from goal_sweep.runners.results.rows import asked_row, training_row
 from goal_sweep.runners.results.table import ResultsTable, listed_again, lost_results, read_results, update_results
 
@@ -13,7 +13,6 @@ __all__ = [
     "edits_since",
     "listed_again",
     "lost_results",
-    "of_other_data",
     "read_results",
     "training_row",
     "update_results",

@@ -33,20 +33,6 @@ def edits_since(store: Store, sweep: ResolvedSweep, todo: Collection[Training]) 
     return [] if before is None else [*changes(before, sweep.trainings, todo, git_diff)]
 
 
-def of_other_data(store: Store, sweep: str, fingerprint: str) -> list[str]:
-    """The trainings that finished with other data than there are now, of a sweep as it was last launched.
-
-    Args:
-        store: the store.
-        sweep: its name.
-        fingerprint: of its data as they are now.
-    """
-    before = read_results(store, sweep)
-    rows = [] if before is None else before.rows(("name", "status", "data_fingerprint"))
-    others = (row for row in rows if row["status"] == "done" and row["data_fingerprint"] != fingerprint)
-    return [f"{row['name']}: data {row['data_fingerprint']}" for row in others]
-
-
 def changes(
     before: ResultsTable, asked: Collection[Training], todo: Collection[Training], git_diff: str = ""
 ) -> Iterator[str]:
