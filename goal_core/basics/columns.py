@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goal_sweep.goal_core.basics.atomic import DamagedError, replace_with
+from goal_sweep.goal_core.basics.errors import warn
 
 Columns = Mapping[str, NDArray[Any]]
 _DTYPES = {"U8": "u1", "I32": "<i4", "I64": "<i8", "F16": "<f2", "F32": "<f4", "F64": "<f8"}
@@ -200,9 +201,9 @@ def kept_columns(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] |
     except FileNotFoundError:
         return None
     except OSError as error:
-        os.write(2, f"cannot read {path}: {error.strerror or error}; it is not used\n".encode())
+        warn(f"cannot read {path}: {error.strerror or error}; it is not used")
     except DamagedError as error:
-        os.write(2, f"{path} is damaged: {error}; it is set aside and made again\n".encode())
+        warn(f"{path} is damaged: {error}; it is set aside and made again")
         with suppress(OSError):
             path.replace(path.with_suffix(".damaged"))
     return None

@@ -7,7 +7,9 @@ line and exits with 2, or 75 for an `UnfinishedError`; a traceback appears only 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 
 class GoalError(ValueError):
@@ -82,6 +84,27 @@ def first_line(error: BaseException) -> str:
     """The first line of an error's message, of the system's without number and path; its type if there is none."""
     text = str(getattr(error, "strerror", None) or error)
     return (text.strip().splitlines() or [type(error).__name__])[0]
+
+
+_listeners: list[Callable[[str], object]] = []
+
+
+def warn(line: str) -> None:
+    """Say what went wrong and ends nothing, such as a damaged cache: to the newest listener, or else on stderr."""
+    if _listeners:
+        _listeners[-1](line)
+    else:
+        os.write(2, f"{line}\n".encode(errors="replace"))
+
+
+@contextmanager
+def listening(listener: Callable[[str], object]) -> Iterator[None]:
+    """Let a function have what :func:`warn` says in this process, in whatever thread."""
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
 
 
 def nearest(name: str, options: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from goal_sweep.goal_core.basics.errors import ConfigError, GoalError
+from goal_sweep.goal_core.basics.errors import ConfigError, GoalError, listening, warn
 from goal_sweep.goal_core.data.config import ImageConfig
 from goal_sweep.goal_core.data.dataset import Split
 from goal_sweep.goal_core.data.transforms import transform_of
@@ -25,17 +25,19 @@ _Request = tuple[NDArray[np.int64], Sequence[int]]
 
 
 class _Decoding(Dataset[Any]):
-    """The work of one process: takes a request, and returns a batch or the user's error."""
+    """The work of one process: takes a request, and returns a batch or the user's error, and its warnings."""
 
     def __init__(self, split: Split, config: ImageConfig) -> None:
         self._split, self._transform = split, transform_of(config)
 
-    def __getitem__(self, request: _Request) -> Tensor | GoalError:
+    def __getitem__(self, request: _Request) -> tuple[Tensor | GoalError, list[str]]:
         # Errors travel back as values: raised in a worker they would arrive wrapped in its traceback.
-        try:
-            return self.decode(request)
-        except GoalError as error:
-            return error
+        warnings = list[str]()
+        with listening(warnings.append):
+            try:
+                return self.decode(request), warnings
+            except GoalError as error:
+                return error, warnings
 
     def decode(self, request: _Request) -> Tensor:
         (images, seeds), size = request, self._transform.config.size
@@ -162,7 +164,9 @@ class DecodedImages:
                 # The loader draws a seed for its workers; from torch's global stream it would change the model's draws.
                 generator=torch.Generator(),
             )
-        for batch in self._loader:
+        for batch, warnings in self._loader:
+            for line in warnings:
+                warn(line)
             if isinstance(batch, GoalError):
                 raise batch
             yield batch

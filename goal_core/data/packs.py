@@ -35,7 +35,7 @@ from goal_sweep.goal_core.basics.atomic import (
     replace_bytes,
     replace_with,
 )
-from goal_sweep.goal_core.basics.errors import first_line
+from goal_sweep.goal_core.basics.errors import first_line, warn
 from goal_sweep.goal_core.basics.sealed_json import json_bytes, key_of, read_json
 from goal_sweep.goal_core.data.config import ImageConfig
 from goal_sweep.goal_core.data.dataset import Dataset, Split
@@ -133,9 +133,8 @@ class PackedSplit:
 
 
 def set_aside(plan: PackPlan, why: str) -> None:
-    """Let nobody else use a damaged pack, and say so in this process's log."""
-    line = f"{why}; the pack is set aside, and images come from their files (`goal-sweep data pack SWEEP` mends it)"
-    os.write(2, f"{line}\n".encode())
+    """Let nobody else use a damaged pack, and say so."""
+    warn(f"{why}; the pack is set aside, and images come from their files (`goal-sweep data pack SWEEP` mends it)")
     with suppress(OSError):
         (plan.folder / DESCRIPTION).replace(plan.folder / f"damaged-{DESCRIPTION}")
 
@@ -236,7 +235,7 @@ def write_pack(
 
 
 def _is_whole(path: Path, images: int) -> bool:
-    """Whether a shard is there with all of its images; damage is said in this process's log."""
+    """Whether a shard is there with all of its images; damage is said."""
     try:
         with ZipFile(path) as shard:
             damaged, there = shard.testzip(), len(shard.infolist())
@@ -247,7 +246,7 @@ def _is_whole(path: Path, images: int) -> bool:
         return False
     except Exception as error:  # which kind, depends on the damage
         problem = first_line(error)
-    os.write(2, f"{path} is damaged: {problem}; it is written again\n".encode())
+    warn(f"{path} is damaged: {problem}; it is written again")
     return False
 
 

@@ -88,6 +88,10 @@ class UnitListener(Listener):
 
     alive = step
 
+    def warned(self, line: str) -> None:
+        """Add a line to the log of every training that has not ended."""
+        log_to_all({key: folder for key, folder in self._folders.items() if key not in self.ended}, line)
+
     def lost(self, reason: str, kind: str) -> None:
         """End the process. The unit starts again as after any death; out of memory, with smaller chunks."""
         smaller = self._with_smaller(kind, reason)

@@ -10,7 +10,7 @@ from functools import partial
 
 from goal_sweep.goal_core.basics.atomic import DamagedError
 from goal_sweep.goal_core.basics.devices import forget_peak, peak_memory_mb
-from goal_sweep.goal_core.basics.errors import FencedError, GoalError
+from goal_sweep.goal_core.basics.errors import FencedError, GoalError, listening
 from goal_sweep.goal_core.data import Dataset
 from goal_sweep.goal_core.training import TrainingEvent, TrainingFailed, train_unit
 from goal_sweep.runners.execution.inputs import (
@@ -65,13 +65,15 @@ def run_unit(
         UnfitMachineError: this machine lacks something, and another may train the unit. Nothing was claimed.
     """
     dataset: Dataset | Exception
+    warnings = list[str]()
     try:
         if elsewhere:
             check_machine(Store(job.store), job.launch_id, job.plan.device)
             check_software(job.software)
         for plugin in job.plan.plugins:
             plugin.run()
-        dataset = open_inputs(job.unit, job.code, Store(job.store).indexes)
+        with listening(warnings.append):
+            dataset = open_inputs(job.unit, job.code, Store(job.store).indexes)
     except UnfitMachineError:
         raise
     except (GoalError, OSError) as error:
@@ -85,7 +87,7 @@ def run_unit(
         dataset = error
     except Exception as error:
         dataset = error  # of which each training fails, with an attempt that records it
-    worker = _Worker(job, send, node, dataset)
+    worker = _Worker(job, send, node, dataset, warnings)
     verdict = judge(worker.store, job.unit.trainings, job.launch_id, node_lost)
     if verdict.charged:
         send(verdict.charged)
@@ -101,9 +103,14 @@ class _Worker:
     """Trains groups of a unit's trainings, one group after the other."""
 
     def __init__(
-        self, job: UnitJob, send: Callable[[Sequence[TrainingEvent]], None], node: str, dataset: Dataset | Exception
+        self,
+        job: UnitJob,
+        send: Callable[[Sequence[TrainingEvent]], None],
+        node: str,
+        dataset: Dataset | Exception,
+        warnings: Sequence[str],
     ) -> None:
-        self._job, self._send, self._node, self._dataset = job, send, node, dataset
+        self._job, self._send, self._node, self._dataset, self._warnings = job, send, node, dataset, warnings
         self.store = Store(job.store, patience=PATIENCE_S)
         self._asked_to_stop = partial(self.store.drivers.is_asked_to_stop, job.launch_id)
         self._ended: set[str] = set()
@@ -127,10 +134,12 @@ class _Worker:
         if not folders:
             return
         self._send(())  # it has begun
+        for line in self._warnings:
+            log_to_all(folders, line)
         if until_saved:
             log_to_all(folders, "tried apart from the rest of its unit, because a worker died without progress")
         chosen = tuple(one for one in plan.trainings if one.key in folders)
-        with UnitListener(
+        listener = UnitListener(
             folders,
             self._send,
             job.watchdog,
@@ -138,7 +147,8 @@ class _Worker:
             until_saved=until_saved,
             chunks=chunks,
             units_per_gpu=plan.units_per_gpu,
-        ) as listener:
+        )
+        with listener, listening(listener.warned):
             try:
                 forget_peak()
                 if isinstance(self._dataset, Exception):

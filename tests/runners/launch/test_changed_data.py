@@ -157,6 +157,43 @@ def test_data_that_were_edited_for_good_are_other_cells(
     assert not {one.key for one in edited.trainings} & {one.key for one in sweep.trainings}
     assert launch(edited, monkeypatch).status == 0
     assert results(edited) != results(sweep)
+    assert of_other_data() == found
+    swap(tmp_path / "run")  # nothing is launched: the sweep's table is of the other data
+    found = of_other_data()
+    assert launch(sweep, monkeypatch).status == 0
+    assert of_other_data() == found
+    assert len(found) == len(edited.trainings)
+    assert all(edited.data_fingerprint in line for line in found)
+
+
+def flip(path: Path) -> None:
+    """Change a byte in the middle of a file."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def test_damaged_caches_are_named_in_the_log_of_each_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOAL_SWEEP_PACKS", str(tmp_path / "packs"))
+    sweep = sweep_in(tmp_path / "run", "crop_flip", "resources.loader_workers=1")  # which opens the pack's shards
+    given = [f"--set=store={tmp_path}/run/store", "--set=data.image.augment=crop_flip"]
+    assert run(["data", "pack", str(tmp_path / "run/tiny.yaml"), *given]) == 0
+    damaged = list[Path]()
+
+    def damage() -> None:
+        store = tmp_path / "run/store"
+        damaged.extend([*store.glob("indexes/*.index"), *store.glob("indexes/*.tokens")])
+        damaged.extend((tmp_path / "packs").glob("*/train-*.zip"))
+        for path in damaged:
+            flip(path)
+
+    assert launched(sweep, disturbed(damage, "finetune begins"), monkeypatch).status == 0
+    assert {path.suffix for path in damaged} == {".index", ".tokens", ".zip"}
+    for training in sweep.trainings:
+        lines = sweep.store.folder(training).path("log.txt").read_text().splitlines()
+        for path in damaged:
+            is_named = any(f"{path} is damaged" in line and "set aside" in line for line in lines)
+            assert is_named == (training.stage.name == "finetune"), (training.name, path)
 
 
 def replaced(path: Path, content: bytes) -> None:
