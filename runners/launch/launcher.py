@@ -301,6 +301,7 @@ class Launcher:
         if kind in NOT_RETRIED or self._damages[training] > MAX_DAMAGES:
             # This launch would only fail again. The next one tries again, when the disk may have room.
             self._plan.given_up.add(training)
+            reason = f"{reason}; not charged: once that is mended, the same command continues"
         if training in self._plan.given_up or kind in HOPELESS:
             self._failed(training, reason)
             return
