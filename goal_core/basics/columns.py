@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import mmap
 import os
 import shutil
@@ -27,7 +28,7 @@ from goal_sweep.goal_core.basics.errors import warn
 Columns = Mapping[str, NDArray[Any]]
 _DTYPES = {"U8": "u1", "I32": "<i4", "I64": "<i8", "F16": "<f2", "F32": "<f4", "F64": "<f8"}
 """Numpy's types by the names that safetensors gives them."""
-_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, MemoryError)
+_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, MemoryError, RecursionError)
 """What reading a damaged file may raise."""
 IN_MEMORY = 1 << 28
 """Bytes of a file that are copied to memory; more go to a nameless file in the folder for temporary files."""
@@ -86,18 +87,6 @@ class Texts(Sequence[str]):
         return {f"{name}.text": self.content, f"{name}.ends": self.ends}
 
 
-def stamp_of(file: str | int) -> list[int]:
-    """The size of a file, by path or open, and when its content and its entry last changed; empty where there is none.
-
-    Both times are in nanoseconds. A program can set the first back, but not the second.
-    """
-    try:
-        status = os.stat(file)
-    except OSError:
-        return []
-    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
-
-
 def digest_of(columns: Columns, about: str = "") -> str:
     """SHA-256 of columns with their names, types and shapes, whatever their order, and of a text: hexadecimal."""
     digest = hashlib.sha256(about.encode())
@@ -141,18 +130,22 @@ def header_of(file: BinaryIO) -> tuple[dict[str, StoredArray], dict[str, str]]:
         OSError: it cannot be read.
     """
     try:
-        size = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(size))
-        meta = header.pop("__metadata__", {})
-        places = {
-            name: StoredArray(
-                path=file.name,
-                shape=tuple(one["shape"]),
-                dtype=_DTYPES[one["dtype"]],
-                begin=8 + size + one["data_offsets"][0],
-            )
-            for name, one in header.items()
-        }
+        size, end = int.from_bytes(file.read(8), "little"), 0
+        num_bytes = os.fstat(file.fileno()).st_size - 8 - size
+        header = json.loads(file.read(size) if num_bytes >= 0 else b"")
+        meta, places = header.pop("__metadata__", {}), dict[str, StoredArray]()
+        for name, one in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+            kind, shape, begin = one["dtype"], tuple(one["shape"]), end
+            if kind not in _DTYPES:
+                raise ValueError(f"{name} has the type {kind}; known are {', '.join(_DTYPES)}")
+            if any(type(length) is not int or length < 0 for length in shape):
+                raise ValueError(f"{name} has the shape {one['shape']}")
+            end += math.prod(shape) * np.dtype(_DTYPES[kind]).itemsize
+            if one["data_offsets"] != [begin, end]:  # no gaps, and nothing twice
+                raise ValueError(f"{name} must lie at {[begin, end]}, not at {one['data_offsets']}")
+            places[name] = StoredArray(path=file.name, shape=shape, dtype=_DTYPES[kind], begin=8 + size + begin)
+        if end != num_bytes:
+            raise ValueError(f"it has {num_bytes} bytes of numbers, but says {end}")
     except _DAMAGE as error:
         raise DamagedError(f"it is no whole safetensors file: {error}") from error
     return places, meta

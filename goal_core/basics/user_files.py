@@ -3,13 +3,61 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
+from typing import Any, BinaryIO
 
-from goal_sweep.goal_core.basics.errors import DataError, MissingDataError, first_line
+from goal_sweep.goal_core.basics.errors import DataError, MissingDataError
 
 _LONE = re.compile("[\ud800-\udfff]")
 """Half of a character, which UTF-8 lacks: of an escape in JSON, or of the name of a file."""
+_OPENED: ContextVar[list[list[Any]] | None] = ContextVar("opened", default=None)
+"""Receives the files that are opened, each with its stamp; None where nobody asks."""
+
+
+def stamp_of(file: str | int) -> list[int]:
+    """The size of a file, by path or open, and when its content and its entry last changed; empty where there is none.
+
+    Both times are in nanoseconds. A program can set the first back, but not the second.
+    """
+    try:
+        status = os.stat(file)
+    except OSError:
+        return []
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+
+
+@contextmanager
+def all_opened() -> Iterator[list[list[Any]]]:
+    """The files that are opened within, each with its stamp then; a link may lead elsewhere for a moment."""
+    files: list[list[Any]] = []
+    before = _OPENED.set(files)
+    try:
+        yield files
+    finally:
+        _OPENED.reset(before)
+
+
+@contextmanager
+def opened(path: str | Path) -> Iterator[BinaryIO]:
+    """A file, open to be read.
+
+    Raises:
+        DataError: it is missing, or cannot be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            if (files := _OPENED.get()) is not None:
+                files.append([str(path), *stamp_of(file.fileno())])
+            yield file
+    except FileNotFoundError:
+        raise MissingDataError(f"{path} is missing") from None
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
 
 
 def content_of(path: Path) -> bytes:
@@ -18,12 +66,8 @@ def content_of(path: Path) -> bytes:
     Raises:
         DataError: it is missing, or cannot be read.
     """
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise MissingDataError(f"{path} is missing") from None
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {first_line(error)}") from error
+    with opened(path) as file:
+        return file.read()
 
 
 def text_in(content: bytes, where: object) -> str:

@@ -6,21 +6,24 @@ An image has either R regions of F numbers or one vector of F numbers; arrays be
 from __future__ import annotations
 
 import hashlib
+import math
 import os
-import tokenize
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from goal_sweep.goal_core.basics.atomic import DamagedError
-from goal_sweep.goal_core.basics.columns import StoredArray, header_of, stamp_of
-from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError, MissingDataError, first_line
+from goal_sweep.goal_core.basics.columns import StoredArray, header_of
+from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError, GoalError, first_line
+from goal_sweep.goal_core.basics.user_files import opened, stamp_of
 from goal_sweep.goal_core.data.config import EmbeddingsConfig
 from goal_sweep.goal_core.data.dataset import SPLIT_NAMES
 from goal_sweep.goal_core.data.formats.layout import Layout, Listing, dataset_folder, equal_counts, stamped
@@ -57,13 +60,13 @@ def stored_rows(file: StoredArray, rows: NDArray[np.int64]) -> tuple[NDArray[np.
     values = np.empty((len(rows), *file.shape[1:]), file.dtype)
     size = values[:1].nbytes
     try:
-        with open(file.path, "rb", buffering=0) as opened:
-            stamp = stamp_of(opened.fileno())
+        with opened(file.path) as stored:
+            stamp = stamp_of(stored.fileno())
             for row, into in zip(rows.tolist(), values, strict=True):
-                if os.preadv(opened.fileno(), [into.data.cast("B")], file.begin + row * size) != size:
+                if os.preadv(stored.fileno(), [into.data.cast("B")], file.begin + row * size) != size:
                     raise ChangedDataError(f"{file.path} is cut short: it has no row {row} any more")
-    except OSError as error:
-        raise ChangedDataError(f"cannot read {file.path}: {error.strerror or error}") from error
+    except DataError as error:
+        raise ChangedDataError(str(error)) from error
     return values, stamp
 
 
@@ -75,6 +78,17 @@ def parquet_vectors(path: Path, column: str) -> tuple[StoredArray, NDArray[np.in
     """
     values, counts = _parquet(str(path), column, *stamp_of(str(path)))
     return StoredArray(path=str(path), shape=values.shape, dtype=values.dtype.str, begin=0, column=column), counts
+
+
+@contextmanager
+def reading(says: str, kind: type[DataError] = DataError) -> Iterator[None]:
+    """Turn what libraries raise on a damaged file, errors of many kinds, into one that says what is wrong."""
+    try:
+        yield
+    except GoalError:
+        raise
+    except Exception as error:
+        raise kind(f"{says}: {first_line(error)}") from error
 
 
 def pyarrow(module: str) -> Any:
@@ -95,20 +109,16 @@ def _parquet(path: str, column: str, *stamp: int) -> tuple[NDArray[np.floating],
             raise ValueError(f"{lists.null_count} are missing")
         return np.asarray(compute.list_value_length(lists))
 
-    try:
-        with open(path, "rb") as file:
-            if stamp_of(file.fileno()) != list(stamp):  # a link led elsewhere in between
-                raise ChangedDataError(f"{path} changed while it was read")
-            found, counts = parquet.read_table(file, columns=[column]).column(column), None
+    says = f"{path}: column {column!r} must hold vectors of equally many numbers"
+    with reading(says, ChangedDataError), opened(path) as file:
+        if stamp_of(file.fileno()) != list(stamp):  # a link led elsewhere in between
+            raise ChangedDataError(f"{path} changed while it was read")
+        found, counts = parquet.read_table(file, columns=[column]).column(column), None
+        found.validate(full=True)
         if types.is_nested(found.type.value_type):
             counts, found = lengths(found), compute.list_flatten(found)
         (width,) = np.unique(lengths(found))
         values = compute.list_flatten(found).to_numpy().reshape(len(found), width)
-    except ChangedDataError:
-        raise
-    except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:  # pyarrow's own are among these
-        what = "vectors of equally many numbers"
-        raise ChangedDataError(f"{path}: column {column!r} must hold {what}: {first_line(error)}") from error
     if values.dtype.kind != "f" or not width:
         raise DataError(f"{path}: column {column!r} must hold floating point numbers, got {values.dtype}")
     return values, counts
@@ -189,24 +199,19 @@ def read_region_header(path: Path, axes: tuple[str, ...], kinds: str = "f") -> S
         DataError: the file is missing, is not an npy file, is cut short, or does not contain numbers of such kinds
             (floating point, else whole ones) with so many axes.
     """
-    try:
-        array = np.load(path, mmap_mode="r")
-        size = path.stat().st_size
-    except FileNotFoundError:
-        raise MissingDataError(f"{path} is missing") from None
-    except (OSError, ValueError, EOFError, SyntaxError, tokenize.TokenError) as error:  # the header is a Python literal
-        why = first_line(error).partition(". ")[0]  # numpy's next words advise to unpickle it
-        raise DataError(f"{path} is not an .npy file, or is cut short: {why}") from error
-    if not isinstance(array, np.memmap):
-        raise DataError(f"{path} is not an .npy file: it is a zip archive")
-    if array.dtype.kind not in kinds:
+    with reading(f"{path} is not an .npy file, or is cut short"), opened(path) as file:
+        is_first = npy.read_magic(file) == (1, 0)
+        shape, by_columns, dtype = (npy.read_array_header_1_0 if is_first else npy.read_array_header_2_0)(file)
+        begin, (size, *_) = file.tell(), stamp_of(file.fileno())
+    if dtype.kind not in kinds:
         must = "floating point" if kinds == "f" else "whole"
-        raise DataError(f"{path} must contain {must} numbers, got {array.dtype}")
-    if array.ndim != len(axes) or not array.flags.c_contiguous:
-        raise DataError(f"{path} must have shape ({', '.join(axes)}), row by row; got {array.shape}")
-    if size != array.offset + array.nbytes:
-        raise DataError(f"{path} is longer than its header says: {size} bytes for shape {array.shape} {array.dtype}")
-    return StoredArray(path=str(path), shape=array.shape, dtype=array.dtype.str, begin=array.offset)
+        raise DataError(f"{path} must contain {must} numbers, got {dtype}")
+    if len(shape) != len(axes) or min(shape) < 1 or by_columns:
+        raise DataError(f"{path} must have shape ({', '.join(axes)}), row by row; got {shape}")
+    if size != (right := begin + math.prod(shape) * dtype.itemsize):
+        how = "cut short" if size < right else "longer than its header says"
+        raise DataError(f"{path} is {how}: {size} bytes, not {right}, for shape {shape} {dtype}")
+    return StoredArray(path=str(path), shape=shape, dtype=dtype.str, begin=begin)
 
 
 def embeddings(config: EmbeddingsConfig) -> Layout:
@@ -244,7 +249,7 @@ def _counts(owners: StoredArray | None, num_images: int, num_texts: int, where: 
         return equal_counts(num_texts, num_images, where, "give owners")
     if owners.shape != (num_texts,) or np.dtype(owners.dtype).kind not in "iu":
         raise DataError(f"{where}: owners must be {num_texts} whole numbers, got {owners.dtype} {owners.shape}")
-    numbers = np.fromfile(owners.path, owners.dtype, num_texts, offset=owners.begin)
+    ((numbers,), _) = stored_rows(replace(owners, shape=(1, num_texts)), np.zeros(1, np.int64))
     if (numbers[1:] < numbers[:-1]).any() or numbers[0] < 0 or numbers[-1] >= num_images:
         raise DataError(f"{where}: owners must ascend from 0 to at most {num_images - 1}")
     return [int(count) for count in np.bincount(numbers.astype(np.int64), minlength=num_images)]
@@ -253,9 +258,9 @@ def _counts(owners: StoredArray | None, num_images: int, num_texts: int, where: 
 def _whole(path: Path) -> tuple[StoredArray, StoredArray, StoredArray | None]:
     """The vectors of images and texts in a safetensors file, and the owners of the texts, if it has them."""
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             places, _ = header_of(file)
-    except (OSError, DamagedError) as error:
+    except DamagedError as error:
         raise DataError(f"cannot read {path}: {first_line(error)}") from error
     for name in ("images", "texts"):
         one = places.get(name)

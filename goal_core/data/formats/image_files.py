@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from goal_sweep.goal_core.basics.columns import stamp_of
 from goal_sweep.goal_core.basics.errors import DataError, MissingDataError, first_line
+from goal_sweep.goal_core.basics.user_files import opened, stamp_of
 from goal_sweep.goal_core.data.formats.layout import check_links
 from goal_sweep.goal_core.data.formats.report import DataReport, refusal
 
@@ -53,15 +53,12 @@ class FileReader:
         """The bytes of an image as they are now, and its file with the stamp that it had when it was opened."""
         path = self.label(index)
         try:
-            file = os.open(path, os.O_RDONLY)
-            try:
-                stamp = stamp_of(file)
+            with opened(path) as file:
+                stamp = stamp_of(file.fileno())
                 begin, size = (0, stamp[0]) if self.spans is None else map(int, self.spans[index])
-                return os.pread(file, size, begin), [path, *stamp]
-            finally:
-                os.close(file)
-        except OSError as error:
-            raise refusal(path, f"cannot read image {path}: {error.strerror or error}", self.refusals) from error
+                return os.pread(file.fileno(), size, begin), [path, *stamp]
+        except DataError as error:
+            raise refusal(path, str(error), self.refusals) from error
 
     def read(self, index: int) -> NDArray[np.uint8]:
         """Decode one image; see :func:`decode_image`.

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from goal_sweep.goal_core.basics.columns import StoredArray, Texts, digest_of, stamp_of
+from goal_sweep.goal_core.basics.columns import StoredArray, Texts, digest_of
 from goal_sweep.goal_core.basics.sealed_json import key_of
+from goal_sweep.goal_core.basics.user_files import stamp_of
 from goal_sweep.goal_core.data.config import DataConfig, ScenesConfig
 from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, Dataset, Split, fingerprint_of, importers
 from goal_sweep.goal_core.data.formats.features import FeatureRows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goal_sweep.goal_core.basics.atomic import make_folder
-from goal_sweep.goal_core.basics.columns import Texts, kept_columns, stamp_of, write_columns
+from goal_sweep.goal_core.basics.columns import Texts, kept_columns, write_columns
 from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError
+from goal_sweep.goal_core.basics.user_files import all_opened, stamp_of
 from goal_sweep.goal_core.data.config import DataConfig, ScenesConfig
 from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, Dataset
 from goal_sweep.goal_core.data.formats.features import embeddings
@@ -77,7 +78,7 @@ def open_dataset(
     path = indexes and index_path(config, indexes)
     kept = path and kept_columns(path)
     notes = notes_of(path) if path and renew else None
-    refused = notes.read_bytes().decode(errors="surrogateescape").splitlines() if notes and notes.exists() else ()
+    refused = notes.read_bytes().decode(errors="surrogateescape").split("\0") if notes and notes.exists() else ()
     known = Index(*kept, frozenset(refused)) if kept else None
     if known is not None and known.is_current(thorough=renew):
         return known.dataset(config, path)
@@ -144,17 +145,21 @@ def _indexed(
     index.columns.update(digests)
     index.about["notes"] += _duplicates(digests)
     report.attempt("features", partial(_check_features, index))
+    now = ([path, *stamp_of(path)] for path, *_ in index.about["sources"])
+    report.attempt("content", partial(_check_stamps, index.about["sources"], now))
     return index if report.complete else None
 
 
 def _listed(config: DataConfig, report: DataReport) -> Index | None:
     """What an importer says, as an index without digests."""
-    layout = report.attempt(config.root or "", partial(LAYOUTS[config.format], config))
-    if layout is None:
-        return None
-    if layout.says:
-        report.note(config.root or "", "ok", layout.says)
-    listings, notes = _listings(config, layout, report)
+    with all_opened() as opened:
+        layout = report.attempt(config.root or "", partial(LAYOUTS[config.format], config))
+        if layout is None:
+            return None
+        if layout.says:
+            report.note(config.root or "", "ok", layout.says)
+        listings, notes = _listings(config, layout, report)
+    report.attempt(config.root or "", partial(_check_stamps, layout.files, opened))
     columns = {} if config.image is None else _placed(layout.root, listings, report)
     if not report.complete:
         return None
@@ -252,8 +257,7 @@ def _digests(index: Index, known: Index | None, report: DataReport, progress: Pr
     """
     readers = {name: reader for split in SPLIT_NAMES for name, reader in index.readers(split).items()}
     found = {name: np.empty((len(reader), 32), np.uint8) for name, reader in readers.items()}
-    done, total, problems = 0, sum(map(len, readers.values())), list[str]()
-    parsed = {path: stamp for path, *stamp in index.about["sources"]}
+    done, total, problems, opened = 0, sum(map(len, readers.values())), list[str](), list[list[Any]]()
     earlier = {} if known is None else known.digests_by_status()
     # Reading, hashing and Pillow's decoding release Python's global lock, so threads use all cores.
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -274,13 +278,20 @@ def _digests(index: Index, known: Index | None, report: DataReport, progress: Pr
                 found[name][part] = np.frombuffer(digests, np.uint8).reshape(-1, 32)
                 if status is not None:
                     status[part] = [stamp for _, *stamp in files]
-                # A link may have led elsewhere for a moment.
-                elif changed := [path for path, *stamp in files if stamp != parsed.get(path, stamp)]:
-                    raise ChangedDataError(f"{changed[0]} changed while it was indexed; start again")
+                else:
+                    opened += files
                 problems += faults
                 progress(done := done + len(part), total)
+    _check_stamps(index.about["sources"], opened)
     report.content(f"all read, {total:,}", problems)
     return found
+
+
+def _check_stamps(parsed: Iterable[Sequence[Any]], files: Iterable[Sequence[Any]]) -> None:
+    """Check that files have the stamps with which they are noted as parsed; they may have changed for a moment."""
+    before = {path: stamp for path, *stamp in parsed}
+    if changed := [path for path, *stamp in files if stamp != before.get(path, stamp)]:
+        raise ChangedDataError(f"{changed[0]} changed while it was indexed; start again")
 
 
 def _duplicates(digests: Mapping[str, NDArray[np.uint8]]) -> list[str]:

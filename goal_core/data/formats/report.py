@@ -24,7 +24,7 @@ def refusal(path: str, why: str, refusals: str) -> ChangedDataError:
     The next look at all files reads those again that were refused, whatever their times say.
     """
     with suppress(OSError), open(refusals, "a", encoding="utf-8", errors="surrogateescape") as notes:
-        notes.write(f"{path}\n")
+        notes.write(f"{path}\0")  # which no path holds
     return ChangedDataError(why)
 
 

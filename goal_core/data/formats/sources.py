@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 
 from goal_sweep.goal_core.basics.errors import DataError, GoalError, MissingDataError, first_line, nearest
-from goal_sweep.goal_core.basics.user_files import content_of, json_in, text_in
+from goal_sweep.goal_core.basics.user_files import content_of, json_in, opened, text_in
 from goal_sweep.goal_core.data.config import KarpathyConfig, SourceConfig, XvlmJsonConfig
 from goal_sweep.goal_core.data.dataset import Row, importers
-from goal_sweep.goal_core.data.formats.features import pyarrow
+from goal_sweep.goal_core.data.formats.features import pyarrow, reading
 from goal_sweep.goal_core.data.formats.layout import (
     PICTURES,
     SPLIT_OF,
@@ -162,10 +162,10 @@ def _separated(path: Path, config: SourceConfig) -> Iterator[Row]:
 
 def _parquet(path: Path, config: SourceConfig) -> Iterator[Row]:
     parquet = pyarrow("parquet")
-    try:
-        table = parquet.read_table(path)
-    except (ValueError, OSError) as error:  # pyarrow's own are among these
-        raise DataError(f"{path} is not a Parquet file: {first_line(error)}") from error
+    with reading(f"{path} is not a Parquet file"), opened(path) as file:
+        table = parquet.read_table(file)
+        table.validate(full=True)
+        records = table.to_pylist()
     image = _column(config, "image", table.column_names, path)
     types, kind = pyarrow("types"), table.schema.field(image).type
     if types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind):
@@ -173,26 +173,21 @@ def _parquet(path: Path, config: SourceConfig) -> Iterator[Row]:
             f"{path}: column {image} holds {kind}, not the paths of files; images inside are read from a folder that "
             "the library datasets wrote with save_to_disk"
         )
-    yield from _table(table.to_pylist(), table.column_names, path, config)
+    yield from _table(records, table.column_names, path, config)
 
 
 def _arrow(root: Path, files: Sequence[Path], config: SourceConfig) -> Iterator[Row]:
     """The rows of Arrow files that `datasets` wrote; the bytes of their images stay where they are."""
-    memory_map, open_stream = pyarrow("lib").memory_map, pyarrow("ipc").open_stream
+    py_buffer, open_stream = pyarrow("lib").py_buffer, pyarrow("ipc").open_stream
     for path in files:
-        try:
-            with memory_map(str(path)) as mapped:  # its memory stays as long as the table
-                base = mapped.read_buffer(mapped.size()).address
-                mapped.seek(0)
-                table = open_stream(mapped).read_all()
-        except FileNotFoundError:
-            raise MissingDataError(f"{path} is missing, which state.json names") from None
-        except (ValueError, OSError) as error:  # pyarrow's own are among these
-            raise DataError(f"{path} is not an Arrow file of the library datasets: {first_line(error)}") from error
-        image, *kinds = [_column(config, kind, table.column_names, path) for kind in ("image", "caption", "split")]
-        part = path.parent.name if path.parent != root else ""
-        columns = [table.column(name).to_pylist() if name else [part] * len(table) for name in kinds]
-        contents = _contents(table.column(image), f"{path}: column {image}")
+        with reading(f"{path} is not an Arrow file of the library datasets"):
+            stored = py_buffer(content_of(path))  # a map would end the process where the file is cut
+            table = open_stream(stored).read_all()
+            table.validate(full=True)
+            image, *kinds = [_column(config, kind, table.column_names, path) for kind in ("image", "caption", "split")]
+            part = path.parent.name if path.parent != root else ""
+            columns = [table.column(name).to_pylist() if name else [part] * len(table) for name in kinds]
+            contents = list(_contents(table.column(image), f"{path}: column {image}"))
         file, called = path.relative_to(root).as_posix(), (image, kinds[0], kinds[1] or "folder")
         for number, ((content, name), captions, split) in enumerate(zip(contents, *columns, strict=True)):
             at = f"{path}, row {number}: "
@@ -200,12 +195,14 @@ def _arrow(root: Path, files: Sequence[Path], config: SourceConfig) -> Iterator[
                 raise DataError(f"{at}{image} holds no image; save the dataset with its images inside")
             # What has no name is known by its bytes where a split is to be drawn.
             name = Path(name or "").name or ("" if split else hashlib.sha256(content).hexdigest())
-            span = (content.address - base, content.size)
+            span = (content.address - stored.address, content.size)
+            if not 0 <= span[0] <= stored.size - span[1]:
+                raise DataError(f"{at}{image} is compressed, so it cannot be read in place")
             yield checked(Row(file, captions, split, span, f"{file}/{number}/{name}"), at, called)
 
 
 def _contents(column: Any, where: str) -> Iterator[tuple[Any, str | None]]:
-    """The bytes of each image, where they are in memory, which is the mapped file, and its name if it has one."""
+    """The bytes of each image, where they are in the file's content in memory, and its name if it has one."""
     types = pyarrow("types")
     for chunk in column.chunks:
         parts = {field.name for field in chunk.type} if types.is_struct(chunk.type) else ()
@@ -226,16 +223,14 @@ def _shards(root: Path, shards: Sequence[Path]) -> Iterator[Row]:
         name, known = path.relative_to(root).as_posix(), _OF_SPLIT.match(path.stem)
         split = SPLIT_OF[known[1]] if known else SPLIT_OF.get(path.parent.name, "")
         samples = defaultdict[str, list[tarfile.TarInfo]](list)
-        try:
-            with tarfile.open(path, "r:") as shard:
-                for member in shard:
-                    folder, _, file = member.name.rpartition("/")
-                    if member.isfile():
-                        samples[f"{folder}/{file.partition('.')[0]}".lstrip("/")].append(member)
-                for key, members in samples.items():
-                    yield _sample(shard, f"{name}/{key}", name, members, split)
-        except (tarfile.TarError, OSError) as error:
-            raise DataError(f"{path} is not an uncompressed tar file: {first_line(error)}") from error
+        says = f"{path} is not an uncompressed tar file"
+        with reading(says), opened(path) as content, tarfile.open(fileobj=content, mode="r:") as shard:
+            for member in shard:
+                folder, _, file = member.name.rpartition("/")
+                if member.isfile():
+                    samples[f"{folder}/{file.partition('.')[0]}".lstrip("/")].append(member)
+            for key, members in samples.items():
+                yield _sample(shard, f"{name}/{key}", name, members, split)
 
 
 def _sample(shard: tarfile.TarFile, key: str, name: str, members: Sequence[tarfile.TarInfo], split: str) -> Row:

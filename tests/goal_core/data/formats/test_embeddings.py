@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
@@ -124,6 +125,43 @@ def test_a_text_vector_that_changed_is_refused(tmp_path: Path) -> None:
         texts.batch(np.arange(10))
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"shape": ["6", "7"]}, r"images has the shape \['6', '7'\]"),
+        ({"shape": [6.0, 7.0]}, "images has the shape"),
+        ({"shape": [True, 42]}, "images has the shape"),
+        ({"shape": [-6, -7]}, "images has the shape"),
+        ({"shape": [6, 2**40]}, r"images must lie at \[\d+, \d+\]"),
+        ({"data_offsets": [-8, 160]}, "images must lie at"),
+        ({"data_offsets": [0, 168]}, "must lie at"),
+        ({"data_offsets": [10**6, 10**6 + 168]}, "must lie at"),
+        ({"data_offsets": [0.0, 168.0]}, "must lie at"),
+        ({"dtype": "BF16"}, "images has the type BF16; known are U8"),
+        ({"dtype": ["F32"]}, "no whole safetensors file"),
+    ],
+)
+def test_a_header_that_is_not_true_is_refused(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    config, path = write(tmp_path, whole=True), tmp_path / "val.safetensors"
+    content = path.read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    header["images"] |= change
+    encoded = json.dumps(header).encode()
+    path.write_bytes(len(encoded).to_bytes(8, "little") + encoded + content[8 + size :])
+    with pytest.raises(DataError, match=rf"val\.safetensors: .*{said}"):
+        open_dataset(config)
+
+
+@pytest.mark.parametrize("header", [b"[" * 100_000, b'{"a":' * 100_000, b"{}"])
+def test_a_header_that_is_deep_or_not_of_the_files_size_is_refused(tmp_path: Path, header: bytes) -> None:
+    config, path = write(tmp_path, whole=True), tmp_path / "val.safetensors"
+    for size, more in ((len(header), b"more"), (2**62, b"")):
+        path.write_bytes(size.to_bytes(8, "little") + header + more)
+        with pytest.raises(DataError, match=r"val\.safetensors: it is no whole safetensors file"):
+            open_dataset(config)
+
+
 def lose(name: str) -> Callable[[Path], None]:
     return lambda root: (root / name).unlink()
 
@@ -142,11 +180,12 @@ def save(name: str, array: np.ndarray) -> Callable[[Path], None]:
         (save("val_owners.npy", OWNERS[:-1]), "owners must be 10 whole numbers"),
         (save("val_owners.npy", OWNERS * 1.0), "val_owners.npy must contain whole numbers"),
         (save("val_owners.npy", OWNERS[[1, 2, 0, *range(3, 10)]].astype(np.uint8)), "owners must ascend"),
-        (save("val_owners.npy", OWNERS.astype(object)), "val_owners.npy is not an .npy file"),
+        (save("val_owners.npy", OWNERS.astype(object)), "val_owners.npy must contain whole numbers"),
         (lambda root: (root / "val_owners.npy").write_bytes(pickle.dumps([0, 1])), "val_owners.npy is not an .npy"),
         (lambda root: (root / "val_owners.npy").write_bytes(b""), "val_owners.npy is not an .npy file"),
         (save("val_owners.npy", np.minimum(OWNERS, 4)), "image 5 of split 'val' has no captions"),
         (save("val_texts.npy", np.zeros((10, 5), int)), "floating point"),
+        (save("val_texts.npy", np.zeros((0, 5))), r"val_texts\.npy must have shape .* got \(0, 5\)"),
         (save("test_images.npy", np.zeros((6, 8), np.float32)), "features of 8 numbers"),
         (
             save("test_texts.npy", np.zeros((10, 6), np.float32)),

@@ -90,7 +90,7 @@ def lines(name: str, change: Callable[[list[str]], list[str]]) -> Callable[[Path
         (lambda root: (root / "dev_ims.npy").unlink(), r"dev_ims\.npy is missing"),
         (lambda root: (root / "dev_caps.txt").unlink(), r"dev_caps\.txt is missing"),
         (lambda root: (root / "dev_ids.txt").unlink(), r"dev_ids\.txt is missing"),
-        (cut("test_ims.npy", 300), r"test_ims\.npy is not an \.npy file, or is cut short"),
+        (cut("test_ims.npy", 300), r"test_ims\.npy is cut short: 300 bytes"),
         (cut("test_ims.npy", 40), r"test_ims\.npy is not an \.npy file, or is cut short"),
         (cut("test_ims.npy", 0), r"test_ims\.npy is not an \.npy file, or is cut short"),
         (

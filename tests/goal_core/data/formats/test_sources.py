@@ -5,16 +5,20 @@ from __future__ import annotations
 import io
 import json
 import os
+import random
+import shutil
 import tarfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from goal_sweep.goal_core.basics.errors import DataError, MissingDataError
+from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError, MissingDataError
 from goal_sweep.goal_core.basics.plugins import Plugin
+from goal_sweep.goal_core.basics.user_files import content_of
 from goal_sweep.goal_core.data import (
     DataConfig,
     Dataset,
@@ -25,6 +29,7 @@ from goal_sweep.goal_core.data import (
     check_data,
     open_dataset,
 )
+from goal_sweep.goal_core.data.formats import sources
 from goal_sweep.goal_core.data.formats.layout import drawn_split
 from goal_sweep.goal_core.objectives import ObjectiveConfig
 from goal_sweep.goal_core.training import train_unit
@@ -392,6 +397,71 @@ def test_files_that_are_damaged_missing_or_folders_are_said_without_an_error_num
     (folder / "linked").symlink_to(folder / "train")
     with pytest.raises(DataError, match="linked cannot be read"):
         opened(folder)
+
+
+def test_flipped_bits_of_arrow_and_parquet_files_never_end_in_another_error(data: Path) -> None:
+    draw, tables = random.Random(3), [*as_arrow(data).rglob("*.arrow"), as_parquet(data)]
+    for path in tables:
+        whole = path.read_bytes()
+        for _ in range(60):
+            content = bytearray(whole)
+            content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+            path.write_bytes(content)
+            with suppress(DataError):
+                opened(path if path.suffix == ".parquet" else path.parents[1])
+        path.write_bytes(whole)
+
+
+def test_a_shard_that_is_cut_while_it_is_parsed_is_refused(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved, read = as_arrow(data), sources._contents
+
+    def cut(*given: Any) -> Any:
+        for path in saved.rglob("*.arrow"):
+            os.truncate(path, 100)
+        return read(*given)
+
+    monkeypatch.setattr(sources, "_contents", cut)
+    with pytest.raises(DataError, match=r"\.arrow"):
+        opened(saved)
+
+
+def test_a_table_that_is_another_while_it_is_parsed_is_believed_by_nobody(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, read, link = as_csv(data), content_of, tmp_path / "link"
+    shutil.copytree(data, tmp_path / "wrong")
+    other = tmp_path / "wrong" / path.name
+    other.write_text(other.read_text().replace("picture", "pixture"))
+    link.symlink_to(data)
+    config = SourceConfig(name="tiny", root=str(link / path.name))
+    expected = open_dataset(config).fingerprint
+
+    def point(target: Path) -> None:
+        link.unlink()
+        link.symlink_to(target)
+
+    def elsewhere(file: Path) -> bytes:
+        point(other.parent)
+        try:
+            return read(file)
+        finally:
+            point(data)
+
+    def for_good(file: Path) -> bytes:
+        content = read(file)
+        path.write_bytes(content + b" ")
+        return content
+
+    for way in (elsewhere, for_good):
+        with monkeypatch.context() as patch:
+            patch.setattr(sources, "content_of", way)
+            with pytest.raises(ChangedDataError, match=rf"{path.name} changed while it was indexed"):
+                open_dataset(config, tmp_path / "indexes")
+            assert way is for_good or not check_data(config).complete
+        if way is elsewhere:
+            assert open_dataset(config, tmp_path / "indexes").fingerprint == expected
+            shutil.rmtree(tmp_path / "indexes")
+    assert not (tmp_path / "indexes").exists()
 
 
 def test_a_mark_before_a_text_is_no_part_of_it(data: Path) -> None:
