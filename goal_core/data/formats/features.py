@@ -76,7 +76,8 @@ def parquet_vectors(path: Path, column: str) -> tuple[StoredArray, NDArray[np.in
     Returns:
         All vectors, one after the other; and how many each row has where it has a list.
     """
-    values, counts = _parquet(str(path), column, *stamp_of(str(path)))
+    with opened(path) as file:
+        values, counts = _parquet(str(path), column, *stamp_of(file.fileno()))
     return StoredArray(path=str(path), shape=values.shape, dtype=values.dtype.str, begin=0, column=column), counts
 
 

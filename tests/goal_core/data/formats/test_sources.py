@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
+from goal_sweep.goal_core.basics import user_files
 from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError, MissingDataError
 from goal_sweep.goal_core.basics.plugins import Plugin
-from goal_sweep.goal_core.basics.user_files import content_of
 from goal_sweep.goal_core.data import (
     DataConfig,
     Dataset,
@@ -425,43 +425,50 @@ def test_a_shard_that_is_cut_while_it_is_parsed_is_refused(data: Path, monkeypat
         opened(saved)
 
 
-def test_a_table_that_is_another_while_it_is_parsed_is_believed_by_nobody(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("layout", [as_csv, as_parquet, as_arrow, as_shards, as_folder])
+def test_a_file_that_is_another_for_the_time_of_one_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: Callable[[Path], Path]
 ) -> None:
-    path, read, link = as_csv(data), content_of, tmp_path / "link"
-    shutil.copytree(data, tmp_path / "wrong")
-    other = tmp_path / "wrong" / path.name
-    other.write_text(other.read_text().replace("picture", "pixture"))
-    link.symlink_to(data)
-    config = SourceConfig(name="tiny", root=str(link / path.name))
+    right, wrong, link = tmp_path / "right", tmp_path / "wrong", tmp_path / "link"
+    path = layout(write_dataset(right / "data"))
+    shutil.copytree(right, wrong)
+    link.symlink_to(right)
+    config = SourceConfig(name="tiny", root=str(link / path.relative_to(right)))
     expected = open_dataset(config).fingerprint
 
     def point(target: Path) -> None:
         link.unlink()
         link.symlink_to(target)
 
-    def elsewhere(file: Path) -> bytes:
-        point(other.parent)
+    def elsewhere(*given: Any) -> Any:
+        point(wrong)
         try:
-            return read(file)
+            return open(*given)
         finally:
-            point(data)
+            point(right)
 
-    def for_good(file: Path) -> bytes:
-        content = read(file)
+    with monkeypatch.context() as patch:
+        patch.setattr(user_files, "open", elsewhere, raising=False)
+        with pytest.raises(ChangedDataError, match="changed while it was indexed"):
+            open_dataset(config, tmp_path / "indexes")
+        assert not check_data(config).complete
+    assert not (tmp_path / "indexes").exists()
+    assert open_dataset(config, tmp_path / "indexes").fingerprint == expected
+
+
+def test_a_table_that_changes_for_good_once_it_is_parsed_is_refused(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = as_csv(data)
+
+    def then_longer(file: Path) -> bytes:
+        content = user_files.content_of(file)
         path.write_bytes(content + b" ")
         return content
 
-    for way in (elsewhere, for_good):
-        with monkeypatch.context() as patch:
-            patch.setattr(sources, "content_of", way)
-            with pytest.raises(ChangedDataError, match=rf"{path.name} changed while it was indexed"):
-                open_dataset(config, tmp_path / "indexes")
-            assert way is for_good or not check_data(config).complete
-        if way is elsewhere:
-            assert open_dataset(config, tmp_path / "indexes").fingerprint == expected
-            shutil.rmtree(tmp_path / "indexes")
-    assert not (tmp_path / "indexes").exists()
+    monkeypatch.setattr(sources, "content_of", then_longer)
+    with pytest.raises(ChangedDataError, match=rf"{path.name} changed while it was indexed"):
+        opened(path)
 
 
 def test_a_mark_before_a_text_is_no_part_of_it(data: Path) -> None:
