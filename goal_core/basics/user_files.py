@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from goal_sweep.goal_core.basics.errors import DataError, MissingDataError
+from goal_sweep.goal_core.basics.errors import DataError, GoalError, MissingDataError, first_line
 
 _LONE = re.compile("[\ud800-\udfff]")
 """Half of a character, which UTF-8 lacks: of an escape in JSON, or of the name of a file."""
@@ -58,6 +58,17 @@ def opened(path: str | Path) -> Iterator[BinaryIO]:
         raise MissingDataError(f"{path} is missing") from None
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+@contextmanager
+def reading(says: str, kind: type[DataError] = DataError) -> Iterator[None]:
+    """Turn what libraries raise on a damaged file, errors of many kinds, into one that says what is wrong."""
+    try:
+        yield
+    except GoalError:
+        raise
+    except Exception as error:
+        raise kind(f"{says}: {first_line(error)}") from error
 
 
 def content_of(path: Path) -> bytes:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from importlib import import_module
@@ -22,8 +21,8 @@ from numpy.typing import NDArray
 
 from goal_sweep.goal_core.basics.atomic import DamagedError
 from goal_sweep.goal_core.basics.columns import StoredArray, header_of
-from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError, GoalError, first_line
-from goal_sweep.goal_core.basics.user_files import opened, stamp_of
+from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError, first_line
+from goal_sweep.goal_core.basics.user_files import opened, reading, stamp_of
 from goal_sweep.goal_core.data.config import EmbeddingsConfig
 from goal_sweep.goal_core.data.dataset import SPLIT_NAMES
 from goal_sweep.goal_core.data.formats.layout import Layout, Listing, dataset_folder, equal_counts, stamped
@@ -37,8 +36,7 @@ BLOCK = 256
 
 def row_digests(file: StoredArray) -> NDArray[np.uint8]:
     """SHA-256 of every row, (N, 32)."""
-    everything = np.arange(file.shape[0])
-    blocks = np.split(everything, everything[BLOCK::BLOCK])
+    blocks = np.split(np.arange(file.shape[0]), range(BLOCK, file.shape[0], BLOCK))
     return np.concatenate([_digests(stored_rows(file, rows)[0]) for rows in blocks])
 
 
@@ -79,17 +77,6 @@ def parquet_vectors(path: Path, column: str) -> tuple[StoredArray, NDArray[np.in
     with opened(path) as file:
         values, counts = _parquet(str(path), column, *stamp_of(file.fileno()))
     return StoredArray(path=str(path), shape=values.shape, dtype=values.dtype.str, begin=0, column=column), counts
-
-
-@contextmanager
-def reading(says: str, kind: type[DataError] = DataError) -> Iterator[None]:
-    """Turn what libraries raise on a damaged file, errors of many kinds, into one that says what is wrong."""
-    try:
-        yield
-    except GoalError:
-        raise
-    except Exception as error:
-        raise kind(f"{says}: {first_line(error)}") from error
 
 
 def pyarrow(module: str) -> Any:

@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 
 from goal_sweep.goal_core.basics.errors import DataError, GoalError, MissingDataError, first_line, nearest
-from goal_sweep.goal_core.basics.user_files import content_of, json_in, opened, text_in
+from goal_sweep.goal_core.basics.user_files import content_of, json_in, opened, reading, text_in
 from goal_sweep.goal_core.data.config import KarpathyConfig, SourceConfig, XvlmJsonConfig
 from goal_sweep.goal_core.data.dataset import Row, importers
-from goal_sweep.goal_core.data.formats.features import pyarrow, reading
+from goal_sweep.goal_core.data.formats.features import pyarrow
 from goal_sweep.goal_core.data.formats.layout import (
     PICTURES,
     SPLIT_OF,
@@ -102,10 +102,8 @@ def _below(root: Path) -> tuple[list[Path], list[Path]]:
 def _arrow_files(state: Path) -> list[Path]:
     """The files that a `state.json` of `datasets` names; what else lies there, such as its caches, is no data."""
     stored: Any = json_in(content_of(state), state)
-    try:
+    with reading(f"{state} has no list _data_files, as the library datasets writes it"):
         return [state.parent / image_path(one["filename"], f"{state}: filename") for one in stored["_data_files"]]
-    except (KeyError, TypeError) as error:
-        raise DataError(f"{state} has no list _data_files, as the library datasets writes it") from error
 
 
 def _rows_of(importer: str, path: Path) -> Iterator[Row]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import gzip
 import itertools
-import zlib
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
@@ -22,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from goal_sweep.goal_core.basics.columns import StoredArray
-from goal_sweep.goal_core.basics.errors import DataError, first_line
-from goal_sweep.goal_core.basics.user_files import content_of, json_in, text_in
+from goal_sweep.goal_core.basics.errors import DataError
+from goal_sweep.goal_core.basics.user_files import content_of, json_in, reading, text_in
 from goal_sweep.goal_core.data.config import IdMappedConfig, PrecompConfig, RegionsConfig
 from goal_sweep.goal_core.data.formats.features import REGION_AXES, VECTOR_AXES, read_region_header, row_digests
 from goal_sweep.goal_core.data.formats.layout import (
@@ -97,10 +96,8 @@ def read_lines(path: Path) -> list[str]:
     """The lines of a text file, stripped. Where it does not exist, they are read from ``{path}.gz``."""
     place = _stored(path)
     content = content_of(place)
-    try:
+    with reading(f"cannot read {place}"):
         content = content if place is path else gzip.decompress(content)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"cannot read {place}: {first_line(error)}") from error
     # Captions hold characters that `splitlines` takes for line ends.
     lines = [line.strip() for line in text_in(content, place).removesuffix("\n").split("\n")]
     if "" in lines:
