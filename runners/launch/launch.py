@@ -97,7 +97,7 @@ def _launch(
             view.note(f"warning: {unlike}")
         for line in sweep.dataset.notes:
             view.note(f"data: {line}")
-    sweep = sweep.prepared()
+    sweep.prepare()
     for line in edits_since(sweep.store, sweep, todo):
         view.note(line)
 

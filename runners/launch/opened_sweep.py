@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -40,21 +40,19 @@ class OpenedSweep(ResolvedSweep):
     dataset: Dataset
     store: Store
 
-    def prepared(self) -> OpenedSweep:
-        """This sweep with its store made, and the index of its data in it, so that no worker reads them all.
+    def prepare(self) -> None:
+        """Make the store, and put the index of the data into it, so that no worker reads them all.
 
         Raises:
             StorageError: the store cannot be made.
         """
         before = self.store.indexes
         self.store.prepare()
-        if before == self.store.indexes:
-            return self
-        own, kept = (index_path(self.config.data, folder) for folder in (before, self.store.indexes))
-        with suppress(OSError):  # without it the data are read again
-            make_folder(kept.parent)
-            replace_with(kept, partial(copyfile, own))
-        return replace(self, dataset=open_dataset(self.config.data, kept.parent, renew=False))
+        if before != self.store.indexes:
+            own, kept = (index_path(self.config.data, folder) for folder in (before, self.store.indexes))
+            with suppress(OSError):  # without it the data are read again
+                make_folder(kept.parent)
+                replace_with(kept, partial(copyfile, own))
 
     def searched(self, *, retried: bool = False) -> OpenedSweep:
         """This sweep with what its search has proposed and chosen by now, as the store tells.

@@ -214,6 +214,6 @@ def test_a_sweep_takes_a_bucket_as_its_store(server, tmp_path):
     sweep = opened_in("s3://bucket/sweep")
     assert sweep.store.location == "s3://bucket/sweep"
     assert sweep.store.root.is_relative_to(tmp_path / "cache")
-    identity = hashlib.sha256(b" bucket sweep").hexdigest()[:8]
+    identity = hashlib.sha256(b"bucket sweep").hexdigest()[:8]
     assert sweep.store.root.name == f"bucket-sweep-{identity}"
     assert sweep.config.tracking == "sqlite:///{store}/mlflow.db"
