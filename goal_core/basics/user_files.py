@@ -57,7 +57,7 @@ def opened(path: str | Path) -> Iterator[BinaryIO]:
     except FileNotFoundError:
         raise MissingDataError(f"{path} is missing") from None
     except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+        raise DataError(f"cannot read {path}: {first_line(error)}") from error
 
 
 @contextmanager

@@ -48,16 +48,15 @@ def stored_rows(file: StoredArray, rows: NDArray[np.int64]) -> tuple[NDArray[np.
     Raises:
         ChangedDataError: they are not there.
     """
-    if file.column:
-        values = _parquet(file.path, file.column, *(stamp := stamp_of(file.path)))[0]
-        if values.shape != file.shape:
-            raise ChangedDataError(
-                f"{file.path}: column {file.column!r} has the shape {values.shape}, not {file.shape}"
-            )
-        return values[rows], stamp
-    values = np.empty((len(rows), *file.shape[1:]), file.dtype)
-    size = values[:1].nbytes
     try:
+        if file.column:
+            values = _parquet(file.path, file.column, *(stamp := stamp_of(file.path)))[0]
+            if values.shape != file.shape:
+                shapes = f"{values.shape}, not {file.shape}"
+                raise ChangedDataError(f"{file.path}: column {file.column!r} has the shape {shapes}")
+            return values[rows], stamp
+        values = np.empty((len(rows), *file.shape[1:]), file.dtype)
+        size = values[:1].nbytes
         with opened(file.path) as stored:
             stamp = stamp_of(stored.fileno())
             for row, into in zip(rows.tolist(), values, strict=True):
@@ -98,7 +97,7 @@ def _parquet(path: str, column: str, *stamp: int) -> tuple[NDArray[np.floating],
         return np.asarray(compute.list_value_length(lists))
 
     says = f"{path}: column {column!r} must hold vectors of equally many numbers"
-    with reading(says, ChangedDataError), opened(path) as file:
+    with opened(path) as file, reading(says, ChangedDataError):
         if stamp_of(file.fileno()) != list(stamp):  # a link led elsewhere in between
             raise ChangedDataError(f"{path} changed while it was read")
         found, counts = parquet.read_table(file, columns=[column]).column(column), None
@@ -187,7 +186,7 @@ def read_region_header(path: Path, axes: tuple[str, ...], kinds: str = "f") -> S
         DataError: the file is missing, is not an npy file, is cut short, or does not contain numbers of such kinds
             (floating point, else whole ones) with so many axes.
     """
-    with reading(f"{path} is not an .npy file, or is cut short"), opened(path) as file:
+    with opened(path) as file, reading(f"{path} is not an .npy file, or is cut short"):
         is_first = npy.read_magic(file) == (1, 0)
         shape, by_columns, dtype = (npy.read_array_header_1_0 if is_first else npy.read_array_header_2_0)(file)
         begin, (size, *_) = file.tell(), stamp_of(file.fileno())

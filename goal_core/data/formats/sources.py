@@ -160,7 +160,7 @@ def _separated(path: Path, config: SourceConfig) -> Iterator[Row]:
 
 def _parquet(path: Path, config: SourceConfig) -> Iterator[Row]:
     parquet = pyarrow("parquet")
-    with reading(f"{path} is not a Parquet file"), opened(path) as file:
+    with opened(path) as file, reading(f"{path} is not a Parquet file"):
         table = parquet.read_table(file)
         table.validate(full=True)
         records = table.to_pylist()
@@ -222,7 +222,7 @@ def _shards(root: Path, shards: Sequence[Path]) -> Iterator[Row]:
         split = SPLIT_OF[known[1]] if known else SPLIT_OF.get(path.parent.name, "")
         samples = defaultdict[str, list[tarfile.TarInfo]](list)
         says = f"{path} is not an uncompressed tar file"
-        with reading(says), opened(path) as content, tarfile.open(fileobj=content, mode="r:") as shard:
+        with opened(path) as content, reading(says), tarfile.open(fileobj=content, mode="r:") as shard:
             for member in shard:
                 folder, _, file = member.name.rpartition("/")
                 if member.isfile():

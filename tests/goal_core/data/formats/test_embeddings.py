@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError
-from goal_sweep.goal_core.data import EmbeddingsConfig, captions_of, open_dataset
+from goal_sweep.goal_core.data import EmbeddingsConfig, captions_of, check_data, open_dataset
 from goal_sweep.goal_core.data.formats import features
 from goal_sweep.goal_core.data.text import TextVectors
 from goal_sweep.goal_core.training import train_unit
@@ -69,6 +70,23 @@ def test_columns_of_parquet_files_are_the_same_data_and_verified(tmp_path: Path)
     path.write_bytes(b"no table")
     with pytest.raises(DataError, match=r"train\.parquet: column 'image'"):
         open_dataset(config)
+    path.unlink()
+    with pytest.raises(ChangedDataError, match=r"train\.parquet is missing"):
+        theirs.splits["train"].load_regions(np.array([0]))
+
+
+def test_flipped_bits_of_vectors_are_refused_in_one_line(tmp_path: Path) -> None:
+    table, numbers, whole = as_parquet(tmp_path / "t"), write(tmp_path / "n"), write(tmp_path / "w", whole=True)
+    draw = random.Random(4)
+    for config, name in ((table, "train.parquet"), (numbers, "val_owners.npy"), (whole, "val.safetensors")):
+        path = Path(config.root, name)
+        right = path.read_bytes()
+        for _ in range(60):
+            content = bytearray(right)
+            content[draw.randrange(min(len(content), 300))] ^= 1 << draw.randrange(8)
+            path.write_bytes(content)
+            assert not any("\n" in finding.found for finding in check_data(config).findings)
+        path.write_bytes(right)
 
 
 def test_a_parquet_file_that_is_another_for_the_time_of_one_read_is_refused(
