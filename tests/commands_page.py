@@ -36,7 +36,7 @@ def _sections(command: Any, above: Any, path: str) -> Iterator[str]:
 
 
 def _cell(text: str) -> str:
-    """Text that is no end of a cell."""
+    """Text for one cell of a table: in one line, with commas for bars."""
     return " ".join(text.split()).replace("|", ", ")
 
 

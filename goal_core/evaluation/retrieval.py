@@ -96,7 +96,7 @@ def recall(
 
     Raises:
         EmbeddingError: shapes, types, devices or owners do not fit; an image has no text; an embedding is not finite;
-            there are no owners, and M is no multiple of N.
+            owners are missing, and M is not a multiple of N.
     """
     image_ND, text_MD = _tensor(images), _tensor(texts)
     if owners is None:

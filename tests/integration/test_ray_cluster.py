@@ -229,7 +229,8 @@ def test_two_nodes_that_have_neither_the_file_nor_the_folder_train_the_cells_of_
     store = tmp_path / "seen" / "goal-sweep-store"
     launch = Launch(folder, "--address", cluster.address, "--store", str(store), *arguments)
     launch.says("epoch 1/")
-    assert [list(Path(f"/proc/{node.process.pid}/root/{folder}").iterdir()) for node in nodes] == [[], []]
+    seen = [Path("/proc", str(node.process.pid), "root", folder.relative_to("/")) for node in nodes]
+    assert [list(own.iterdir()) for own in seen] == [[], []]
     launch.ends()
     made = attempts(store.parent)
     assert [[one["outcome"] for one in all_] for all_ in made.values()] == [["done"]] * 8

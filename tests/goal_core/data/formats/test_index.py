@@ -26,6 +26,7 @@ from goal_sweep.goal_core.data.formats import features, image_files
 from goal_sweep.goal_core.data.formats.index import index_path
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.region_files import write_regions
+from tests.helpers.swaps import swapped_link
 
 
 def karpathy(root: Path) -> KarpathyConfig:
@@ -138,24 +139,6 @@ def test_every_row_of_regions_is_verified(tmp_path: Path) -> None:
     path.write_bytes(content[:-4000])
     with pytest.raises(ChangedDataError, match="cut short"):
         dataset.splits["train"].load_regions(everything)
-
-
-def swapped_link(monkeypatch: pytest.MonkeyPatch, link: Path, other: Path, owner: Any, reader: str) -> None:
-    """Let a link lead elsewhere while an image, or rows of features, are read, and back at once."""
-    read, right = getattr(owner, reader), link.readlink()
-
-    def point(target: Path) -> None:
-        link.unlink()
-        link.symlink_to(target)
-
-    def elsewhere(*given: Any) -> Any:
-        point(other)
-        try:
-            return read(*given)
-        finally:
-            point(right)
-
-    monkeypatch.setattr(owner, reader, elsewhere)
 
 
 def test_a_folder_that_leads_elsewhere_while_it_is_indexed_is_read_again(
