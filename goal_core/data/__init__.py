@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         SourceConfig,
         XvlmJsonConfig,
     )
-    from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, Dataset, Split, num_batches
+    from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, Dataset, Split, index_parts, num_batches
     from goal_sweep.goal_core.data.decoding import DecodedImages
     from goal_sweep.goal_core.data.formats import (
         DataReport,

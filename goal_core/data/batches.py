@@ -5,8 +5,9 @@ The seed and the epoch alone determine the order of the captions, so training ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import tee
 from typing import Protocol
 
 import numpy as np
@@ -22,25 +23,44 @@ from goal_sweep.goal_core.data.dataset import Split, num_batches
 from goal_sweep.goal_core.data.decoding import RAM_LIMIT, DecodedImages
 from goal_sweep.goal_core.data.text import Tokenizer
 
+PIECE = 1 << 21
+"""Captions whose order is found at a time, about; so the memory for it does not grow with their number."""
 
-def epoch_order(num_captions: int, seed: int, epoch: int) -> NDArray[np.int64]:
-    """The order in which an epoch goes through the N training captions: a permutation of 0..N-1, (N,) int64.
 
-    It has a random stream of its own, so no other draw, worker or earlier epoch changes it. The permutation sorts raw
-    64-bit draws, which numpy keeps the same from version to version (its ``permutation`` may change).
+def epoch_order(num_captions: int, seed: int, epoch: int, start: int = 0) -> Iterator[NDArray[np.int64]]:
+    """The order in which an epoch goes through the N training captions, from a place on, piece by piece, int64.
+
+    Together the pieces are a permutation of 0..N-1. It has a random stream of its own, so no other draw, worker or
+    earlier epoch changes it. The permutation sorts raw 64-bit draws, which numpy keeps the same from version to version
+    (its ``permutation`` may change). They are drawn again for each piece, which has those of a part of their range.
     """
-    keys = np.random.PCG64(derive_seed(seed, "order", epoch)).random_raw(num_captions)
-    return np.argsort(keys, kind="stable").astype(np.int64)
+    width = -(-(1 << 64) // max(1, -(-num_captions // PIECE)))
+    for low in range(0, 1 << 64, width):
+        draws, keys, captions = np.random.PCG64(derive_seed(seed, "order", epoch)), [], []
+        for first in range(0, num_captions, PIECE):
+            drawn = draws.random_raw(min(PIECE, num_captions - first))
+            here = np.flatnonzero((drawn >= np.uint64(low)) & (drawn <= np.uint64(min(low + width, 1 << 64) - 1)))
+            keys.append(drawn[here])
+            captions.append(first + here)
+        if start < (size := sum(map(len, keys))):
+            yield np.concatenate(captions)[np.argsort(np.concatenate(keys), kind="stable")[start:]]
+        start = max(0, start - size)
 
 
-def batch_indices(order: NDArray[np.int64], batch_size: int, drop_last: bool) -> list[NDArray[np.int64]]:
-    """Cut an epoch's order, (N,) int64, into batches of at least 2 pairs.
+def batch_indices(order: Iterable[NDArray[np.int64]], batch_size: int, drop_last: bool) -> Iterator[NDArray[np.int64]]:
+    """Cut an epoch's order, which comes in pieces, into batches of at least 2 pairs.
 
     ``drop_last`` leaves out the last batch if it is smaller. A last batch of one pair is always left out, because it
     has no negative pair.
     """
-    starts = range(0, num_batches(len(order), batch_size, drop_last) * batch_size, batch_size)
-    return [order[start : start + batch_size] for start in starts]
+    rest = np.zeros(0, np.int64)
+    for piece in order:
+        rest = np.concatenate((rest, piece))
+        whole = len(rest) // batch_size * batch_size
+        yield from (rest[first : first + batch_size] for first in range(0, whole, batch_size))
+        rest = rest[whole:]
+    if len(rest) > 1 and not drop_last:
+        yield rest
 
 
 def sample_seed(seed: int, epoch: int, caption_index: int) -> int:
@@ -169,9 +189,9 @@ class BatchSource:
         """
         if not 0 <= start_step <= self.steps_per_epoch:
             raise ConfigError(f"start_step must be in [0, {self.steps_per_epoch}], got {start_step}")
-        order = epoch_order(self._split.num_captions, self._seed, epoch)
-        parts = batch_indices(order, self._batch_size, self._drop_last)[start_step:]
-        for captions, images in zip(parts, self._pixels(parts, epoch), strict=True):
+        order = epoch_order(self._split.num_captions, self._seed, epoch, start_step * self._batch_size)
+        parts, ahead = tee(batch_indices(order, self._batch_size, self._drop_last))  # processes decode some in advance
+        for captions, images in zip(parts, self._pixels(ahead, epoch), strict=True):
             tokens_BL, lengths_B = self._texts(captions, epoch)
             regions, region_lengths = self._regions(captions, epoch)
             views = [seed % self._num_views for seed in self._seeds(captions, epoch)] if self._num_views else None
@@ -207,11 +227,12 @@ class BatchSource:
             return torch.from_numpy(regions), None
         return self._augment.regions(epoch, captions, regions)
 
-    def _pixels(self, parts: list[NDArray[np.int64]], epoch: int) -> Iterator[Tensor | None]:
+    def _pixels(self, parts: Iterator[NDArray[np.int64]], epoch: int) -> Iterator[Tensor | None]:
         if self._images is None:
-            yield from (None for _ in parts)
-            return
-        if self._rows is not None:
-            parts = [captions[self._rows(len(captions))] for captions in parts]
-        seeds = (self._seeds(captions, epoch) for captions in parts) if self._augments else None
-        yield from self._images.stream([self._split.caption_image[captions] for captions in parts], seeds)
+            return (None for _ in parts)
+        if (rows := self._rows) is not None:
+            parts = (captions[rows(len(captions))] for captions in parts)
+        images_of, augments = self._split.caption_image, self._augments
+        return self._images.stream(
+            (images_of[captions], self._seeds(captions, epoch) if augments else ()) for captions in parts
+        )

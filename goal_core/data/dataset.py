@@ -22,6 +22,8 @@ from goal_sweep.goal_core.data.config import ImageConfig
 SPLIT_NAMES = ("train", "val", "test")
 """Every dataset has exactly these, in this order."""
 
+COUNTED = ("train", "val")
+"""Splits whose words are counted, as a rule."""
 DECODE_VERSION = 1
 """Raise it whenever a model would see different pixels or words in the same files."""
 
@@ -151,15 +153,20 @@ class Dataset:
     fingerprint: str
     """16 hexadecimal digits that change with anything a model sees of the data: which images and captions, their
     splits and order, decoding, resizing, augmentation and the word threshold. Paths are not part of it."""
-    corpus: Sequence[str] = ()
-    """Captions from which the vocabulary is built; empty for those of train and val."""
+    corpus: Sequence[Sequence[str]]
+    """Captions from which the vocabulary is built, in parts: as a rule those of train and those of val."""
     notes: Sequence[str] = ()
     """What a user should know of what is not used, or is there twice: a line each."""
 
     @property
     def vocabulary_captions(self) -> Iterable[str]:
         """Captions from which the vocabulary is built, to be gone through once."""
-        return self.corpus if len(self.corpus) else chain(self.splits["train"].captions, self.splits["val"].captions)
+        return chain.from_iterable(self.corpus)
+
+
+def index_parts(count: int, size: int, first: int = 0) -> Iterator[NDArray[np.int64]]:
+    """The numbers from ``first`` to ``count`` - 1 in order, so many at a time; the last part may be smaller."""
+    return (np.arange(start, min(start + size, count)) for start in range(first, count, size))
 
 
 def num_batches(num_captions: int, batch_size: int, drop_last: bool) -> int:

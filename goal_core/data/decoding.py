@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import tee
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from goal_sweep.goal_core.basics.errors import ConfigError, GoalError, listening, warn
 from goal_sweep.goal_core.data.config import ImageConfig
-from goal_sweep.goal_core.data.dataset import Split
+from goal_sweep.goal_core.data.dataset import Split, index_parts
 from goal_sweep.goal_core.data.transforms import transform_of
 
 RAM_LIMIT = 4 * 2**30
@@ -76,7 +77,7 @@ class DecodedImages:
         config: their sizes and augmentation.
         num_workers: worker processes, which stay between streams and each work two batches ahead; 0 decodes in this
             process. The pixels do not depend on it.
-        ram_limit: bytes of images to keep.
+        ram_limit: bytes of images to keep; 0 where they are augmented.
         device: where the batches will go. A thread beside the training copies those for a GPU to pinned memory.
     """
 
@@ -100,14 +101,12 @@ class DecodedImages:
         self._kept = torch.empty(shape, dtype=torch.uint8) if fits else None
         self._done = np.zeros(split.num_images, dtype=bool)
 
-    def stream(
-        self, requests: Sequence[NDArray[np.int64]], seeds: Iterable[Sequence[int]] | None = None
-    ) -> Iterator[Tensor]:
+    def stream(self, requests: Iterable[_Request]) -> Iterator[Tensor]:
         """Images in any order, batch by batch. The workers serve one stream: a new one ends the one before it.
 
         Args:
-            requests: image indices of each batch, (B,) int64.
-            seeds: seeds of the augmentation of each batch's images; None: they are as in evaluation.
+            requests: image indices of each batch, (B,) int64, and the seeds of their augmentation, if there is one. No
+                more of them are taken in advance than the workers decode.
 
         Yields:
             (B, 3, size, size) uint8 for each request, in order.
@@ -116,12 +115,15 @@ class DecodedImages:
             DataError: an image cannot be read.
             RuntimeError: a newer stream has been started.
         """
-        if self._kept is None or seeds is not None:
-            yield from self._decoded(zip(requests, seeds or [()] * len(requests), strict=True))
+        if self._kept is None:
+            yield from self._decoded(requests)
             return
-        fresh = self._first_uses(requests)
-        decoded = self._decoded((images, ()) for images in fresh if len(images))
-        for images, new in zip(requests, fresh, strict=True):
+        if self._done.all():
+            yield from (self._kept[torch.from_numpy(images)] for images, _ in requests)
+            return
+        uses, ahead = tee(self._first_uses(requests))
+        decoded = self._decoded((new, ()) for _, new in ahead if len(new))
+        for images, new in uses:
             if len(new):
                 self._kept[torch.from_numpy(new)] = next(decoded)
                 self._done[new] = True
@@ -131,21 +133,20 @@ class DecodedImages:
 
     def chunks(self, chunk_size: int) -> Iterator[Tensor]:
         """All images in order, ``chunk_size`` at a time (the last may be smaller), (B, 3, size, size) uint8."""
-        everything = np.arange(len(self._done), dtype=np.int64)
-        return self.stream([everything[start : start + chunk_size] for start in range(0, len(everything), chunk_size)])
+        return self.stream((part, ()) for part in index_parts(len(self._done), chunk_size))
 
     def close(self) -> None:
         """Stop the worker processes, if any; kept images stay, and a later stream starts new workers."""
         self._loader = None
         self._requests.current = ()
 
-    def _first_uses(self, requests: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
-        """The images of each request that neither an earlier request nor an earlier stream has decoded."""
-        planned, fresh = self._done.copy(), []
-        for images in requests:
-            fresh.append(np.unique(images[~planned[images]]))
+    def _first_uses(self, requests: Iterable[_Request]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """The images of each request, and those that neither an earlier request nor an earlier stream has decoded."""
+        planned = self._done.copy()
+        for images, seeds in requests:
+            assert not seeds, "only what evaluation sees is kept"
+            yield images, np.unique(images[~planned[images]])
             planned[images] = True
-        return fresh
 
     def _decoded(self, requests: Iterable[_Request]) -> Iterator[Tensor]:
         """Decode requests one after the other."""

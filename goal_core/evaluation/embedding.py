@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from goal_sweep.goal_core.basics.devices import send
-from goal_sweep.goal_core.data import Captions, DecodedImages, ImageConfig, Split, captions_of
+from goal_sweep.goal_core.data import Captions, DecodedImages, ImageConfig, Split, captions_of, index_parts
 from goal_sweep.goal_core.data.text import Tokenizer
 from goal_sweep.goal_core.models import Encoder
 
@@ -103,10 +103,9 @@ def split_inputs(
         alive: called for every chunk.
     """
     images = None if image is None else DecodedImages(split, image, num_workers=workers, device=device)
-    parts = np.split(np.arange(split.num_images), range(CHUNK, split.num_images, CHUNK))
 
     def chunks() -> Iterator[Tensor]:
-        features = (torch.from_numpy(split.load_regions(part)) for part in parts)
+        features = (torch.from_numpy(split.load_regions(part)) for part in index_parts(split.num_images, CHUNK))
         for chunk in features if images is None else images.chunks(CHUNK):
             alive()
             yield send(chunk, device)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from goal_sweep.goal_core.basics.atomic import check_space, remove_leftovers, replace_bytes, storage_errors
 from goal_sweep.goal_core.basics.errors import DataError, DeviceError
 from goal_sweep.goal_core.basics.sealed_json import json_bytes, key_of, read_json
-from goal_sweep.goal_core.data import Dataset, DecodedImages, ImageConfig, Split
+from goal_sweep.goal_core.data import Dataset, DecodedImages, ImageConfig, Split, index_parts
 from goal_sweep.goal_core.data.formats import FILE_WORDS
 from goal_sweep.goal_core.evaluation.embedding import CHUNK
 from goal_sweep.goal_core.evaluation.feature_files import DESCRIPTION, write_features
@@ -104,14 +104,12 @@ def _features(
     """The features of the images from one on, chunk by chunk, (B, ..., F)."""
     device = next(net.parameters()).device
     # Chunks always start at the same images, because a kernel may round differently at another size.
-    parts = [
-        np.arange(start, min(start + CHUNK, split.num_images), dtype=np.int64)
-        for start in range(first, split.num_images, CHUNK)
-    ]
+    parts = ((part, ()) for part in index_parts(split.num_images, CHUNK, first))
     with closing(DecodedImages(split, image, num_workers=workers, ram_limit=0)) as images, torch.inference_mode():
-        for part, pixels in zip(parts, images.stream(parts), strict=True):
+        for pixels in images.stream(parts):
             yield net(pixels.to(device)).float().cpu().numpy()
-            progress(split.name, int(part[-1]) + 1, split.num_images)
+            first += len(pixels)
+            progress(split.name, first, split.num_images)
 
 
 def _ids(dataset: Dataset) -> dict[str, list[str]]:

@@ -100,7 +100,7 @@ def _beginning(dataset: Dataset, num_captions: int) -> Dataset:
     last = train.caption_image[min(num_captions, train.num_captions) - 1]
     sizes = {"train": int(last) + 1, "val": EVAL_IMAGES, "test": EVAL_IMAGES}
     splits = {name: dataset.splits[name].first(sizes[name]) for name in SPLIT_NAMES}
-    return replace(dataset, splits=splits, corpus=tuple(dataset.vocabulary_captions))
+    return replace(dataset, splits=splits)
 
 
 def _feature_seconds(unit: UnitPlan, dataset: Dataset) -> float:

@@ -18,7 +18,7 @@ from goal_sweep.goal_core.basics.columns import kept_columns, write_columns
 from goal_sweep.goal_core.basics.devices import kind_of, send
 from goal_sweep.goal_core.basics.sealed_json import key_of
 from goal_sweep.goal_core.checkpoints import InitialModel
-from goal_sweep.goal_core.data import Batch, Dataset, DecodedImages, ImageConfig, Split, captions_of
+from goal_sweep.goal_core.data import Batch, Dataset, DecodedImages, ImageConfig, Split, captions_of, index_parts
 from goal_sweep.goal_core.data.batches import view_seed
 from goal_sweep.goal_core.data.packs import libraries
 from goal_sweep.goal_core.evaluation.embedding import CHUNK, caption_chunks, split_inputs
@@ -159,13 +159,13 @@ class Trunk:
         """A whole split chunk by chunk, as evaluation sees it; or each of its views, one after the other."""
         workers = self.unit.loader_workers
         stored = DecodedImages(split, image, num_workers=workers, ram_limit=0, device=self.device)
-        parts = np.split(np.arange(split.num_images), range(CHUNK, split.num_images, CHUNK))
         with closing(stored) as images:
             if not views:
-                yield from images.stream(parts)
+                yield from images.chunks(CHUNK)
             for view in range(views):
                 yield from images.stream(
-                    parts, ([view_seed(self.unit.seed, index, view) for index in part.tolist()] for part in parts)
+                    (part, [view_seed(self.unit.seed, index, view) for index in part.tolist()])
+                    for part in index_parts(split.num_images, CHUNK)
                 )
 
     def _forward(self, backbone: ImageBackbone, pixels: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from goal_sweep.goal_core.basics.columns import StoredArray, header_of
 from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError, first_line
 from goal_sweep.goal_core.basics.user_files import opened, reading, stamp_of
 from goal_sweep.goal_core.data.config import EmbeddingsConfig
-from goal_sweep.goal_core.data.dataset import SPLIT_NAMES
+from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, index_parts
 from goal_sweep.goal_core.data.formats.layout import Layout, Listing, dataset_folder, equal_counts, stamped
 from goal_sweep.goal_core.data.formats.report import refusal
 
@@ -36,8 +36,7 @@ BLOCK = 256
 
 def row_digests(file: StoredArray) -> NDArray[np.uint8]:
     """SHA-256 of every row, (N, 32)."""
-    blocks = np.split(np.arange(file.shape[0]), range(BLOCK, file.shape[0], BLOCK))
-    return np.concatenate([_digests(stored_rows(file, rows)[0]) for rows in blocks])
+    return np.concatenate([_digests(stored_rows(file, rows)[0]) for rows in index_parts(file.shape[0], BLOCK)])
 
 
 def stored_rows(file: StoredArray, rows: NDArray[np.int64]) -> tuple[NDArray[np.floating], list[int]]:
@@ -123,8 +122,8 @@ class FeatureRows:
     file: StoredArray
     ids: Sequence[str]
     """Ids of the images."""
-    file_rows: NDArray[np.int64]
-    """The row of each image; the first of those that repeat it for each of its captions."""
+    repeated: NDArray[np.int64] | None
+    """The first row of each image in a file that repeats it for each of its captions; None where each has one row."""
     digests: NDArray[np.uint8]
     """SHA-256 of the row of each image, (N, 32)."""
     refusals: str = ""
@@ -146,7 +145,7 @@ class FeatureRows:
             DataError: a number is not finite; likewise.
         """
         try:
-            stored, _ = stored_rows(self.file, self.file_rows[indices])
+            stored, _ = stored_rows(self.file, self._rows_of(indices))
             same = (_digests(stored) == self.digests[indices]).all(axis=1)
             if not same.all():
                 label = self.label(int(indices[np.argmin(same)]))
@@ -163,7 +162,7 @@ class FeatureRows:
 
         Only a ``thorough`` look sees numbers that are not finite.
         """
-        values, stamp = stored_rows(self.file, self.file_rows[indices])
+        values, stamp = stored_rows(self.file, self._rows_of(np.asarray(indices)))
         problems = self.not_finite(indices, values) if thorough else []
         return _digests(values).tobytes(), [[self.file.path, *stamp]], problems
 
@@ -176,7 +175,10 @@ class FeatureRows:
 
     def label(self, index: int) -> str:
         """The image's id and its row in the file."""
-        return f"image {self.ids[index]} (row {self.file_rows[index]} of {self.file.path})"
+        return f"image {self.ids[index]} (row {self._rows_of(np.asarray(index))} of {self.file.path})"
+
+    def _rows_of(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        return indices if self.repeated is None else self.repeated[indices]
 
 
 def read_region_header(path: Path, axes: tuple[str, ...], kinds: str = "f") -> StoredArray:

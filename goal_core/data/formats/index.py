@@ -20,7 +20,7 @@ from goal_sweep.goal_core.basics.columns import StoredArray, Texts, digest_of
 from goal_sweep.goal_core.basics.sealed_json import key_of
 from goal_sweep.goal_core.basics.user_files import stamp_of
 from goal_sweep.goal_core.data.config import DataConfig, ScenesConfig
-from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, Dataset, Split, fingerprint_of, importers
+from goal_sweep.goal_core.data.dataset import COUNTED, SPLIT_NAMES, Dataset, Split, fingerprint_of, importers
 from goal_sweep.goal_core.data.formats.features import FeatureRows
 from goal_sweep.goal_core.data.formats.image_files import FileReader
 
@@ -41,8 +41,8 @@ class Index:
     columns: dict[str, NDArray[Any]]
     """For each split, `SPLIT.COLUMN`: its images' ``names`` (their files below the folder, or ids of features),
     ``digests`` (N, 32) and ``status`` (size and times, (N, 3)), its ``captions``, and their ``owners``, the index of
-    each one's image; with features the ``rows`` of the images in their file, with images in shards their ``spans``; and
-    ``corpus``."""
+    each one's image; with features the ``rows`` of the images in a file that repeats them, with images in shards their
+    ``spans``; and ``corpus``."""
     about: dict[str, Any]
     """The folder below which image files lie, the stamps of the files that were parsed, and by split the
     files of the features and of the captions' vectors; ``notes``, and ``words``: how many words of train and val occur
@@ -98,7 +98,7 @@ class Index:
             path: where the index is kept, with the ids of the captions beside it; None keeps none.
         """
         assert not isinstance(config, ScenesConfig)
-        digest, splits = self.digest, dict[str, Split]()
+        digest, corpus, splits = self.digest, self.texts("corpus"), dict[str, Split]()
         for name in SPLIT_NAMES:
             readers = self.readers(name, str(notes_of(path)) if path else "")
             splits[name] = Split(
@@ -113,7 +113,7 @@ class Index:
             name=config.name,
             splits=splits,
             fingerprint=fingerprint_of(config.image, config.min_word_count, digest),
-            corpus=self.texts("corpus"),
+            corpus=[corpus] if len(corpus) else [splits[name].captions for name in COUNTED],
             notes=[*self.about["notes"], *self._rare_words(config.min_word_count)],
         )
 
@@ -136,15 +136,14 @@ class Index:
         images, texts = (columns.get(f"{name}.{kind}", _NOTHING) for kind in ("digests", "text_digests"))
         readers: dict[str, FileReader | FeatureRows] = {}
         if features := self.about["features"].get(name):
-            rows = columns[f"{name}.rows"]
+            rows = columns.get(f"{name}.rows")
             readers[f"{name}.digests"] = FeatureRows(_stored(features), names, rows, images, refusals)
         else:
             spans = columns.get(f"{name}.spans")
             readers[f"{name}.digests"] = FileReader(self.about["root"], names, images, spans, refusals)
         if vectors := self.about["texts"].get(name):
             captions = self.texts(f"{name}.captions")
-            rows = np.arange(len(captions))
-            readers[f"{name}.text_digests"] = FeatureRows(_stored(vectors), captions, rows, texts, refusals)
+            readers[f"{name}.text_digests"] = FeatureRows(_stored(vectors), captions, None, texts, refusals)
         return readers
 
 

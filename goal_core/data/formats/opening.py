@@ -22,7 +22,7 @@ from goal_sweep.goal_core.basics.columns import Texts, kept_columns, write_colum
 from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError
 from goal_sweep.goal_core.basics.user_files import all_opened, stamp_of
 from goal_sweep.goal_core.data.config import DataConfig, ScenesConfig
-from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, Dataset
+from goal_sweep.goal_core.data.dataset import COUNTED, SPLIT_NAMES, Dataset
 from goal_sweep.goal_core.data.formats.features import embeddings
 from goal_sweep.goal_core.data.formats.image_files import find_images
 from goal_sweep.goal_core.data.formats.index import Index, index_path, notes_of
@@ -43,8 +43,6 @@ LAYOUTS: Mapping[str, Callable[[Any], Layout]] = {
     "embeddings": embeddings,
 }
 """By `data.format` in sweep files; `scenes` are drawn."""
-_COUNTED = ("train", "val")
-"""Splits whose words are counted."""
 _TOGETHER = 64
 """Images, or rows of features, that a thread reads at a time."""
 _LONGEST = 10_000
@@ -171,7 +169,7 @@ def _listed(config: DataConfig, report: DataReport) -> Index | None:
     for kind in ("features", "texts"):
         files = {split: getattr(listing, kind) for split, listing in listings.items()}
         about[kind] = {split: asdict(file) for split, file in files.items() if file is not None}
-    counted = [] if about["texts"] else [own for split in _COUNTED for own in listings[split].captions]
+    counted = [] if about["texts"] else [own for split in COUNTED for own in listings[split].captions]
     about["words"] = list(Counter(word_counts(chain.from_iterable(counted)).values()).items())
     return Index(columns, about) if report.complete else None
 
@@ -228,7 +226,7 @@ def _caption_columns(split: str, listing: Listing, report: DataReport) -> dict[s
     columns[f"{split}.owners"] = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
     if listing.features is not None:
         columns |= Texts.of(listing.names).columns(f"{split}.names")
-        columns[f"{split}.rows"] = np.array(listing.rows or range(len(counts)), np.int64)
+        columns |= {f"{split}.rows": np.array(listing.rows, np.int64)} if listing.rows else {}
     return columns
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from goal_sweep.goal_core.data.config import ScenesConfig
-from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, Dataset, Split, fingerprint_of
+from goal_sweep.goal_core.data.dataset import COUNTED, SPLIT_NAMES, Dataset, Split, fingerprint_of
 from goal_sweep.goal_core.data.scenes.scene import (
     GRID,
     Draws,
@@ -98,6 +98,7 @@ def open_scenes(config: ScenesConfig) -> Dataset:
         name=config.name,
         splits={name: splits[name] for name in SPLIT_NAMES},
         fingerprint=fingerprint_of(config.image, config.min_word_count, parameters),
+        corpus=[splits[name].captions for name in COUNTED],
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from goal_sweep.goal_core.basics.errors import ConfigError, DataError
+from goal_sweep.goal_core.basics.seeding import derive_seed
 from goal_sweep.goal_core.data import (
     Batch,
     BatchSource,
@@ -17,11 +18,12 @@ from goal_sweep.goal_core.data import (
     ScenesConfig,
     Split,
     Vocabulary,
+    batches,
     num_batches,
     open_dataset,
     transform_of,
 )
-from goal_sweep.goal_core.data.batches import batch_indices, epoch_order, sample_seed
+from goal_sweep.goal_core.data.batches import batch_indices, sample_seed
 from goal_sweep.goal_core.data.text import Wordpieces
 from goal_sweep.goal_core.models import PairAugment
 from tests.helpers.counting_reader import counted
@@ -40,6 +42,10 @@ def source(
 ) -> BatchSource:
     vocabulary = Vocabulary.build(split.captions, 1)
     return BatchSource(split, vocabulary, image, batch_size=batch_size, seed=seed, **options)  # type: ignore[arg-type]
+
+
+def epoch_order(num_captions: int, seed: int, epoch: int, start: int = 0) -> np.ndarray[Any, Any]:
+    return np.concatenate([*batches.epoch_order(num_captions, seed, epoch, start), np.zeros(0, np.int64)])
 
 
 def same(one: Batch, two: Batch) -> bool:
@@ -77,6 +83,37 @@ def test_the_order_is_pinned() -> None:
     assert sample_seed(1, 2, 3) == 3_823_586_506_043_343_724
 
 
+@pytest.mark.parametrize("num_captions", [1, 2, 15, 16, 17, 31, 32, 33, 160, 161, 1000])
+def test_the_order_in_pieces_is_that_of_all_draws_at_once(num_captions: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "PIECE", 16)
+    keys = np.random.PCG64(derive_seed(3, "order", 2)).random_raw(num_captions)
+    order = np.argsort(keys, kind="stable")
+    pieces = list(batches.epoch_order(num_captions, 3, 2))
+    assert max(map(len, pieces)) < 64
+    assert len(pieces) <= -(-num_captions // 16)
+    assert np.array_equal(np.concatenate(pieces), order)
+    for start in range(0, num_captions + 1, 1 + num_captions // 40):
+        assert np.array_equal(epoch_order(num_captions, 3, 2, start), order[start:])
+
+
+def test_equal_draws_keep_the_captions_order_in_pieces_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = np.array([5, 0, 2**64 - 1, 2**63, 5, 2**63 - 1, 0, 2**64 - 1, 2**63], np.uint64)
+
+    class Draws:
+        def __init__(self, seed: int) -> None:
+            self.at = 0
+
+        def random_raw(self, size: int) -> np.ndarray[Any, Any]:
+            self.at += size
+            return drawn[self.at - size : self.at]
+
+    monkeypatch.setattr(np.random, "PCG64", Draws)
+    for piece in (2, 3, 4, 5, 9):
+        monkeypatch.setattr(batches, "PIECE", piece)
+        for start in range(10):
+            assert epoch_order(9, 0, 1, start).tolist() == np.argsort(drawn, kind="stable")[start:].tolist()
+
+
 def test_every_place_is_equally_likely() -> None:
     counts = np.zeros((6, 6))
     for epoch in range(3000):
@@ -86,7 +123,8 @@ def test_every_place_is_equally_likely() -> None:
 
 @given(st.integers(2, 200), st.integers(2, 50), st.booleans())
 def test_batches_cover_the_order(num_captions: int, batch_size: int, drop_last: bool) -> None:
-    parts = batch_indices(np.arange(num_captions), batch_size, drop_last)
+    pieces = np.split(np.arange(num_captions), [num_captions // 3, num_captions // 3, num_captions - 1])
+    parts = list(batch_indices(pieces, batch_size, drop_last))
     assert len(parts) == num_batches(num_captions, batch_size, drop_last)
     assert all(len(part) == batch_size for part in parts[:-1])
     assert all(2 <= len(part) <= batch_size for part in parts)
@@ -115,10 +153,10 @@ def test_sample_seeds_differ_by_each_argument() -> None:
 def test_a_batch_holds_its_pairs(image: ImageConfig) -> None:
     split, _ = counted()
     vocabulary = Vocabulary.build(split.captions, 1)
-    batches = list(source(split, image).batches(2))
-    assert [len(batch) for batch in batches] == [8, 8, 8, 8]
-    assert torch.cat([batch.caption_index for batch in batches]).tolist() == epoch_order(33, 3, 2)[:32].tolist()
-    for batch in batches:
+    made = list(source(split, image).batches(2))
+    assert [len(batch) for batch in made] == [8, 8, 8, 8]
+    assert torch.cat([batch.caption_index for batch in made]).tolist() == epoch_order(33, 3, 2)[:32].tolist()
+    for batch in made:
         assert batch.images is not None
         assert batch.images.shape == (8, 3, 16, 16)
         assert batch.images.dtype == torch.uint8
@@ -147,8 +185,12 @@ def test_a_last_batch_of_one_pair_is_left_out_and_other_rests_kept() -> None:
     assert source(split, batch_size=16).steps_per_epoch == 2
 
 
+@pytest.mark.parametrize("piece", [3, 16, 1 << 21])
 @pytest.mark.parametrize("image", [PLAIN, CROPS])
-def test_an_epoch_starts_at_any_step_without_reading_the_earlier_ones(image: ImageConfig) -> None:
+def test_an_epoch_starts_at_any_step_without_reading_the_earlier_ones(
+    image: ImageConfig, piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "PIECE", piece)
     split, _ = counted()
     whole = list(source(split, image).batches(5))
     for start in range(5):

@@ -48,7 +48,7 @@ def test_images_in_any_order_with_repeats_and_workers(ram_limit: int) -> None:
     requests = [np.array(rows) for rows in ([3, 3, 1], [1, 10], [0], [3, 10, 9])]
     decoded = DecodedImages(split, PLAIN, num_workers=2, ram_limit=ram_limit)
     for _ in range(2):
-        for request, images in zip(requests, decoded.stream(requests), strict=True):
+        for request, images in zip(requests, decoded.stream((rows, ()) for rows in requests), strict=True):
             expected = torch.stack(
                 [transform_of(PLAIN).for_evaluation(split.load_image(int(index))) for index in request]
             )
@@ -74,7 +74,7 @@ def test_the_decoder_keeps_the_order_of_the_requests() -> None:
     order = (5, 2, 8, 0, 5, 1, 1, 9)
     seeds = [[number] for number in range(8)]
     for index, (seed,), images in zip(
-        order, seeds, decoder.stream([np.array([one]) for one in order], iter(seeds)), strict=True
+        order, seeds, decoder.stream(zip(map(np.array, [[one] for one in order]), seeds, strict=True)), strict=True
     ):
         assert torch.equal(images[0], transform_of(CROPS).for_training(split.load_image(index), seed))
     decoder.close()
@@ -92,6 +92,6 @@ def test_the_workers_batches_for_a_gpu_come_in_pinned_memory(
 
     monkeypatch.setattr(decoding, "DataLoader", loader)
     decoder = DecodedImages(counted()[0], PLAIN, num_workers=1, device=torch.device(device))
-    assert len(list(decoder.stream([np.array([0])]))) == 1
+    assert len(list(decoder.stream([(np.array([0]), ())]))) == 1
     decoder.close()
     assert asked == [pinned]
