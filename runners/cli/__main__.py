@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import io
+import os
 import sys
 from typing import Any, TextIO
 
 
 class LastingOutput(io.FileIO):
-    """A file for output that goes on when nobody reads it: `goal-sweep launch | head -1`, or a closed terminal."""
+    """A file for output that goes on when it is lost: `goal-sweep launch | head -1`, a closed terminal, a full disk."""
 
     @classmethod
     def of(cls, stream: TextIO) -> TextIO:
@@ -18,17 +18,24 @@ class LastingOutput(io.FileIO):
         return io.TextIOWrapper(file, errors=stream.errors, line_buffering=True)
 
     def write(self, content: Any) -> int:
-        """Write, or drop what nobody reads."""
+        """Write, or drop what cannot be written."""
         try:
             return super().write(content)
-        except OSError as error:
-            if error.errno not in (errno.EPIPE, errno.EIO):
-                raise
+        except OSError:
             return memoryview(content).nbytes
+
+
+def open_closed() -> None:
+    """Send what whoever started this has closed to nowhere; the next files opened would get its numbers, and output."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    sys.stdout, sys.stderr = sys.stdout or open(1, "w"), sys.stderr or open(2, "w")
 
 
 def main() -> None:
     """Run the command line. A launch trains to its end whoever reads, and answers signals before the libraries load."""
+    open_closed()
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # signs that the terminal's encoding lacks
     try:
         if next((word for word in sys.argv[1:] if not word.startswith("-")), "") == "launch":

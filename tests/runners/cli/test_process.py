@@ -35,6 +35,20 @@ def test_a_signal_while_the_command_line_loads_ends_a_launch_in_one_line(number:
     assert ended.stdout == ""
 
 
+def test_output_goes_on_when_its_disk_is_full() -> None:
+    with open("/dev/full", "w") as stream:
+        print("lost", file=LastingOutput.of(stream), flush=True)
+
+
+def test_a_command_without_standard_files_opens_no_others_in_their_place() -> None:
+    script = (
+        "import os, sys; from goal_sweep.runners.cli.__main__ import open_closed as act; act(); file = open(__file__); "
+        "print(1, flush=True); os.write(2, b'x'); sys.exit(0 if file.fileno() > 2 and sys.stderr else 3)"
+    ).replace("__file__", repr(__file__))
+    command = 'exec "$@" <&- >&- 2>&-'
+    assert subprocess.run(["bash", "-c", command, "", sys.executable, "-c", script], timeout=60).returncode == 0
+
+
 def test_output_goes_on_when_its_terminal_is_closed() -> None:
     terminal, ours = os.openpty()
     with open(ours, "w", buffering=1) as stream:
