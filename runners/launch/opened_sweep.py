@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from shutil import copyfile
 from typing import TYPE_CHECKING
@@ -24,6 +21,7 @@ from goal_sweep.goal_core.training.config import own_settings
 from goal_sweep.runners.execution.inputs import code_digest, software
 from goal_sweep.runners.launch.tuning import Ended, describe, ends_of, replay
 from goal_sweep.runners.launch.view.progress import SweepProgress
+from goal_sweep.runners.planning.processes import process_pool
 from goal_sweep.runners.store import BEST, LAST, Store, TrainingStatus
 from goal_sweep.runners.tracking.uri import resolve_uri
 from goal_sweep.sweeps import ResolvedSweep, Running, SweepConfig, Training, Unit, load_sweep
@@ -184,7 +182,7 @@ class OpenedSweep(ResolvedSweep):
             _check_weights(self.config, self.dataset)
             return
         # In a process of its own: a driver is small, and would keep torch and the models' memory to its end.
-        with ProcessPoolExecutor(1, get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
+        with process_pool(1) as pool:
             pool.submit(_open_and_check_weights, self.config, self.store.indexes).result()
 
 

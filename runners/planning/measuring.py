@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import statistics
 from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor
 
 from goal_sweep.goal_core.data import Dataset, open_dataset
 from goal_sweep.goal_core.training import UnitPlan, UnitSpeed, measure_speed
 from goal_sweep.runners.planning.prices import BASE_MB, Kind, Known, Prices, largest
+from goal_sweep.runners.planning.processes import process_pool
 from goal_sweep.sweeps import Unit
 
 
@@ -32,8 +31,8 @@ def measure(
         GoalError: the data, the weights or the device are not what a unit needs, or a cell fails.
     """
     outside_mb = BASE_MB["cuda"] if prices.config.resources.gpus else 0.0
-    known, spawn = {}, multiprocessing.get_context("spawn")  # a forked process could not use CUDA
-    with ProcessPoolExecutor(at_once, mp_context=spawn, max_tasks_per_child=1) as processes:
+    known = dict[Kind, Known]()
+    with process_pool(at_once, tasks_each=1) as processes:
         for kind, unit in largest(units).items():
             as_run = prices.as_run(unit)
             started = [processes.submit(_measure, plan(as_run)) for _ in range(at_once)]
