@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -60,3 +61,30 @@ def test_output_goes_on_when_its_terminal_is_closed() -> None:
             os.write(ours, b"lost")
         for _ in range(2):
             print("nobody reads this", file=output, flush=True)
+
+
+NOBODY_READS = """
+import sys, types
+
+app = sys.modules["goal_sweep.runners.cli.app"] = types.ModuleType("app")
+
+def train():
+    for _ in range(3):
+        print("a line", flush=True)
+    sys.exit(7)
+
+app.main = train
+sys.argv = ["goal-sweep", "launch", "quickstart"]
+from goal_sweep.runners.cli.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("to", [os.pipe, os.openpty], ids=["head -1", "closed terminal"])
+def test_a_launch_trains_to_its_end_whoever_reads(to: Callable[[], tuple[int, int]]) -> None:
+    theirs, ours = to()
+    os.close(theirs)
+    command = [sys.executable, "-c", NOBODY_READS]
+    ended = subprocess.run(command, stdout=ours, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    os.close(ours)
+    assert (ended.returncode, ended.stderr) == (7, "")

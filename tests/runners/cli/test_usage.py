@@ -73,6 +73,14 @@ def test_looking_at_a_sweep_writes_nothing_where_it_is_looked_at(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_does_not_fit_this_machine_is_named_by_validate_with_what_would(here, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("RAY_OVERRIDE_RESOURCES", '{"CPU": 2, "GPU": 0}')
+    assert run(["validate", "tiny.yaml", "--set", "resources.gpus=1"]) == 0
+    assert "1 GPU (resources.*), but this machine has 2 CPU and 0 GPU; --set resources.gpus=0" in (
+        " ".join(capsys.readouterr().out.split())
+    )
+
+
 def test_the_help_says_how_to_see_a_trace(capsys) -> None:
     assert run(["--help"]) == 0
     assert "--debug" in capsys.readouterr().out

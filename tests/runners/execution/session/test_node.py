@@ -176,14 +176,24 @@ def test_ray_ignores_the_signals_with_which_a_job_is_asked_to_save(node: RayNode
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) & set(module.SAVING) == set()
 
 
+WAITS_S = (
+    *("RAY_raylet_start_wait_time_s", "RAY_gcs_server_port_wait_time_s", "RAY_gcs_server_request_timeout_seconds"),
+    *("RAY_gcs_rpc_server_connect_timeout_s", "RAY_py_gcs_connect_timeout_s"),
+)
+"""Ray's variables for the seconds that its processes wait for each other while they start."""
+
+
 def test_ray_is_given_variables_with_which_slowness_is_not_death(
     node: RayNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    show = "print(*(os.environ.get(name) for name in ('RAY_worker_niceness', 'RAY_agent_register_timeout_ms', 'TOLD')))"
+    named = ("RAY_worker_niceness", "RAY_agent_register_timeout_ms", "TOLD", *WAITS_S)
+    show = f"print(*(os.environ.get(name) for name in {named}), sep='|')"
     monkeypatch.setattr(module, "_START", FAKE.format(before=show))
     node.start()
     node.wait_until_up()
-    assert node._log.read_text().splitlines()[0] == "0 3600000 a variable"
+    niceness, agents_ms, told, *waits_s = node._log.read_text().splitlines()[0].split("|")
+    assert (niceness, told) == ("0", "a variable")
+    assert min(int(agents_ms) / 1000, *map(int, waits_s)) >= 3600
 
 
 DRIVER = """

@@ -93,8 +93,52 @@ def test_a_launch_that_ends_while_it_hangs_withdraws_first(
     assert done == (["node", "withdrawn", "restart", 75] if address is None else ["withdrawn", 75])
 
 
+def local_session(monkeypatch: pytest.MonkeyPatch, join: Callable[..., None]) -> tuple[list[object], RaySession]:
+    """A session whose Ray is up at once. Returns what happens, and the session."""
+    happened: list[object] = []
+    node = SimpleNamespace(is_running=lambda: True, end=lambda: happened.append("ended"))
+    watch = SimpleNamespace(start=lambda: None, stop=lambda: None, lost="")
+    monkeypatch.setattr(os, "environ", {key: text for key, text in os.environ.items() if not key.startswith("RAY_")})
+
+    def start(self: RaySession) -> str:
+        self._node = node  # type: ignore[assignment]
+        return "127.0.0.1:1"
+
+    def watching(running: object, head: str | None, stuck: object) -> SimpleNamespace:
+        happened.append(head)
+        return watch
+
+    monkeypatch.setattr(RaySession, "_start", start)
+    monkeypatch.setattr(RaySession, "_join", join)
+    monkeypatch.setattr(RaySession, "_check_fit", lambda self, machines: None)
+    monkeypatch.setattr(RaySession, "machines", lambda self: [])
+    monkeypatch.setattr(ray_session, "RayWatch", watching)
+    return happened, RaySession(None, Resources(cpus=1, gpus=0))
+
+
+def test_of_a_local_ray_only_the_end_of_a_process_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    happened, session = local_session(monkeypatch, lambda self, address: None)
+    with session:
+        assert happened == [None]  # nobody is asked whether it answers
+    for name in ("health_check_initial_delay", "health_check_timeout", "grpc_keepalive_timeout"):
+        assert int(os.environ[f"RAY_{name}_ms"]) >= 3_600_000
+    assert int(os.environ["RAY_gcs_rpc_server_reconnect_timeout_s"]) >= 3600
+
+
+def test_a_ray_that_cannot_be_joined_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: RaySession, address: str) -> None:
+        raise ray_session.RayLostError("cannot be joined")
+
+    happened, session = local_session(monkeypatch, refuse)
+    with pytest.raises(ray_session.RayLostError), session:
+        pass
+    assert happened == ["ended"]
+
+
 @pytest.mark.parametrize("is_done", [False, True])
-def test_a_restart_asks_for_the_same_but_what_is_done(is_done: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_restart_asks_for_the_same_but_what_is_done(
+    is_done: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     called: list[list[str]] = []
     monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "goal_sweep.runners.cli", "launch", "s.yaml", "--force"])
     monkeypatch.setattr(os, "execv", lambda program, words: called.append(words[1:]))
@@ -103,6 +147,7 @@ def test_a_restart_asks_for_the_same_but_what_is_done(is_done: bool, monkeypatch
         ray_session.not_on_restart("--force")
     restart: Callable[[Exception], object] = ray_session.restart_command  # returns where `execv` does
     restart(RuntimeError("Ray has ended"))
+    assert capsys.readouterr().out == "Ray has ended; starting again\n"  # it knows of no epochs
     assert called == [["-m", "goal_sweep.runners.cli", "launch", "s.yaml", *([] if is_done else ["--force"])]]
     monkeypatch.setenv("GOAL_SWEEP_RELAUNCHES", str(ray_session.MAX_RESTARTS))
     with pytest.raises(RuntimeError, match="Ray has ended"):
@@ -152,3 +197,38 @@ def test_a_ray_that_does_not_start_leaves_no_process() -> None:
         [sys.executable, "-c", _FAIL], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
     assert done.stdout == "75 True 0\n", done.stderr
+
+
+_SUSPENDED = """
+import contextlib, psutil, threading, time
+from goal_sweep.runners.execution.capacity import Resources
+from goal_sweep.runners.execution.session.session import RaySession
+
+def suspend(seconds):
+    while not (found := [one for one in psutil.Process().children(recursive=True) if one.name() == "raylet"]):
+        time.sleep(0.05)
+    for act in ("suspend", "resume"):
+        for one in found:
+            getattr(one, act)()
+        time.sleep(seconds if act == "suspend" else 0)
+
+starting = threading.Thread(target=suspend, args=(40,), daemon=True)
+starting.start()
+with RaySession(None, Resources(cpus=1, gpus=0)) as session:
+    starting.join()
+    import ray
+
+    suspend(80)
+    print(ray.get(ray.remote(lambda: "works").remote()), repr(session.watch.lost))
+"""
+
+
+@pytest.mark.integration
+@pytest.mark.exhaustive
+@pytest.mark.timeout(600)
+def test_a_ray_that_is_suspended_while_it_starts_and_afterwards_is_waited_for() -> None:
+    """Ray gives a node 30 s to start, and takes one for dead that is silent for a minute."""
+    environment = {key: text for key, text in os.environ.items() if not key.startswith("RAY_")}
+    command = [sys.executable, "-c", _SUSPENDED]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "works ''\n", done.stderr
