@@ -33,7 +33,7 @@ class StageConfig(InRange):
 
     name: Literal["frozen", "finetune"]
     """`frozen`: only the heads train, the backbone keeps its weights; `finetune`: everything trains."""
-    epochs: Annotated[int, Range(at_least=1)]
+    epochs: Annotated[int, Range(at_least=1, at_most=100_000)]
     """Passes over all training captions."""
     lr: Annotated[float, Range(above=0)]
     """Learning rate at the start, > 0."""

@@ -28,6 +28,8 @@ _BACKENDS: Mapping[str, Callable[[RunCommand], Backend]] = {
     "kubernetes": Kubernetes,
 }
 _EXAMPLES = Path(__file__).parent / "sites"
+_SENDING_S = 60
+"""Seconds for which a job without the cluster's id counts as one that another command is just sending."""
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
 
 
@@ -152,6 +154,9 @@ def send(
             state = standing(other, records)
             if state.phase in ("pending", "running"):
                 raise SubmissionError(f"{other.id} of this sweep is {state.said}; {cancel} ends it")
+            since = own.submitted - other.submitted
+            if state.phase == "unknown" and not other.job and other.number < own.number and since < _SENDING_S:
+                raise SubmissionError(f"{other.id} of this sweep is being submitted on {other.host}; try again in a minute")
             if state.phase == "silent":
                 say(f"{other.id} may still run, but {state.said}; if it is gone: {cancel} {other.id} --forget")
             if state.phase == "ended":

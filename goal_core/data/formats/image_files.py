@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -28,7 +29,8 @@ WITHOUT_FOLDER = ("images", "flickr30k-images", "flickr30k_images", "")
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 """The formats of images that are read. Pillow knows others, of which some start programs, whatever a file is called."""
 MAX_PIXELS = 89_000_000
-"""Of an image: a small file may unpack to more than the memory holds. Pillow warns from a few more on."""
+"""Of an image: a small file may unpack to more than the memory holds."""
+warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)  # of more pixels, which are refused
 
 
 @dataclass(frozen=True, slots=True, eq=False)

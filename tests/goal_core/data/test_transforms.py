@@ -131,6 +131,11 @@ def test_an_image_of_too_many_pixels_is_refused(tmp_path: Path, monkeypatch: pyt
     path.write_bytes(png_of(20_000, 20_000))  # so many that Pillow refuses it
     with pytest.raises(DataError, match=r"image\.png: it has more than 34 pixels"):
         decode_image(path)
+    path.write_bytes(png_of(10_000, 10_000))  # of which Pillow warns
+    program = f"from goal_sweep.goal_core.data.formats.image_files import decode_image; decode_image({str(path)!r})"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "Warning" not in done.stderr
+    assert "10000 x 10000 pixels" in done.stderr.splitlines()[-1]
 
 
 def png_of(width: int, height: int) -> bytes:

@@ -91,6 +91,17 @@ def test_a_sweep_whose_job_runs_is_not_sent_again(sending: Callable[[Cluster], S
     assert {path.stem for path in Submissions(tmp_path / "store").folder.iterdir()} == {first.id}
 
 
+def test_of_two_that_are_sent_at_the_same_instant_the_first_goes(
+    sending: Callable[[Cluster], Submission], tmp_path: Path
+) -> None:
+    cluster, records = Cluster(), Submissions(tmp_path / "store")
+    first = records.begin("tiny", "slurm", "", {})
+    with pytest.raises(SubmissionError, match=rf"{first.id} of this sweep is being submitted"):
+        sending(cluster)
+    records.note(first, submitted=first.submitted - 61)  # whose command was killed before it sent anything
+    assert sending(cluster).id == cluster.taken[0] != first.id
+
+
 @pytest.mark.parametrize(("refusal", "is_kept"), [(ClusterError("no"), False), (NoAnswerError("late"), True)])
 def test_a_refused_job_leaves_nothing_and_one_that_may_be_taken_its_record(
     refusal: Exception, is_kept: bool, sending: Callable[[Cluster], Submission], tmp_path: Path

@@ -92,3 +92,5 @@ def test_required_number_that_is_wrong_does_not_hide_the_rest_of_its_stage(
     text = small_text.replace("epochs: 3", "epochs: 3.5\n    batch_size: 1\n    lr_drops: [2]")
     lines = errors_of(write("a.yaml", text))
     check_mistakes(lines, "a.yaml:11 | stages.frozen.epochs | 3.5", "a.yaml:12 | stages.frozen.batch_size | 1")
+    lines = errors_of(write("a.yaml", small_text.replace("epochs: 3", "epochs: 1_000_000_000")))
+    check_mistakes(lines, "a.yaml:11 | stages.frozen.epochs | 100,000")
