@@ -6,43 +6,22 @@ import json
 import os
 import shutil
 import tarfile
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.torch import save_file
 
-from goal_sweep.goal_core.basics import columns
 from goal_sweep.goal_core.data.formats.image_files import FileReader
-from goal_sweep.goal_core.models.weights import timm_library
-from goal_sweep.goal_core.training import EpochDone, TrainingEvent, train_unit
 from goal_sweep.runners.cli.app import run
-from goal_sweep.runners.execution import worker
-from goal_sweep.runners.execution.unit_job import UnitJob
-from goal_sweep.runners.execution.worker import run_unit
-from goal_sweep.runners.launch import launcher
-from goal_sweep.runners.launch.launch import LaunchOutcome
 from goal_sweep.runners.launch.opened_sweep import OpenedSweep, open_sweep
 from goal_sweep.runners.store import charged_failures
+from tests.helpers.disturbed import SWEEP, calm_results, disturbed, launched, swap, sweep_in
 from tests.helpers.in_process import InProcess, launch, results
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.region_files import write_regions
 from tests.helpers.vector_files import write_vectors
-
-SWEEP = """
-name: tiny
-data: {format: karpathy, name: tiny, root: DATA, min_word_count: 1, image: {size: 32, resize: 32, augment: AUGMENT}}
-model: {backbones: [{name: test_resnet, weights: random}], text: {word_dim: 8}, embed_dim: 16}
-objectives: {only: [con/con, sig-ms/cir]}
-seeds: [1]
-stages:
-  - {name: frozen, epochs: 2, lr: 1e-3, batch_size: 8}
-  - {name: finetune, epochs: 2, lr: 1e-4, batch_size: 8}
-execution: {sharing: trunk, cells_per_unit: 0}
-"""
 
 FRAMEWORKS = {
     "regions": "{framework: vse_infty, backbones: [{name: butd, weights: precomputed}], embed_dim: 16, "
@@ -53,70 +32,12 @@ FRAMEWORKS = {
 """The model for each format of features."""
 
 
-CALM: dict[str, Any] = {}
-"""The results of launches that nothing disturbed."""
-
-
-def sweep_in(folder: Path, augment: str = "none", *settings: str) -> OpenedSweep:
-    folder.mkdir(exist_ok=True)
-    if not (folder / "data").exists():
-        write_dataset(folder / "data")
-    text = SWEEP.replace("DATA", str(folder / "data")).replace("AUGMENT", augment)
-    (folder / "tiny.yaml").write_text(text)
-    places = [f"store={folder / 'store'}", f"tracking=sqlite:///{folder}/m.db"]
-    return open_sweep(str(folder / "tiny.yaml"), [*places, *settings])
-
-
-def swap(folder: Path) -> None:
-    """Exchange two images of the training split; their times stay."""
-    first, second = (folder / "data/pictures" / name for name in ("0001.png", "0002.png"))
-    times = [path.stat() for path in (first, second)]
-    contents = [path.read_bytes() for path in (second, first)]
-    for path, content, status in zip((first, second), contents, times, strict=True):
-        path.write_bytes(content)
-        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-
-
-def disturbed(act: Callable[[], None], moment: str) -> type[InProcess]:
-    """Runs units as `InProcess` does, and acts once at a moment."""
-
-    class Disturbed(InProcess):
-        def run(self, jobs: Sequence[UnitJob], observer: Any) -> None:
-            left, acts = deque(jobs), [act]
-
-            def events(happened: Sequence[TrainingEvent]) -> None:
-                ended = {one.record["epoch"] for one in happened if isinstance(one, EpochDone)}
-                if acts and job.unit.stage.name == moment.split()[0] and "epoch 1" in moment and 1 in ended:
-                    acts.pop()()
-                observer.events(happened)
-
-            while left:
-                job = left.popleft()
-                observer.started(job)
-                if acts and moment == f"{job.unit.stage.name} begins":
-                    acts.pop()()
-                run_unit(job, events)
-                left.extend(observer.finished(job))
-
-    return Disturbed
-
-
-def launched(sweep: OpenedSweep, runs: type[InProcess], monkeypatch: pytest.MonkeyPatch) -> LaunchOutcome:
-    with monkeypatch.context() as patch:
-        patch.setattr("tests.helpers.in_process.InProcess", runs)
-        patch.setattr(launcher, "RayUnits", runs)
-        return launch(sweep, patch)
-
-
 @pytest.mark.parametrize("augment", ["none", "crop_flip"])
 @pytest.mark.parametrize("moment", ["frozen begins", "finetune begins", "finetune epoch 1"])
 def test_nothing_is_trained_on_images_that_were_exchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, augment: str
 ) -> None:
-    if augment not in CALM:
-        calm = sweep_in(tmp_path / "calm", augment)
-        assert launch(calm, monkeypatch).status == 0
-        CALM[augment] = results(calm)
+    expected = calm_results(augment, lambda: sweep_in(tmp_path / "calm", augment), monkeypatch)
     folder = tmp_path / "run"
     sweep = sweep_in(folder, augment)
     outcome = launched(sweep, disturbed(lambda: swap(folder), moment), monkeypatch)
@@ -133,7 +54,7 @@ def test_nothing_is_trained_on_images_that_were_exchanged(
     again = sweep_in(folder, augment)
     assert [one.key for one in again.trainings] == [one.key for one in sweep.trainings]
     assert launch(again, monkeypatch).status == 0
-    assert results(again) == CALM[augment]
+    assert results(again) == expected
 
 
 def test_data_that_were_edited_for_good_are_other_cells(
@@ -166,36 +87,6 @@ def test_data_that_were_edited_for_good_are_other_cells(
     assert of_other_data() == found
     assert len(found) == len(edited.trainings)
     assert all(edited.data_fingerprint in line for line in found)
-
-
-def flip(path: Path) -> None:
-    """Change a byte in the middle of a file."""
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-
-
-def test_damaged_caches_are_named_in_the_log_of_each_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GOAL_SWEEP_PACKS", str(tmp_path / "packs"))
-    sweep = sweep_in(tmp_path / "run", "crop_flip", "resources.loader_workers=1")  # which opens the pack's shards
-    given = [f"--set=store={tmp_path}/run/store", "--set=data.image.augment=crop_flip"]
-    assert run(["data", "pack", str(tmp_path / "run/tiny.yaml"), *given]) == 0
-    damaged = list[Path]()
-
-    def damage() -> None:
-        store = tmp_path / "run/store"
-        damaged.extend([*store.glob("indexes/*.index"), *store.glob("indexes/*.tokens")])
-        damaged.extend((tmp_path / "packs").glob("*/train-*.zip"))
-        for path in damaged:
-            flip(path)
-
-    assert launched(sweep, disturbed(damage, "finetune begins"), monkeypatch).status == 0
-    assert {path.suffix for path in damaged} == {".index", ".tokens", ".zip"}
-    for training in sweep.trainings:
-        lines = sweep.store.folder(training).path("log.txt").read_text().splitlines()
-        for path in damaged:
-            is_named = any(f"{path} is damaged" in line and "set aside" in line for line in lines)
-            assert is_named == (training.stage.name == "finetune"), (training.name, path)
 
 
 def replaced(path: Path, content: bytes) -> None:
@@ -304,10 +195,7 @@ def sweep_of(folder: Path, change: str) -> OpenedSweep:
 def check_stopped_and_continued(
     folder: Path, change: str, named: str, runs: type[InProcess], monkeypatch: pytest.MonkeyPatch, undo: Any
 ) -> None:
-    if change not in CALM:
-        calm = sweep_of(folder / "calm", change)
-        assert launch(calm, monkeypatch).status == 0
-        CALM[change] = results(calm)
+    expected = calm_results(change, lambda: sweep_of(folder / "calm", change), monkeypatch)
     sweep = sweep_of(folder / "run", change)
     outcome = launched(sweep, runs, monkeypatch)
     reasons = {one.reason for one in map(outcome.progress.__getitem__, sweep.trainings) if one.state == "failed"}
@@ -317,7 +205,7 @@ def check_stopped_and_continued(
     again = sweep_of(folder / "run", change)
     assert [one.key for one in again.trainings] == [one.key for one in sweep.trainings]
     assert launch(again, monkeypatch).status == 0
-    assert results(again) == CALM[change]
+    assert results(again) == expected
 
 
 MOMENTS = {
@@ -369,94 +257,3 @@ def test_a_file_that_is_another_for_the_time_of_one_read_is_noticed(
     monkeypatch.setattr(FileReader, "content", swapped_for_one_read)
     runs = disturbed(lambda: armed.append("once"), f"{stage} begins")
     check_stopped_and_continued(tmp_path, "captions", "0001.png", runs, monkeypatch, lambda: None)
-
-
-CACHES = ("indexes/*.index", "indexes/*.tokens", "features/*.safetensors")
-
-
-@pytest.mark.parametrize("in_memory", [1 << 28, pytest.param(0, marks=pytest.mark.exhaustive)])
-@pytest.mark.parametrize("moment", ["frozen epoch 1", pytest.param("finetune epoch 1", marks=pytest.mark.exhaustive)])
-@pytest.mark.parametrize("damage", ["edited", "cut"])
-def test_a_cache_that_is_edited_in_place_while_a_sweep_trains_changes_no_number(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str, moment: str, in_memory: int
-) -> None:
-    monkeypatch.setattr(columns, "IN_MEMORY", in_memory)
-    if "none" not in CALM:
-        calm = sweep_in(tmp_path / "calm")
-        assert launch(calm, monkeypatch).status == 0
-        CALM["none"] = results(calm)
-    sweep, edited = sweep_in(tmp_path / "run"), set[str]()
-
-    def edit() -> None:
-        for pattern in CACHES:
-            for path in (tmp_path / "run/store").glob(pattern):
-                before = path.stat()
-                with path.open("r+b") as file:
-                    header = 8 + int.from_bytes(file.read(8), "little")
-                    file.seek(header)
-                    content = file.read()
-                    file.seek(header)
-                    file.write(content[::-1] if damage == "edited" else b"")
-                    file.truncate()
-                os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-                edited.add(pattern)
-
-    assert launched(sweep, disturbed(edit, moment), monkeypatch).status == 0
-    assert edited == set(CACHES)
-    assert all(len(sweep.store.folder(one).attempts.all()) == 1 for one in sweep.trainings)
-    assert results(sweep) == CALM["none"]
-
-
-def vanish(path: Path) -> None:
-    """Move a file away, or back."""
-    aside = path.with_suffix(".aside")
-    aside.rename(path) if aside.exists() else path.rename(aside)
-
-
-def empty(path: Path) -> None:
-    """Leave an empty file in the place of a file, or put it back."""
-    vanish(path)
-    path.touch()
-
-
-@pytest.mark.parametrize(
-    ("moment", "act"),
-    [
-        ("frozen begins", vanish),
-        ("frozen is built", vanish),
-        ("frozen is built", empty),
-        ("finetune begins", vanish),
-        pytest.param("frozen begins", empty, marks=pytest.mark.exhaustive),
-        pytest.param("finetune begins", empty, marks=pytest.mark.exhaustive),
-    ],
-)
-def test_a_weights_file_that_is_missing_for_a_moment_is_not_charged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, act: Callable[[Path], None]
-) -> None:
-    weights = tmp_path / "w.safetensors"
-    save_file(timm_library().create_model("test_resnet", num_classes=0).state_dict(), weights)
-
-    def opened(folder: Path) -> OpenedSweep:
-        return sweep_in(folder, "none", f"model.backbones=[{{name: test_resnet, weights: {weights}}}]")
-
-    calm = opened(tmp_path / "calm")
-    assert launch(calm, monkeypatch).status == 0
-    sweep = opened(tmp_path / "run")
-    with monkeypatch.context() as patch:
-        if moment == "frozen is built":  # after its inputs have been compared
-
-            def built(*arguments: Any, **named: Any) -> None:
-                act(weights)
-                train_unit(*arguments, **named)
-
-            patch.setattr(worker, "train_unit", built)
-            outcome = launch(sweep, patch)
-        else:
-            outcome = launched(sweep, disturbed(lambda: act(weights), moment), patch)
-    assert outcome.status == 1
-    reasons = [outcome.progress[one].reason for one in sweep.trainings]
-    assert any("w.safetensors" in reason or "the first weights" in reason for reason in reasons)
-    assert not any(charged_failures(sweep.store.folder(one).attempts.all()) for one in sweep.trainings)
-    act(weights)
-    assert launch(opened(tmp_path / "run"), monkeypatch).status == 0
-    assert results(sweep) == results(calm)
