@@ -156,7 +156,9 @@ def send(
                 raise SubmissionError(f"{other.id} of this sweep is {state.said}; {cancel} ends it")
             since = own.submitted - other.submitted
             if state.phase == "unknown" and not other.job and other.number < own.number and since < _SENDING_S:
-                raise SubmissionError(f"{other.id} of this sweep is being submitted on {other.host}; try again in a minute")
+                raise SubmissionError(
+                    f"{other.id} of this sweep is being submitted on {other.host}; try again in a minute"
+                )
             if state.phase == "silent":
                 say(f"{other.id} may still run, but {state.said}; if it is gone: {cancel} {other.id} --forget")
             if state.phase == "ended":
