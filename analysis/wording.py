@@ -53,9 +53,21 @@ def p_equation(p: float) -> str:
     return f"p = {p:.4f}" if f"{p:.3f}" == "0.050" else f"p = {p:.3f}"
 
 
-def seeds_text(seeds: Collection[object]) -> str:
+def seeds_text(seeds: Collection[int]) -> str:
     """``seed 1`` or ``seeds 2, 3``."""
-    return f"seed{'' if len(seeds) == 1 else 's'} {', '.join(map(str, seeds))}"
+    return f"seed{'' if len(seeds) == 1 else 's'} {numbers_text(seeds)}"
+
+
+def numbers_text(numbers: Iterable[int]) -> str:
+    """``1, 2, 5``; of four or more in a row the first and the last: ``1 to 67``."""
+    rows: list[list[int]] = []
+    for number in numbers:
+        if rows and number == rows[-1][-1] + 1:
+            rows[-1].append(number)
+        else:
+            rows.append([number])
+    texts = (f"{row[0]} to {row[-1]}" if len(row) > 3 else ", ".join(map(str, row)) for row in rows)
+    return ", ".join(texts)
 
 
 def count_text(number: int, noun: str) -> str:

@@ -54,6 +54,11 @@ class Forest:
     """What intervals are for beside new seeds; those for new seeds alone lie within them."""
 
     @property
+    def is_judged(self) -> bool:
+        """Whether any difference has an interval."""
+        return any(change is not None and change.p is not None for change in self.differences.values())
+
+    @property
     def limits(self) -> tuple[float, float]:
         """The ends of the axis, which includes 0; a few objectives far out do not flatten the others."""
         ends = [change.ends for change in (*self.differences.values(), *self.beside) if change is not None]
@@ -89,7 +94,7 @@ def draw_forest(forests: Sequence[Forest], what: str) -> Figure:
     marks = " Diamond: best. Open circle: not told apart from the best." if any(own.best for own in forests) else ""
     several = len(forests) > 1 and any(forest.beside for forest in forests)
     same = " The panels of a block have the same axis." if several else ""
-    intervals = interval_note(forest.beyond_seeds for forest in forests)
+    intervals = interval_note(forests)
     note = f"{forests[0].metric.name}: {what} in points. {intervals}{marks}{same}"
     head = 0.2 + 0.13 * max(map(len, titles))
     figure, grid = panels(
@@ -105,9 +110,12 @@ def draw_forest(forests: Sequence[Forest], what: str) -> Figure:
     return figure
 
 
-def interval_note(beyond_seeds: Iterable[tuple[str, ...]]) -> str:
+def interval_note(forests: Iterable[Forest]) -> str:
     """What the lines of forest plots are."""
-    beyond = dict.fromkeys(what for own in beyond_seeds for what in own)
+    judged = [forest for forest in forests if forest.is_judged]
+    if not judged:
+        return "Single runs have no intervals."
+    beyond = dict.fromkeys(what for own in judged for what in own.beyond_seeds)
     if not beyond:
         return "Line: simultaneous 95 % interval for new seeds on these test images."
     thin = " and ".join(f"new {what}" for what in ("seeds", *beyond))
@@ -130,7 +138,7 @@ def _draw_panel(axes: Axes, forest: Forest, rows: Sequence[Objective]) -> None:
         if difference is not None:
             mark = "best" if objective in forest.best else "level" if objective in forest.level else ""
             _draw_row(axes, row, difference, limits, mark)
-        elif objective == BASELINE:
+        elif objective == BASELINE and forest.best:
             _line(axes, [0], [row], marker="|", markersize=7, color=INK)
     axes.axvline(0, color=PALE, linewidth=0.8, zorder=1)
     axes.set(xlim=limits, ylim=(len(rows) - 0.5, -0.5), xticks=forest.ticks)

@@ -35,7 +35,9 @@ def draw_curves(
         roles: the objectives that stand out, to ``best``, ``baseline``, ``worst`` or several of these, with commas.
         warmup: the last epoch of the warm-up, marked by a line; no line for None or 0.
     """
-    rooms: dict[str, Any] = {"left": 0.5, "top": 0.35, "bottom": 0.75, "between": (0.5, 0)}
+    columns = max(1, round(1.5 * len(quantities) - 1))
+    bottom = 0.55 + 0.2 * -(-(len(roles) + 1) // columns)
+    rooms: dict[str, Any] = {"left": 0.5, "top": 0.35, "bottom": bottom, "between": (0.5, 0)}
     figure, (row,) = panels((1, len(quantities)), (2.1, 1.9), title=title, **rooms)
     for axes, (quantity, found) in zip(row, quantities.items(), strict=True):
         for objective in sorted(found, key=lambda key: key in roles):
@@ -51,7 +53,7 @@ def draw_curves(
         entries.values(),
         entries,
         loc="lower center",
-        ncols=min(len(entries), len(quantities) + 1),
+        ncols=min(len(entries), columns),
         fontsize=8.5,
         frameon=False,
     )

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from goal_sweep.analysis.blocks import Block, CellSummary, Objective
 from goal_sweep.analysis.figures.colours import scale_of, text_colour
@@ -19,12 +20,29 @@ from goal_sweep.analysis.wording import objectives_text, signed
 from goal_sweep.sweeps.results import BASELINE, DIRECTION_TITLES, DIRECTIONS, MAIN_METRICS, MEASURES, measure_slug
 
 _SENTENCE_ENDS = re.compile(r"(?<=[.]) (?=[A-Z])")
+_TOGETHER = re.compile(r"(?<=[\d)f]) (?=[%=±])|(?<=[=±]) (?=\d)")
+"""Spaces at which a number would part from its sign."""
+_JOINTS = re.compile(r"(?<=[_./])(?=\w)")
+_LONG = 16
+"""Letters of the longest word that is never broken, such as ``sig-ms/cir``."""
+
+
+def unbroken(text: str) -> Markup:
+    """A text whose lines end between words: names of objectives stay whole, and long names break at their joints."""
+    return Markup(" ").join(map(_unbroken_word, _TOGETHER.sub("\u00a0", text).split(" ")))
+
+
+def _unbroken_word(word: str) -> Markup:
+    if len(word) > _LONG:
+        return Markup("<wbr>").join(map(escape, _JOINTS.split(word)))
+    return Markup('<span class="whole">{}</span>').format(word) if re.search("[a-z]-[a-z]", word) else escape(word)
 
 
 def shared_caption(blocks: Sequence[Block], measure: str) -> str:
-    """The sentences that hold for all blocks; empty without a block."""
+    """The sentences that hold for all blocks, but for a title; empty without a block."""
     first, *others = (_SENTENCE_ENDS.split(block.caption(measure)) for block in blocks) if blocks else [[]]
-    return " ".join(text for text in first if all(text in other for other in others))
+    titles = [f"{block.key.title}." for block in blocks]
+    return " ".join(text for text in first if text not in titles and all(text in other for other in others))
 
 
 def own_caption(block: Block, blocks: Sequence[Block], measure: str) -> str:
@@ -57,6 +75,7 @@ def report_to_html(report: Report, folder: Path) -> str:
     def inlined(path: str) -> str:
         return f"data:image/png;base64,{base64.b64encode((folder / path).read_bytes()).decode('ascii')}"
 
+    environment.filters["unbroken"] = unbroken
     environment.globals.update({function.__name__: function for function in _FUNCTIONS})
     environment.globals.update(
         baseline=BASELINE,
@@ -80,4 +99,4 @@ def _cell_id(block: Block, key: Objective) -> str:
 
 def _mean_and_spread(cell: CellSummary) -> tuple[str, str]:
     mean, _, spread = cell.text(with_n=False).partition(" ")
-    return mean, spread
+    return mean, spread if cell.std is not None else ""

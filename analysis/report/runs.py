@@ -35,7 +35,7 @@ BlockRuns = Mapping[Objective, list[RunRow]]
 
 
 def runs_of(inputs: Inputs, report_folder: Path, mlflow_page: str) -> list[tuple[Block, BlockRuns]]:
-    """The trainings of each block that has a number.
+    """The trainings of each block of which any was started, failed ones too.
 
     Args:
         inputs: the report's inputs.
@@ -44,10 +44,11 @@ def runs_of(inputs: Inputs, report_folder: Path, mlflow_page: str) -> list[tuple
     """
     results, made = inputs.results, list[tuple[Block, BlockRuns]]()
     for block in inputs.blocks:
-        if block.is_empty:
+        runs = results.of_block(results.runs, block.key)
+        if not (runs["attempts"] > 0).any():
             continue
         cells: dict[Objective, list[RunRow]] = {key: [] for key, cell in block.cells.items() if cell.requested}
-        for run in results.of_block(results.runs, block.key).sort_values("seed").to_dict("records"):
+        for run in runs.sort_values("seed").to_dict("records"):
             counts, started = run["state"] == "done", run["attempts"] > 0
             files = {name: str(run[name]) for name in ("log", "checkpoint")}
             row = RunRow(

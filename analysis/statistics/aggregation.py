@@ -25,7 +25,7 @@ from goal_sweep.analysis.results import UNUSABLE, SweepResults
 from goal_sweep.analysis.statistics.comparison import compare
 from goal_sweep.analysis.statistics.images import shared_noise
 from goal_sweep.analysis.statistics.luck import luck_of_search
-from goal_sweep.analysis.wording import count_text, point_values, seeds_text
+from goal_sweep.analysis.wording import count_text, numbers_text, point_values, seeds_text
 from goal_sweep.sweeps.results import DEFAULT, METRICS, PAIRS, TRIPLETS, TUNED, Metric, in_order
 
 TEST_SELECTION_WARNING = "Such numbers are optimistic; compare them only with work that selects in the same way."
@@ -165,7 +165,7 @@ def _protocol(results: SweepResults, key: BlockKey, runs: pd.DataFrame) -> str:
     seeds = results.header.seeds
     return (
         f"Mean ± sample standard deviation (ddof = 1) over {count_text(len(seeds), 'seed')} "
-        f"({', '.join(map(str, seeds))}); n is shown where seeds are missing.{_settings(results, key)} "
+        f"({numbers_text(seeds)}); n is shown where seeds are missing.{_settings(results, key)} "
         f"{_selection(results, key)}{_views(results, key, runs)} Data fingerprint {key.data_fingerprint}."
     )
 

@@ -180,8 +180,8 @@ def is_current(target: ReportTarget, outcome: str) -> bool:
 
 def print_result(result: ReportResult, console: Console) -> None:
     """Print how complete a report is and where it is."""
-    failed = result.missing.get("failed", 0)
-    missing = f" ({failed} failed, gaps are marked)" if result.num_counted < result.num_expected else ""
+    counts = ", ".join(f"{count} {status}" for status, count in result.missing.items() if count)
+    missing = f" ({counts}; gaps are marked)" if counts else ""
     console.print(f"report: {result.num_counted} of {result.num_expected} results{missing}")
     for note in result.tuning_notes:
         console.print(f"        {note}")

@@ -9,6 +9,7 @@ from goal_sweep.analysis.figures.heatmap import draw_heatmap
 from goal_sweep.analysis.report.inputs import Inputs
 from goal_sweep.analysis.report.parts import GridTable, Picture, Section, TextTable
 from goal_sweep.analysis.results import in_grid
+from goal_sweep.analysis.wording import numbers_text, seeds_text
 from goal_sweep.sweeps.results import DEFAULT, MEASURES, measure_slug
 
 
@@ -50,7 +51,7 @@ def _missing_rows(block: Block) -> list[tuple[str, ...]]:
         seeds.setdefault((objective, gap.status, gap.reason), []).append(gap.seed)
     objectives: dict[tuple[str, str, str], list[str]] = {}
     for (objective, status, reason), numbers in seeds.items():
-        objectives.setdefault((", ".join(map(str, numbers)), status, reason), []).append(objective)
+        objectives.setdefault((numbers_text(numbers), status, reason), []).append(objective)
     requested = sum(cell.requested for cell in block.cells.values())
     return [
         (block.key.title, f"all {requested}" if len(names) == requested > 1 else ", ".join(names), *rest)
@@ -76,10 +77,8 @@ def settings_section(inputs: Inputs) -> Section | None:
         ]
         tables.append(_setting_table(block.key.title, [(name, _values(own[name])) for name in here if any(own[name])]))
     tables.append(_objective_table(inputs, runs[in_grid(runs, DEFAULT)] if results.header.grids else runs))
-    paragraph = (
-        f"Seeds {', '.join(map(str, results.header.seeds))}. Data fingerprint "
-        f"{', '.join(sorted(set(runs['data_fingerprint'])))}."
-    )
+    data = ", ".join(sorted(set(runs["data_fingerprint"])))
+    paragraph = f"{seeds_text(results.header.seeds).capitalize()}. Data fingerprint {data}."
     if stacked := int(runs["stacked"].notna().sum()):
         paragraph += f" In {stacked} of {len(runs)} trainings the heads trained as a stack with those of other cells."
     nonempty = tuple(table for table in tables if table.rows)

@@ -97,7 +97,8 @@ def gradient_validation(blocks: Sequence[Block] = ()) -> TextTable:
             cells = [_printed(by_direction[metric.direction], measure_slug(metric.name)) for metric in _RECALLS]
             rows.append((f"{framework} {backbone}", f"{implementation} (paper)", *cells))
         key = (str(dataset), str(framework), *_VALIDATED[str(backbone)])
-        for block in (block for block in blocks if published_key(block.key) == key and BASELINE in block.cells):
+        own = (block for block in blocks if published_key(block.key) == key and not block.is_empty)
+        for block in (block for block in own if BASELINE in block.cells):
             cells = [block.grids[metric.key].cells[BASELINE].text() for metric in _RECALLS]
             rows.append((f"{framework} {block.key.backbone}", "gradient (this sweep)", *cells))
     head = ("model", "implementation", *(metric.label for metric in _RECALLS))

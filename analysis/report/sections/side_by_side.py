@@ -37,13 +37,14 @@ def columns_of(sweeps: Mapping[str, Sequence[Block]]) -> Groups:
 def side_by_side_section(inputs: Inputs) -> Section | None:
     """Tables of each group; None without groups."""
     tables, warnings = [], []
-    for key, columns in columns_of(inputs.sweeps).items():
-        title = f"{' '.join(key[:3])}" + ("" if key[3] == "paper" else f", variant {key[3]}")
+    for columns in columns_of(inputs.sweeps).values():
+        model = columns[0][1].key
+        title = model.model_title + (f", variant {model.own_variant}" if model.own_variant else "")
         named = list(zip(_labels(columns), (block for _, block in columns), strict=True))
-        tables += [change_table(f"{title}: {metric.label}", named, metric) for metric in MAIN_METRICS]
+        tables += [change_table(f"{metric.title}, {title}", named, metric) for metric in MAIN_METRICS]
         if len({block.key.data_fingerprint for _, block in columns}) > 1:
             warnings.append(
-                f"{key[0]} {key[2]}: the columns were measured on different data (their fingerprints differ); "
+                f"{model.model_title}: the columns were measured on different data (their fingerprints differ); "
                 "differences between them are not due to objectives or settings alone."
             )
     if not tables:

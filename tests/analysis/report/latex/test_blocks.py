@@ -123,7 +123,7 @@ needs_latex = pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs
 @pytest.mark.slow
 @needs_latex
 @pytest.mark.parametrize("layout", ["onecolumn", "twocolumn"])
-def test_tables_fit_the_page_and_captions_two_lines(tmp_path: Path, layout: str) -> None:
+def test_tables_fit_the_page_and_captions_at_most_two_lines(tmp_path: Path, layout: str) -> None:
     names = {"vit_base_patch16": "vit_base_patch16_224.augreg_in21k", "wsl": "resnext101_32x8d.fb_wsl_ig1b_ft_in1k"}
     blocks = [
         replace(b, key=replace(b.key, backbone=names.get(b.key.backbone, b.key.backbone))) for b in published_blocks()
@@ -135,7 +135,7 @@ def test_tables_fit_the_page_and_captions_two_lines(tmp_path: Path, layout: str)
     log = compiled(tmp_path, layout, tables)
     lines = [int(number) for number in LINES.findall(log)]
     assert len(lines) == len(tables)
-    assert max(lines) == 2
+    assert max(lines) <= 2
     assert "Overfull" not in log
 
 
