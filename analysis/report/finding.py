@@ -7,11 +7,12 @@ how many of them it holds.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import combinations
 from math import ceil
 from statistics import median
 
-from goal_sweep.analysis.blocks import Difference, Objective
+from goal_sweep.analysis.blocks import Difference, Objective, Verdict
 from goal_sweep.analysis.report.answer import Answer, answers_of
 from goal_sweep.analysis.report.changes import changes_text
 from goal_sweep.analysis.report.inputs import Inputs
@@ -22,10 +23,11 @@ from goal_sweep.sweeps.results import DIRECTION_TITLES, MEASURES, TUNED
 
 
 def finding(answers: Sequence[Answer], measure: str) -> str:
-    """What the tables of a measure show: whole rows or columns, what is level, what beats con/con; empty without one.
+    """What the tables of a measure show, in two sentences; empty without a table.
 
-    For example "R@1: T cir costs 3.0 to 15.1 points in every row. The other 10 objectives cannot be told apart. Nothing
-    is better than con/con."
+    The first names the rows and columns that cost or gain points, and what is level; the second what is better than
+    con/con, and how many more seeds would tell more. For example "R@1: T cir costs 3.3 to 11.8 points against T con in
+    9 of 10 rows; the other 10 objectives cannot be told apart. No objective is better than con/con by more than noise."
     """
     here = [answer for answer in answers if answer.metric.name == measure]
     if not here:
@@ -33,9 +35,19 @@ def finding(answers: Sequence[Answer], measure: str) -> str:
     if why := _nothing_to_say(here):
         return f"{measure}: {why}"
     judged = [answer for answer in here if answer.is_judged]
-    rest = f" {count_text(len(here) - len(judged), 'table')} cannot be judged." if len(judged) < len(here) else ""
-    parts = [*_whole_weights(judged), *_level_text(judged), _baseline_text(judged)]
-    return f"{measure}: {' '.join(parts)}{rest}{_more_seeds(judged, 5.0 if measure == 'rsum' else 1.0)}"
+    weights = _weights_apart(judged)
+    left = {answer: [key for key in answer.grid.means if not _names(key) & weights.keys()] for answer in judged}
+    level = [answer for answer in judged if _verdicts(answer, left[answer]) == {"level"}]
+    first = [*weights.values(), *_level_text(left, level)] or [_below_text(judged)]
+    second = [] if len(level) == len(judged) and not weights else [_baseline_text(judged)]
+    second += _more_seeds(left, 5.0 if measure == "rsum" else 1.0)
+    if len(judged) < len(here):
+        second.append(f"{count_text(len(here) - len(judged), 'table')} cannot be judged")
+    return f"{measure}: {' '.join(_sentence('; '.join(own)) for own in (first, second) if own)}"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _nothing_to_say(here: Sequence[Answer]) -> str:
@@ -44,120 +56,141 @@ def _nothing_to_say(here: Sequence[Answer]) -> str:
         only = objectives_text(dict.fromkeys(answer.best for answer in here))
         return f"Only {only} has results, so there is nothing to compare it with."
     if all(answer.all_equal for answer in here):
-        return "All objectives have the same mean."
+        return "All objectives have the same mean, to one decimal."
     if not any(cell.n > 1 for answer in here for cell in answer.grid.cells.values()):
-        best = Counter(key for answer in here for key in answer.top).most_common(1)[0][0]
-        return f"No objective has two seeds, so no difference can be judged; {'/'.join(best)} has the highest mean."
+        return f"No objective has two seeds, so no difference can be judged; {_highest_text(here)}."
     if not any(answer.is_judged for answer in here):
         return "Too many runs are missing to judge a difference."
     return ""
 
 
-def _whole_weights(here: Sequence[Answer]) -> list[str]:
-    """A sentence for each weight that is told apart from ``con`` in every row or column that can be judged."""
-    found: dict[tuple[str, str], dict[Answer, tuple[float, ...]]] = {}
+def _highest_text(here: Sequence[Answer]) -> str:
+    """The objectives that have the highest mean most often."""
+    wins = Counter(key for answer in here for key in answer.top)
+    most = [key for key, number in wins.items() if number == max(wins.values())]
+    where = "" if len(here) == 1 else f" in {wins[most[0]]} of {len(here)} tables"
+    return f"highest mean{where}: {list_text(['/'.join(key) for key in most])}"
+
+
+def _weights_apart(here: Sequence[Answer]) -> dict[str, str]:
+    """A clause for each of at most two weights that are told apart from the weight ``con``, always on the same side.
+
+    In more than half of the rows, or columns, of all tables.
+    """
+    found: dict[str, list[Difference | None]] = {}
     for answer in here:
-        for name, points in _told_apart(answer).items():
-            found.setdefault((name, "costs" if points[0] < 0 else "gains"), {})[answer] = points
-    said = []
-    for (name, verb), tables in sorted(found.items(), key=lambda own: -max(abs(p) for t in own[1].values() for p in t)):
-        sizes = sorted(abs(points) for own in tables.values() for points in own)
-        lines = "row" if name.startswith("T") else "column"
-        where = _where(list(tables), here)
-        said.append(f"{name} {verb} {sizes[0]:.1f} to {sizes[-1]:.1f} points in every {lines}{where}.")
-    return said[:3]
+        asked = [key for key, cell in answer.grid.cells.items() if cell.requested]
+        for key in asked:
+            for name, other in ((f"T {key[1]}", (key[0], "con")), (f"P {key[0]}", ("con", key[1]))):
+                if key != other and other in asked:
+                    found.setdefault(name, []).append(answer.grid.comparison.differences.get((key, other)))
+    apart = {name: [one.estimate for one in own if one and one.told_apart] for name, own in found.items()}
+    one_sided = [
+        name for name, own in apart.items()
+        if len(own) > max(1, len(found[name]) / 2) and len({points > 0 for points in own}) == 1
+    ]  # fmt: skip
+    said = {}
+    for name in sorted(one_sided, key=lambda name: -max(map(abs, apart[name])))[:2]:
+        sizes = [f"{size:.1f}" for size in sorted(map(abs, apart[name]))]
+        size = sizes[0] if sizes[0] == sizes[-1] else f"{sizes[0]} to {sizes[-1]}"
+        lines, total = "row" if name.startswith("T") else "column", len(found[name])
+        where = f"every {lines}" if len(apart[name]) == total else f"{len(apart[name])} of {total} {lines}s"
+        verb = "gains" if apart[name][0] > 0 else "costs"
+        said[name] = f"{name} {verb} {size} points against {name[0]} con in {where}"
+    return said
 
 
-def _where(tables: Sequence[Answer], here: Sequence[Answer]) -> str:
+def _names(key: Objective) -> set[str]:
+    return {f"P {key[0]}", f"T {key[1]}"}
+
+
+def _differences(answer: Answer, names: Sequence[Objective]) -> list[Difference]:
+    """Those between some objectives, each once."""
+    return [answer.grid.comparison.differences[pair] for pair in combinations(names, 2)]
+
+
+def _verdicts(answer: Answer, names: Sequence[Objective]) -> set[Verdict]:
+    return {change.verdict for change in _differences(answer, names)} - {"unknown"}
+
+
+def _where(tables: Collection[Answer], here: Collection[Answer]) -> str:
     """In which of the tables something holds: the direction of one block, or how many of them; empty for all."""
     if len(tables) == len(here):
         return ""
     if len({answer.block.slug for answer in here}) > 1:
-        return f", in {len(tables)} of {len(here)} tables"
-    return f", {DIRECTION_TITLES[tables[0].metric.direction].lower().replace('→', 'to')}"
+        return f" in {len(tables)} of {len(here)} tables"
+    return f" ({DIRECTION_TITLES[next(iter(tables)).metric.direction].lower().replace('→', 'to')})"
 
 
-def _told_apart(answer: Answer) -> dict[str, tuple[float, ...]]:
-    """Weights whose differences from the weight ``con`` in their rows or columns are all on one side of 0."""
-    grid, made = answer.grid, {}
-    for letter, names, others in (("T", grid.triplets, grid.pairs), ("P", grid.pairs, grid.triplets)):
-        for name in names:
-            lines = [((o, name), (o, "con")) if letter == "T" else ((name, o), ("con", o)) for o in others]
-            found = (grid.comparison.differences.get(line) for line in lines)
-            known = [change for change in found if change is not None and change.verdict != "unknown"]
-            verdicts = {change.verdict for change in known}
-            if len(known) > max(1, len(others) / 2) and verdicts in ({"worse"}, {"better"}):
-                made[f"{letter} {name}"] = tuple(change.estimate for change in known)
-    return made
-
-
-def _left_over(answer: Answer) -> list[Objective]:
-    """The objectives outside the rows and columns that cost something."""
-    costly = {name for name, points in _told_apart(answer).items() if points[0] < 0}
-    return [key for key in answer.grid.means if not {f"P {key[0]}", f"T {key[1]}"} & costly]
-
-
-def _differences(answer: Answer) -> list[Difference]:
-    """Those between the objectives that are left over, each once."""
-    left, known = _left_over(answer), answer.grid.comparison.differences
-    return [known[one, other] for at, one in enumerate(left) for other in left[at + 1 :]]
-
-
-def _level_text(here: Sequence[Answer]) -> list[str]:
+def _level_text(left: Mapping[Answer, Sequence[Objective]], level: Sequence[Answer]) -> list[str]:
     """In how many tables the objectives that are left over cannot be told apart."""
-    level = [
-        answer for answer in here if {change.verdict for change in _differences(answer)} - {"unknown"} == {"level"}
-    ]
     if not level:
         return []
-    sizes = {len(_left_over(answer)) for answer in level}
-    whole = len(sizes) == 1 and all(len(_left_over(answer)) == len(answer.grid.means) for answer in level)
+    sizes = {len(left[answer]) for answer in level}
     number = f" {sizes.pop()}" if len(sizes) == 1 else ""
-    which = f"None of the{number} objectives can" if whole else f"The other{number} objectives cannot"
-    return [f"{which} be told apart{_where(level, here)}."]
+    whole = all(len(left[answer]) == len(answer.grid.means) for answer in level)
+    which = f"none of the{number} objectives can" if whole else f"the other{number} objectives cannot"
+    return [f"{which} be told apart{_where(level, left)}"]
+
+
+def _below_text(here: Sequence[Answer]) -> str:
+    """What is told apart from the highest mean in all tables."""
+    below = [
+        {name for name in answer.others if answer.grid.comparison.differences[answer.best, name].verdict == "better"}
+        for answer in here
+    ]
+    names = ["/".join(name) for name in here[0].others if all(name in own for own in below)]
+    where = "" if len(here) == 1 else " in every table"
+    if not names:
+        return f"no objective is below the highest mean by more than noise{where}"
+    return f"below the highest mean by more than noise{where}: {list_text(names)}"
 
 
 def _baseline_text(here: Sequence[Answer]) -> str:
     """What is better than con/con, and in how many tables."""
-    compared = [answer for answer in here if answer.grid.comparison.from_baseline]
+    compared = {answer: answer.grid.comparison.from_baseline for answer in here}
+    compared = {answer: changes for answer, changes in compared.items() if changes}
     if not compared:
-        return "con/con is not among the finished objectives, so there is no gain over it."
-    gains: dict[Objective, list[float]] = {}
-    for answer in compared:
-        for name, change in answer.grid.comparison.from_baseline.items():
+        return "there is no con/con to compare with"
+    if {change.verdict for changes in compared.values() for change in changes.values()} == {"worse"}:
+        return "every other objective is worse than con/con"
+    gains: dict[Objective, dict[Answer, float]] = {}
+    for answer, changes in compared.items():
+        for name, change in changes.items():
             if change.verdict == "better":
-                gains.setdefault(name, []).append(change.estimate)
+                gains.setdefault(name, {})[answer] = change.estimate
     if not gains:
-        return "Nothing is better than con/con beyond noise."
-    tables = sum(any(c.verdict == "better" for c in a.grid.comparison.from_baseline.values()) for a in compared)
+        return "no objective is better than con/con by more than noise"
     most = max(map(len, gains.values()))
-    which = sorted((name for name in gains if len(gains[name]) == most), key=lambda name: -max(gains[name]))
-    points = [point for name in which for point in gains[name]]
-    size = signed(points[0]) if len(points) == 1 else f"{signed(min(points))} to {signed(max(points))}"
-    often = f" in {tables} of {len(compared)} tables, most often" if len(compared) > 1 else ":"
-    return f"Better than con/con{often} {list_text(['/'.join(name) for name in which])} ({size})."
+    which = sorted((name for name in gains if len(gains[name]) == most), key=lambda name: -max(gains[name].values()))
+    points = [signed(point) for point in sorted(point for name in which for point in gains[name].values())]
+    size = points[0] if points[0] == points[-1] else f"{points[0]} to {points[-1]}"
+    alike = len(which) == len(gains) and all(gains[name].keys() == gains[which[0]].keys() for name in which)
+    often = " most often," * (len(which) < len(gains))
+    where = _where(gains[which[0]], compared) if alike else f"{often} in {most} of {len(compared)} tables"
+    return f"better than con/con{where}: {list_text(['/'.join(name) for name in which])} ({size})"
 
 
-def _more_seeds(here: Sequence[Answer], points: float) -> str:
-    """How many more seeds would tell a difference of some points, by the intervals of what cannot be told apart.
+def _more_seeds(left: Mapping[Answer, Sequence[Objective]], points: float) -> list[str]:
+    """How many more seeds would tell a measured difference, by the intervals of what cannot be told apart.
 
     An interval's square is the sum of a part that falls with the number of seeds and one, of test images and searches,
     that does not. The factor of both falls with the seeds too, which is left out: the number is an upper one.
     """
-    level = [change for answer in here for change in _differences(answer) if change.verdict == "level"]
+    level = [change for own in left.items() for change in _differences(*own) if change.verdict == "level"]
     if not level:
-        return ""
+        return []
     of_seeds = median((change.seed_ends[1] - change.seed_ends[0]) / 2 for change in level)
     reach = median((change.ends[1] - change.ends[0]) / 2 for change in level)
-    runs = median(answer.grid.cells[name].n for answer in here for name in _left_over(answer))
+    runs = median(answer.grid.cells[name].n for answer, names in left.items() for name in names)
     if reach <= points:
-        return ""
-    size, left = count_text(int(points), "point"), points**2 - max(0.0, reach**2 - of_seeds**2)
-    if left <= 0:
-        beyond = dict.fromkeys(what for answer in here for what in answer.grid.comparison.beyond_seeds)
-        return f" A difference of {size} would take more seeds, and perhaps more {' or '.join(beyond)}."
-    more = ceil(runs * of_seeds**2 / left - runs)
-    return f" At most about {count_text(more, 'more seed')} would tell a difference of {size}."
+        return []
+    size, rest = count_text(int(points), "point"), points**2 - max(0.0, reach**2 - of_seeds**2)
+    if rest <= 0:
+        beyond = dict.fromkeys(what for answer in left for what in answer.grid.comparison.beyond_seeds)
+        return [f"to tell a measured difference of {size} takes more seeds, and perhaps more {' or '.join(beyond)}"]
+    more = count_text(ceil(runs * of_seeds**2 / rest - runs), "more seed")
+    return [f"at most about {more} would tell a measured difference of {size}"]
 
 
 def tuning_answers(inputs: Inputs, measure: str) -> tuple[tuple[str, str], ...]:
@@ -174,16 +207,14 @@ def tuning_answers(inputs: Inputs, measure: str) -> tuple[tuple[str, str], ...]:
 
 def _best_text(tuned: Sequence[Answer]) -> str:
     if len({answer.block.slug for answer in tuned}) > 1:
-        wins = Counter(key for answer in tuned for key in answer.top)
-        most = max(wins.values())
-        names = list_text(["/".join(key) for key, number in wins.items() if number == most])
-        return f"{names}: the highest mean in {most} of {len(tuned)} tables."
+        alone = sum(answer.is_judged and answer.level_text == "none" and len(answer.top) == 1 for answer in tuned)
+        return _sentence(f"{_highest_text(tuned)}; it is told apart from all others in {count_text(alone, 'table')}")
     said = []
     for answer in tuned:
         where = "" if answer.metric.direction == "both" else f"{answer.metric.title}: "
         level = "not told apart from it: " * answer.is_judged + answer.level_text
-        said.append(f"{where}{answer.best_text}, {answer.mean}; {level}.")
-    return " ".join(said)
+        said.append(f"{where}highest mean {answer.best_text}, {answer.mean}, {level}")
+    return _sentence("; ".join(said))
 
 
 def _gain_text(inputs: Inputs, measure: str) -> str:
@@ -193,7 +224,7 @@ def _gain_text(inputs: Inputs, measure: str) -> str:
     kept = f" In {count_text(same, 'square')} of the tables the choice was the default." if same else ""
     text = changes_text(gains)
     if text:
-        return f"{text[0].upper()}{text[1:]}.{kept}"
+        return f"{_sentence(text)}{kept}"
     return f"Nothing.{kept}" if same else "No objective has results in both grids."
 
 

@@ -62,12 +62,20 @@ class ReportResult:
 
     @property
     def tuning_notes(self) -> tuple[str, ...]:
-        """Of a tuned sweep whether the ranking survives tuning, or how far it is; empty for others."""
+        """The answers of a tuned sweep, or how far it is; empty for others."""
         return tuning_notes(self.inputs)
+
+    @property
+    def first_words(self) -> tuple[str, ...]:
+        """What the page says first, for a terminal: by R@1 and rsum."""
+        return self.tuning_notes or self._findings(MEASURES[0], MEASURES[-1])
+
+    def _findings(self, *measures: str) -> tuple[str, ...]:
+        answers = answers_of(self.inputs.answered)
+        return tuple(filter(None, (finding(answers, measure) for measure in measures)))
 
     def as_json(self) -> dict[str, Any]:
         """What a script reads of a report: findings, every cell, gain and interval, and what is missing."""
-        answers = answers_of(self.inputs.answered)
         return {
             "report": str(self.folder / "report.html"),
             "files": [str(path) for path in self.files],
@@ -75,7 +83,7 @@ class ReportResult:
             "counted": self.num_counted,
             "failed": self.missing.get("failed", 0),
             "seeds": list(self.inputs.results.header.seeds),
-            "findings": [said for measure in MEASURES if (said := finding(answers, measure))],
+            "findings": list(self._findings(*MEASURES)),
             "cells": _records(cells_frame(self.inputs.blocks)),
             "gains": _records(gains_frame(self.inputs.gained)),
             "missing": [

@@ -183,8 +183,8 @@ def print_result(result: ReportResult, console: Console) -> None:
     counts = ", ".join(f"{count} {status}" for status, count in result.missing.items() if count)
     missing = f" ({counts}; gaps are marked)" if counts else ""
     console.print(f"report: {result.num_counted} of {result.num_expected} results{missing}")
-    for note in result.tuning_notes:
-        console.print(f"        {note}")
+    for text in result.first_words:
+        console.print(f"        {text}", markup=False)
     console.print(f"        {result.folder / 'report.html'}")
 
 

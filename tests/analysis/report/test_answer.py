@@ -75,13 +75,13 @@ def test_the_best_its_gain_and_its_equals() -> None:
     assert answers[0].level_text == "con/nca"
     row = answer_table(answers, "R@1").rows[0]
     assert row[1:] == ("Image → Text R@1", "sig/nca", "52.0 ± 0.5", "+2.0 (+1.0 to +3.0)", "con/nca", "nothing")
-    assert "most often sig/nca, con/nca (+1.9 to +2.0)" in finding(answers, "R@1")
+    assert "Better than con/con: sig/nca, con/nca (+1.9 to +2.0)" in finding(answers, "R@1")
 
 
 def test_a_gain_within_noise_is_not_called_one() -> None:
     answers = answers_of([block(MEANS, {("con", "nca"), BASELINE}, reach=3.0)])
     assert not answers[0].is_gain
-    assert "Nothing is better than con/con" in finding(answers, "R@1")
+    assert "No objective is better than con/con by more than noise" in finding(answers, "R@1")
     assert answers[0].level_text == "all others but sig/con"
 
 
@@ -94,7 +94,9 @@ def test_without_con_con_nothing_is_compared_with_it() -> None:
     found = answers_of([block({WINNER: 49.0, ("sig", "con"): 48.0}, {("sig", "con")})])
     assert found[0].gain_text == "no con/con to compare with"
     assert found[0].forest is None
-    assert "no gain over it" in finding(found, "R@1")
+    assert "con/con" not in finding(found, "R@1")
+    apart = answers_of([block({WINNER: 49.0, ("sig", "con"): 48.0}, set())])
+    assert "There is no con/con to compare with" in finding(apart, "R@1")
 
 
 def test_one_seed_allows_no_verdict() -> None:
@@ -129,7 +131,7 @@ def test_equal_means_are_called_equal() -> None:
     answers = answers_of([block(dict.fromkeys(MEANS, 50.0), set(MEANS) - {BASELINE}, reach=0.0)])
     row = answer_table(answers, "R@1").rows[0]
     assert row[2:6] == ("all equal", "50.0 ± 0.5", "none: con/con is as high", "all 3 others")
-    assert finding(answers, "R@1") == "R@1: All objectives have the same mean."
+    assert finding(answers, "R@1") == "R@1: All objectives have the same mean, to one decimal."
 
 
 def test_objectives_that_share_the_highest_mean_are_all_named() -> None:
@@ -150,20 +152,50 @@ LEVEL = {key for key in GRID if key[1] != "cir"}
 def test_a_column_that_costs_points_in_every_row_is_the_finding() -> None:
     low = {**GRID, ("sig", "cir"): 35.0}
     text = finding(answers_of([block(low, LEVEL, reach=2.0)]), "R@1")
-    assert "T cir costs 8.0 to 15.0 points in every row." in text
-    assert "The other 6 objectives cannot be told apart. Nothing is better than con/con" in text
-    assert "At most about 9 more seeds would tell a difference of 1 point." in text  # 3 seeds reach 2 points
+    assert "T cir costs 8.0 to 15.0 points against T con in every row" in text
+    assert "the other 6 objectives cannot be told apart" in text
+    assert "at most about 9 more seeds would tell a measured difference of 1 point" in text  # 3 seeds reach 2 points
+    assert text.count(". ") == 1
     one = finding(answers_of([block(low, LEVEL)]), "rsum")
     assert "tables" not in one
     assert "more seed" not in one
 
 
-def test_what_holds_in_one_direction_names_it_and_over_blocks_the_number_of_tables() -> None:
-    low, level = block(GRID, LEVEL), block(dict.fromkeys(GRID, 50.0) | {("sig", "nca"): 50.4}, set(GRID))
-    mixed = replace(low, grids={key: (low if key.startswith("t2i") else level).grids[key] for key in METRICS})
-    assert "T cir costs 8.0 to 8.0 points in every row, text to image." in finding(answers_of([mixed]), "R@1")
+def test_rows_are_counted_over_directions_and_blocks_and_name_those_of_what_holds_in_some() -> None:
+    low, level = block(GRID, LEVEL), block({**GRID, ("con", "cir"): 50.0}, {*LEVEL, ("con", "cir"), ("con", "con")})
+    split = block({**GRID, ("lin", "nca"): 52.0}, set())
+    for found, told, rest in (
+        ((low, level), "in 5 of 6 rows", "the other 6 objectives cannot be told apart."),
+        (
+            (low, split),
+            "in every row",
+            "cannot be told apart (text to image). Better than con/con (image to text): lin/nca",
+        ),
+    ):
+        t2i, i2t = (own.grids for own in found)
+        mixed = replace(low, grids={key: (t2i if key.startswith("t2i") else i2t)[key] for key in METRICS})
+        text = finding(answers_of([mixed]), "R@1")
+        assert f"T cir costs 8.0 points against T con {told}" in text
+        assert rest in text
     other = replace(mixed, key=replace(mixed.key, backbone="r_50"))
-    assert "in every row, in 2 of 4 tables." in finding(answers_of([mixed, other]), "R@1")
+    assert "cannot be told apart in 2 of 4 tables" in finding(answers_of([mixed, other]), "R@1")
+
+
+def test_a_con_con_above_all_others_is_said_to_be() -> None:
+    text = finding(answers_of([block({**MEANS, BASELINE: 60.0}, set())]), "R@1")
+    assert "Every other objective is worse than con/con" in text
+
+
+def test_what_is_below_the_highest_mean_is_named_where_no_row_or_column_is() -> None:
+    apart = {BASELINE: 50.0, ("lin", "nca"): 51.0, ("sig", "cir"): 48.0}
+    text = finding(answers_of([block(apart, {BASELINE})]), "R@1")
+    assert text.startswith("R@1: Below the highest mean by more than noise in every table: sig/cir.")
+
+
+def test_what_cannot_be_told_apart_at_all_needs_no_word_on_con_con() -> None:
+    text = finding(answers_of([block(MEANS, set(MEANS), reach=2.0)]), "R@1")
+    assert text.startswith("R@1: None of the 4 objectives can be told apart. At most about 9 more seeds")
+    assert "con/con" not in text
 
 
 def test_seeds_do_not_shrink_what_test_images_add() -> None:
@@ -171,7 +203,7 @@ def test_seeds_do_not_shrink_what_test_images_add() -> None:
     for grid in found.grids.values():
         inner = {names: replace(change, of_seeds=1.9) for names, change in grid.comparison.differences.items()}
         vars(grid.comparison)["differences"].update(inner)
-    assert "At most about 15 more seeds" in finding(answers_of([found]), "R@1")  # 3 * 1.9² / (1 - 2² + 1.9²) - 3
+    assert "at most about 15 more seeds" in finding(answers_of([found]), "R@1")  # 3 * 1.9² / (1 - 2² + 1.9²) - 3
     for grid in found.grids.values():
         inner = {names: replace(change, of_seeds=0.5) for names, change in grid.comparison.differences.items()}
         vars(grid.comparison)["differences"].update(inner)
@@ -179,14 +211,16 @@ def test_seeds_do_not_shrink_what_test_images_add() -> None:
     assert "perhaps more test images or searches" in finding(answers_of([found]), "R@1")
 
 
-def test_a_column_with_one_row_that_is_not_told_apart_is_none() -> None:
+def test_a_column_that_is_told_apart_in_no_more_than_half_of_its_rows_is_not_named() -> None:
     text = finding(answers_of([block(GRID, {*LEVEL, ("sig", "cir")})]), "R@1")
+    assert "in 4 of 6 rows" in text
+    text = finding(answers_of([block(GRID, {*LEVEL, ("sig", "cir"), ("lin", "cir")})]), "R@1")
     assert "costs" not in text
 
 
-def test_a_missing_cell_leaves_a_column_to_the_rows_that_can_be_judged() -> None:
+def test_a_row_that_cannot_be_judged_is_not_counted_as_told_apart() -> None:
     text = finding(answers_of([unjudged(block(GRID, LEVEL), ("sig", "cir"))]), "R@1")
-    assert "T cir costs 8.0 to 8.0 points" in text
+    assert "T cir costs 8.0 points against T con in 4 of 6 rows" in text
 
 
 def test_a_lone_objective_has_nothing_to_be_compared_with() -> None:
