@@ -9,9 +9,11 @@ from __future__ import annotations
 import ast
 import hashlib
 import linecache
+import re
 import sys
 import traceback
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -26,6 +28,8 @@ ENTRY_POINTS = "goal_sweep.plugins"
 """The group of entry points in which an installed package names its plugins."""
 _ran: dict[str, str] = {}
 """The plugins that have run in this process: the digest of the text by name."""
+_NAME, _RESERVED = re.compile(r"[\w.+-]+"), ("all", "loss")
+"""What a part may be called: names are joined with `/` and listed with commas."""
 
 
 class PluginError(ConfigError):
@@ -55,11 +59,17 @@ class Plugin:
         """Make the names of its parts known without running it.
 
         Raises:
-            PluginError: it is not Python, registers nothing, takes a name that is taken, or has a parameter whose
-                default is not written out.
+            PluginError: it is not Python, registers nothing, takes a name that is taken or is no word, or has a
+                parameter whose default is not written out.
         """
         registered = list(self._registered())
+        taken = set[tuple[str, str]]()
         for line, kind, entry in registered:
+            if (kind, entry.name) in taken:
+                self._refuse(f"{REGISTRIES[kind].kind} {entry.name!r} is registered twice here", line)
+            if not _NAME.fullmatch(entry.name) or entry.name in _RESERVED:
+                self._refuse(f"the name {entry.name!r} must be letters, digits and _ . + -, and not all or loss", line)
+            taken.add((kind, entry.name))
             try:
                 REGISTRIES[kind].announce(entry)
             except ValueError as error:
@@ -71,7 +81,7 @@ class Plugin:
         """Run it, so that its parts can be used. A second call does nothing.
 
         Raises:
-            PluginError: it raises, or registers what `announce` does not see.
+            PluginError: it raises, registers what `announce` does not see, or changes how torch computes.
         """
         if _ran.get(self.name) == self.digest:
             return
@@ -81,6 +91,7 @@ class Plugin:
         module.__file__ = self.name
         sys.modules[module.__name__] = module
         running.append(self.digest)
+        before = _arithmetic()
         try:
             exec(compile(self.text, file, "exec"), module.__dict__)
         except (Exception, SystemExit) as error:
@@ -89,6 +100,9 @@ class Plugin:
             self._refuse(f"{type(error).__name__}: {error}", (lines or [0])[-1])
         finally:
             running.pop()
+        for setting, value in _arithmetic().items():
+            if value != before[setting]:
+                self._refuse(f"sets torch's {setting} to {value}, which would change the numbers of every cell")
         _ran[self.name] = self.digest
 
     def _registered(self) -> Iterator[tuple[int, str, Entry[Any]]]:
@@ -130,6 +144,38 @@ class Plugin:
         raise PluginError(f"plugin {place}: {' '.join(message.split())}") from None
 
 
+def place_in(error: BaseException) -> str:
+    """The plugin and line where an error was raised, as the beginning of a message; empty if it was none of theirs."""
+    frames = ((frame.filename[1:-1], frame.lineno) for frame in traceback.extract_tb(error.__traceback__))
+    return ([""] + [f"plugin {name}:{line}: " for name, line in frames if name in _ran])[-1]
+
+
+@contextmanager
+def exits_are_errors() -> Iterator[None]:
+    """Where parts of a plugin are called: its `exit()` becomes an error, which fails a training and not a process.
+
+    Raises:
+        PluginError: it called `exit()`.
+    """
+    try:
+        yield
+    except SystemExit as error:
+        if not (place := place_in(error)):
+            raise  # a signal's
+        raise PluginError(f"{place}SystemExit: {error}") from error
+
+
+def _arithmetic() -> dict[str, object]:
+    """The settings of torch that are the process's and decide what all cells compute."""
+    import torch  # which reading a plugin does without
+
+    return {
+        "default dtype": torch.get_default_dtype(),
+        "default device": torch.get_default_device(),
+        "float32 matmul precision": torch.get_float32_matmul_precision(),
+    }
+
+
 def read_plugin(name: str, folder: Path) -> Plugin:
     """Read a plugin.
 
@@ -148,7 +194,7 @@ def read_plugin(name: str, folder: Path) -> Plugin:
         declared = {one.name: one.module for one in entry_points(group=ENTRY_POINTS)}
         path = _module_file(declared.get(name, name))
     try:
-        return Plugin(name=name, text=text_in(content_of(path), path))
+        return Plugin(name=name, text=text_in(content_of(path), path).replace("\r\n", "\n"))  # ids as on Unix
     except DataError as error:
         raise PluginError(f"plugin {error}") from None
 

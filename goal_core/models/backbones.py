@@ -198,7 +198,7 @@ def own_module(entry: Entry[Callable[..., nn.Module]], **sizes: int) -> nn.Modul
         width = int(net.num_features)  # type: ignore[arg-type]  # which its contract asks for
         if not isinstance(net, nn.Module) or width < 1:
             raise TypeError(f"gives {type(net).__name__} with num_features {width}")
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise WeightsError(f"plugin {entry.plugin}: {entry.name}: {first_line(error)}") from error
     return net
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from goal_sweep.goal_core.basics.devices import send
+from goal_sweep.goal_core.basics.plugins import exits_are_errors
 from goal_sweep.goal_core.basics.registry import Entry
 from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective, Objective, ShapeError, check_batch
 from goal_sweep.goal_core.objectives.mining import MinedBatch, Place, mine
@@ -105,7 +106,8 @@ class _Weights:
             place = group.place(self._mined.pos.device)
             triplets, sets = self._mined.triplets(place)
             try:
-                weights = group.function(triplets)
+                with exits_are_errors():
+                    weights = group.function(triplets)
                 parts = weights if isinstance(weights, tuple) else (weights,)
                 for target, weight in zip(targets, parts, strict=True):
                     target[place] = weight

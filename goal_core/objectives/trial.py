@@ -24,8 +24,8 @@ def try_objective(config: ObjectiveConfig, *, shipped: bool = False) -> None:
         shipped: also try weights that no plugin defines.
 
     Raises:
-        ConfigError: a weight fails, is of another shape or dtype than its triplets, is not finite, or differs when it
-            is computed again. The message names the plugin.
+        ConfigError: a weight fails, is of another shape or dtype than its triplets, is not finite, differs when it is
+            computed again, or changes the triplets. The message names the plugin.
     """
     if config.triplet == LOSS:
         return
@@ -33,6 +33,7 @@ def try_objective(config: ObjectiveConfig, *, shipped: bool = False) -> None:
     images_ND, texts_ND = (torch.randn(_PAIRS, _DIM, generator=generator) for _ in range(2))
     normalise = torch.nn.functional.normalize
     mined = mine(normalise(images_ND), normalise(texts_ND), None)
+    as_mined = torch.stack([mined.pos, mined.neg])
     for entry, kind in ((triplet_weights[config.triplet], "triplet"), (pair_weights[config.pair], "pair")):
         if not entry.plugin and not shipped:
             continue
@@ -41,6 +42,8 @@ def try_objective(config: ObjectiveConfig, *, shipped: bool = False) -> None:
             first, second = (_weights(objective, kind, mined.triplets()[0]) for _ in range(2))
         except (Exception, SystemExit) as error:
             raise ConfigError(f"{of}: {type(error).__name__}: {first_line(error)}") from error
+        if not torch.equal(as_mined, torch.stack([mined.pos, mined.neg])):
+            raise ConfigError(f"{of}: changes the similarities that it is given; compute new tensors")
         for one, again in zip(first, second, strict=True):
             if not isinstance(one, Tensor) or one.shape != mined.pos.shape or one.dtype != mined.pos.dtype:
                 got = f"{tuple(one.shape)} {one.dtype}" if isinstance(one, Tensor) else type(one).__name__

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from goal_sweep.goal_core.basics.errors import GoalError
-from goal_sweep.goal_core.basics.plugins import Plugin
+from goal_sweep.goal_core.basics.plugins import Plugin, place_in
 from goal_sweep.goal_core.data import DataConfig
 from goal_sweep.goal_core.models import ModelConfig
 from goal_sweep.goal_core.objectives import ObjectiveConfig
@@ -120,10 +120,11 @@ class TrainingFailed:
         )
 
         text = " ".join(str(error).split()) or "no message"
+        place = "" if isinstance(error, GoalError) else f"{place_in(error)}{type(error).__name__}: "
         return cls(
             key=key,
             kind=failure_kind(error),
-            reason=text if isinstance(error, GoalError) else f"{type(error).__name__}: {text}",
+            reason=f"{place}{text}",
             trace="".join(traceback.format_exception(error)),
         )
 

@@ -11,6 +11,7 @@ from functools import partial
 from goal_sweep.goal_core.basics.atomic import DamagedError
 from goal_sweep.goal_core.basics.devices import forget_peak, peak_memory_mb
 from goal_sweep.goal_core.basics.errors import FencedError, GoalError, listening
+from goal_sweep.goal_core.basics.plugins import exits_are_errors
 from goal_sweep.goal_core.data import Dataset
 from goal_sweep.goal_core.training import TrainingEvent, TrainingFailed, train_unit
 from goal_sweep.runners.execution.inputs import (
@@ -154,7 +155,8 @@ class _Worker:
                 if isinstance(self._dataset, Exception):
                     raise self._dataset
                 plan = on_this_machine(replace(plan, trainings=chosen), job.unit, self.store)
-                train_unit(chunks.of_plan(plan), folders, listener, self._dataset)
+                with exits_are_errors():
+                    train_unit(chunks.of_plan(plan), folders, listener, self._dataset)
             except SavedError:
                 for key in folders.keys() - listener.ended:
                     with contextlib.suppress(OSError, FencedError):

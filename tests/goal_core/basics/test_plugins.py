@@ -6,10 +6,12 @@ import pickle
 from pathlib import Path
 
 import pytest
+import torch
 
-from goal_sweep.goal_core.basics.plugins import Plugin, PluginError, read_plugin
+from goal_sweep.goal_core.basics.plugins import Plugin, PluginError, exits_are_errors, read_plugin
 from goal_sweep.goal_core.objectives import ObjectiveConfig, pair_weights
 from goal_sweep.goal_core.objectives.trial import try_objective
+from goal_sweep.goal_core.training import TrainingFailed
 
 HEAD = "from goal_sweep.goal_core.objectives import PairWeights, pair_weights\n"
 SQUARE = f"""{HEAD}
@@ -59,6 +61,9 @@ def test_an_edited_plugin_takes_its_names_anew() -> None:
         ("def f(:", "own.py:1", "invalid syntax"),
         ("x = 1", "own.py", "pair_weights"),
         (SQUARE.replace('"square"', '"con"'), "own.py:4", "'con' is registered twice"),
+        (SQUARE + SQUARE, "own.py:9", "'square' is registered twice here"),
+        (SQUARE.replace('"square"', '"a/b"'), "own.py:4", "'a/b'"),
+        (SQUARE.replace('"square"', '"all"'), "own.py:4", "'all'"),
         (SQUARE.replace("2.0", "max(1, 2)"), "own.py:4", "'power' needs a number"),
         (SQUARE + "\n1 / 0", "own.py:7", "ZeroDivisionError"),
         (SQUARE + "\nraise SystemExit(0)", "own.py:7", "SystemExit"),
@@ -85,6 +90,7 @@ def test_a_mistake_is_one_line_with_its_place(text: str, place: str, what: str) 
         ("PairWeights(triplets.pos.new_tensor(__import__('time').time_ns() % 997).expand(12), triplets.neg)", "again"),
         ("PairWeights(triplets.nothing, triplets.neg)", "nothing"),
         ("exit()", "SystemExit"),
+        ("PairWeights(triplets.pos.zero_(), triplets.neg)", "changes the similarities"),
     ],
 )
 def test_a_weight_that_does_not_work_is_refused_before_training(body: str, what: str) -> None:
@@ -93,6 +99,33 @@ def test_a_weight_that_does_not_work_is_refused_before_training(body: str, what:
     with pytest.raises(Exception, match=r"plugin own\.py: square") as error:
         try_objective(ObjectiveConfig(pair="square", triplet="con"))
     assert what in str(error.value)
+
+
+def test_a_plugin_leaves_the_arithmetic_of_other_cells_alone() -> None:
+    try:
+        with pytest.raises(PluginError, match=r"own\.py: sets torch's default dtype to torch\.float64"):
+            plugin(f"{SQUARE}\nimport torch\ntorch.set_default_dtype(torch.float64)").run()
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_an_error_of_a_part_names_the_plugin_and_its_line() -> None:
+    plugin(SQUARE.replace("return", "exit(3) if power == 3 else 1 / 0; return")).run()
+    square = pair_weights["square"].function
+    with pytest.raises(PluginError, match=r"plugin own\.py:5: SystemExit: 3"), exits_are_errors():
+        square(None, power=3)
+    with pytest.raises(SystemExit), exits_are_errors():  # such as a signal's
+        raise SystemExit(3)
+    with pytest.raises(ZeroDivisionError) as raised:
+        square(None)
+    assert TrainingFailed.because_of("key", raised.value).reason.startswith("plugin own.py:5: ZeroDivisionError: ")
+
+
+def test_ends_of_lines_are_no_part_of_an_id(tmp_path: Path) -> None:
+    for name, ends in (("unix.py", "\n"), ("dos.py", "\r\n")):
+        (tmp_path / name).write_bytes(SQUARE.replace("\n", ends).encode())
+    unix, dos = (read_plugin(name, tmp_path) for name in ("unix.py", "dos.py"))
+    assert unix.digest == dos.digest
 
 
 def test_a_file_and_a_module_are_found_without_importing_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
