@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from goal_sweep.goal_core.basics.devices import full_precision
-from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.goal_core.basics.errors import GoalError, first_line
 from goal_sweep.goal_core.objectives.gradient_objective import warn_of_lengths
 
 # Equal vectors must give equal similarities wherever they stand, or ties go undetected. Matrix products round equally
@@ -110,10 +110,15 @@ def recall(
 
 
 def _tensor(given: Tensor | NDArray[np.number] | Sequence[int]) -> Tensor:
-    """A tensor of the same values; of an array that is not writable, which torch would warn of, a copy."""
-    if isinstance(given, np.ndarray) and not given.flags.writeable:
-        return torch.tensor(given)
-    return torch.as_tensor(given)
+    """A tensor of the same values; a copy of an array that torch would not share: read-only, reversed, byte-swapped."""
+    try:
+        if isinstance(given, np.ndarray) and not (
+            given.flags.writeable and given.dtype.isnative and min(given.strides, default=0) >= 0
+        ):
+            given = np.array(given, dtype=given.dtype.newbyteorder("="))
+        return torch.as_tensor(given)
+    except (TypeError, ValueError) as error:
+        raise EmbeddingError(f"neither a tensor nor an array of numbers: {first_line(error)}") from error
 
 
 def retrieval_metrics(
@@ -181,19 +186,19 @@ def _check_and_sort(
     image_emb: Tensor, text_emb: Tensor, text_to_image: Tensor | NDArray[np.integer]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Images and texts in fp32, the texts ordered by image; each text's image; and the order that was applied."""
-    for name, emb in (("image_emb", image_emb), ("text_emb", text_emb)):
+    for name, emb in (("images", image_emb), ("texts", text_emb)):
         if emb.ndim != 2 or 0 in emb.shape:
             raise EmbeddingError(f"{name} must be a non-empty matrix (items, dimensions), got shape {tuple(emb.shape)}")
         if not emb.dtype.is_floating_point:
             raise EmbeddingError(f"{name} must be floating point, got {emb.dtype}")
     if image_emb.shape[1] != text_emb.shape[1]:
-        raise EmbeddingError(f"image_emb has {image_emb.shape[1]} dimensions but text_emb has {text_emb.shape[1]}")
+        raise EmbeddingError(f"images have {image_emb.shape[1]} dimensions but texts have {text_emb.shape[1]}")
     if image_emb.device != text_emb.device:
-        raise EmbeddingError(f"image_emb is on {image_emb.device} but text_emb is on {text_emb.device}")
+        raise EmbeddingError(f"images are on {image_emb.device} but texts are on {text_emb.device}")
     owners_M = _check_owners(torch.as_tensor(text_to_image), image_emb.shape[0], text_emb.shape[0])
     owners_M = owners_M.to(image_emb.device, torch.int64)
     images_ND, texts_MD = image_emb.float(), text_emb.float()
-    largest = [_largest(name, emb) for name, emb in (("image_emb", images_ND), ("text_emb", texts_MD))]
+    largest = [_largest(name, emb) for name, emb in (("images", images_ND), ("texts", texts_MD))]
     if largest[0] * largest[1] * images_ND.shape[1] > torch.finfo(torch.float32).max:
         raise EmbeddingError(f"similarities overflow fp32: values reach {largest[0]:.3g} and {largest[1]:.3g}")
     order_M = torch.argsort(owners_M, stable=True)
@@ -203,12 +208,12 @@ def _check_and_sort(
 def _check_owners(owners_M: Tensor, num_images: int, num_texts: int) -> Tensor:
     """``owners_M`` itself, after a check that it gives each text an image and each image a text."""
     if owners_M.dtype.is_floating_point or owners_M.dtype.is_complex or owners_M.dtype == torch.bool:
-        raise EmbeddingError(f"text_to_image must contain integers, got {owners_M.dtype}")
+        raise EmbeddingError(f"owners must be integers, got {owners_M.dtype}")
     if tuple(owners_M.shape) != (num_texts,):
-        raise EmbeddingError(f"text_to_image must have shape ({num_texts},), one per text, got {tuple(owners_M.shape)}")
+        raise EmbeddingError(f"owners must have shape ({num_texts},), one per text, got {tuple(owners_M.shape)}")
     low, high = int(owners_M.min()), int(owners_M.max())
     if low < 0 or high >= num_images:
-        raise EmbeddingError(f"text_to_image must lie in 0..{num_images - 1}, got values from {low} to {high}")
+        raise EmbeddingError(f"owners must lie in 0..{num_images - 1}, got values from {low} to {high}")
     without = (torch.bincount(owners_M.long(), minlength=num_images) == 0).nonzero().flatten()
     if without.numel():
         raise EmbeddingError(f"{len(without)} of {num_images} images have no caption, the first is {int(without[0])}")
@@ -220,7 +225,7 @@ def _largest(name: str, emb: Tensor) -> float:
     bad = (~torch.isfinite(emb)).any(dim=1).nonzero().flatten()
     if bad.numel():
         raise NonFiniteEmbeddingError(
-            f"{name} is not finite in {len(bad)} of {len(emb)} rows, the first is {int(bad[0])}"
+            f"{name} are not finite in {len(bad)} of {len(emb)} rows, the first is {int(bad[0])}"
         )
     return float(emb.abs().max())
 

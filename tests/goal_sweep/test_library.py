@@ -53,6 +53,9 @@ def test_recall_takes_arrays_tensors_and_owners_in_any_form() -> None:
     read_only = images.numpy().copy()
     read_only.flags.writeable = False
     assert goal_sweep.recall(read_only, texts.numpy(), owners.tolist()) == expected
+    assert goal_sweep.recall(images.numpy()[::-1], texts.numpy().astype(">f4"), (11 - owners).numpy()) == expected
+    with pytest.raises(EmbeddingError, match="array of numbers"):
+        goal_sweep.recall(images, texts, list("abc"))  # type: ignore[arg-type]  # which is what it refuses
     order = torch.argsort(owners, stable=True)
     assert goal_sweep.recall(images, texts[order]) == expected
     with pytest.raises(EmbeddingError, match=r"23 texts .* 12 images"):
