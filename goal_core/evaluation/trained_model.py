@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from goal_sweep.goal_core.basics.devices import send
 from goal_sweep.goal_core.basics.errors import ConfigError, DataError
 from goal_sweep.goal_core.checkpoints import ModelDescription, TrainedModel, read_model, trained_encoder
 from goal_sweep.goal_core.data import EncodedCaptions
-from goal_sweep.goal_core.data.formats import decode_image
+from goal_sweep.goal_core.data.formats import decode_image, to_rgb
 from goal_sweep.goal_core.data.transforms import transform_of
 from goal_sweep.goal_core.evaluation.embedding import CHUNK, embed_captions
 from goal_sweep.goal_core.models import Encoder
@@ -42,7 +42,7 @@ class RetrievalModel:
         self._encoder = encoder
         encoder.train(False)
 
-    def encode_images(self, images: Sequence[Picture]) -> NDArray[np.float32]:
+    def encode_images(self, images: Iterable[Picture]) -> NDArray[np.float32]:
         """Embed pictures as evaluation sees them: resized, cropped or stretched, and normalised as in training.
 
         Args:
@@ -55,7 +55,8 @@ class RetrievalModel:
             ConfigError: the model takes features in place of pictures; see :meth:`encode_features`.
             DataError: there is no picture, or one cannot be read.
         """
-        parts = (images[start : start + CHUNK] for start in range(0, len(images), CHUNK))
+        given = _several(images)
+        parts = (given[start : start + CHUNK] for start in range(0, len(given), CHUNK))
         return self._embed_images(map(self.prepared, parts))
 
     def encode_features(self, features: ArrayLike) -> NDArray[np.float32]:
@@ -77,7 +78,7 @@ class RetrievalModel:
             raise ConfigError(f"features must be (N, {width}) or (N, R, {width}), got {given.shape}")
         return self._embed_images(torch.split(torch.from_numpy(given), CHUNK))
 
-    def encode_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def encode_texts(self, texts: Iterable[str]) -> NDArray[np.float32]:
         """Embed sentences.
 
         Args:
@@ -87,7 +88,7 @@ class RetrievalModel:
             Unit vectors, (M, D) float32, in the order of the sentences.
 
         Raises:
-            DataError: there is no sentence, or the model takes vectors in place of sentences.
+            DataError: there is no sentence, one is no text, or the model takes vectors in place of sentences.
         """
         return np.asarray(embed_captions(self._encoder, self._captions(texts)).cpu())
 
@@ -101,8 +102,16 @@ class RetrievalModel:
 
         Returns:
             Numbers of images and their similarities, in [-1, 1], the nearest first; equal ones in their order.
+
+        Raises:
+            DataError: `images` are of another shape, `top` is below 1, or the model takes no sentences.
         """
-        similarities = images @ self.encode_texts([text])[0]
+        query = self.encode_texts([text])[0]
+        if np.ndim(images) != 2 or len(query) != np.shape(images)[1]:
+            raise DataError(f"images must be (N, {len(query)}), got {tuple(np.shape(images))}")
+        if top < 1:
+            raise DataError(f"top must be at least 1, got {top}")
+        similarities = np.asarray(images) @ query
         nearest = np.argsort(-similarities, kind="stable")[:top]
         return [(int(index), float(similarities[index])) for index in nearest]
 
@@ -164,7 +173,7 @@ class RetrievalModel:
         with torch.no_grad():
             torch.export.save(torch.export.export(module, inputs, dynamic_shapes=(shapes,)), path)
 
-    def tokens(self, texts: Sequence[str], *, longest: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    def tokens(self, texts: Iterable[str], *, longest: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
         """Sentences as the network takes them: ids (M, L) int64 padded with 0, and their numbers (M,) int64.
 
         Args:
@@ -174,17 +183,21 @@ class RetrievalModel:
         Raises:
             DataError: there is no sentence, one has more ids, or the model takes vectors in place of sentences.
         """
-        ids, lengths = self._captions(texts).batch(np.arange(len(texts)))
+        captions = self._captions(texts)
+        ids, lengths = captions.batch(np.arange(len(captions)))
         if longest and (most := ids.shape[1]) > longest:
             raise DataError(f"a sentence has {most} ids; the longest may have {longest}")
         return nn.functional.pad(ids, (0, longest - ids.shape[1] if longest else 0)), lengths
 
-    def _captions(self, texts: Sequence[str]) -> EncodedCaptions:
-        if not texts:
+    def _captions(self, texts: Iterable[str]) -> EncodedCaptions:
+        given = _several(texts)
+        if other := [type(text).__name__ for text in given if not isinstance(text, str)]:
+            raise DataError(f"a sentence must be a text, got {other[0]}")
+        if not given:
             raise DataError("there is no sentence to embed")
-        return EncodedCaptions.of(texts, self.description.vocabulary)
+        return EncodedCaptions.of(given, self.description.vocabulary)
 
-    def prepared(self, images: Sequence[Picture]) -> torch.Tensor:
+    def prepared(self, images: Iterable[Picture]) -> torch.Tensor:
         """Pictures as the network takes them: resized, cropped or stretched, (N, 3, S, S) uint8.
 
         Args:
@@ -198,7 +211,7 @@ class RetrievalModel:
         if config is None:
             raise ConfigError(f"this model takes features ({self.description.data.format}); use encode_features")
         transform = transform_of(config)
-        return torch.stack([transform.for_evaluation(_pixels(image)) for image in images])
+        return torch.stack([transform.for_evaluation(_pixels(image)) for image in _several(images)])
 
     def _embed_images(self, chunks: Iterable[torch.Tensor]) -> NDArray[np.float32]:
         encoder = self._encoder
@@ -237,12 +250,21 @@ def load_model(path: str | os.PathLike[str], *, weights: str | None = None, devi
     return RetrievalModel(trained, trained_encoder(trained, description, torch.device(device)))
 
 
+def _several(items: Iterable[Any]) -> list[Any]:
+    """Pictures or sentences as a list; one alone would be taken for as many as it has letters or rows."""
+    if isinstance(items, str | bytes | os.PathLike | Image.Image):
+        raise DataError(f"give a list, not one {type(items).__name__}")
+    return list(items)
+
+
 def _pixels(image: Picture) -> NDArray[np.uint8]:
     """Pixels (H, W, 3), uint8 RGB."""
     if isinstance(image, Image.Image):
-        return np.asarray(image.convert("RGB"))
+        return np.asarray(to_rgb(image))
     if isinstance(image, np.ndarray):
         if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
             raise DataError(f"pixels must be (H, W, 3) uint8, got {image.shape} {image.dtype}")
         return image
+    if not isinstance(image, str | os.PathLike):
+        raise DataError(f"a picture must be a path, an open picture or pixels, got {type(image).__name__}")
     return decode_image(image)

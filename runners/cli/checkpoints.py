@@ -206,10 +206,9 @@ def _pictures(folder: Path) -> list[Path]:
     Raises:
         GoalError: there is none.
     """
-    from PIL import Image
+    from goal_sweep.goal_core.data.formats import PICTURES
 
-    endings = set(Image.registered_extensions())
-    found = [folder] if folder.is_file() else sorted(one for one in folder.rglob("*") if one.suffix.lower() in endings)
+    found = [folder] if folder.is_file() else sorted(one for one in folder.rglob("*") if one.suffix.lower() in PICTURES)
     if not found:
         raise GoalError(f"{folder}: no pictures there")
     return found

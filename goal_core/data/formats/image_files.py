@@ -169,7 +169,7 @@ def decode_image(source: str | os.PathLike[str] | bytes, label: str = "") -> NDA
             if image.width * image.height > MAX_PIXELS:
                 raise DataError(f"it has {image.width} x {image.height} pixels, more than {MAX_PIXELS:,}")
             image.load()
-            return np.asarray(_to_rgb(image))
+            return np.asarray(to_rgb(image))
     except MemoryError:
         raise
     except Image.DecompressionBombError as error:
@@ -183,7 +183,8 @@ def decode_image(source: str | os.PathLike[str] | bytes, label: str = "") -> NDA
         raise DataError(f"cannot read image {label}: {first_line(error)}") from error
 
 
-def _to_rgb(image: Image.Image) -> Image.Image:
+def to_rgb(image: Image.Image) -> Image.Image:
+    """A picture in RGB, converted as :func:`decode_image` says."""
     if image.mode.startswith("I"):
         # Pillow clips the wide integer modes when it converts them; 16-bit files should be scaled instead.
         wide = np.clip(np.asarray(image).astype(np.int64), 0, 65535)

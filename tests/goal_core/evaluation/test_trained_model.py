@@ -81,12 +81,28 @@ def test_files_open_pictures_and_pixels_are_alike(folder: Path, tmp_path: Path) 
     assert np.array_equal(rows[0], rows[2])
 
 
+def test_an_open_picture_is_converted_as_its_file_is(folder: Path, tmp_path: Path) -> None:
+    pixels = open_dataset(DATA).splits["test"].load_image(0)
+    clear = Image.fromarray(np.dstack([pixels, (pixels[..., 0] > 100).astype(np.uint8) * 255]), "RGBA")
+    deep = Image.fromarray(pixels[..., 0].astype(np.uint16) * 257)
+    model = load_model(folder)
+    for name, picture in (("clear.png", clear), ("deep.png", deep)):
+        picture.save(tmp_path / name)
+        with Image.open(tmp_path / name) as opened:
+            rows = model.encode_images(one for one in (tmp_path / name, opened))
+        assert np.array_equal(rows[0], rows[1]), name
+
+
 def test_a_search_gives_the_nearest_first_and_ties_in_order(folder: Path) -> None:
     model = load_model(folder)
     query = model.encode_texts(["a red square"])[0]
     images = np.stack([-query, query, query * 0, query])
     assert [index for index, _ in model.search("a red square", images, top=3)] == [1, 3, 2]
     assert model.search("a red square", images, top=1)[0][1] == pytest.approx(1.0)
+    assert len(model.search("a red square", images, top=50)) == 4
+    for rows, top in ((images[:, 1:], 5), (images[0], 5), (images, 0)):
+        with pytest.raises(DataError, match=r"images must be|at least 1"):
+            model.search("a red square", rows, top=top)
 
 
 def test_what_cannot_be_embedded_is_refused(folder: Path, tmp_path: Path) -> None:
@@ -97,6 +113,15 @@ def test_what_cannot_be_embedded_is_refused(folder: Path, tmp_path: Path) -> Non
         model.encode_images([])
     with pytest.raises(DataError, match="pixels must be"):
         model.encode_images([np.zeros((4, 4, 1), np.uint8)])
+    with pytest.raises(DataError, match="got Tensor"):
+        model.encode_images([torch.zeros(3, 4, 4)])  # type: ignore[list-item]  # which is what it refuses
+    for alone in (str(tmp_path), tmp_path, Image.new("RGB", (4, 4))):
+        with pytest.raises(DataError, match="a list"):
+            model.encode_images(alone)  # type: ignore[arg-type]  # which is what it refuses
+    with pytest.raises(DataError, match="a list, not one str"):
+        model.encode_texts("a red flag")
+    with pytest.raises(DataError, match="NoneType"):
+        model.encode_texts(["a flag", None])  # type: ignore[list-item]  # which is what it refuses
     with pytest.raises(DataError, match=r"none\.png"):
         model.encode_images([tmp_path / "none.png"])
     with pytest.raises(DataError, match="22 ids; the longest may have 12"):
