@@ -22,8 +22,8 @@ ALPHA = 0.05
 """The largest probability of a false statement among equal objectives."""
 NEAR = "≈"
 """Follows a number within noise of the best."""
-_BEST = "Bold: best; underlined: second"
-_NOISE = f"{NEAR}: within noise of the best (at 5 %, for {{}}, corrected for all comparisons of the grid)"
+_BEST = "Bold: highest; underlined: second"
+_NOISE = f"{NEAR}: within noise of the highest (at 5 %, for {{}}, corrected for all comparisons of the grid)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,5 +324,5 @@ class Block:
         if not any(grid.comparison.unjudged for grid in grids):
             return f"{_BEST}; {noise}."
         if all(len(grid.comparison.unjudged) == len(grid.means) - 1 for grid in grids):
-            return f"{_BEST}. With one seed there is no interval, so no cell is marked as within noise of the best."
+            return f"{_BEST}. With one seed there is no interval, so no cell is marked as within noise of the highest."
         return f"{_BEST}; {noise}. Cells with one seed have no interval and no mark."

@@ -91,7 +91,7 @@ def draw_forest(forests: Sequence[Forest], what: str) -> Figure:
     names = ["/".join(objective) for objective in rows]
     left = 0.3 + max(text_width(name, _NAME) for name in names) / 72
     titles = [_title(forest) for forest in forests]
-    marks = " Diamond: best. Open circle: not told apart from the best." if any(own.best for own in forests) else ""
+    marks = " Diamond: highest. Open circle: not told apart from it." if any(own.best for own in forests) else ""
     several = len(forests) > 1 and any(forest.beside for forest in forests)
     same = " The panels of a block have the same axis." if several else ""
     intervals = interval_note(forests)
@@ -124,7 +124,7 @@ def interval_note(forests: Iterable[Forest]) -> str:
 
 def _title(forest: Forest) -> list[str]:
     best = objectives_text(sorted(forest.best)) if len(forest.best) <= 2 else f"{len(forest.best)} equal"
-    name = f"{forest.metric.title}; best: {best}" if forest.best else forest.metric.title
+    name = f"{forest.metric.title}; highest: {best}" if forest.best else forest.metric.title
     width = letters(_WIDTH, _TITLE)
     return [*wrapped(forest.title, width), *wrapped(name, width)]
 

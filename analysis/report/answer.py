@@ -131,7 +131,7 @@ def answer_table(answers: Iterable[Answer], measure: str) -> TextTable:
         for answer in answers
         if answer.metric.name == measure
     ]
-    head = ("block", "metric", "best", "mean", "over con/con (95 %)", "cannot be told apart from it", "missing")
+    head = ("block", "metric", "highest", "mean", "over con/con (95 %)", "cannot be told apart from it", "missing")
     return TextTable(title=measure, head=head, rows=tuple(rows), words=len(head))
 
 

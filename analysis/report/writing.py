@@ -210,11 +210,12 @@ def _write_tables(report: Report, files: ReportFolder) -> None:
 
 
 def best_trainings(inputs: Inputs) -> tuple[str, ...]:
-    """The keys of the trainings of each block's objective with the highest mean rsum, all its seeds."""
+    """The keys of the trainings of each block's objective with the highest mean val rsum, all its seeds."""
     keys: dict[str, None] = {}  # one training may be in both grids of a tuned sweep
     for block in inputs.blocks:
-        if (best := block.grids[RSUM.key].highest) is not None:
-            runs = inputs.results.of_block(inputs.results.counted, block.key)
-            own = runs[(runs["pair"] == best[0]) & (runs["triplet"] == best[1])].sort_values("seed")
+        runs = inputs.results.of_block(inputs.results.counted, block.key)
+        groups = runs[runs[RSUM.val].notna()].groupby(["pair", "triplet"])
+        if len(groups):
+            own = groups.get_group(groups[RSUM.val].mean().idxmax()).sort_values("seed")
             keys |= dict.fromkeys(map(str, own["training"]))
     return tuple(keys)

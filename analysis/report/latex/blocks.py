@@ -121,10 +121,10 @@ def _float(*, caption: str, label: str, columns: str, body: Sequence[str], notes
 def _caption(measure: str, blocks: Sequence[Block]) -> str:
     key, unit = blocks[0].key, "of 600" if measure == "rsum" else "%"
     grids = [grid for block in blocks for grid in block.grids_of(measure)]
-    near = f"; {NEAR}: within noise of the best" if any(grid.marked for grid in grids) else ""
+    near = f"; {NEAR}: within noise of the highest" if any(grid.marked for grid in grids) else ""
     where = f"{name_text(key.dataset)} test, {name_text(key.framework)}"
     briefs = ", ".join(dict.fromkeys(block.brief for block in blocks))
-    return f"{measure} ({unit}), {where}, {briefs}. Bold: best; underlined: second{near}."
+    return f"{measure} ({unit}), {where}, {briefs}. Bold: highest; underlined: second{near}."
 
 
 def _model_text(key: BlockKey) -> str:

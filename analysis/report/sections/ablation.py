@@ -55,7 +55,7 @@ def ablation_section(inputs: Inputs) -> Section | None:
     if not made:
         return None
     best = answer_table(answers_of(block for block in inputs.blocks if not block.key.grid), "R@1")
-    said, tables = [_PARAGRAPH, JUDGED_NOTE], [replace(best, title="The best at each point: R@1")]
+    said, tables = [_PARAGRAPH, JUDGED_NOTE], [replace(best, title="The highest mean at each point: R@1")]
     pictures = []
     for own in made:
         changes = {metric: _changes(inputs.results, own, metric) for metric in MAIN_METRICS}

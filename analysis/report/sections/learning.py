@@ -25,9 +25,9 @@ CURVES: Final[dict[str, str]] = {
 }
 """The metrics of the learning curves and their labels; each is a panel of the figure."""
 _CURVES_NOTE = (
-    "The best objective by test rsum, con/con and the worst stand out, with a band from the lowest to the highest "
-    "seed; grey lines are the other objectives. Lines are means over seeds. s_p, s_n, the share of active triplets and "
-    "the gradient norm are means over an epoch's training batches. A triplet is active while its negative is within "
+    "The objectives with the highest and the lowest test rsum, and con/con, stand out, with a band over their seeds; "
+    "grey lines are the other objectives. Lines are means over seeds. s_p, s_n, the share of active triplets and the "
+    "gradient norm are means over an epoch's training batches. A triplet is active while its negative is within "
     "the margin. The gradient is that of the objective with respect to the embeddings, before clipping. Epochs to the "
     "left of a dotted line are warm-up with another gradient."
 )

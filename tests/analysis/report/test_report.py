@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import product
 from pathlib import Path
@@ -12,11 +13,12 @@ import pytest
 from markdown_it import MarkdownIt
 
 from goal_sweep.analysis.report.folder import files_of_report
+from goal_sweep.analysis.report.inputs import Inputs
 from goal_sweep.analysis.report.sections.card import model_card
-from goal_sweep.analysis.report.writing import ReportResult, write_report
+from goal_sweep.analysis.report.writing import ReportResult, best_trainings, write_report
 from goal_sweep.analysis.results import SweepResults, read_results
 from goal_sweep.runners.cli.options import console
-from goal_sweep.sweeps.results import METRICS, Header, ResultsError
+from goal_sweep.sweeps.results import METRICS, RSUM, Header, ResultsError
 from tests.helpers.blank_figures import write_texts
 from tests.helpers.results_cases import SweepWriter, large_table, recalls
 
@@ -63,6 +65,13 @@ def test_a_complete_sweep_has_all_files_and_no_gap(whole: ReportResult) -> None:
     assert [text.partition(":")[0] for text in told["findings"]] == ["R@1", "R@5", "R@10", "rsum"]
 
 
+def test_the_model_to_register_is_not_chosen_on_test(complete: SweepResults) -> None:
+    chosen = (complete.runs["pair"] == "lin") & (complete.runs["triplet"] == "con")
+    higher = complete.runs.assign(**{RSUM.val: 100.0 * chosen})
+    found = best_trainings(Inputs(results=replace(complete, runs=higher), others={}))
+    assert sorted(found) == sorted(complete.runs.loc[chosen, "training"])
+
+
 def test_a_broken_sweep_says_everything_that_is_missing(gappy: ReportResult) -> None:
     assert (gappy.num_expected, gappy.num_counted) == (90, 39)
     assert gappy.missing == {"waiting": 46, "failed": 3, "unusable": 1, "running": 1}
@@ -95,7 +104,7 @@ def test_one_seed_has_no_interval_and_marks_nothing(tmp_path: Path) -> None:
         text = (result.folder / name).read_text().replace("\n% ", " ")
         assert "≈" not in text
         assert r"\approx" not in text
-        assert "With one seed there is no interval, so no cell is marked as within noise of the best." in text
+        assert "With one seed there is no interval, so no cell is marked as within noise of the highest." in text
 
 
 def test_a_cell_without_a_second_seed_is_not_marked(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_the_report_shows_the_axes(report: ReportResult) -> None:
         "tau 1 instead of 10: Image → Text R@1, of 1 means 1 higher and 0 lower by more than noise (+2.0 to +2.0 "
         "points)" in rest
     )
-    best = rest.split("### The best at each point: R@1")[1].split("###")[0]
+    best = rest.split("### The highest mean at each point: R@1")[1].split("###")[0]
     assert all(best.count(f"stage frozen, {point} |") == 2 for point in POINTS)
 
 
