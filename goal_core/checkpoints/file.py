@@ -28,7 +28,12 @@ TRAINING: Final = "training"
 
 def write_checkpoint(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
     """Write tensors and a JSON-able state to a file. Not atomic: the caller puts the file in place."""
-    contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    contiguous, places = dict[str, Tensor](), set[int]()
+    for name, tensor in tensors.items():
+        own = tensor.detach().cpu().contiguous()
+        place = own.untyped_storage().data_ptr()
+        contiguous[name] = own.clone() if place in places else own  # a copy for each name of tied weights, as T5 has
+        places.add(place)
     sealed = json.dumps({**state, _CHECKSUM: _checksum(contiguous, state)}, sort_keys=True)
     # One entry only: safetensors writes several in no fixed order, and equal checkpoints are equal files.
     save_file(contiguous, path, metadata={_STATE: sealed})
@@ -77,8 +82,8 @@ def _verified(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, 
     if _STATE not in metadata:
         raise WeightsError(f"{path} is not a goal-sweep checkpoint: its header has no state")
     try:
-        state: dict[str, Any] = json.loads(metadata[_STATE])
-    except ValueError as error:
+        state: dict[str, Any] = dict(json.loads(metadata[_STATE]))
+    except (TypeError, ValueError) as error:
         raise DamagedError(f"{path} is damaged: its state is not valid JSON ({error})") from error
     if state.pop(_CHECKSUM, None) != _checksum(tensors, state):
         raise DamagedError(f"{path} is damaged: its content does not match its checksum")

@@ -90,7 +90,7 @@ class RetrievalModel:
         Raises:
             DataError: there is no sentence, one is no text, or the model takes vectors in place of sentences.
         """
-        return np.asarray(embed_captions(self._encoder, self._captions(texts)).cpu())
+        return _finite(np.asarray(embed_captions(self._encoder, self._captions(texts)).cpu()))
 
     def search(self, text: str, images: NDArray[np.float32], top: int = 5) -> list[tuple[int, float]]:
         """The images nearest to a sentence by cosine similarity, without X-VLM's second ranking.
@@ -219,7 +219,7 @@ class RetrievalModel:
             found = [encoder.images(send(chunk, encoder.device)).float().cpu().numpy() for chunk in chunks]
         if not found:
             raise DataError("there is no picture to embed")
-        return np.concatenate(found)
+        return _finite(np.concatenate(found))
 
 
 class _Part(nn.Module):
@@ -248,6 +248,13 @@ def load_model(path: str | os.PathLike[str], *, weights: str | None = None, devi
     trained = read_model(Path(path))
     description = trained.description.moved(root=None, weights=weights)
     return RetrievalModel(trained, trained_encoder(trained, description, torch.device(device)))
+
+
+def _finite(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Vectors, which must be finite."""
+    if not np.isfinite(vectors).all():
+        raise DataError("the model gives NaN or infinity: its weights, or what it was given, are not finite")
+    return vectors
 
 
 def _several(items: Iterable[Any]) -> list[Any]:

@@ -39,6 +39,15 @@ def test_what_is_written_is_read_and_equal_content_is_an_equal_file(path: Path, 
     assert path.read_bytes() == (tmp_path / "y.safetensors").read_bytes()
 
 
+def test_tied_weights_are_written_under_each_of_their_names(tmp_path: Path) -> None:
+    one = torch.rand(3, 2)
+    write_checkpoint(tmp_path / "x.safetensors", {"shared": one, "embed": one, "part": one[1:]}, {})
+    tensors, _ = read_checkpoint(tmp_path / "x.safetensors")
+    assert torch.equal(tensors["shared"], one)
+    assert torch.equal(tensors["embed"], one)
+    assert torch.equal(tensors["part"], one[1:])
+
+
 def test_no_flipped_bit_goes_unnoticed(path: Path) -> None:
     content = path.read_bytes()
     unnoticed = []

@@ -50,6 +50,12 @@ def test_a_backbone_is_always_in_evaluation_mode() -> None:
     assert backbone(IMAGES).shape == (3, backbone.num_features)
 
 
+def test_a_backbone_that_widens_its_features_after_pooling_is_as_wide_as_what_it_gives() -> None:
+    for cells, width in ((False, 1024), (True, 288)):
+        config = BackboneConfig(name="mobilenetv3_small_050", weights="random")
+        assert build_backbone(config, image_size=32, seed=1, cells=cells)(IMAGES).shape[-1] == width
+
+
 def test_weights_from_a_file(tmp_path: Path) -> None:
     source = build_backbone(RANDOM, image_size=32, seed=7)
     path = tmp_path / "weights.safetensors"
