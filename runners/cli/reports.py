@@ -225,8 +225,8 @@ def page_link(target: ReportTarget, server: str) -> str:
         server: the server's address.
     """
     try:
-        page = f"{server}/#/experiments/{SweepPage(target.uri, target.name).experiment_id}"
+        page = SweepPage(target.uri, target.name)
     except TrackingError as error:
         return f"no runs yet: {error}"
     runs = f"mlflow.search_runs(experiment_names=[{target.name!r}], filter_string=\"tags.`goal.role` = 'report'\")"
-    return f"{page}\nin Python: {runs}"
+    return f"{page.address_at(server)}\ncharts: {page.charts_at(server)}\nin Python: {runs}"

@@ -47,6 +47,7 @@ class SweepPage:
             if has_moved(experiment, uri):
                 raise TrackingError(f"the folder of {uri} was copied or moved; goal-sweep sync writes its runs again")
             self.experiment_id = str(experiment.experiment_id)
+            self._view = min((key for key in experiment.tags if key.startswith(names.VIEW)), default="")
             query = f"tags.`{names.ROLE}` = '{names.ROLE_SWEEP}'"
             parents = self.client.search_runs([self.experiment_id], query, order_by=["attributes.start_time ASC"])
             if not parents:
@@ -55,9 +56,17 @@ class SweepPage:
 
     @property
     def address(self) -> str:
-        """The experiment's page: on the tracking server or, for a database, where `goal-sweep ui` serves it."""
-        server = self.uri.rstrip("/") if self.uri.startswith(("http://", "https://")) else LOCAL_PAGE
-        return f"{server}/#/experiments/{self.experiment_id}"
+        """Where the runs are shown: on the tracking server or, for a database, where `goal-sweep ui` serves it."""
+        return self.address_at(self.uri.rstrip("/") if self.uri.startswith(("http://", "https://")) else LOCAL_PAGE)
+
+    def address_at(self, server: str) -> str:
+        """Where a server shows the runs. MLflow shows traces of language models unless the address says otherwise."""
+        return f"{server}/#/experiments/{self.experiment_id}/runs?workflowType=machine_learning"
+
+    def charts_at(self, server: str) -> str:
+        """Where a server shows the first block's objectives in charts; its other views are in the page's menu."""
+        key = self._view.rpartition(".")[2]
+        return f"{self.address_at(server)}&compareRunsMode=CHART{'&viewStateShareKey=' if key else ''}{key}"
 
     def results_table(self) -> bytes:
         """The sweep's results table among the parent run's artifacts.

@@ -21,7 +21,16 @@ from goal_sweep.runners.store import Store
 from goal_sweep.runners.tracking import schema as names
 from goal_sweep.runners.tracking.means import ObjectiveMean
 from goal_sweep.runners.tracking.uri import OtherStoreError
-from goal_sweep.runners.tracking.values import LoggedStep, Row, digest_of, epochs_of, final_of, params_of, tags_of
+from goal_sweep.runners.tracking.values import (
+    LoggedStep,
+    Row,
+    digest_of,
+    epochs_of,
+    final_of,
+    name_of,
+    params_of,
+    tags_of,
+)
 from goal_sweep.sweeps.results import EPOCHS, RESULTS_FILE, TEST
 
 _RUN_STATUS: Mapping[str, str] = {"waiting": "KILLED", "running": "RUNNING", "done": "FINISHED", "failed": "FAILED"}
@@ -144,7 +153,7 @@ class RunWriter:
         if run is None:
             began = int(1000 * (row["started"] or time.time()))
             has = tags | {names.PARENT_RUN: self.parent_id, names.STATUS: "running", names.SHOWN: ""}
-            made = self._client.create_run(self.experiment_id, start_time=began, run_name=row["name"], tags=has)
+            made = self._client.create_run(self.experiment_id, start_time=began, run_name=name_of(row), tags=has)
             run = self._runs[key] = TrackedRun(id=made.info.run_id, status=made.info.status, epochs=0)
         for tag in has.keys() & names.COLUMNS_OF_TAGS.keys() - tags.keys():
             self._client.delete_tag(run.id, tag)
@@ -194,11 +203,21 @@ class RunWriter:
             del self._means[digest]
         for digest in wanted.keys() - self._means.keys():
             mean = wanted[digest]
-            tags, final = {**mean.tags, names.PARENT_RUN: self.parent_id}, mean.final
+            tags, params = {**mean.tags, names.PARENT_RUN: self.parent_id}, {names.OBJECTIVE: mean.objective}
             run = self._client.create_run(self.experiment_id, run_name=mean.name, tags=tags).info
             self._client.set_terminated(run.run_id, "FINISHED")
-            self._log(TrackedRun(id=run.run_id, status=run.status), [], final, {}, {names.SHOWN: digest})
+            self._log(TrackedRun(id=run.run_id, status=run.status), [], mean.final, params, {names.SHOWN: digest})
             self._means[digest] = run.run_id  # a run without the tag, which comes last, is replaced
+
+    def show_views(self, views: Mapping[str, str]) -> None:
+        """Let the experiment have exactly these of the saved views that goal-sweep writes."""
+        tags = self._client.get_experiment(self.experiment_id).tags
+        for key, view in views.items():
+            if tags.get(key) != view:
+                self._client.set_experiment_tag(self.experiment_id, key, view)
+        for key in tags.keys() - views.keys():
+            if key.startswith(names.VIEW):
+                self._client.delete_experiment_tag(self.experiment_id, key)
 
     def attach_table(self, content: bytes, *, thorough: bool = False) -> None:
         """Attach the results table to the parent run, unless it is there.

@@ -35,8 +35,8 @@ FORMER: Final = "former"
 """The role of a run whose training the sweep no longer asks for, because a setting, the data or a choice changed."""
 STAGE_KEY: Final = "goal.stage_key"
 STATUS: Final = "goal.status"
-OBJECTIVE: Final = "goal.objective"
-"""``pair/triplet``, by which runs can be grouped."""
+OBJECTIVE: Final = "objective"
+"""The parameter ``pair/triplet``, by which runs can be grouped."""
 GRID, STAGE, DATASET = "goal.grid", "goal.stage", "goal.dataset"
 CHECKPOINT: Final = "goal.checkpoint"
 SHOWN: Final = "goal.shown"
@@ -65,6 +65,9 @@ COLUMNS_OF_TAGS: Final[Mapping[str, str]] = {
 }
 """The tags of a training's run, each with its column of the results table. The last seven are what views group and
 filter by, and what must be said beside a number; those that are empty are left out."""
+
+VIEW: Final = "mlflow.sharedViewState.goal-"
+"""Prefix of the tags of an experiment that are saved views of its runs; a number follows."""
 
 SELECTED: Final = "selected/val_"
 """Prefix of the selected epoch's metrics on the val split, so that ranking runs by val and reading their test metrics

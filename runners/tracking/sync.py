@@ -26,6 +26,7 @@ from goal_sweep.runners.tracking.client import Experiment, is_temporary
 from goal_sweep.runners.tracking.means import objective_means
 from goal_sweep.runners.tracking.runs import RunWriter
 from goal_sweep.runners.tracking.uri import OtherStoreError, TrackingError, resolve_uri
+from goal_sweep.runners.tracking.views import views_of
 from goal_sweep.sweeps import ResolvedSweep, Training
 
 _log = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ ANSWER_S = 5.0
 _REST = 4.0
 """Seconds of rest for each second of work while nobody waits, so that MLflow takes a fifth of a core at most."""
 Status = Literal["FINISHED", "FAILED", "KILLED"]
-_Task = Training | Literal["open", "table", "means", "attach", "end"]
+_Task = Training | Literal["open", "table", "means", "views", "attach", "end"]
 
 
 class SweepTracking:
@@ -172,7 +173,7 @@ class SweepTracking:
         with self._changed:
             behind = {*self._todo, *self._skipped}
         runs = sum(isinstance(task, Training) for task in behind)
-        if behind & {"table", "means", "attach"}:
+        if behind & {"table", "means", "views", "attach"}:
             return f"MLflow is not up to date: {self._why_late()}"
         return f"{runs} of {len(self._sweep.trainings)} runs are not up to date: {self._why_late()}" if runs else ""
 
@@ -283,6 +284,7 @@ class SweepTracking:
         for key in runs.behind(table, thorough=self._thorough):
             self.sync(asked[key])
         self._add("means", lambda runs: runs.show_means(objective_means(table)))
+        self._add("views", lambda runs: runs.show_views(views_of(table)))
         self._add("attach", partial(self._attach, table))
 
     def _attach(self, table: ResultsTable, runs: RunWriter) -> None:

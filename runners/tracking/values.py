@@ -33,14 +33,19 @@ def tags_of(row: Row) -> dict[str, str]:
     tags = {tag: str(row[column] or "")[:_MAX_TAG] for tag, column in names.COLUMNS_OF_TAGS.items()}
     if row["git_diff"]:
         tags["goal.git_commit"] += f", modified ({row['git_diff']})"
-    own = {names.OBJECTIVE: f"{row['pair']}/{row['triplet']}", **names.SOURCE}
-    return {tag: text for tag, text in tags.items() if text} | own
+    return {tag: text for tag, text in tags.items() if text} | names.SOURCE
+
+
+def name_of(row: Row) -> str:
+    """The name of a training's run: the seed first, because MLflow's lists cut a name where it ends."""
+    seed = f"seed {row['seed']}"
+    return f"{seed} {row['name'].replace(f' {seed}', '', 1)}"
 
 
 def params_of(row: Row) -> dict[str, str]:
-    """The parameters of a training's run: the settings that its key hashes, which never change."""
+    """The parameters of a training's run: its objective, and the settings that its key hashes, which never change."""
     settings = ((name.removeprefix(SETTING), text) for name, text in row.items() if name.startswith(SETTING))
-    return {name: text for name, text in settings if text}
+    return {names.OBJECTIVE: f"{row['pair']}/{row['triplet']}"} | {name: text for name, text in settings if text}
 
 
 def final_of(row: Row) -> LoggedStep:

@@ -37,7 +37,7 @@ def test_an_objective_has_one_run_with_its_mean_and_spread(uri: str, store: Stor
     (run,) = means(synced(uri, store, SEEDS, live=False))
     assert run.info.run_name == "con/con test_byobnet (frozen), mean of 2 of 3 seeds"
     assert run.data.tags[names.SEEDS] == "2 of 3"
-    assert run.data.tags[names.OBJECTIVE] == "con/con"
+    assert run.data.params[names.OBJECTIVE] == "con/con"
     assert run.data.metrics["mean/test/rsum"] == 42.0
     assert run.data.metrics["std/test/rsum"] == pytest.approx(8**0.5)
     assert run.data.metrics["mean/selected/val_rsum"] == 10.0

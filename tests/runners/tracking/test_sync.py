@@ -40,13 +40,13 @@ def test_a_finished_cell_is_one_complete_run(uri, store):
     content = synced(uri, store, ALONE)
     run = content.child(KEY)
     tags = run.data.tags
-    assert run.info.run_name == "con/con test_byobnet seed 1 (frozen)"
+    assert run.info.run_name == "seed 1 con/con test_byobnet (frozen)"
     assert run.info.status == "FINISHED"
     assert {name: text for name, text in tags.items() if name.startswith("goal.")} == {
         "goal.role": "report", "goal.cell": TRAINING.cell.id, "goal.stage": "frozen", "goal.stage_key": KEY,
         "goal.pair": "con", "goal.triplet": "con", "goal.seed": "1", "goal.backbone": "test_byobnet",
         "goal.framework": "vsepp", "goal.dataset": "scenes", "goal.variant": "paper", "goal.status": "done",
-        "goal.git_commit": tags["goal.git_commit"], "goal.data_fingerprint": "f", "goal.objective": "con/con",
+        "goal.git_commit": tags["goal.git_commit"], "goal.data_fingerprint": "f",
         "goal.checkpoint": tags["goal.checkpoint"], "goal.shown": tags["goal.shown"],
     }  # fmt: skip
     assert (tags["mlflow.source.name"], tags["mlflow.source.type"]) == ("goal-sweep launch", "LOCAL")
