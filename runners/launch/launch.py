@@ -109,14 +109,19 @@ def _launch(
     with SweepTracking(sweep, sweep.store, live=bool(todo), mirror=alone, warn=warn) as tracking:
         if todo:
             with sweep.store.heartbeat(sweep.config.name) as heartbeat:
-                heartbeat.start((training.key for training in todo), wait_s=options.wait_s, note=view.note)
-                tracking.sync_all()
-                prices = partial(sweep_prices, sweep)
-                status = Launcher(sweep, options, plan, view, tracking, heartbeat.id, signals, prices, ray).run()
+                keys = (training.key for training in todo)
+                if is_stale := heartbeat.start(keys, wait_s=options.wait_s, note=view.note):
+                    tracking.limit(0)
+                else:
+                    tracking.sync_all()
+                    prices = partial(sweep_prices, sweep)
+                    status = Launcher(sweep, options, plan, view, tracking, heartbeat.id, signals, prices, ray).run()
         else:
             # Nothing was trained, so there is little to catch up with, and a dead server is not waited for.
             finish(view, tracking, patient=False)
-            status = plan.exit_status
+            status, is_stale = plan.exit_status, False
+    if is_stale:  # the launch that this one waited for has finished, failed or moved some of what was planned
+        return _launch(sweep.searched(retried=options.failed != "keep"), options, show, signals, ray)
     return LaunchOutcome(
         status=status,
         progress=plan.progress,

@@ -79,6 +79,8 @@ class NoTracking:
     def sync(self, *arguments: object) -> None:
         return
 
+    limit = sync
+
     def sync_all(self, *arguments: object, **options: object) -> bool:
         if self._of:
             sweep, store = self._of

@@ -85,6 +85,8 @@ def overview(progress: SweepProgress, name: str, judge: Judge | None = None, *, 
             parts += [Text(), grid]
     parts += _listed("failed", [_named(*one) for one in statuses.items() if one[1].state == "failed"])
     parts += _listed("damaged, to be trained again", [_named(*one) for one in statuses.items() if one[1].damaged])
+    unread = (one for one in statuses.items() if one[1].unreadable and one[1].state != "failed")
+    parts += _listed("cannot be read, so nothing is known of them", [_named(*one) for one in unread])
     archives = Counter(status.imported for status in statuses.values() if status.imported)
     origins = (f"i imported: {count} from {archive}, not trained here" for archive, count in archives.items())
     parts += [Text(), *(Text(printable(line), style="yellow") for line in origins)]

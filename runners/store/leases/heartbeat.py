@@ -170,13 +170,16 @@ class Heartbeat:
 
     def start(
         self, keys: Iterable[str] = (), *, wait_s: float = 0.0, note: Callable[[str], None] = lambda line: None
-    ) -> None:
+    ) -> bool:
         """Announce the trainings of this driver, unless a living driver has announced some of them already.
 
         Args:
             keys: the keys of the trainings that this driver plans to do.
             wait_s: seconds to wait for that driver to end; a batch job that was killed counts as alive for a minute.
             note: shows a line to the user, that this waits.
+
+        Returns:
+            Whether it waited, so that what the caller knows of the store is out of date.
 
         Raises:
             LeaseHeldError: a living driver plans to do some of them; the message names it.
@@ -189,7 +192,7 @@ class Heartbeat:
             rival, tries = self._rival(wanted), tries + 1
             if rival is None:
                 self._thread.start()
-                return
+                return tries > 1
             self._drivers.bury(self.id)
             # Two drivers that start at the same moment see each other and both step back. Each then tries again after a
             # random time.

@@ -131,6 +131,7 @@ class TrainingFolder(TrainingFiles):
 
         Raises:
             DamagedError: a file of the training is missing or damaged.
+            StorageError: also where something lies in the result's place that cannot be read, as a link to nowhere.
         """
         lease = self._owned()
         atomic.crash_point("finish: begin")
@@ -143,9 +144,10 @@ class TrainingFolder(TrainingFiles):
             "files": self.stated(int(result["best_epoch"])),
         }
         if not self.storage.create(self.folder / RESULT, json_bytes(complete), guard=lease.check):
-            raise LeaseLostError(
-                f"{self.storage.shown(self.folder / RESULT)} was written by another attempt; this one's is discarded"
-            )
+            shown = self.storage.shown(self.folder / RESULT)
+            if self.storage.read(self.folder / RESULT) is None:  # another attempt would end here too
+                raise StorageError(f"cannot write {shown}: a link to nowhere is in its place; remove it")
+            raise LeaseLostError(f"{shown} was written by another attempt; this one's is discarded")
         atomic.crash_point("finish: before outcome")
         self._end("done")
         kept = {str(stated["name"]) for stated in complete["files"].values()}

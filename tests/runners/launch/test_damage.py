@@ -361,3 +361,22 @@ def test_a_damaged_state_is_never_continued(
     assert launch(sweep, monkeypatch).status == 0
     assert results(sweep) == finished[1]
     assert not any(attempt.charged for attempt in folder.attempts.all())
+
+
+def test_what_the_launch_before_has_repaired_is_not_trained_again(
+    sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = sweep.store.folder(sweep.trainings[0]).folder / "result.json"
+    good = path.read_bytes()
+    path.write_bytes(b"{}")
+    with sweep.store.heartbeat("before") as before:
+        before.start([sweep.trainings[0].key])
+
+        def repair(seconds: float) -> None:
+            path.write_bytes(good)
+            before.close()
+
+        monkeypatch.setattr("goal_sweep.runners.store.leases.heartbeat.time.sleep", repair)
+        assert launch(sweep, monkeypatch, LaunchOptions(wait_s=60)).status == 0
+    assert path.read_bytes() == good
+    assert not list(sweep.store.root.rglob("*.damaged*"))

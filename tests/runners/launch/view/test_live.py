@@ -15,6 +15,7 @@ from rich.console import Console
 from goal_sweep.runners.launch.view.grids import Judgement, block_grid
 from goal_sweep.runners.launch.view.live import LiveView, overview
 from goal_sweep.runners.launch.view.progress import SweepProgress
+from goal_sweep.runners.store import TrainingStatus
 from tests.helpers.paths import ROOT
 from tests.helpers.progress_cases import half_done
 from tests.helpers.sweep_cases import resolved
@@ -95,6 +96,13 @@ def test_failures_beyond_those_named_are_counted() -> None:
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]  # the StringIO above
     start = next(number for number, line in enumerate(lines) if line.startswith("failed (15):"))
     assert [line.strip() for line in lines[start:]].count("and 5 more") == 1
+
+
+def test_what_cannot_be_read_is_named() -> None:
+    trainings = resolved().trainings
+    progress = SweepProgress(trainings, {trainings[0]: TrainingStatus(state="waiting", unreadable=True, reason="EIO")})
+    Console(file=(file := io.StringIO()), width=200).print(overview(progress, "quickstart"))
+    assert f"{trainings[0].name}  {trainings[0].cell.id}  EIO" in file.getvalue()
 
 
 def test_through_a_pipe_it_is_plain_text_of_80_columns() -> None:

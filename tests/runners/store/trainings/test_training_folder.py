@@ -50,6 +50,14 @@ def test_every_log_line_names_its_attempt(store):
     assert all(line.split(" | ")[0].endswith("attempt 1") for line in lines)
 
 
+def test_where_no_result_can_be_written_an_attempt_fails_for_the_storage(store):
+    folder = store.folder(TRAINING)
+    folder.claim("L")
+    (folder.folder / "result.json").symlink_to("nowhere")
+    with pytest.raises(StorageError, match="link to nowhere"):
+        train(folder)
+
+
 def test_result_says_what_it_speaks_for(store):
     folder = store.folder(TRAINING)
     folder.claim("L")
