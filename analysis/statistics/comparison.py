@@ -18,8 +18,9 @@ from goal_sweep.analysis.statistics.spread import Judged, judge, pairwise
 def compare(values: pd.DataFrame, noise: Mapping[str, pd.DataFrame] | None = None) -> Comparison:
     """Compare the objectives of a block by the runs of their seeds.
 
-    The probability of any false statement on equal objectives is at most 5 %, and intervals are simultaneous 95 %
-    intervals; see `analysis.statistics.spread`.
+    The probability of any false statement on equal objectives, equally noisy, is at most 5 %, and intervals are
+    simultaneous 95 % intervals; docs/statistics.md has the rates where noise is unequal, `analysis.statistics.spread`
+    the rule.
 
     Args:
         values: a row for each seed, a column for each objective (pair, triplet), entries in points; NaN where a run is

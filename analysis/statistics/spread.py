@@ -2,12 +2,12 @@
 
 The model: a run is the effect of its objective, plus that of its seed, plus what the test images do to its objective
 (`analysis.statistics.images`), plus noise. The noise of all objectives is pooled, because two to five seeds say little
-of a single one. An objective that is far noisier than the others is judged by its own spread instead, and does not
-enter the pool; so is a whole row or column of a grid. Each contrast is compared with the largest of all contrasts that
-equal objectives give, in simulated grids with the same runs missing and the same image noise (the single-step maximum
-of Westfall & Young 1993, "Resampling-Based Multiple Testing"; for equal spreads, no gaps and no image noise, nearly
-Tukey's test). The constants were chosen by simulation: docs/statistics.md prints the rates of error and power that
-they give.
+of a single one. An objective that is far noisier than the others is judged by its own spread instead; so is a whole row
+or column of a grid. From three seeds on the noisiest do not enter the pool. Each contrast is compared with the largest
+of all contrasts that equal objectives give, in simulated grids with the same runs missing and the same image noise (the
+single-step maximum of Westfall & Young 1993, "Resampling-Based Multiple Testing"; for equal spreads, no gaps and no
+image noise, nearly Tukey's test). The constants were chosen by simulation: docs/statistics.md prints the rates of error
+and power that they give.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Array32 = NDArray[np.float32]
 _USED_OF_TWO, _USED_LATER = 0.25, 0.4
 """Of two and more seeds: the share of `ALPHA` that objectives of equal spread use. The rest is for unequal ones, which
 two seeds do not show."""
-_OUTLYING = {1: 0.9, 2: 2.5}
+_OUTLYING = {1: 1.0, 2: 2.5}
 """By degrees of freedom: with more than this many times the pooled variance, an objective is judged by its own."""
 _OUTLYING_LATER = 3.0
 """The same with more degrees of freedom."""
@@ -41,7 +41,8 @@ a single run that went wrong hides little of the others."""
 _WIDENED_AT = 0.95
 """The quantile at which a variance of few runs is widened as in Student's t."""
 _EXCLUDED = 1 / 7
-"""The share of the objectives, those with the largest variances, that does not enter the pool."""
+"""The share of the objectives, those with the largest variances, that does not enter the pool; none with two seeds,
+whose pool is small, and whose noisy objectives are overlooked just where their runs lie close together."""
 _DRAWS, _BATCH = 5_000, 1_000
 _RANK = 1e-10
 """A singular value below this share of the largest one is 0."""
@@ -188,7 +189,7 @@ class _Layout:
         sums_DK = np.maximum(residuals**2 @ self.members - (residuals @ self.members) ** 2 / counts_K, 0)
         own_DK = sums_DK / np.maximum(free_K, 1)
         several = np.flatnonzero(free_K)
-        kept = len(several) - int(len(several) * _EXCLUDED)
+        kept = len(several) - int(len(several) * _EXCLUDED) * (counts_K.max() > 2)
         order = several[np.argsort(own_DK[:, several], axis=1)[:, :kept]]
         pooled = np.take_along_axis(sums_DK, order, axis=1).sum(axis=1) / free_K[order].sum(axis=1)
         return own_DK, pooled[:, None] * self.pool_factor, free_K
