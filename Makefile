@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test lint docs bench gpu chaos faults cluster-test clean
+.PHONY: demo test parity lint docs bench gpu chaos faults cluster-test clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -20,6 +20,10 @@ demo: $(STAMP)
 # One thread for each process: the tests' products are so small that more would only wait for each other.
 test: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+
+# Objectives, losses, pooling and recalls against the published code, whose checkouts PUBLISHED holds.
+parity: $(STAMP)
+	PUBLISHED="$(PUBLISHED)" OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/parity
 
 # Random kills in real launches, at most 30 minutes. CHAOS="--seed 7 --minutes 10" sets the seed and the time.
 chaos: $(STAMP)
