@@ -62,6 +62,12 @@ def test_the_printed_order_with_permuted_weights_agrees_by_chance_as_far_as_read
     assert orders_by_chance(PRINTED) == pytest.approx((-0.61, 0.62), abs=0.01)
 
 
+def test_the_printed_grids_agree_with_one_another_as_the_document_says() -> None:
+    grids = [list(grid.means.values()) for block in PRINTED for grid in block.grids.values()]
+    agreement = stats.spearmanr(np.transpose(grids)).statistic[np.triu_indices(len(grids), 1)].mean()
+    assert agreement == pytest.approx(0.61, abs=0.005)
+
+
 def test_too_few_numbers_have_no_order() -> None:
     few = {key: dict(list(cells.items())[:2]) for key, cells in printed_means().items()}
     assert order_agreement(point("tau 1", few, 0.1), ONE) == {}
