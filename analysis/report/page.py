@@ -20,8 +20,8 @@ from goal_sweep.analysis.wording import objectives_text, signed
 from goal_sweep.sweeps.results import BASELINE, DIRECTION_TITLES, DIRECTIONS, MAIN_METRICS, MEASURES, measure_slug
 
 _SENTENCE_ENDS = re.compile(r"(?<=[.]) (?=[A-Z])")
-_TOGETHER = re.compile(r"(?<=[\d)f]) (?=[%=±])|(?<=[=±]) (?=\d)")
-"""Spaces at which a number would part from its sign."""
+_TOGETHER = re.compile(r"(?<=[\d)f]) (?=[%=±])|(?<=[=±]) (?=\d)|(?<=\b[PT]) (?=[a-z])")
+"""Spaces at which a number would part from its sign, or a weight from its letter."""
 _JOINTS = re.compile(r"(?<=[_./])(?=\w)")
 _LONG = 16
 """Letters of the longest word that is never broken, such as ``sig-ms/cir``."""
@@ -35,20 +35,24 @@ def unbroken(text: str) -> Markup:
 def _unbroken_word(word: str) -> Markup:
     if len(word) > _LONG:
         return Markup("<wbr>").join(map(escape, _JOINTS.split(word)))
-    return Markup('<span class="whole">{}</span>').format(word) if re.search("[a-z]-[a-z]", word) else escape(word)
+    return Markup('<span class="whole">{}</span>').format(word) if re.search("[a-z][-_][a-z]", word) else escape(word)
 
 
 def shared_caption(blocks: Sequence[Block], measure: str) -> str:
     """The sentences that hold for all blocks, but for a title; empty without a block."""
-    first, *others = (_SENTENCE_ENDS.split(block.caption(measure)) for block in blocks) if blocks else [[]]
-    titles = [f"{block.key.title}." for block in blocks]
-    return " ".join(text for text in first if text not in titles and all(text in other for other in others))
+    first, *others = (_sentences(block, measure) for block in blocks) if blocks else [[]]
+    return " ".join(text for text in first if all(text in other for other in others))
 
 
 def own_caption(block: Block, blocks: Sequence[Block], measure: str) -> str:
     """What `shared_caption` of the blocks lacks of a block's caption, but for its title; empty for a block alone."""
-    shared = [*_SENTENCE_ENDS.split(shared_caption(blocks, measure)), f"{block.key.title}."]
-    return " ".join(text for text in _SENTENCE_ENDS.split(block.caption(measure)) if text not in shared)
+    shared = _SENTENCE_ENDS.split(shared_caption(blocks, measure))
+    return " ".join(text for text in _sentences(block, measure) if text not in shared)
+
+
+def _sentences(block: Block, measure: str) -> list[str]:
+    """Those of a block's caption, without its title."""
+    return _SENTENCE_ENDS.split(block.caption(measure).replace(f" {block.key.title}.", "", 1))
 
 
 _FUNCTIONS = (

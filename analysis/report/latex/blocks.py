@@ -71,7 +71,9 @@ def stack_to_latex(stack: Stack, colours: Mapping[BlockKey, str], measure: str =
     width, body = len(first[0].triplets), [r"\toprule"]
     for index, block in enumerate(stack.blocks):
         panel = block.grids_of(measure)
-        title = rf"\multicolumn{{{1 + width * len(panel)}}}{{c}}{{{latex_text(_model_text(block.key))}}} \\"
+        # A box without a width, for a long title would widen the last column.
+        title = rf"\makebox[0pt]{{{latex_text(_model_text(block.key))}}}"
+        title = rf"\multicolumn{{{1 + width * len(panel)}}}{{c}}{{{title}}} \\"
         heads = [*_heads(panel, width), r"\midrule"] if index == 0 else []
         body += [*([r"\midrule"] if index else []), title, r"\midrule", *heads, *_rows(panel, colours[block.key])]
     notes = [block.caption(measure) for block in stack.blocks] + [
