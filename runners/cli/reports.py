@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from textwrap import fill
+from textwrap import indent, wrap
 from typing import Literal
 
 from rich.console import Console
@@ -185,8 +185,8 @@ def print_result(result: ReportResult, console: Console) -> None:
     missing = f" ({counts}; gaps are marked)" if counts else ""
     console.print(f"report: {result.num_counted} of {result.num_expected} results{missing}")
     for text in result.first_words:
-        indents = {"initial_indent": " " * 8, "subsequent_indent": " " * 10}
-        console.print(fill(text, console.width, break_on_hyphens=False, **indents), markup=False)
+        lines = wrap(text, console.width - 8, subsequent_indent="  ", break_on_hyphens=False)
+        console.print(indent("\n".join(lines), " " * 8), markup=False)
     console.print(f"        {result.folder / 'report.html'}")
 
 
