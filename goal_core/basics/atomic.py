@@ -40,7 +40,7 @@ _ADVICE = {
     errno.ENOSPC: "free space there",
     errno.EDQUOT: "free space there, or raise the quota",
     errno.EROFS: "make it writable, or choose another folder",
-    errno.EACCES: "make it writable, or choose another folder",
+    errno.EACCES: "change its permissions, or choose another folder",
     errno.ESTALE: "remount the network folder",
 }
 

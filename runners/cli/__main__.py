@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 
 class LastingOutput(io.FileIO):
@@ -33,11 +33,19 @@ def open_closed() -> None:
     sys.stdout, sys.stderr = sys.stdout or open(1, "w"), sys.stderr or open(2, "w")
 
 
+def _refuse(why: str) -> NoReturn:
+    print(f"error: {why}", file=sys.stderr)
+    sys.exit(2)
+
+
 def main() -> None:
     """Run the command line. A launch trains to its end whoever reads, and answers signals before the libraries load."""
     open_closed()
+    if os.environ.get("COLUMNS") == "0":  # rich would print lines of no width
+        del os.environ["COLUMNS"]
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # signs that the terminal's encoding lacks
     try:
+        os.getcwd()
         if next((word for word in sys.argv[1:] if not word.startswith("-")), "") == "launch":
             from goal_sweep.runners.launch.signals import end_at_once, handle
 
@@ -47,7 +55,9 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "goal_sweep").startswith("goal_sweep"):
             raise
-        sys.exit(f"error: the command line needs {error.name}: pip install 'goal-sweep[sweep]'")
+        _refuse(f"the command line needs {error.name}: pip install 'goal-sweep[sweep]'")
+    except FileNotFoundError:
+        _refuse("the current folder is gone; change to another one")
 
     main()
 

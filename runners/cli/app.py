@@ -2,7 +2,7 @@
 
 Exit status: 0 done; 1 some cells failed, and nothing else; 2 bad usage or input; 70 an internal error, which is a bug;
 75 stopped before the end by a signal, or because Ray or tracking is gone: the same command continues; 130 interrupted
-by the user.
+by the user; 141 nobody reads the output any more.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ app = typer.Typer(
 for group in (launching, planning, submitting, results, page, listing, checkpoints):
     app.add_typer(group)
 app.add_typer(data, name="data")
-_USAGE, _BUG = 2, 70
+_USAGE, _BUG, _UNREAD = 2, 70, 141
 
 
 def _print_version(wanted: bool) -> None:
@@ -77,6 +77,8 @@ def _guarded(act: Callable[[], Any], *, debug: bool) -> int:
         return int(leave.exit_code)
     except (typer.Abort, KeyboardInterrupt):
         return 130
+    except SystemExit:  # by typer or rich, with the status of failed cells
+        return _UNREAD
     except _UsageError as error:
         said = error.format_message()
         if said:  # a command without its arguments has printed its help already, and has no message

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import json
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -164,16 +163,11 @@ def recall(
     """
     import warnings
 
-    from goal_sweep.goal_core.evaluation import EmbeddingError
     from goal_sweep.goal_core.evaluation import recall as recall_of
 
     loaded = [_array(path) for path in (images, texts, *([owners] if owners else ()))]
-    try:
-        with warnings.catch_warnings(record=True, action="always") as caught:
-            found = recall_of(*loaded, folds=folds)
-    except EmbeddingError as error:  # which names the library's arguments
-        files = {"image_emb": images, "text_emb": texts, "text_to_image": owners}
-        raise GoalError(re.sub("|".join(files), lambda name: str(files[name[0]]), str(error))) from error
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        found = recall_of(*loaded, folds=folds)
     for warning in caught:
         print(f"warning: {warning.message}", file=sys.stderr)
     if as_json:

@@ -150,7 +150,7 @@ class SweepArguments:
     def overrides(self) -> list[str]:
         """The options as ``key=value`` overrides."""
         places = {"store": self.store, "tracking": self.tracking_uri}
-        given = [f"{key}={json.dumps(place)}" for key, place in places.items() if place is not None]
+        given = [f"{key}={json.dumps(place, ensure_ascii=False)}" for key, place in places.items() if place is not None]
         return [*(self.set_ or ()), *given]
 
     def command(self, verb: str, *arguments: str, with_tracking: bool = False) -> str:

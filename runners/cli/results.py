@@ -106,6 +106,7 @@ def sync(
             f"{lost} finished trainings of {opened.config.name} are not among those of these settings, and would leave "
             "the results table: give the file and the settings of the last launch, or launch these"
         )
+    opened.store.prepare()
     with SweepTracking(opened, opened.store, live=False, thorough=True, take_over=take_over) as tracking:
         tracking.sync_all(wait=_SYNC_WAIT_S)
         tracking.require_own()

@@ -52,13 +52,14 @@ def validate(root: Node, kind: type[T], problems: list[Problem]) -> T | None:
         The instance, or None when anything is wrong.
     """
     left_out: set[KeyPath] = set()
+    unread = {(one.where, one.path.rpartition(".")[2]) for one in problems}  # whose values stand as none
     while True:
         try:
             built: T = reader_of(kind).validate_json(json.dumps(root.plain()), strict=True)
         except ValidationError as failure:
             told = _Failure(root, kind, left_out)
             found = list(told.problems(failure.errors()[: MAX_PROBLEMS + 1]))
-            problems.extend(problem for _, problem in found)
+            problems.extend(one for _, one in found if (one.where, one.path.rpartition(".")[2]) not in unread)
             pruned = root
             for path in dict.fromkeys(_to_key(path) for path, _ in found if path):
                 left_out.add(path)

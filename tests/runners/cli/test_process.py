@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from goal_sweep.runners.cli.__main__ import LastingOutput
+from tests.helpers.paths import ROOT
 
 WHILE_LOADING = """
 import os, sys
@@ -61,6 +63,31 @@ def test_output_goes_on_when_its_terminal_is_closed() -> None:
             os.write(ours, b"lost")
         for _ in range(2):
             print("nobody reads this", file=output, flush=True)
+
+
+LACKING = {
+    "a folder": ("os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone')", "the current folder is gone"),
+    "an extra": ("sys.modules['typer'] = None", "the command line needs typer: pip install 'goal-sweep[sweep]'"),
+}
+
+
+@pytest.mark.parametrize("what", LACKING)
+def test_without_what_it_needs_the_command_line_ends_in_one_line(what: str, tmp_path: Path) -> None:
+    act, said = LACKING[what]
+    script = f"import os, sys; {act}; from goal_sweep.runners.cli.__main__ import main; main()"
+    path = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=path, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
+    assert said in ended.stderr
+
+
+def test_a_command_whose_reader_has_left_does_not_end_as_if_cells_had_failed() -> None:
+    theirs, ours = os.pipe()
+    os.close(theirs)
+    command = [sys.executable, "-m", "goal_sweep.runners.cli", "objectives"]
+    ended = subprocess.run(command, cwd=ROOT, stdout=ours, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(ours)
+    assert (ended.returncode, ended.stderr) == (141, "")
 
 
 NOBODY_READS = """

@@ -171,6 +171,11 @@ def test_a_report_that_cannot_be_written_leaves_the_status_of_training(capsys, m
     assert line.startswith("error: no report: [Errno 28] No space left on device; afterwards: goal-sweep report")
 
 
+def test_a_store_may_have_any_name(capsys) -> None:
+    assert run(["status", "quickstart", "--store", "a 🐈/עברית"]) == 0
+    assert "0 done" in capsys.readouterr().out
+
+
 def test_names_in_messages_cannot_steer_the_terminal(capsys) -> None:
     assert run(["validate", "quickstart", "--set", "name=\x1b[2Jx"]) == 2
     assert "\x1b" not in capsys.readouterr().err
