@@ -60,8 +60,10 @@ class Experiment:
             try:
                 return call(runs)
             except Exception as error:
-                self._runs = None  # nobody knows what has arrived, so everything is read again
-                if is_last or not _is_refusal(error):
+                if not _is_refusal(error):
+                    raise
+                self._runs = None  # so that everything is read again
+                if is_last:
                     raise
 
     def _open(self) -> RunWriter:

@@ -1,6 +1,7 @@
 """The runs of one sweep in an MLflow experiment. Every operation is safe to repeat: the second time changes nothing.
 
-After a call that failed nobody knows what has arrived. Then the runs are read anew, by another `RunWriter`.
+After a call that failed nobody knows what has arrived. Then the run that it was about is read anew, and no other: to
+read ten thousand takes a core half a minute.
 """
 
 from __future__ import annotations
@@ -73,6 +74,8 @@ class RunWriter:
         self._runs: dict[str, TrackedRun] = {}
         self._means: dict[str, str] = {}
         """By the digest of what it shows, the run of each objective's mean."""
+        self._doubted: set[str] = set()
+        """Keys of trainings of whose runs nobody knows what has arrived."""
         self.parent_id, self._parent_status, self._table = "", "", ""
         self._read(store, take_over=take_over)
 
@@ -95,10 +98,7 @@ class RunWriter:
             elif key in self._runs:  # only from restoring a deleted experiment
                 duplicates.append(run.info.run_id)
             elif key:
-                shown, is_former = tags.get(names.SHOWN, ""), role == names.FORMER
-                self._runs[key] = TrackedRun(
-                    id=run.info.run_id, status=run.info.status, shown=shown, is_former=is_former
-                )
+                self._runs[key] = _tracked(run)
         if not parents:
             tags = {names.ROLE: names.ROLE_SWEEP, names.SWEEP: self._name, **names.SOURCE}
             parents = [self._client.create_run(self.experiment_id, run_name=self._name, tags=tags)]
@@ -136,6 +136,17 @@ class RunWriter:
             row: with the columns by epoch.
             thorough: also mend what somebody changed in MLflow.
         """
+        key = row["training"]
+        if key in self._doubted:
+            self._runs.pop(key, None)
+            query = f"tags.`{names.STAGE_KEY}` = '{key}'"
+            for run in self._client.search_runs([self.experiment_id], query, max_results=1):
+                self._runs[key] = _tracked(run)
+        self._doubted.add(key)
+        self._agree(row, thorough=thorough)
+        self._doubted.remove(key)
+
+    def _agree(self, row: Row, *, thorough: bool) -> None:
         key, state, run = row["training"], row["status"], self._runs.get(row["training"])
         has_begun = bool(row["attempts"]) or state == "done"
         final = final_of(row) if state == "done" else None
@@ -205,9 +216,10 @@ class RunWriter:
             mean = wanted[digest]
             tags, params = {**mean.tags, names.PARENT_RUN: self.parent_id}, {names.OBJECTIVE: mean.objective}
             run = self._client.create_run(self.experiment_id, run_name=mean.name, tags=tags).info
+            self._means[run.run_id] = run.run_id  # until it is whole, another one replaces it
             self._client.set_terminated(run.run_id, "FINISHED")
             self._log(TrackedRun(id=run.run_id, status=run.status), [], mean.final, params, {names.SHOWN: digest})
-            self._means[digest] = run.run_id  # a run without the tag, which comes last, is replaced
+            self._means[digest] = self._means.pop(run.run_id)
 
     def show_views(self, views: Mapping[str, str]) -> None:
         """Let the experiment have exactly these of the saved views that goal-sweep writes."""
@@ -272,6 +284,12 @@ class RunWriter:
             self._client.update_run(run_id, status=status)
         else:
             self._client.set_terminated(run_id, status, int((time.time() if ended is None else ended) * 1000))
+
+
+def _tracked(run: Any) -> TrackedRun:
+    tags, info = run.data.tags, run.info
+    is_former = tags.get(names.ROLE) == names.FORMER
+    return TrackedRun(id=info.run_id, status=info.status, shown=tags.get(names.SHOWN, ""), is_former=is_former)
 
 
 def _finals(metrics: Mapping[str, float]) -> dict[str, float]:

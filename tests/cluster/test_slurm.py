@@ -226,7 +226,6 @@ def test_another_job_with_the_number_of_a_record_is_left_alone(bench: Mapping[st
     run.wait(lambda: run.jobs[-1]["phase"] == "ended", "end", 90)
     records = Submissions(run.folder / "goal-sweep-store")
     (one,) = records.of("tiny")
-    assert one.place["cluster"] == "goalsweeptest"
     records.note(one, ended="", cancelled=0.0, job=other)
     for path in records.files(one.id).glob("*"):
         path.unlink()

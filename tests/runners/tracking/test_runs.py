@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 from mlflow import MlflowClient
 
 from goal_sweep.runners.results import training_row
-from goal_sweep.runners.tracking.runs import RunWriter
+from goal_sweep.runners.tracking.runs import RunWriter, TrackedRun
 from goal_sweep.runners.tracking.values import params_of
 from tests.helpers.mlflow_cases import (
     ALONE,
@@ -62,18 +64,27 @@ def test_nothing_is_lost_or_logged_twice_wherever_the_driver_dies(empty_database
     assert dies_at > 12
 
 
-def test_what_arrived_though_it_failed_is_not_repeated(empty_database, store, tmp_path, monkeypatch):
+def test_what_arrived_though_it_failed_is_not_repeated_and_no_other_run_read(
+    empty_database, store, tmp_path, monkeypatch
+):
     class Flaky(DyingClient):
         def _tick(self):
             self._left -= 1
             if self._left == 0:
                 raise ConnectionError("the answer got lost")
 
+    def counted(self):
+        read.append(self)
+        return pages(self)
+
+    pages, read = RunWriter._pages, list[RunWriter]()
+    monkeypatch.setattr(RunWriter, "_pages", counted)
     monkeypatch.setattr("goal_sweep.runners.tracking.sync.RETRY_WAITS_S", (0.01,))
     folder = folder_of(store)
     folder.claim("L")
     train(folder, 2)
     for fails_at in range(2, 14, 2):  # after the write
+        read.clear()
         uri = database(empty_database, tmp_path / str(fails_at))
         with monkeypatch.context() as patch:
             patch.setattr(
@@ -83,3 +94,8 @@ def test_what_arrived_though_it_failed_is_not_repeated(empty_database, store, tm
         assert [step for step, _, _ in content.history(KEY)["val/rsum"]] == [1, 2], fails_at
         assert content.child(KEY).info.status == "FINISHED"
         assert len(content.parents) == 1
+        assert len(read) == 1 or fails_at <= 8, fails_at  # the writes with which it opens
+
+
+def test_nothing_is_remembered_of_a_run_that_grows_with_its_points():
+    assert {field.type for field in fields(TrackedRun)} <= {"str", "bool", "int | None"}

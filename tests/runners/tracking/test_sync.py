@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from mlflow import MlflowClient
 from goal_sweep.runners.results import training_row
 from goal_sweep.runners.store import Store
 from goal_sweep.runners.tracking import schema as names
+from goal_sweep.runners.tracking.client import Experiment
 from goal_sweep.runners.tracking.page import SweepPage
 from goal_sweep.runners.tracking.sync import SweepTracking
 from goal_sweep.runners.tracking.uri import OtherStoreError
@@ -29,6 +31,7 @@ from tests.helpers.mlflow_cases import (
     tracked_at,
 )
 from tests.helpers.store_cases import record, result, result_of, train, write_weights
+from tests.helpers.until import until
 
 pytestmark = pytest.mark.integration
 
@@ -251,3 +254,20 @@ def test_runs_of_another_store_are_left_alone_until_somebody_takes_them_over(uri
     assert content.parents[0].data.tags[names.STORE] == str(other.root)
     with SweepTracking(tracked_at(uri, ALONE), store) as tracking:
         assert not tracking.sync_all(wait=30)
+
+
+def test_who_writes_takes_a_fifth_of_a_core_while_nobody_waits(uri, store, monkeypatch):
+    began, work_s = list[float](), 0.05
+
+    def change(*_: object) -> None:
+        began.append(time.monotonic())
+        ends = time.thread_time() + work_s
+        while time.thread_time() < ends:
+            pass
+
+    monkeypatch.setattr(Experiment, "change", change)
+    with SweepTracking(tracked_at(uri), store) as tracking:
+        for training in SWEEP.trainings:
+            tracking.sync(training)
+        until(lambda: len(began) == 3, "three changes")
+    assert began[2] - began[0] >= 0.9 * 2 * 5 * work_s
