@@ -121,6 +121,8 @@ def test_a_job_that_reaches_its_time_limit_twice_goes_on(
     run.slurm("scontrol", "update", f"JobId={run.jobs[-1]['job']}", "TimeLimit=60")
     assert run.wait_for_the_end() == 0
     assert "run 3" in run.log
+    (idle,) = run.folder.glob("goal-sweep-store/submissions/*/idle-runs")
+    assert idle.read_text() == "0\n"  # both have saved something
     assert {one["outcome"] for of in attempts(run.folder).values() for one in of[:-1]} == {"interrupted"}
     check_equal(run.folder, unbroken)
     check_mlflow(run.folder)
