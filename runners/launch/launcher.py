@@ -28,7 +28,6 @@ from goal_sweep.runners.launch.signals import StopSignals
 from goal_sweep.runners.launch.view.live import LiveView
 from goal_sweep.runners.planning.devices import of_machines
 from goal_sweep.runners.planning.prices import Prices
-from goal_sweep.runners.store import ExpiredCredentialsError
 from goal_sweep.runners.tracking.sync import SweepTracking
 from goal_sweep.runners.tracking.trackers import Trackers
 from goal_sweep.sweeps import Training
@@ -111,7 +110,8 @@ class Launcher:
         self._failed_fast = False
         """Whether a training failed and the launch should not go on."""
         self._cut_short = ""
-        """What the store said when the credentials for it had expired; empty while they work."""
+        """Why the store cannot be used any more: it is gone, or refuses the credentials; empty while it can."""
+        self._store_id = sweep.store.id
         self._signals = signals or StopSignals()
         self._saved_by: float | None = None
         """When the running units have had their time to save; None until a signal comes."""
@@ -128,7 +128,7 @@ class Launcher:
         """Train, and return the exit status.
 
         Raises:
-            UnfinishedError: Ray has no machine left, or the credentials for the store have expired.
+            UnfinishedError: Ray has no machine left, the store is gone, or the credentials for it have expired.
         """
         if repeated := self._plan.set_aside_repeated():
             not_on_restart("--force")
@@ -139,12 +139,10 @@ class Launcher:
         try:
             self._train()
             if self._cut_short:
-                raise ExpiredCredentialsError(self._cut_short)
+                raise UnfinishedError(self._cut_short)
         except UnfinishedError as error:
             if self._signals.received is None:
-                self._end_running(
-                    "Ray died" if isinstance(error, RayLostError) else "its store refused the credentials"
-                )
+                self._end_running("Ray died" if isinstance(error, RayLostError) else "its store cannot be used")
                 raise
         except KeyboardInterrupt:  # a second signal, or one that came while no unit was running
             if self._signals.received is None:
@@ -216,6 +214,9 @@ class Launcher:
         Args:
             training: the training.
             error: the last error line, where workers died again and again.
+
+        Raises:
+            UnfinishedError: the store is gone, and its trainings with it.
         """
         store, tried = self._sweep.store, self._queue.take_back(training)
         # The workers have charged the cells that are at fault. One that died before it began is no cell's fault.
@@ -231,6 +232,9 @@ class Launcher:
             self._done(training, status.result)
         elif status.state == "failed":
             self._failed(training, status.reason)
+        elif not tried and store.id != self._store_id:
+            where = f"the results folder {store.location} is gone, or another is in its place"
+            raise UnfinishedError(f"{where}; once it is back, the same command continues")
         elif not tried or training in self._plan.given_up:
             self._plan.given_up.add(training)
             self._failed(training, (reason if error else status.reason) or "no worker started it")

@@ -91,6 +91,8 @@ class Experiment:
             return MlflowClient(self._uri)
         if self._client is None and (warning := network_warning(self.file)):
             self._tell(warning)
+        if self._client is not None and not self.file.parent.is_dir():  # such as a folder that is not mounted any more
+            raise FileNotFoundError(f"{self.file.parent} is gone")
         prepare_database(self.file, create_database)
         if self._client is not None:
             _let_go(self._client)  # close the replaced file

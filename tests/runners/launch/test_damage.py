@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from goal_sweep.goal_core.basics import atomic
+from goal_sweep.goal_core.basics.errors import UnfinishedError
 from goal_sweep.goal_core.checkpoints import BEST
 from goal_sweep.runners.cli.app import run
 from goal_sweep.runners.execution.worker import run_unit
@@ -380,3 +381,19 @@ def test_what_the_launch_before_has_repaired_is_not_trained_again(
         assert launch(sweep, monkeypatch, LaunchOptions(wait_s=60)).status == 0
     assert path.read_bytes() == good
     assert not list(sweep.store.root.rglob("*.damaged*"))
+
+
+def test_a_store_that_is_gone_is_no_trainings_fault(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = sweep.store.root
+
+    class Moving(in_process.InProcess):
+        def run(self, jobs: Any, observer: Any) -> None:
+            root.rename(root.with_name("elsewhere"))
+            observer.started(jobs[0])
+            observer.finished(jobs[0])
+
+    shutil.rmtree(sweep.store.folder(sweep.trainings[0]).folder)
+    monkeypatch.setattr(in_process, "InProcess", Moving)
+    with pytest.raises(UnfinishedError, match="is gone"):
+        launch(sweep, monkeypatch)
+    assert not root.exists()

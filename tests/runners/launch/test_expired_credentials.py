@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from goal_sweep.goal_core.basics.errors import UnfinishedError
 from goal_sweep.goal_core.training import TrainingFailed
 from goal_sweep.runners.store import ExpiredCredentialsError
 from tests.helpers.in_process import launch, results, sweep_in
@@ -33,7 +34,7 @@ def test_a_launch_ends_with_the_advice_and_continues(
     where = f"store=s3://bucket/{tmp_path.name}"
     sweep = sweep_in(tmp_path, where)
     expire_at(server, "PUT", part)
-    with pytest.raises(ExpiredCredentialsError, match="a role or a credential_process") as error:
+    with pytest.raises(UnfinishedError, match="a role or a credential_process") as error:
         launch(sweep, monkeypatch)
     assert error.value.status == 75
     server.without_faults()

@@ -18,6 +18,7 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
 
+from goal_sweep.runners.tracking.client import Experiment
 from goal_sweep.runners.tracking.sync import SweepTracking
 from goal_sweep.runners.tracking.uri import TrackingError, sqlite_file
 from tests.helpers.mlflow_cases import (
@@ -75,6 +76,21 @@ def test_deleted_database_is_made_again_from_the_store(uri, store, monkeypatch, 
         assert tracking.sync_all(wait=10)
     assert [step for step, _, _ in Content(uri).history(KEY)["val/rsum"]] == [1, 2]
     assert len(Content(uri).parents) == 1
+
+
+def test_no_database_is_made_where_its_folder_is_gone(store, monkeypatch, empty_database, tmp_path):
+    monkeypatch.setattr(
+        "goal_sweep.runners.tracking.client.create_database", lambda path: shutil.copy(empty_database, path)
+    )
+    folder = tmp_path / "mounted"
+    experiment = Experiment(f"sqlite:///{folder}/mlflow.db", "s", store, live=False, take_over=False, tell=print)
+    experiment.change(lambda runs: None)
+    folder.rename(tmp_path / "away")
+    with pytest.raises(FileNotFoundError, match="is gone"):
+        experiment.change(lambda runs: None)
+    assert not folder.exists()
+    (tmp_path / "away").rename(folder)
+    experiment.change(lambda runs: None)
 
 
 def test_an_outage_holds_nobody_up_and_is_caught_up_with(uri, store, monkeypatch):
