@@ -153,7 +153,7 @@ def _baseline_text(here: Sequence[Answer]) -> str:
     if not compared:
         return "there is no con/con to compare with"
     if {change.verdict for changes in compared.values() for change in changes.values()} == {"worse"}:
-        return "every other objective is worse than con/con"
+        return "every other finished objective is worse than con/con"
     gains: dict[Objective, dict[Answer, float]] = {}
     for answer, changes in compared.items():
         for name, change in changes.items():

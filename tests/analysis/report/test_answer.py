@@ -183,7 +183,7 @@ def test_rows_are_counted_over_directions_and_blocks_and_name_those_of_what_hold
 
 def test_a_con_con_above_all_others_is_said_to_be() -> None:
     text = finding(answers_of([block({**MEANS, BASELINE: 60.0}, set())]), "R@1")
-    assert "Every other objective is worse than con/con" in text
+    assert "Every other finished objective is worse than con/con" in text
 
 
 def test_what_is_below_the_highest_mean_is_named_where_no_row_or_column_is() -> None:
