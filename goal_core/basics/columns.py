@@ -24,12 +24,11 @@ from numpy.typing import NDArray
 
 from goal_sweep.goal_core.basics.atomic import DamagedError, replace_with
 from goal_sweep.goal_core.basics.errors import warn
+from goal_sweep.goal_core.basics.user_files import reading
 
 Columns = Mapping[str, NDArray[Any]]
 _DTYPES = {"U8": "u1", "I32": "<i4", "I64": "<i8", "F16": "<f2", "F32": "<f4", "F64": "<f8"}
 """Numpy's types by the names that safetensors gives them."""
-_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, MemoryError, RecursionError)
-"""What reading a damaged file may raise."""
 IN_MEMORY = 1 << 28
 """Bytes of a file that are copied to memory; more go to a nameless file in the folder for temporary files."""
 
@@ -129,10 +128,11 @@ def header_of(file: BinaryIO) -> tuple[dict[str, StoredArray], dict[str, str]]:
         DamagedError: it is no such file.
         OSError: it cannot be read.
     """
-    try:
-        size, end = int.from_bytes(file.read(8), "little"), 0
-        num_bytes = os.fstat(file.fileno()).st_size - 8 - size
-        header = json.loads(file.read(size) if num_bytes >= 0 else b"")
+    size, end = int.from_bytes(file.read(8), "little"), 0
+    num_bytes = os.fstat(file.fileno()).st_size - 8 - size
+    content = file.read(size) if num_bytes >= 0 else b""
+    with reading("it is no whole safetensors file", DamagedError):
+        header = json.loads(content)
         meta, places = header.pop("__metadata__", {}), dict[str, StoredArray]()
         for name, one in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
             kind, shape, begin = one["dtype"], tuple(one["shape"]), end
@@ -146,8 +146,6 @@ def header_of(file: BinaryIO) -> tuple[dict[str, StoredArray], dict[str, str]]:
             places[name] = StoredArray(path=file.name, shape=shape, dtype=_DTYPES[kind], begin=8 + size + begin)
         if end != num_bytes:
             raise ValueError(f"it has {num_bytes} bytes of numbers, but says {end}")
-    except _DAMAGE as error:
-        raise DamagedError(f"it is no whole safetensors file: {error}") from error
     return places, meta
 
 
@@ -172,13 +170,11 @@ def read_columns(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """
     with path.open("rb") as file:
         (places, meta), content = header_of(file), _copied(file)
-    try:
+    with reading("it is no whole file of columns", DamagedError):
         columns = {name: np.ndarray(one.shape, one.dtype, content, one.begin) for name, one in places.items()}
-        is_whole, about = digest_of(columns, meta["about"]) == meta["digest"], json.loads(meta["about"])
-    except _DAMAGE as error:
-        raise DamagedError(f"it is no whole file of columns: {error}") from error
-    if not is_whole:
-        raise DamagedError("its content does not match its checksum")
+        if digest_of(columns, meta["about"]) != meta["digest"]:
+            raise ValueError("its content does not match its checksum")
+        about: dict[str, Any] = json.loads(meta["about"])
     if isinstance(content, mmap.mmap):
         content.madvise(mmap.MADV_DONTNEED)  # what was compared need not stay in memory
     return columns, about

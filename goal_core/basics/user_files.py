@@ -61,11 +61,11 @@ def opened(path: str | Path) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def reading(says: str, kind: type[DataError] = DataError) -> Iterator[None]:
+def reading(says: str, kind: type[GoalError] = DataError) -> Iterator[None]:
     """Turn what libraries raise on a damaged file, errors of many kinds, into one that says what is wrong."""
     try:
         yield
-    except GoalError:
+    except DataError:
         raise
     except Exception as error:
         raise kind(f"{says}: {first_line(error)}") from error

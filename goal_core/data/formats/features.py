@@ -19,9 +19,8 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from goal_sweep.goal_core.basics.atomic import DamagedError
 from goal_sweep.goal_core.basics.columns import StoredArray, header_of
-from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError, first_line
+from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError
 from goal_sweep.goal_core.basics.user_files import opened, reading, stamp_of
 from goal_sweep.goal_core.data.config import EmbeddingsConfig
 from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, index_parts
@@ -246,11 +245,8 @@ def _counts(owners: StoredArray | None, num_images: int, num_texts: int, where: 
 
 def _whole(path: Path) -> tuple[StoredArray, StoredArray, StoredArray | None]:
     """The vectors of images and texts in a safetensors file, and the owners of the texts, if it has them."""
-    try:
-        with opened(path) as file:
-            places, _ = header_of(file)
-    except DamagedError as error:
-        raise DataError(f"cannot read {path}: {first_line(error)}") from error
+    with opened(path) as file, reading(f"cannot read {path}"):
+        places, _ = header_of(file)
     for name in ("images", "texts"):
         one = places.get(name)
         if one is None or len(one.shape) != 2 or min(one.shape) < 1 or np.dtype(one.dtype).kind != "f":

@@ -6,10 +6,11 @@ import hashlib
 import io
 import os
 import warnings
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ class FileReader:
         return os.path.join(self.root, self.paths[index])
 
 
-def find_images(root: Path, names: Iterable[str], report: DataReport) -> dict[str, str]:
+def find_images(root: Path, pictures: Mapping[str, Sequence[str]], report: DataReport) -> dict[str, str]:
     """Locate image files by listing each folder once; no image is opened.
 
     Several paths are tried for each folder (:data:`WITH_FOLDER`, :data:`WITHOUT_FOLDER`). The first that contains one
@@ -104,15 +105,19 @@ def find_images(root: Path, names: Iterable[str], report: DataReport) -> dict[st
 
     Args:
         root: folder of the dataset.
-        names: path of each image, relative, with forward slashes.
-        report: receives how many images each folder has, or what is wrong with it.
+        pictures: by split the path of each image, relative, with forward slashes.
+        report: receives how many images each folder has, or what is wrong with it, or which image is listed twice.
 
     Returns:
         By name each file's path, relative to the root; without those of a folder in which something is wrong.
     """
     folders: dict[str, list[str]] = defaultdict(list)
-    for name in dict.fromkeys(names):
+    times = Counter(chain.from_iterable(pictures.values()))
+    for name in times:
         folders[name.rpartition("/")[0]].append(name)
+    for name in [name for name, number in times.items() if number > 1][:1]:
+        splits = [split for split, names in pictures.items() if name in names]
+        report.note("images", "wrong", f"image {name} is listed twice, in {' and '.join(splits)}")
     files: dict[str, str] = {}
     for folder, listed in sorted(folders.items()):
         item = f"{folder}/" if folder else "images"

@@ -158,11 +158,13 @@ def _listed(config: DataConfig, report: DataReport) -> Index | None:
             report.note(config.root or "", "ok", layout.says)
         listings, notes = _listings(config, layout, report)
     report.attempt(config.root or "", partial(_check_stamps, layout.files, opened))
-    columns = {} if config.image is None else _placed(layout.root, listings, report)
+    pictures = {split: own.names for split, own in listings.items() if config.image is not None and not own.spans}
+    files = find_images(layout.root, pictures, report)
     if not report.complete:
         return None
+    columns = dict[str, NDArray[Any]]()
     for split, listing in listings.items():
-        columns |= _caption_columns(split, listing, report)
+        columns |= _columns(split, listing, files, report)
     if layout.corpus:
         columns |= Texts.of(layout.corpus).columns("corpus")
     about: dict[str, Any] = {"root": str(layout.root), "sources": layout.files, "notes": notes}
@@ -214,8 +216,8 @@ def _limited(listing: Listing, images: int, captions: int, words: int) -> tuple[
     return replace(listing, captions=texts[kept], **parts), left_out, words_left_out
 
 
-def _caption_columns(split: str, listing: Listing, report: DataReport) -> dict[str, NDArray[Any]]:
-    """The captions of a split with their owners, and of features the names and rows."""
+def _columns(split: str, listing: Listing, files: Mapping[str, str], report: DataReport) -> dict[str, NDArray[Any]]:
+    """The captions of a split with their owners, and its images' names and places; a picture is named by its file."""
     counts = [len(captions) for captions in listing.captions]
     if 0 in counts:
         report.note(split, "wrong", f"image {listing.names[counts.index(0)]} of split {split!r} has no captions")
@@ -223,29 +225,12 @@ def _caption_columns(split: str, listing: Listing, report: DataReport) -> dict[s
         name = listing.names[long[0]]
         report.note(split, "wrong", f"image {name} of split {split!r} has a caption of over {_LONGEST:,} letters")
     columns = Texts.of(chain.from_iterable(listing.captions)).columns(f"{split}.captions")
+    columns |= Texts.of([files.get(name, name) for name in listing.names]).columns(f"{split}.names")
     columns[f"{split}.owners"] = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
-    if listing.features is not None:
-        columns |= Texts.of(listing.names).columns(f"{split}.names")
-        columns |= {f"{split}.rows": np.array(listing.rows, np.int64)} if listing.rows else {}
-    return columns
-
-
-def _placed(root: Path, listings: Mapping[str, Listing], report: DataReport) -> dict[str, NDArray[Any]]:
-    """The file of each image, or where it lies in a shard."""
-    whole = [name for listing in listings.values() if not listing.spans for name in listing.names]
-    if twice := [name for name, times in Counter(whole).items() if times > 1]:
-        splits = [split for split, listing in listings.items() if twice[0] in listing.names]
-        report.note("images", "wrong", f"image {twice[0]} is listed twice, in {' and '.join(splits)}")
-    files, columns = find_images(root, whole, report), dict[str, NDArray[Any]]()
-    for split, listing in listings.items() if report.complete else ():
-        names = listing.names
-        if listing.spans:
-            columns[f"{split}.spans"] = np.array(listing.spans, np.int64)
-        else:
-            names = [files[name] for name in listing.names]
-            columns[f"{split}.status"] = np.zeros((len(names), 3), np.int64)
-        columns |= Texts.of(names).columns(f"{split}.names")
-    return columns
+    if listing.features is None and not listing.spans:
+        columns[f"{split}.status"] = np.zeros((len(counts), 3), np.int64)
+    places = {f"{split}.spans": listing.spans, f"{split}.rows": listing.rows}
+    return columns | {name: np.array(own, np.int64) for name, own in places.items() if own}
 
 
 def _digests(index: Index, known: Index | None, report: DataReport, progress: Progress) -> dict[str, NDArray[np.uint8]]:
