@@ -30,7 +30,8 @@ from torch import Tensor
 from benchmarks.program import Report, Row, run, seconds
 from benchmarks.units import UNIT, data_of, photographs
 from benchmarks.usual import loader_of
-from goal_sweep.goal_core.data import BatchSource, Dataset, ImageConfig, KarpathyConfig, Vocabulary, open_dataset
+from goal_sweep.goal_core.data import BatchSource, Dataset, ImageConfig, Vocabulary, open_dataset
+from goal_sweep.goal_core.data.config import KarpathyConfig
 from goal_sweep.goal_core.data.formats.image_files import FileReader, decode_image
 from goal_sweep.goal_core.data.packs import open_packed, plan_pack, write_pack
 

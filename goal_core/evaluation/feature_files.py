@@ -17,7 +17,7 @@ from goal_sweep.goal_core.basics.atomic import DamagedError, storage_errors
 from goal_sweep.goal_core.basics.errors import DataError
 from goal_sweep.goal_core.basics.sealed_json import read_json
 from goal_sweep.goal_core.data.config import DataConfig
-from goal_sweep.goal_core.data.formats import SHIPPED_FOLDER, precomp_folder
+from goal_sweep.goal_core.data.formats.layout import SHIPPED_FOLDER, precomp_folder
 
 DESCRIPTION = "features.json"
 

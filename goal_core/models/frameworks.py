@@ -207,7 +207,7 @@ class Xvlm(Framework):
         )
 
     def tokenizer(self, model: ModelConfig, captions: Iterable[str], min_word_count: int) -> Wordpieces:
-        cleaned = [text.clean_caption(caption) for caption in captions] if model.bert.weights == "random" else ()
+        cleaned = map(text.clean_caption, captions if model.bert.weights == "random" else ())
         wordpieces = models.bert_wordpieces(model.bert, cleaned, min_word_count)
         if not isinstance(wordpieces, text.Wordpieces) or model.bert.weights in text_encoders:
             raise ConfigError(f"X-VLM splits a BERT in two; {model.bert.weights!r} is none")

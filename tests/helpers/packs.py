@@ -9,15 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from goal_sweep.goal_core.data import (
-    BatchSource,
-    Dataset,
-    DecodedImages,
-    ImageConfig,
-    KarpathyConfig,
-    Vocabulary,
-    open_dataset,
-)
+from goal_sweep.goal_core.data import BatchSource, Dataset, DecodedImages, ImageConfig, Vocabulary, open_dataset
+from goal_sweep.goal_core.data.config import KarpathyConfig
 from goal_sweep.goal_core.data.packs import (
     open_packed,
     plan_pack,

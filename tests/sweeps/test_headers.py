@@ -10,7 +10,7 @@ import timm
 import torch
 from torch import nn
 
-from goal_sweep.goal_core.data import KarpathyConfig, ScenesConfig
+from goal_sweep.goal_core.data.config import KarpathyConfig, ScenesConfig
 from goal_sweep.goal_core.objectives.parameters import Value
 from goal_sweep.sweeps import SweepConfig, find_sweep, list_shipped, load_sweep
 from tests.helpers.planning_cases import published_prices, rows_of

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from goal_sweep.goal_core.data import IdMappedConfig, KarpathyConfig, RegionsConfig
+from goal_sweep.goal_core.data.config import IdMappedConfig, KarpathyConfig, RegionsConfig
 from goal_sweep.goal_core.training.cells.optim import lr_at
 from goal_sweep.sweeps import find_sweep, load_sweep
 

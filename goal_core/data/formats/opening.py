@@ -169,8 +169,8 @@ def _listed(config: DataConfig, report: DataReport) -> Index | None:
         columns |= Texts.of(layout.corpus).columns("corpus")
     about: dict[str, Any] = {"root": str(layout.root), "sources": layout.files, "notes": notes}
     for kind in ("features", "texts"):
-        files = {split: getattr(listing, kind) for split, listing in listings.items()}
-        about[kind] = {split: asdict(file) for split, file in files.items() if file is not None}
+        arrays = {split: getattr(listing, kind) for split, listing in listings.items()}
+        about[kind] = {split: asdict(array) for split, array in arrays.items() if array is not None}
     counted = [] if about["texts"] else [own for split in COUNTED for own in listings[split].captions]
     about["words"] = list(Counter(word_counts(chain.from_iterable(counted)).values()).items())
     return Index(columns, about) if report.complete else None

@@ -14,17 +14,16 @@ from goal_sweep.goal_core.data import (
     Batch,
     BatchSource,
     ImageConfig,
-    KarpathyConfig,
-    ScenesConfig,
     Split,
     Vocabulary,
     batches,
     num_batches,
     open_dataset,
-    transform_of,
 )
 from goal_sweep.goal_core.data.batches import batch_indices, sample_seed
+from goal_sweep.goal_core.data.config import KarpathyConfig, ScenesConfig
 from goal_sweep.goal_core.data.text import Wordpieces
+from goal_sweep.goal_core.data.transforms import transform_of
 from goal_sweep.goal_core.models import PairAugment
 from tests.helpers.counting_reader import counted
 from tests.helpers.karpathy_fixture import tiny_annotations, write_dataset

@@ -6,11 +6,10 @@ from typing import Any, get_args
 import pytest
 
 from goal_sweep.goal_core.basics.errors import ConfigError
-from goal_sweep.goal_core.data import (
-    DataConfig,
+from goal_sweep.goal_core.data import DataConfig, ImageConfig
+from goal_sweep.goal_core.data.config import (
     EmbeddingsConfig,
     IdMappedConfig,
-    ImageConfig,
     KarpathyConfig,
     PrecompConfig,
     RegionsConfig,
@@ -18,7 +17,7 @@ from goal_sweep.goal_core.data import (
     SourceConfig,
     XvlmJsonConfig,
 )
-from goal_sweep.goal_core.data.formats import LAYOUTS
+from goal_sweep.goal_core.data.formats.opening import LAYOUTS
 
 FILES: dict[str, Any] = {"train_files": ("a.json",), "val_file": "b.json", "test_file": "c.json"}
 CONFIGS: tuple[DataConfig, ...] = (

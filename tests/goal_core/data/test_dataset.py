@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from goal_sweep.goal_core.basics.errors import DataError
-from goal_sweep.goal_core.data import KarpathyConfig, RegionsConfig, ScenesConfig, Split, open_dataset
+from goal_sweep.goal_core.data import Split, open_dataset
+from goal_sweep.goal_core.data.config import KarpathyConfig, RegionsConfig, ScenesConfig
 from tests.helpers.counting_reader import CountingReader
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.region_files import write_regions

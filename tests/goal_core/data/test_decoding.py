@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from goal_sweep.goal_core.data import DecodedImages, ImageConfig, decoding, transform_of
+from goal_sweep.goal_core.data import DecodedImages, ImageConfig, decoding
+from goal_sweep.goal_core.data.transforms import transform_of
 from tests.helpers.counting_reader import counted
 
 # Python 3.12 warns when a process with threads forks, which torch's worker processes do.

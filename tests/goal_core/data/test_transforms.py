@@ -16,9 +16,9 @@ from PIL import Image
 from torchvision import transforms
 
 from goal_sweep.goal_core.basics.errors import DataError
-from goal_sweep.goal_core.data import ImageConfig, transform_of
+from goal_sweep.goal_core.data import ImageConfig
 from goal_sweep.goal_core.data.formats.image_files import FORMATS, decode_image
-from goal_sweep.goal_core.data.transforms import CROP_RATIO, CROP_SCALE, random_crop_box
+from goal_sweep.goal_core.data.transforms import CROP_RATIO, CROP_SCALE, random_crop_box, transform_of
 from tests.helpers.paths import ROOT
 from tests.helpers.properties import given, settings, st
 

@@ -11,7 +11,9 @@ import pytest
 import torch
 
 from goal_sweep.goal_core.basics.errors import DataError
-from goal_sweep.goal_core.data import ImageConfig, KarpathyConfig, RegionsConfig, open_dataset, transform_of
+from goal_sweep.goal_core.data import ImageConfig, open_dataset
+from goal_sweep.goal_core.data.config import KarpathyConfig, RegionsConfig
+from goal_sweep.goal_core.data.transforms import transform_of
 from goal_sweep.goal_core.evaluation import extract
 from goal_sweep.goal_core.evaluation.extract import extract_features
 from goal_sweep.goal_core.models import BackboneConfig, build_backbone

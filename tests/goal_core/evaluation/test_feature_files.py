@@ -13,7 +13,7 @@ import pytest
 
 from goal_sweep.goal_core.basics.atomic import StorageError
 from goal_sweep.goal_core.basics.errors import DataError
-from goal_sweep.goal_core.data.formats import REGION_AXES, read_region_header
+from goal_sweep.goal_core.data.formats.features import REGION_AXES, read_region_header
 from goal_sweep.goal_core.evaluation.feature_files import write_features
 
 ROWS = np.arange(5 * 2 * 3, dtype=np.float32).reshape(5, 2, 3)

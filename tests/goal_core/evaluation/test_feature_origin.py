@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from goal_sweep.goal_core.basics.errors import DataError
-from goal_sweep.goal_core.data import KarpathyConfig, PrecompConfig
+from goal_sweep.goal_core.data.config import KarpathyConfig, PrecompConfig
 from goal_sweep.goal_core.evaluation.feature_files import check_origin
 
 

@@ -15,7 +15,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError
-from goal_sweep.goal_core.data import EmbeddingsConfig, captions_of, check_data, open_dataset
+from goal_sweep.goal_core.data import captions_of, check_data, open_dataset
+from goal_sweep.goal_core.data.config import EmbeddingsConfig
 from goal_sweep.goal_core.data.formats import features
 from goal_sweep.goal_core.data.text import TextVectors
 from goal_sweep.goal_core.training import train_unit

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from goal_sweep.goal_core.basics.errors import DataError
-from goal_sweep.goal_core.data import Dataset, IdMappedConfig, open_dataset
+from goal_sweep.goal_core.data import Dataset, open_dataset
+from goal_sweep.goal_core.data.config import IdMappedConfig
 from tests.helpers.region_files import write_id_mapped
 
 

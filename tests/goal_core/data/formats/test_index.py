@@ -13,15 +13,8 @@ import pytest
 
 from goal_sweep.goal_core.basics.columns import read_columns, write_columns
 from goal_sweep.goal_core.basics.errors import ChangedDataError
-from goal_sweep.goal_core.data import (
-    Dataset,
-    EncodedCaptions,
-    KarpathyConfig,
-    RegionsConfig,
-    Vocabulary,
-    captions_of,
-    open_dataset,
-)
+from goal_sweep.goal_core.data import Dataset, EncodedCaptions, Vocabulary, captions_of, open_dataset
+from goal_sweep.goal_core.data.config import KarpathyConfig, RegionsConfig
 from goal_sweep.goal_core.data.formats import features, image_files
 from goal_sweep.goal_core.data.formats.index import index_path
 from tests.helpers.karpathy_fixture import write_dataset

@@ -18,16 +18,8 @@ import pytest
 from goal_sweep.goal_core.basics import user_files
 from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError, MissingDataError
 from goal_sweep.goal_core.basics.plugins import Plugin
-from goal_sweep.goal_core.data import (
-    DataConfig,
-    Dataset,
-    ImageConfig,
-    KarpathyConfig,
-    RegionsConfig,
-    SourceConfig,
-    check_data,
-    open_dataset,
-)
+from goal_sweep.goal_core.data import DataConfig, Dataset, ImageConfig, check_data, open_dataset
+from goal_sweep.goal_core.data.config import KarpathyConfig, RegionsConfig, SourceConfig
 from goal_sweep.goal_core.data.formats import sources
 from goal_sweep.goal_core.data.formats.layout import drawn_split
 from goal_sweep.goal_core.objectives import ObjectiveConfig

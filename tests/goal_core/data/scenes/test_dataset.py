@@ -10,14 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from goal_sweep.goal_core.data import (
-    Dataset,
-    ImageConfig,
-    ScenesConfig,
-    Split,
-    Vocabulary,
-    open_dataset,
-)
+from goal_sweep.goal_core.data import Dataset, ImageConfig, Split, Vocabulary, open_dataset
+from goal_sweep.goal_core.data.config import ScenesConfig
 from goal_sweep.goal_core.data.scenes import dataset as scenes
 from goal_sweep.goal_core.data.scenes import scene as scene_contents
 from goal_sweep.goal_core.data.scenes.dataset import SceneReader
