@@ -76,11 +76,6 @@ class Texts(Sequence[str]):
         begin = self.ends[place - 1] if place else 0
         return self.content[begin : self.ends[place]].tobytes().decode()
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]  # as of a list
-
     def columns(self, name: str) -> dict[str, NDArray[Any]]:
         """The two arrays as columns."""
         return {f"{name}.text": self.content, f"{name}.ends": self.ends}

@@ -26,6 +26,10 @@ def karpathy(root: Path) -> KarpathyConfig:
     return KarpathyConfig(name="tiny", root=str(root), max_captions=0)
 
 
+def texts(dataset: Dataset) -> list[list[str]]:
+    return [list(split.captions) for split in dataset.splits.values()]
+
+
 def pixels(dataset: Dataset) -> list[bytes]:
     return [split.load_image(index).tobytes() for split in dataset.splits.values() for index in range(split.num_images)]
 
@@ -52,7 +56,9 @@ def test_a_second_opening_reads_no_image_and_gives_the_same(tmp_path: Path, read
         assert len(reads) == 14
         assert again.fingerprint == first.fingerprint == open_dataset(config).fingerprint
         del reads[14:]
-        assert [split.captions for split in again.splits.values()] == [one.captions for one in first.splits.values()]
+        assert [[*split.captions] for split in again.splits.values()] == [
+            [*one.captions] for one in first.splits.values()
+        ]
         assert pixels(again) == pixels(first)
         del reads[14:]
 
@@ -208,7 +214,9 @@ def test_two_hundred_flipped_bits_never_give_other_data(tmp_path: Path) -> None:
         path.write_bytes(content)
         again = open_dataset(config, indexes, renew=False)
         assert again.fingerprint == expected.fingerprint
-        assert [one.captions for one in again.splits.values()] == [one.captions for one in expected.splits.values()]
+        assert [[*one.captions] for one in again.splits.values()] == [
+            [*one.captions] for one in expected.splits.values()
+        ]
     assert pixels(again) == seen
     assert path.with_suffix(".damaged").exists()
 

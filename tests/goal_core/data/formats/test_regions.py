@@ -71,7 +71,7 @@ def test_testall_and_the_first_val_images_can_be_chosen(tmp_path: Path) -> None:
 def test_captions_may_hold_signs_that_look_like_line_ends(tmp_path: Path) -> None:
     write_regions(tmp_path, captions=1)
     (tmp_path / "dev_caps.txt").write_text("one\u2028thing\r\ntwo\x0bthings\nthree\n", newline="", encoding="utf-8")
-    assert opened(tmp_path).splits["val"].captions == ["one\u2028thing", "two\x0bthings", "three"]
+    assert list(opened(tmp_path).splits["val"].captions) == ["one\u2028thing", "two\x0bthings", "three"]
 
 
 def cut(name: str, size: int) -> Callable[[Path], Any]:
