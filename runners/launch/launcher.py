@@ -235,9 +235,8 @@ class Launcher:
         elif not tried and store.id != self._store_id:
             where = f"the results folder {store.location} is gone, or another is in its place"
             raise UnfinishedError(f"{where}; once it is back, the same command continues")
-        elif not tried or training in self._plan.given_up:
-            self._plan.given_up.add(training)
-            self._failed(training, (reason if error else status.reason) or "no worker started it")
+        elif not tried or training in self._plan.left:
+            self._leave(training, (reason if error else status.reason) or "no worker started it")
         else:
             self._progress.waiting(training)
 
@@ -312,14 +311,12 @@ class Launcher:
             return
         self._damages[training] += kind == "damaged"
         if kind in NOT_RETRIED or self._damages[training] > MAX_DAMAGES:
-            # This launch would only fail again. The next one tries again, when the disk may have room.
-            self._plan.given_up.add(training)
-            reason = f"{reason}; not charged: once that is mended, the same command continues"
-        if training in self._plan.given_up or kind in HOPELESS:
+            self._leave(training, reason)
+        elif kind in HOPELESS:
             self._failed(training, reason)
-            return
-        self._progress.waiting(training)
-        self._view.note(f"{training.name}: {reason}")
+        elif training not in self._plan.left:
+            self._progress.waiting(training)
+            self._view.note(f"{training.name}: {reason}")
 
     def _done(self, training: Training, result: Mapping[str, Any]) -> None:
         if self._progress[training].state != "done":
@@ -336,13 +333,22 @@ class Launcher:
         self._tracking.sync(training)
         self._failed_fast |= self._options.fail_fast
 
+    def _leave(self, training: Training, reason: str) -> None:
+        """Leave a training to the next launch, when the disk may have room: this one would only fail again."""
+        if training not in self._plan.left:
+            self._plan.left.add(training)
+            reason = f"{reason}; not charged: once that is mended, the same command continues"
+            self._progress.waiting(training, reason)
+            self._view.note(f"{training.name}: {reason}")
+        self._tracking.sync(training)
+        self._failed_fast |= self._options.fail_fast
+
     def _refused(self, training: Training, error: Exception) -> None:
-        """Give up a training for this launch, because its files cannot be used. The others go on, if they can."""
+        """Leave a training, because its files cannot be used. The others go on, if they can."""
         if isinstance(error, UnfinishedError):
             self._cut_short = str(error)
             return
-        self._plan.given_up.add(training)
-        self._failed(training, f"storage: {error}")
+        self._leave(training, f"storage: {error}")
 
     def _note_progress(self) -> None:
         """Tell a batch job that a training has saved something, so that another run is worth it."""

@@ -69,7 +69,9 @@ class LaunchPlan:
         self.of_others = of_others(sweep, options.share)
         """Trainings that other launches do."""
         self.given_up = {*self.of_others}
-        """Trainings that this launch will not try, or not again."""
+        """Trainings that this launch will not try."""
+        self.left: set[Training] = set()
+        """Those that it will not try again, though they have attempts left: they wait for the next one."""
         self._damaged = [training for training in sweep.trainings if self.progress[training].damaged]
         done = [training for training in sweep.trainings if self.progress[training].state == "done"]
         self._repeated = done if options.force else []
@@ -169,12 +171,12 @@ class LaunchPlan:
 
     @property
     def exit_status(self) -> int:
-        """Exit status of the launch if no signal has stopped it: 0 done, 1 some cells failed, 75 something is left."""
+        """Exit status of the launch if no signal has stopped it: 0 done, 1 some failed or were left, 75 some wait."""
         # While the sweep searches, its candidates alone are asked for.
         searching = self._sweep.is_searching
         own = [one for one in self._sweep.trainings if one not in self.of_others]
         counts = self.progress.counts(one for one in own if not searching or one.number is not None)
-        if counts["failed"]:
+        if counts["failed"] or self.left:
             return SOME_FAILED
         # --only-failed leaves the others waiting.
         return STOPPED if counts["waiting"] and self._options.failed != "only" else DONE
@@ -191,7 +193,7 @@ class LaunchPlan:
     def _can_start(self, training: Training, *, ahead: bool) -> bool:
         if training.number is None and self._sweep.is_searching:
             return False  # what reports waits for the choice
-        if training in self.given_up or self.progress[training].state not in ("waiting", "running"):
+        if training in self.given_up | self.left or self.progress[training].state not in ("waiting", "running"):
             return False
         earlier = "done" if training.before is None else self.progress[training.before].state
-        return earlier == "done" or (ahead and earlier != "failed")
+        return earlier == "done" or (ahead and earlier != "failed" and training.before not in self.left)

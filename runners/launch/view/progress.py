@@ -190,9 +190,9 @@ class SweepProgress:
         for later in self._later.get(training, ()):
             self.failed(later, f"its {training.stage.name} stage failed")
 
-    def waiting(self, training: Training) -> None:
-        """Note that a training will be tried again, from the epochs that it has done."""
-        self._statuses[training] = replace(self[training], state="waiting")
+    def waiting(self, training: Training, reason: str = "") -> None:
+        """Note that a training will be tried again, from the epochs that it has done, and why not in this launch."""
+        self._statuses[training] = replace(self[training], state="waiting", reason=reason or self[training].reason)
 
     def restart(self, training: Training) -> None:
         """Note that a finished training will be repeated from its first epoch."""

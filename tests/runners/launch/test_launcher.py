@@ -111,8 +111,9 @@ def test_a_disk_that_refuses_is_not_tried_over_and_over_and_costs_no_attempt(tmp
     failed = TrainingFailed(key=training.key, kind="storage", reason="no space", trace="")
     UnitListener({training.key: folder}, launcher.events, 0).events([failed])
     assert charged_failures(folder.attempts.all()) == 0
-    assert plan.progress[training].state == "failed"
-    assert plan.startable(sweep.by_stage[0], ahead=False) == [other]
+    assert plan.progress[training].state == "waiting"
+    assert plan.exit_status == 1
+    assert plan.startable(sweep.trainings, ahead=True) == [other, sweep.by_stage[1][1]]
     # The next launch finds it waiting, and tries it again.
     assert sweep.progress()[training].state == "waiting"
 
@@ -253,7 +254,7 @@ def test_a_store_that_refuses_one_training_fails_only_that_one(
     launcher = launcher_of(sweep, plan, LaunchOptions())
     assert launcher.run() == 1
     states = [[plan.progress[training].state for training in stage] for stage in sweep.by_stage]
-    assert states == [["failed", "done"], ["failed", "done"]]
+    assert states == [["waiting", "done"], ["waiting", "done"]]
     assert "Read-only file system" in plan.progress[first].reason
     assert plan.progress[first].reason.startswith("storage: ")
     assert len(rounds) == 2
