@@ -15,6 +15,9 @@ from contextlib import contextmanager
 class GoalError(ValueError):
     """Base of all errors that a user's input or data can cause."""
 
+    key = ""
+    """The setting that it is about, such as `data.root`; empty where it is about none."""
+
 
 class UnfinishedError(GoalError):
     """The work could not be finished now, through nobody's mistake; the same command continues it."""
@@ -27,16 +30,21 @@ class ConfigError(GoalError):
     """Settings are wrong, or do not fit each other.
 
     Args:
-        problems: what is wrong, each beginning with the setting that it is about.
+        problems: what is wrong, each beginning with the setting that it is about, unless there is a key.
+        key: the setting that all are about.
     """
 
-    def __init__(self, *problems: str) -> None:
-        super().__init__("; ".join(problems))
-        self.problems = problems
+    def __init__(self, *problems: str, key: str = "") -> None:
+        super().__init__(f"{key} {'; '.join(problems)}".strip())
+        self.problems, self.key = problems, key
 
 
 class DataError(GoalError):
-    """A dataset is missing, incomplete or in the wrong layout."""
+    """A dataset is missing, incomplete or in the wrong layout; as a rule at the place that `data.root` names."""
+
+    def __init__(self, message: str, key: str = "data.root") -> None:
+        super().__init__(message)
+        self.key = key
 
 
 class MissingDataError(DataError):

@@ -13,7 +13,7 @@ import typer
 
 from goal_sweep.goal_core.basics.errors import GoalError, first_line, printable
 from goal_sweep.goal_core.basics.user_files import content_of, text_in
-from goal_sweep.runners.cli.options import AsJson, Device, Set, console, local_path
+from goal_sweep.runners.cli.options import AsJson, Device, Set, SweepArguments, console, local_path
 
 if TYPE_CHECKING:
     from goal_sweep.goal_core.evaluation import RetrievalModel
@@ -274,7 +274,8 @@ def convert(
     from goal_sweep.sweeps import load_sweep
 
     config = load_sweep(sweep, set_ or ())
-    fingerprint = open_dataset(config.data, own_indexes()).fingerprint
+    with SweepArguments(sweep, set_).placed():
+        fingerprint = open_dataset(config.data, own_indexes()).fingerprint
     official = read_published(
         config.model.framework, checkpoint, vocabulary, data=config.data, data_fingerprint=fingerprint
     )

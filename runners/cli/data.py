@@ -67,7 +67,8 @@ def check(
     if report.complete:
         report.attempt("features.json", lambda: check_origin(config.data, names))
     # A cell's id contains the fingerprint of the data, so its results can only be found if the data is complete.
-    opened = SweepArguments(sweep, set_ or []).open(renew=True) if store and report.complete else None
+    arguments = SweepArguments(sweep, set_ or [])
+    opened = arguments.open(renew=True) if store and report.complete else None
     damaged, other = None, []
     if opened is not None:
         damaged = damaged_files(opened.store, opened.trainings, set_aside=set_aside)
@@ -77,7 +78,7 @@ def check(
         content |= {"damaged": damaged, "other_data": other} if store else {}
         print(json.dumps(content | {"findings": [asdict(finding) for finding in report.findings]}, indent=2))
     else:
-        _print_report(report)
+        _print_report(report, arguments)
         for line in [*(f"damaged  {one}" for one in damaged or ()), *(f"other    {one}" for one in other)]:
             console.print(line)
         if damaged is not None:
@@ -91,11 +92,12 @@ def check(
     raise typer.Exit(0 if report.complete and not damaged else _INCOMPLETE)
 
 
-def _print_report(report: DataReport) -> None:
+def _print_report(report: DataReport, arguments: SweepArguments) -> None:
     width = max((len(finding.item) for finding in report.findings), default=0)
     for finding in report.findings:
         published = f"  [published: {finding.published}]" if finding.published else ""
-        line = f"{finding.state:8s} {finding.item:{width}s}  {finding.found}{published}"
+        found = arguments.place(finding.key, finding.found) if finding.key else finding.found
+        line = f"{finding.state:8s} {finding.item:{width}s}  {found}{published}"
         console.print(line)
     bad = sum(finding.state != "ok" for finding in report.findings)
     console.print(f"{report.name}: {f'{bad} missing or wrong' if bad else 'complete'}")
@@ -126,11 +128,12 @@ def pack(
     from goal_sweep.runners.store import Store
     from goal_sweep.sweeps import load_sweep
 
-    config = load_sweep(sweep, SweepArguments(sweep, set_, store).overrides)
+    arguments = SweepArguments(sweep, set_, store)
+    config = load_sweep(sweep, arguments.overrides)
     if config.data.image is None:
         raise ConfigError(f"{config.name} trains on features (data.format: {config.data.format}); there is no image")
     results = Store(config.store)
-    with progress_bar("reading") as count:
+    with progress_bar("reading") as count, arguments.placed():
         dataset = open_dataset(config.data, results.indexes, progress=partial(count, "images"))
     plan = plan_pack(dataset, config.data.image, results.packs)
     sizes = estimate_bytes(dataset, plan)
@@ -176,7 +179,7 @@ def features(
             "texts by itself, and once; launch it as it is"
         )
     chosen = _one_backbone(config, backbone)
-    with progress_bar("computing") as progress:
+    with progress_bar("computing") as progress, SweepArguments(sweep, set_).placed():
         dataset = open_dataset(config.data, own_indexes())
         images, regions, width = extract_features(
             dataset, config.data.image, chosen, out, kind=kind, seed=config.seeds[0], device=device, workers=workers,

@@ -174,7 +174,7 @@ def validate(sweep: Sweep, set_: Set = None, trust_plugins: Trust = False) -> No
     opened = arguments.open(renew=True)
     with arguments.placed():
         if unlike := opened.unlike_published():
-            raise ConfigError(f"data.name: {unlike}")
+            raise ConfigError(unlike, key="data.name")
         opened.check_trainable()
     splits = ", ".join(
         f"{s.name} {s.num_images} images {s.num_captions} captions" for s in opened.dataset.splits.values()

@@ -42,8 +42,6 @@ _notes = Console(highlight=False, stderr=True)
 
 _HUB_S = 3.0
 """Seconds within which the hub of weights takes a connection."""
-_KEY = re.compile(r"((?:data|stages|model)\.[\w.-]+):? (.*)")
-"""A message that begins with the setting that it is about."""
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
@@ -138,13 +136,16 @@ class SweepArguments:
         try:
             yield
         except (ConfigError, DataError) as error:
-            from goal_sweep.sweeps.reading.load import placed
-
-            named = _KEY.match(str(error))
-            if named is None and not isinstance(error, DataError):
+            if not error.key:
                 raise
-            key, message = named.groups() if named else ("data.root", str(error))
-            raise GoalError(placed(self.sweep, self.overrides, key, message)) from error
+            message = "; ".join(error.problems) if isinstance(error, ConfigError) else str(error)
+            raise GoalError(self.place(error.key, message)) from error
+
+    def place(self, key: str, message: str) -> str:
+        """A message about a setting, after the place in the sweep file."""
+        from goal_sweep.sweeps.reading.load import placed
+
+        return placed(self.sweep, self.overrides, key, message)
 
     @property
     def overrides(self) -> list[str]:

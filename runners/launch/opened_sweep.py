@@ -168,8 +168,9 @@ class OpenedSweep(ResolvedSweep):
         for stage in self.config.stages:
             if stage.batch_size > captions:
                 raise ConfigError(
-                    f"stages.{stage.name}.batch_size must be at most {captions}, the number of captions in the train "
-                    f"split of {self.dataset.name!r}, got {stage.batch_size}"
+                    f"must be at most {captions}, the number of captions in the train split of {self.dataset.name!r}, "
+                    f"got {stage.batch_size}",
+                    key=f"stages.{stage.name}.batch_size",
                 )
         if self.config.plugins:
             from goal_sweep.goal_core.objectives.trial import (

@@ -192,9 +192,9 @@ def dataset_folder(root: str) -> Path:
         return SHIPPED_FOLDER / root.removeprefix(SHIPPED)
     folder = Path(root).expanduser()
     if not folder.is_dir():
-        raise MissingDataError(f"data.root: dataset folder not found: {folder}")
+        raise MissingDataError(f"dataset folder not found: {folder}")
     if not os.access(folder, os.R_OK | os.X_OK):
-        raise DataError(f"data.root: cannot read the folder {folder}: Permission denied")
+        raise DataError(f"cannot read the folder {folder}: Permission denied")
     return folder
 
 

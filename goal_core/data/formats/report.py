@@ -49,6 +49,8 @@ class Finding:
     """Its size or shape, or what is wrong with it."""
     published: str = ""
     """What the published dataset has there; empty where nothing is published."""
+    key: str = ""
+    """The setting that is wrong, if it is one."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,11 +69,11 @@ class DataReport:
         """Whether everything is present and has the right shape."""
         return all(finding.state == "ok" for finding in self.findings)
 
-    def note(self, item: str, state: State, found: str, published: str = "") -> None:
+    def note(self, item: str, state: State, found: str, published: str = "", key: str = "") -> None:
         """Add a finding."""
         if self.raises and state != "ok":
             raise DataError(found)
-        self.findings.append(Finding(item=item, state=state, found=found, published=published))
+        self.findings.append(Finding(item=item, state=state, found=found, published=published, key=key))
 
     def attempt(self, item: str, act: Callable[[], T]) -> T | None:
         """Return what ``act`` returns; where it raises a `DataError`, add that as a finding and return None."""
@@ -80,7 +82,7 @@ class DataReport:
         except DataError as error:
             if self.raises:
                 raise
-            self.note(item, "missing" if isinstance(error, MissingDataError) else "wrong", str(error))
+            self.note(item, "missing" if isinstance(error, MissingDataError) else "wrong", str(error), key=error.key)
             return None
 
     def counts(self, split: str, found: SplitCounts, published: SplitCounts | None) -> None:

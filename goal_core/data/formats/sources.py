@@ -57,7 +57,7 @@ def source(config: SourceConfig) -> Layout:
     """Recognise what lies at `data.root`, and read it."""
     path = Path(config.root).expanduser()
     if not path.exists():
-        raise MissingDataError(f"data.root: {path} does not exist")
+        raise MissingDataError(f"{path} does not exist")
     root = path if path.is_dir() else path.parent
     says, files, rows = _recognised(path, root, config)
     stamps = stamped(path, files)
@@ -73,16 +73,20 @@ def _recognised(path: Path, root: Path, config: SourceConfig) -> tuple[str, Sequ
     if said := [*path.glob("state.json"), *sorted(path.glob("*/state.json"))]:
         arrows = [file for one in said for file in _arrow_files(one)]
         return "folder of Hugging Face datasets", [path, *said, *arrows], _arrow(path, arrows, config)
+    files = [one for one in files if one == path or not one.name.startswith(".")]  # such as macOS's `._3.png`
     if shards := [one for one in files if one.suffix.lower() == ".tar"]:
         return f"WebDataset shards: {len(shards)}", [*folders, *shards], _shards(root, shards)
-    if read := {".csv": _separated, ".tsv": _separated, ".parquet": _parquet}.get(path.suffix.lower() * (not folders)):
+    if read := _TABLES.get(path.suffix.lower() * (not folders)):
         return f"table {path.name}", files, read(path, config)
-    if folders and (pictures := [one for one in files if one.suffix.lower() in PICTURES]):
-        texts = [one.with_suffix(".txt") for one in pictures]
+    pictures = [one for one in files if one.suffix.lower() in PICTURES]
+    texts = [one.with_suffix(".txt") for one in pictures]
+    if folders and (tables := [one for one in files if one.suffix.lower() in _TABLES]) and not {*texts} & {*files}:
+        raise DataError(f"{path} is a folder with the table {tables[0]}; if that names the images, give its path")
+    if folders and pictures:
         says = "folder of pictures with a text file beside each"
         return says, [*folders, *texts], _beside(path, pictures, texts)
     raise DataError(
-        f"data.root: {path} is no table (.csv, .tsv, .parquet), no shard (.tar), and no folder with shards, a Hugging "
+        f"{path} is no table (.csv, .tsv, .parquet), no shard (.tar), and no folder with shards, a Hugging "
         f"Face dataset (state.json) or pictures ({', '.join(PICTURES)})"
     )
 
@@ -124,15 +128,16 @@ def _rows_of(importer: str, path: Path) -> Iterator[Row]:
 
 def _column(config: SourceConfig, kind: str, names: Sequence[str], where: Path) -> str | None:
     """The column that holds something; None for a split that no column names."""
-    asked = getattr(config, f"{kind}_column")
-    if asked and asked not in names:
-        raise DataError(f"data.{kind}_column: {where} has no column {asked!r}{nearest(asked, names)}; it has {names}")
-    found = asked or next((name for name in _COLUMNS[kind] if name in names), None)
-    if found is None and kind != "split":
-        raise DataError(f"{where} has the columns {', '.join(names)}; name that of the {kind}: data.{kind}_column")
-    if found and names.count(found) > 1:
-        raise DataError(f"{where} has two columns {found!r}")
-    return found
+    asked, key = getattr(config, f"{kind}_column"), f"data.{kind}_column"
+    usual = ([name for name in names if name.lower() == one] for one in _COLUMNS[kind])
+    found = [name for name in names if name == asked] if asked else next(filter(None, usual), [])
+    if asked and not found:
+        raise DataError(f"{where} has no column {asked!r}{nearest(asked, names)}; it has {', '.join(names)}", key)
+    if not found and kind != "split":
+        raise DataError(f"{where} has the columns {', '.join(names)}; name that of the {kind}: {key}")
+    if len(found) > 1:
+        raise DataError(f"{where} has two columns {' and '.join(map(repr, found))}")
+    return found[0] if found else None
 
 
 def _table(
@@ -155,7 +160,7 @@ def _separated(path: Path, config: SourceConfig) -> Iterator[Row]:
             raise DataError(f"{path} is empty")
         yield from _table(reader, list(reader.fieldnames), path, config)
     except csv.Error as error:
-        raise DataError(f"{path}:{reader.line_num} is no row of a table: {error}") from error
+        raise DataError(f"{path}:{reader.line_num}: the row cannot be read: {error}") from error
 
 
 def _parquet(path: Path, config: SourceConfig) -> Iterator[Row]:
@@ -172,6 +177,9 @@ def _parquet(path: Path, config: SourceConfig) -> Iterator[Row]:
             "the library datasets wrote with save_to_disk"
         )
     yield from _table(records, table.column_names, path, config)
+
+
+_TABLES = {".csv": _separated, ".tsv": _separated, ".parquet": _parquet}
 
 
 def _arrow(root: Path, files: Sequence[Path], config: SourceConfig) -> Iterator[Row]:
@@ -225,7 +233,7 @@ def _shards(root: Path, shards: Sequence[Path]) -> Iterator[Row]:
         with opened(path) as content, reading(says), tarfile.open(fileobj=content, mode="r:") as shard:
             for member in shard:
                 folder, _, file = member.name.rpartition("/")
-                if member.isfile():
+                if member.isfile() and not file.startswith("._"):
                     samples[f"{folder}/{file.partition('.')[0]}".lstrip("/")].append(member)
             for key, members in samples.items():
                 yield _sample(shard, f"{name}/{key}", name, members, split)
@@ -295,7 +303,7 @@ def _annotation_file(root: Path, annotations: str) -> Path:
             raise (DataError if found else MissingDataError)(f"{there}; name the annotation file: data.annotations")
         return found[0]
     if not (root / annotations).is_file():
-        raise MissingDataError(f"data.annotations: {root / annotations} is missing; {there}")
+        raise MissingDataError(f"{root / annotations} is missing; {there}", "data.annotations")
     return root / annotations
 
 

@@ -53,6 +53,7 @@ def test_check_exits_with_0_when_complete_and_with_2_otherwise(
     assert run(["data", "check", sweep, "--set", f"data.root={tmp_path}/gone", "--set", "data.name=f30k"]) == 2
     printed = capsys.readouterr().out
     assert "f30k: 1 missing or wrong" in printed
+    assert "--set data.root: dataset folder not found" in printed
     assert "docs/data.md" in printed
 
 

@@ -58,8 +58,9 @@ def test_a_command_line_that_cannot_be_read_is_one_line(
 
 def test_what_is_wrong_with_the_data_is_said_where_the_sweep_names_them(tmp_path: Path, capsys) -> None:
     (tmp_path / "mine.yaml").write_text("extends: quickstart\nname: mine\ndata:\n  root: gone\n")
-    for command in ("plan", "validate", "status", "launch"):
-        assert run([command, str(tmp_path / "mine.yaml")]) == 2
+    convert = f"convert x.th --vocabulary v.txt --out {tmp_path}/x.safetensors --sweep"
+    for command in ("plan", "validate", "status", "launch", convert):
+        assert run([*command.split(), str(tmp_path / "mine.yaml")]) == 2
         said = capsys.readouterr().err
         assert said == f"error: {tmp_path}/mine.yaml:4: data.root: dataset folder not found: {tmp_path}/gone\n"
 

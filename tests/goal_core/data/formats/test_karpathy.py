@@ -110,7 +110,7 @@ def refuse(root: Path, message: str, **settings: Any) -> None:
 
 
 def test_a_missing_root_is_named(tmp_path: Path) -> None:
-    refuse(tmp_path / "nowhere", "data.root: dataset folder not found: .*nowhere")
+    refuse(tmp_path / "nowhere", "dataset folder not found: .*nowhere")
 
 
 def test_a_missing_annotation_file_is_named(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_all_problems_of_an_image_set_are_found_together(tmp_path: Path) -> None
 @pytest.mark.parametrize("name", ["coco", "tiny"])
 def test_a_missing_folder_is_missing(tmp_path: Path, name: str) -> None:
     report = karpathy(tmp_path / "gone", name=name)
-    assert bad(report) == [("missing", f"data.root: dataset folder not found: {tmp_path / 'gone'}")]
+    assert bad(report) == [("missing", f"dataset folder not found: {tmp_path / 'gone'}")]
     assert bad(karpathy(tmp_path, name=name))[0][0] == "missing"
 
 

@@ -130,8 +130,9 @@ def test_without_splits_shares_are_drawn_by_name_for_ever(data: Path) -> None:
     ("text", "said"),
     [
         ("picture,words\na.png,b\n", "name that of the image: data.image_column"),
-        ("image,caption,caption\na.png,b,c\n", "has two columns 'caption'"),
-        ('image,caption\na.png,"b\n', r"photos\.csv:\d is no row"),
+        ("image,caption,caption\na.png,b,c\n", "two columns 'caption' and 'caption'"),
+        ("image,caption,Caption\na.png,b,c\n", "two columns 'caption' and 'Caption'"),
+        ('image,caption\na.png,"b\n', r"photos\.csv:\d: .*end of data"),
         ("", r"photos\.csv is empty"),
         ("image,caption\n,b\n", "row 1: image must be the path of a file"),
         ("image,caption\n/etc/passwd,b\n", "row 1: image must be the path of a file below"),
@@ -147,6 +148,32 @@ def test_what_is_wrong_in_a_table_is_said_with_its_place(data: Path, text: str, 
     with pytest.raises(DataError, match=said) as caught:
         opened(data / "photos.csv")
     assert "\n" not in str(caught.value)
+
+
+def test_a_table_may_write_its_columns_with_capitals(data: Path) -> None:
+    table = as_csv(data)
+    expected, (header, rest) = opened(table).fingerprint, table.read_text().split("\n", 1)
+    table.write_text(f"{header.title()}\n{rest}")
+    assert opened(table).fingerprint == expected
+
+
+def test_hidden_files_are_no_pictures(data: Path) -> None:
+    for folder in (as_folder(data), as_shards(data)):
+        expected = opened(folder).fingerprint
+        (folder / "._0.png").write_bytes(b"what macOS writes beside a file")
+        (folder / "._0.tar").write_bytes(b"what macOS writes beside a file")
+        assert opened(folder).fingerprint == expected
+    with tarfile.open(next(one for one in sorted(folder.glob("*.tar")) if one.name[0] != "."), "a") as shard:
+        add(shard, "._0.png", b"what macOS packs beside a file")
+    assert opened(folder).fingerprint == expected
+
+
+def test_a_folder_with_a_table_is_not_taken_for_pictures_without_captions(data: Path) -> None:
+    table = as_csv(data)
+    with pytest.raises(DataError) as caught:
+        opened(data)
+    assert str(table) in str(caught.value)
+    assert caught.value.key == "data.root"
 
 
 def test_a_source_that_is_nothing_known_says_what_could_be(data: Path, tmp_path: Path) -> None:
