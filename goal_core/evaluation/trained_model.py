@@ -19,8 +19,7 @@ from goal_sweep.goal_core.basics.devices import send
 from goal_sweep.goal_core.basics.errors import ConfigError, DataError
 from goal_sweep.goal_core.checkpoints import ModelDescription, TrainedModel, read_model, trained_encoder
 from goal_sweep.goal_core.data import EncodedCaptions
-from goal_sweep.goal_core.data.formats import to_rgb
-from goal_sweep.goal_core.data.formats.image_files import decode_image
+from goal_sweep.goal_core.data.formats.image_files import decode_image, to_rgb
 from goal_sweep.goal_core.data.transforms import transform_of
 from goal_sweep.goal_core.evaluation.embedding import CHUNK, embed_captions
 from goal_sweep.goal_core.models import Encoder

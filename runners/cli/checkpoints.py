@@ -200,7 +200,7 @@ def _pictures(folder: Path) -> list[Path]:
     Raises:
         GoalError: there is none.
     """
-    from goal_sweep.goal_core.data.formats import PICTURES
+    from goal_sweep.goal_core.data.formats.layout import PICTURES
 
     found = [folder] if folder.is_file() else sorted(one for one in folder.rglob("*") if one.suffix.lower() in PICTURES)
     if not found:
