@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import socket
@@ -19,7 +20,8 @@ from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.runners.cli.options import Set, StoreDir, Sweep, SweepArguments, Uri, console
 
 page = typer.Typer()
-_START_WAIT_S = 120.0
+_SILENT_S = 20.0
+"""Seconds after which a server that is still starting is spoken of."""
 _END_WAIT_S = 10.0
 
 
@@ -88,13 +90,14 @@ def _require_free(port: int) -> None:
 
 def _wait_until_it_answers(server: psutil.Popen, address: str) -> None:
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    deadline = time.monotonic() + _START_WAIT_S
-    while time.monotonic() < deadline:
-        if server.poll() is not None:
-            raise GoalError(f"the MLflow server ended at once with status {server.returncode}")
+    silent_until = time.monotonic() + _SILENT_S
+    while server.poll() is None:
         try:
             with direct.open(f"{address}/health", timeout=2):
                 return
         except OSError:
             time.sleep(0.2)
-    raise GoalError(f"the MLflow server did not answer at {address} within {_START_WAIT_S:.0f} s")
+        if time.monotonic() > silent_until:
+            console.print("MLflow's server is still starting; Ctrl-C ends it")
+            silent_until = math.inf
+    raise GoalError(f"the MLflow server ended at once with status {server.returncode}")

@@ -9,10 +9,13 @@ import socket
 import subprocess
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
+from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.runners.cli import ui
 from goal_sweep.runners.cli.app import run
 from tests.helpers.launches import command
 
@@ -27,6 +30,31 @@ def test_a_store_of_another_version_is_refused(tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "store.json").write_text('{"version": 2}')
     assert run(["ui", "quickstart", "--store", str(tmp_path)]) == 2
     assert f"store {tmp_path} was written by an earlier development version" in capsys.readouterr().err
+
+
+class Starting:
+    """A server that is still starting when it is looked at ``times`` times, and then has ended."""
+
+    returncode = 3
+
+    def __init__(self, times: int) -> None:
+        self.left = times
+
+    def poll(self) -> int | None:
+        self.left -= 1
+        return None if self.left >= 0 else self.returncode
+
+
+def test_a_slow_server_is_waited_for_and_spoken_of_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ui, "_SILENT_S", 0.0)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+    server: Any = Starting(5)
+    with pytest.raises(GoalError, match="status 3"):
+        ui._wait_until_it_answers(server, address)
+    assert capsys.readouterr().out.count("still starting") == 1
 
 
 @pytest.mark.integration
@@ -53,14 +81,14 @@ def test_the_address_is_printed_once_the_page_answers_and_the_server_ends_with_t
     words = command("ui", "quickstart", "--store", str(tmp_path), "--port", str(port))
     said = tmp_path / "stderr.txt"
     with said.open("w") as errors:
-        ui = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True)
-    assert ui.stdout is not None
-    line = next((line for line in ui.stdout if re.match(r"http://127", line)), "") or said.read_text()
+        page = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True)
+    assert page.stdout is not None
+    line = next((line for line in page.stdout if re.match(r"http://127", line)), "") or said.read_text()
     assert line.startswith(f"http://127.0.0.1:{port}  (sqlite:///")
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=10) as answer:
         assert answer.status == 200
-    servers = psutil.Process(ui.pid).children(recursive=True)
-    ui.send_signal(signal.SIGTERM)
-    assert ui.wait(timeout=60) == 130
+    servers = psutil.Process(page.pid).children(recursive=True)
+    page.send_signal(signal.SIGTERM)
+    assert page.wait(timeout=60) == 130
     gone, alive = psutil.wait_procs(servers, timeout=30)
     assert (len(gone), alive) == (len(servers), [])
