@@ -81,12 +81,22 @@ def launch_sweep(
 
 
 def _launch(
-    sweep: OpenedSweep, options: LaunchOptions, show: Callable[..., LiveView], signals: StopSignals, ray: LaunchRay
+    sweep: OpenedSweep,
+    options: LaunchOptions,
+    show: Callable[..., LiveView],
+    signals: StopSignals,
+    ray: LaunchRay,
+    *,
+    is_second: bool = False,
 ) -> LaunchOutcome:
-    """Train what a sweep lacks and can train now: the candidates of its search, or what reports."""
+    """Train what a sweep lacks and can train now: the candidates of its search, or what reports.
+
+    If another launch ends after the store was read here, it is read again, once unless this one has to wait.
+    """
     plan = LaunchPlan(sweep, options)
     view = show(plan.progress, sweep.config.name)
     todo = plan.startable(sweep.trainings, ahead=True)
+    others_run = not is_second and any(plan.progress[one].state == "running" for one in sweep.trainings)
     if sweep.trails:
         view.note(plan.progress.phase)
     if todo:
@@ -110,7 +120,8 @@ def _launch(
         if todo:
             with sweep.store.heartbeat(sweep.config.name) as heartbeat:
                 keys = (training.key for training in todo)
-                if is_stale := heartbeat.start(keys, wait_s=options.wait_s, note=view.note):
+                is_stale = heartbeat.start(keys, wait_s=options.wait_s, note=view.note) or others_run
+                if is_stale:
                     tracking.limit(0)
                 else:
                     tracking.sync_all()
@@ -120,8 +131,9 @@ def _launch(
             # Nothing was trained, so there is little to catch up with, and a dead server is not waited for.
             finish(view, tracking, patient=False)
             status, is_stale = plan.exit_status, False
-    if is_stale:  # the launch that this one waited for has finished, failed or moved some of what was planned
-        return _launch(sweep.searched(retried=options.failed != "keep"), options, show, signals, ray)
+    if is_stale:  # the other launch has finished, failed or moved some of what was planned
+        sweep = sweep.searched(retried=options.failed != "keep")
+        return _launch(sweep, options, show, signals, ray, is_second=True)
     return LaunchOutcome(
         status=status,
         progress=plan.progress,

@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -397,3 +398,29 @@ def test_a_store_that_is_gone_is_no_trainings_fault(sweep: OpenedSweep, monkeypa
     with pytest.raises(UnfinishedError, match="is gone"):
         launch(sweep, monkeypatch)
     assert not root.exists()
+
+
+def test_force_repeats_what_another_launch_finishes_while_this_one_begins(
+    sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = sweep.trainings[0]
+    path = sweep.store.folder(first).folder / "result.json"
+    good = path.read_bytes()
+    attempt = sweep.store.folder(first).attempts
+    path.unlink()
+    other = sweep.store.heartbeat("other")
+    other.start([first.key])
+    newest = attempt.newest()
+    assert newest is not None
+    attempt.update(replace(newest, outcome="running", launch_id=other.id))
+
+    def prepare(self: OpenedSweep) -> None:
+        if not path.exists():  # the other launch ends
+            attempt.update(newest)
+            path.write_bytes(good)
+            other.close()
+
+    monkeypatch.setattr(OpenedSweep, "prepare", prepare)
+    assert launch(sweep, monkeypatch, LaunchOptions(force=True)).status == 0
+    folders = [sweep.store.folder(one).folder for one in sweep.trainings]
+    assert all(folder.with_name(f"{folder.name}.replaced-1").exists() for folder in folders)
