@@ -77,6 +77,8 @@ def test_the_schema_finds_mistakes(schema: Any, tmp_path: Path) -> None:
 def test_the_sweep_file_arrives_unchanged_and_goes_with_the_job(tmp_path: Path) -> None:
     head, _ = pods(tmp_path, *LEAST)
     ((key, text),) = head["metadata"]["annotations"].items()
+    spec = manifest(tmp_path, *LEAST)["spec"]
+    assert (spec["shutdownAfterJobFinishes"], spec["ttlSecondsAfterFinished"] <= 3600) == (True, True)
     assert text == job(tmp_path, *LEAST).sweep_text
     (volume,) = (one for one in head["spec"]["volumes"] if one["name"] == "sweep")
     (item,) = volume["downwardAPI"]["items"]
@@ -93,6 +95,8 @@ def test_the_example_runs_workers_alone_on_spot_nodes_with_gpus(tmp_path: Path) 
     assert "tolerations" not in head
     assert [one["key"] for one in worker["tolerations"]] == ["nvidia.com/gpu", "cloud.google.com/gke-spot"]
     assert {one["securityContext"]["fsGroup"] for one in (head, worker)} == {1000}
+    for probe in ("livenessProbe", "readinessProbe"):  # those of KubeRay before 1.5.2 need wget in the image
+        assert all("httpGet" in one["containers"][0][probe] for one in (head, worker))
     assert "nvidia.com/gpu" not in head["containers"][0]["resources"]["limits"]
     assert worker["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "1"
     assert spec["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"

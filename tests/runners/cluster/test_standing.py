@@ -68,13 +68,19 @@ class Silent:
 
 
 def test_a_silent_cluster_is_asked_once_for_all_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    records, cluster = Submissions(tmp_path / "store"), Silent()
+    records, cluster, waits = Submissions(tmp_path / "store"), Silent(), set[float]()
+
+    def backend_of(kind: str, run: Any) -> Silent:
+        waits.add(run.keywords["seconds"])
+        return cluster
+
     jobs = [records.begin("tiny", "slurm", "", {"cluster": name}) for name in ("a", "a", "b", "a")]
     jobs.append(records.note(jobs[3], ended="completed", exit_status=0))
-    monkeypatch.setattr(submitting, "backend_of", lambda *_: cluster)
+    monkeypatch.setattr(submitting, "backend_of", backend_of)
     found = [(state.phase, state.said) for _, state in standings(jobs, records)]
     assert found == [("silent", "scontrol does not answer (waited 10 s)")] * 4 + [("ended", "completed")]
     assert cluster.asked == [jobs[0].id, jobs[2].id]
+    assert max(waits) <= 15
 
 
 def test_a_command_that_asks_is_not_waited_for_without_end() -> None:
