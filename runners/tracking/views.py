@@ -25,7 +25,8 @@ _CURVE: Final = {
 _PAGE: Final = {
     "orderByKey": f"params.`{names.OBJECTIVE}`", "orderByAsc": True, "startTime": "ALL", "lifecycleFilter": "Active",
     "modelVersionFilter": "All Runs", "datasetsFilter": [],
-    "selectedColumns": [f"metrics.`{name}`" for name in _BARS], "runsExpanded": {}, "runsPinned": [], "runsHidden": [], "runsHiddenMode": "SHOW_ALL", "groupsExpanded": {},
+    "selectedColumns": [f"metrics.`{name}`" for name in _BARS], "runsExpanded": {},
+    "runsPinned": [], "runsHidden": [], "runsHiddenMode": "SHOW_ALL", "groupsExpanded": {},
     "groupBy": {
         "aggregateFunction": "average", "groupByKeys": [{"mode": "param", "groupByData": names.OBJECTIVE}]
     },
