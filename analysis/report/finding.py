@@ -26,8 +26,9 @@ def finding(answers: Sequence[Answer], measure: str) -> str:
     """What the tables of a measure show, in two sentences; empty without a table.
 
     The first names the rows and columns that cost or gain points, and what is level; the second what is better than
-    con/con, and how many more seeds would tell more. For example "R@1: T cir costs 3.3 to 11.8 points against T con in
-    9 of 10 rows; the other 10 objectives cannot be told apart. No objective is better than con/con by more than noise."
+    con/con, and how many more seeds would tell more. For example "R@1: Triplet weight cir costs 3.3 to 11.8 points
+    against con in 9 of 10 rows; the other 10 objectives cannot be told apart. No objective is better than con/con by
+    more than noise."
     """
     here = [answer for answer in answers if answer.metric.name == measure]
     if not here:
@@ -96,7 +97,8 @@ def _weights_apart(here: Sequence[Answer]) -> dict[str, str]:
         lines, total = "row" if name.startswith("T") else "column", len(found[name])
         where = f"every {lines}" if len(apart[name]) == total else f"{len(apart[name])} of {total} {lines}s"
         verb = "gains" if apart[name][0] > 0 else "costs"
-        said[name] = f"{name} {verb} {size} points against {name[0]} con in {where}"
+        kind = "triplet" if name.startswith("T") else "pair"
+        said[name] = f"{kind} weight {name[2:]} {verb} {size} points against con in {where}"
     return said
 
 

@@ -152,7 +152,7 @@ LEVEL = {key for key in GRID if key[1] != "cir"}
 def test_a_column_that_costs_points_in_every_row_is_the_finding() -> None:
     low = {**GRID, ("sig", "cir"): 35.0}
     text = finding(answers_of([block(low, LEVEL, reach=2.0)]), "R@1")
-    assert "T cir costs 8.0 to 15.0 points against T con in every row" in text
+    assert "riplet weight cir costs 8.0 to 15.0 points against con in every row" in text
     assert "the other 6 objectives cannot be told apart" in text
     assert "at most about 9 more seeds would tell a measured difference of 1 point" in text  # 3 seeds reach 2 points
     assert text.count(". ") == 1
@@ -175,7 +175,7 @@ def test_rows_are_counted_over_directions_and_blocks_and_name_those_of_what_hold
         t2i, i2t = (own.grids for own in found)
         mixed = replace(low, grids={key: (t2i if key.startswith("t2i") else i2t)[key] for key in METRICS})
         text = finding(answers_of([mixed]), "R@1")
-        assert f"T cir costs 8.0 points against T con {told}" in text
+        assert f"riplet weight cir costs 8.0 points against con {told}" in text
         assert rest in text
     other = replace(mixed, key=replace(mixed.key, backbone="r_50"))
     assert "cannot be told apart in 2 of 4 tables" in finding(answers_of([mixed, other]), "R@1")
@@ -220,7 +220,7 @@ def test_a_column_that_is_told_apart_in_no_more_than_half_of_its_rows_is_not_nam
 
 def test_a_row_that_cannot_be_judged_is_not_counted_as_told_apart() -> None:
     text = finding(answers_of([unjudged(block(GRID, LEVEL), ("sig", "cir"))]), "R@1")
-    assert "T cir costs 8.0 points against T con in 4 of 6 rows" in text
+    assert "riplet weight cir costs 8.0 points against con in 4 of 6 rows" in text
 
 
 def test_a_lone_objective_has_nothing_to_be_compared_with() -> None:
