@@ -164,8 +164,9 @@ def _publish(page: SweepPage, inputs: Inputs, target: ReportTarget) -> None:
 
 def _require_writable(folder: Path) -> None:
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not os.access(existing, os.W_OK):
-        raise GoalError(f"the report cannot be written to {folder}, which is read-only; give another folder with --out")
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        why = f"{existing} is {'read-only' if existing.is_dir() else 'a file'}"
+        raise GoalError(f"the report cannot be written to {folder}: {why}; give another folder with --out")
 
 
 def mark_of(target: ReportTarget) -> Path:
