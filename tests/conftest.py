@@ -10,6 +10,7 @@ import pytest
 
 from goal_sweep.goal_core.basics import atomic, plugins
 from goal_sweep.goal_core.basics.registry import REGISTRIES
+from tests.helpers import properties  # noqa: F401  # whose profile holds for all tests
 from tests.helpers.once import made_once
 from tests.helpers.paths import ROOT
 

@@ -26,5 +26,9 @@ else:
         def settings(**named: Any) -> Any:
             return lambda test: test
 
+    else:
+        settings.register_profile("busy machine", deadline=None)  # a test says nothing about times
+        settings.load_profile("busy machine")
+
 
 __all__ = ["given", "settings", "st"]
