@@ -12,7 +12,7 @@ import linecache
 import re
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -199,6 +199,12 @@ def read_plugin(name: str, folder: Path) -> Plugin:
         raise PluginError(f"plugin {error}") from None
 
 
+def run_plugins(names: Iterable[str]) -> None:
+    """Run plugins by their names, relative to the current folder; names and errors as for :func:`read_plugin`."""
+    for name in names:
+        read_plugin(name, Path()).run()
+
+
 def _module_file(name: str) -> Path:
     """The file of a module, which is found without importing it or its package."""
     first, *rest = name.split(".")
@@ -212,4 +218,4 @@ def _module_file(name: str) -> Path:
 
 def _not_run(*_: object, **__: object) -> Any:
     """Stands for a function of a plugin that has not run."""
-    raise ConfigError("this needs a part of a plugin, which only launch, validate, submit and plan --measure run")
+    raise ConfigError("this needs a plugin, which launch, validate, submit, plan --measure and --plugin run")

@@ -17,6 +17,7 @@ from torch import nn
 
 from goal_sweep.goal_core.basics.devices import send
 from goal_sweep.goal_core.basics.errors import ConfigError, DataError
+from goal_sweep.goal_core.basics.plugins import run_plugins
 from goal_sweep.goal_core.checkpoints import ModelDescription, TrainedModel, read_model, trained_encoder
 from goal_sweep.goal_core.data import EncodedCaptions
 from goal_sweep.goal_core.data.formats.image_files import decode_image, to_rgb
@@ -234,17 +235,22 @@ class _Part(nn.Module):
         return self._encode(*inputs)
 
 
-def load_model(path: str | os.PathLike[str], *, weights: str | None = None, device: str = "cpu") -> RetrievalModel:
+def load_model(
+    path: str | os.PathLike[str], *, weights: str | None = None, device: str = "cpu", plugins: Iterable[str] = ()
+) -> RetrievalModel:
     """Load a trained model.
 
     Args:
         path: a `best-*.safetensors`, or the folder of a finished training.
         weights: the file of a frozen backbone's weights, if it has moved. A fine-tuned backbone is in the checkpoint.
         device: `cpu` or `cuda`.
+        plugins: files or modules with parts of one's own that the model has, which are run.
 
     Raises:
+        PluginError: a plugin is missing or wrong.
         WeightsError: the checkpoint or the backbone's weights are missing, damaged or changed.
     """
+    run_plugins(plugins)
     trained = read_model(Path(path))
     description = trained.description.moved(root=None, weights=weights)
     return RetrievalModel(trained, trained_encoder(trained, description, torch.device(device)))

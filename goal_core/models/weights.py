@@ -40,7 +40,8 @@ def check_architecture(name: str) -> None:
     if not timm.is_model(name.split(".")[0]):
         known = timm.list_models()
         raise WeightsError(
-            f"unknown timm backbone {name!r}{nearest(name, known)}; timm has {len(known)} models (timm.list_models())"
+            f"unknown timm backbone {name!r}{nearest(name, known)}; `goal-sweep backbones` lists all {len(known)}. "
+            "One of your own needs its plugin: `plugins` in a sweep, --plugin where a model is used"
         )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from goal_sweep.goal_core.basics.errors import GoalError, first_line, printable
+from goal_sweep.goal_core.basics.plugins import run_plugins
 from goal_sweep.goal_core.basics.user_files import content_of, text_in
 from goal_sweep.runners.cli.options import AsJson, Device, Set, SweepArguments, console, local_path
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 checkpoints = typer.Typer()
 Checkpoint = Annotated[Path, typer.Argument(help="A best-*.safetensors or its folder.")]
 Weights = Annotated[str | None, typer.Option(help="File of the backbone's weights, if it has moved.")]
+Plugins = Annotated[
+    list[str] | None, typer.Option("--plugin", help="A plugin with parts of the model, which it runs. Repeatable.")
+]
 _SHOWN = 5
 _RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10", "rsum")
 
@@ -39,6 +43,7 @@ def evaluate(
     data: Annotated[
         str | None, typer.Option(help="Evaluate on the data of this sweep, which the cell was not trained on.")
     ] = None,
+    plugin: Plugins = None,
     device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:
@@ -54,6 +59,7 @@ def evaluate(
     from goal_sweep.sweeps import load_sweep
 
     _check_stores(files)
+    run_plugins(plugin or ())
     if data is not None and root is not None:
         raise GoalError("give --data or --root: the folder of other data stands in their sweep")
     if len(files) == 1:
@@ -81,6 +87,7 @@ def embed(
     images: Annotated[Path | None, typer.Option(help="A folder of pictures, or one picture.")] = None,
     texts: Annotated[Path | None, typer.Option(help="A text file with a sentence on each line.")] = None,
     weights: Weights = None,
+    plugin: Plugins = None,
     device: Device = "cpu",
 ) -> None:
     """Embed pictures or sentences with a trained cell, and list beside them (.txt) what each row is.
@@ -91,7 +98,7 @@ def embed(
 
     if (images is None) == (texts is None):
         raise GoalError("give --images or --texts")
-    model = _model(checkpoint, weights, device, of_pictures=images is not None)
+    model = _model(checkpoint, weights, plugin, device, of_pictures=images is not None)
     if images is not None:
         names = [str(path) for path in _pictures(images)]
         rows = model.encode_images(names)
@@ -114,6 +121,7 @@ def search(
     top: Annotated[int, typer.Option(min=1, help="How many pictures to show.")] = 5,
     page: Annotated[Path | None, typer.Option(parser=local_path, help="Also write an HTML page of them.")] = None,
     weights: Weights = None,
+    plugin: Plugins = None,
     device: Device = "cpu",
 ) -> None:
     """Find the pictures that a trained cell takes for the nearest to a sentence.
@@ -123,7 +131,7 @@ def search(
     if not text.strip():
         raise GoalError("give a sentence to look for")
     paths = _pictures(images)
-    model = _model(checkpoint, weights, device, of_pictures=True)
+    model = _model(checkpoint, weights, plugin, device, of_pictures=True)
     found = [(paths[index], similarity) for index, similarity in model.search(text, model.encode_images(paths), top)]
     for path, similarity in found:
         console.print(f"{similarity:6.3f}  {path}")
@@ -132,12 +140,14 @@ def search(
         console.print(str(page))
 
 
-def _model(checkpoint: Path, weights: str | None, device: str, *, of_pictures: bool) -> RetrievalModel:
+def _model(
+    checkpoint: Path, weights: str | None, plugin: list[str] | None, device: str, *, of_pictures: bool
+) -> RetrievalModel:
     """Load a trained cell, which must take pictures where some are given."""
     from goal_sweep.goal_core.evaluation import load_model
 
     _check_stores([checkpoint])
-    model = load_model(checkpoint, weights=weights, device=device)
+    model = load_model(checkpoint, weights=weights, device=device, plugins=plugin or ())
     data = model.description.data
     if of_pictures and data.image is None:
         raise GoalError(

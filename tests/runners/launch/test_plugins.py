@@ -6,7 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
+from goal_sweep.goal_core.basics.errors import WeightsError
+from goal_sweep.goal_core.evaluation import load_model
+from goal_sweep.goal_core.models.weights import image_backbones
 from goal_sweep.runners.launch.opened_sweep import OpenedSweep, open_sweep
 from goal_sweep.runners.results import update_results
 from goal_sweep.sweeps import Running, SweepError
@@ -86,6 +90,13 @@ def test_a_backbone_of_ones_own_trains_in_both_stages_and_is_part_of_the_id(
     assert len(results(sweep)) == 4
     plugin_in(tmp_path, BACKBONE.replace("ReLU", "GELU"), "convs")
     assert not {one.key for one in sweep_of(tmp_path, text).trainings} & {one.key for one in sweep.trainings}
+    best = next((tmp_path / "store").glob("cells/*/finetune-*/best-*.safetensors"))
+    del image_backbones["convs"]  # as in another process
+    with pytest.raises(WeightsError, match="needs its plugin"):
+        load_model(best)
+    again = tmp_path / "moved.py"
+    again.write_text(BACKBONE)
+    assert load_model(best, plugins=[str(again)]).encode_images([Image.new("RGB", (40, 40))]).shape[0] == 1
 
 
 def test_a_text_encoder_and_a_framework_train_and_an_edit_trains_again(
