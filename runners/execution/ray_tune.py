@@ -10,7 +10,6 @@ import os
 import signal
 import tempfile
 from collections.abc import Sequence
-from itertools import count
 
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.runners.execution.session.session import AGAIN, RayLostError, RaySession
@@ -78,8 +77,6 @@ class RayUnits(RaySession):
                 raise _Leave(error) from None
             return watch.ends
 
-        numbers = count()
-
         def name(trial: object) -> str:
             return f"unit-{trial.config['unit']:04d}"  # type: ignore[attr-defined]  # ray is not typed
 
@@ -97,7 +94,7 @@ class RayUnits(RaySession):
                     search_alg=tune_parts.UnitQueue(watch, elsewhere=self.address is not None, most=most, check=check),
                     scheduler=tune_parts.UnitOrder(),
                     trial_name_creator=name,
-                    trial_dirname_creator=lambda trial: f"{name(trial)}-{next(numbers)}",
+                    trial_dirname_creator=lambda trial: f"{name(trial)}-{trial.trial_id}",
                     # Reusing a CPU worker saves seconds of imports; a used CUDA context may not be clean.
                     reuse_actors=self.resources.gpus == 0,
                 ),
