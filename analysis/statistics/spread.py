@@ -16,6 +16,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,11 +107,16 @@ def judge(
     largest = _largest_by_chance(layout, float(pooled[0, 0]), factors) if any_images else _largest_of_seeds(layout)
     p = (len(largest) - np.searchsorted(largest, ratios) + 1) / (len(largest) + 1) / used
     p = np.where(exact & (np.abs(estimates) <= _ROUNDING), 1.0, np.minimum(1.0, p))
-    reach = np.quantile(largest, 1 - ALPHA * used) * errors
-    reach_of_seeds = np.minimum(np.quantile(_largest_of_seeds(layout), 1 - ALPHA * used) * of_seeds, reach)
+    reach = _critical(largest, used) * errors
+    reach_of_seeds = np.minimum(_critical(_largest_of_seeds(layout), used) * of_seeds, reach)
     arrays = (estimates, np.where(exact, 0.0, reach), p, np.where(of_seeds <= _ROUNDING, 0.0, reach_of_seeds))
     estimates, reach, p, reach_of_seeds = (np.where(layout.determined, array, np.nan) for array in arrays)
     return Judged(estimates=estimates, reach=reach, p=p, reach_of_seeds=reach_of_seeds)
+
+
+def _critical(largest: Array, used: float) -> float:
+    """The ratio above which p is below `ALPHA`, so that an interval leaves out 0 just where the verdict says so."""
+    return float(largest[len(largest) + 1 - ceil(ALPHA * used * (len(largest) + 1))])
 
 
 def groups_of(labels: Sequence[tuple[Hashable, ...]]) -> Array:
