@@ -21,6 +21,9 @@ from goal_sweep.analysis.statistics.trails import progress_text
 from goal_sweep.analysis.wording import count_text, list_text, objectives_text, signed
 from goal_sweep.sweeps.results import DIRECTION_TITLES, MEASURES, TUNED
 
+_MANY = 100
+"""More seeds than these are not counted: the bound on their number is then a loose one."""
+
 
 def finding(answers: Sequence[Answer], measure: str) -> str:
     """What the tables of a measure show, in two sentences; empty without a table.
@@ -143,8 +146,12 @@ def _below_text(here: Sequence[Answer]) -> str:
     ]
     names = ["/".join(name) for name in here[0].others if all(name in own for own in below)]
     where = "" if len(here) == 1 else " in every table"
+    if all(len(answer.grid.comparison.unjudged) == len(answer.others) for answer in here):
+        return "the highest mean has too few runs to be compared with"
+    if not names and any(below):
+        return "the tables differ in what is below the highest mean by more than noise"
     if not names:
-        return f"no objective is below the highest mean by more than noise{where}"
+        return "no objective is below the highest mean by more than noise"
     return f"below the highest mean by more than noise{where}: {list_text(names)}"
 
 
@@ -154,7 +161,10 @@ def _baseline_text(here: Sequence[Answer]) -> str:
     compared = {answer: changes for answer, changes in compared.items() if changes}
     if not compared:
         return "there is no con/con to compare with"
-    if {change.verdict for changes in compared.values() for change in changes.values()} == {"worse"}:
+    verdicts = {change.verdict for changes in compared.values() for change in changes.values()}
+    if verdicts == {"unknown"}:
+        return "con/con has too few runs to be compared with"
+    if verdicts == {"worse"}:
         return "every other finished objective is worse than con/con"
     gains: dict[Objective, dict[Answer, float]] = {}
     for answer, changes in compared.items():
@@ -191,8 +201,10 @@ def _more_seeds(left: Mapping[Answer, Sequence[Objective]], points: float) -> li
     if rest <= 0:
         beyond = dict.fromkeys(what for answer in left for what in answer.grid.comparison.beyond_seeds)
         return [f"to tell a measured difference of {size} takes more seeds, and perhaps more {' or '.join(beyond)}"]
-    more = count_text(ceil(runs * of_seeds**2 / rest - runs), "more seed")
-    return [f"at most about {more} would tell a measured difference of {size}"]
+    more = ceil(runs * of_seeds**2 / rest - runs)
+    if more > _MANY:
+        return [f"to tell a measured difference of {size} may take more than {_MANY} more seeds"]
+    return [f"at most about {count_text(more, 'more seed')} would tell a measured difference of {size}"]
 
 
 def tuning_answers(inputs: Inputs, measure: str) -> tuple[tuple[str, str], ...]:

@@ -223,6 +223,23 @@ def test_a_row_that_cannot_be_judged_is_not_counted_as_told_apart() -> None:
     assert "riplet weight cir costs 8.0 points against con in 4 of 6 rows" in text
 
 
+def test_what_has_a_single_run_is_called_neither_equal_nor_highest_without_a_judgement() -> None:
+    assert "Con/con has too few runs" in finding(answers_of([unjudged(block(GRID, LEVEL), BASELINE)]), "R@1")
+    best = unjudged(block(MEANS, {("con", "nca")}), WINNER)
+    assert finding(answers_of([best]), "R@1").startswith("R@1: The highest mean has too few runs")
+
+
+def test_tables_that_disagree_are_not_said_to_show_nothing() -> None:
+    i2t, t2i = (block({BASELINE: 50.0, WINNER: 50.0 + gain}, set()).grids for gain in (6, -6))
+    mixed = replace(example(), grids={key: (t2i if key.startswith("t2i") else i2t)[key] for key in METRICS})
+    assert finding(answers_of([mixed]), "R@1").startswith("R@1: The tables differ in what is below the highest mean")
+
+
+def test_a_loose_bound_on_seeds_is_not_printed() -> None:
+    text = finding(answers_of([block(MEANS, set(MEANS), reach=20.0)]), "R@1")
+    assert "may take more than 100 more seeds" in text
+
+
 def test_a_lone_objective_has_nothing_to_be_compared_with() -> None:
     answers = answers_of([block({BASELINE: 50.0}, set())])
     assert answers[0].level_text == "no other objective"
