@@ -208,7 +208,8 @@ def test_training_pixels_depend_on_their_seed_and_on_no_global_stream() -> None:
 
 def test_training_pixels_are_the_same_in_another_process() -> None:
     program = (
-        "import numpy as np; from goal_sweep.goal_core.data import ImageConfig, transform_of;"
+        "import numpy as np; from goal_sweep.goal_core.data.config import ImageConfig; "
+        "from goal_sweep.goal_core.data.transforms import transform_of;"
         "pixels = np.arange(50 * 40 * 3, dtype=np.uint8).reshape(50, 40, 3);"
         "print(transform_of(ImageConfig(size=24, resize=32)).for_training(pixels, 11).long().sum().item())"
     )

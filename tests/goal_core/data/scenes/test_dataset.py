@@ -121,7 +121,9 @@ def test_captions_are_those_of_this_generator_version(small: Dataset) -> None:
 
 def test_another_process_draws_the_same(small: Dataset) -> None:
     program = (
-        "from goal_sweep.goal_core.data import ScenesConfig, open_dataset; import numpy as np; np.random.seed(5);"
+        "from goal_sweep.goal_core.data.config import ScenesConfig; "
+        "from goal_sweep.goal_core.data import open_dataset; "
+        "import numpy as np; np.random.seed(5);"
         "split = open_dataset(ScenesConfig(num_train=60, num_val=20, num_test=20)).splits['val'];"
         "print(split.load_image(7).astype(int).sum(), split.captions[9])"
     )
