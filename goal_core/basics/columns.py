@@ -1,7 +1,8 @@
 """Columns of numbers and texts in one file, a safetensors file, of which nothing is parsed but the header.
 
-The header holds the SHA-256 of all columns. Whoever opens the file takes a copy of it and compares that, so a later
-edit of the file reaches no reader. A map of the file itself would show the edit, and end the process where it was cut.
+The header holds the SHA-256 of all columns and of the file's name: under the name of another it is damaged. Whoever
+opens the file takes a copy of it and compares that, so a later edit of the file reaches no reader. A map of the file
+itself would show the edit, and end the process where it was cut.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def write_columns(path: Path, columns: Columns, about: Mapping[str, Any]) -> Non
         StorageError: it cannot be written.
     """
     said = json.dumps(dict(about))
-    header, end = dict[str, Any]({"__metadata__": {"about": said, "digest": digest_of(columns, said)}}), 0
+    header, end = dict[str, Any]({"__metadata__": {"about": said, "digest": digest_of(columns, said + path.name)}}), 0
     # The widest first, so that each begins where its numbers may.
     ordered = sorted(columns.items(), key=lambda item: -item[1].itemsize)
     for name, column in ordered:
@@ -167,8 +168,8 @@ def read_columns(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         (places, meta), content = header_of(file), _copied(file)
     with reading("it is no whole file of columns", DamagedError):
         columns = {name: np.ndarray(one.shape, one.dtype, content, one.begin) for name, one in places.items()}
-        if digest_of(columns, meta["about"]) != meta["digest"]:
-            raise ValueError("its content does not match its checksum")
+        if digest_of(columns, meta["about"] + path.name) != meta["digest"]:
+            raise ValueError("its content or its name does not match its checksum")
         about: dict[str, Any] = json.loads(meta["about"])
     if isinstance(content, mmap.mmap):
         content.madvise(mmap.MADV_DONTNEED)  # what was compared need not stay in memory

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -42,6 +43,15 @@ def all_opened() -> Iterator[list[list[Any]]]:
         _OPENED.reset(before)
 
 
+def _opener(path: str, flags: int) -> int:
+    """Open what has content, or a folder, which is refused; who opens a pipe would wait for its other end for ever."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError("it is a pipe")
+    return descriptor
+
+
 @contextmanager
 def opened(path: str | Path) -> Iterator[BinaryIO]:
     """A file, open to be read.
@@ -50,7 +60,7 @@ def opened(path: str | Path) -> Iterator[BinaryIO]:
         DataError: it is missing, or cannot be read.
     """
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=_opener) as file:
             if (files := _OPENED.get()) is not None:
                 files.append([str(path), *stamp_of(file.fileno())])
             yield file

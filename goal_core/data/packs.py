@@ -3,7 +3,8 @@
 ::
 
     PACKS/<key>/pack.json                   what the pack is of; written when it is complete
-    PACKS/<key>/<split>-00000.zip ...       shards: a member for each image, `<number>-<its shape>`, not compressed
+    PACKS/<key>/<split>-00000.zip ...       shards: a member for each image, not compressed,
+                                            `<key>/<split>/<number>-<its shape>`
 
 A pack is named by a hash of all that its pixels depend on: the data's fingerprint (which covers the bytes and the order
 of the images, their settings, and the version of the code that decodes them) and the libraries. It is a cache: where it
@@ -41,7 +42,7 @@ from goal_sweep.goal_core.data.config import ImageConfig
 from goal_sweep.goal_core.data.dataset import Dataset, Split
 from goal_sweep.goal_core.data.transforms import transform_of
 
-LAYOUT_VERSION = 7
+LAYOUT_VERSION = 8
 DESCRIPTION = "pack.json"
 FEW_SHARDS = 128
 """A split has at most so many shards: each process keeps those open that it has read."""
@@ -124,12 +125,19 @@ class PackedSplit:
                 self._shards.setdefault(key, ZipFile(path))
             shard = self._shards[key]
             member = shard.infolist()[row]
-            shape = [int(side) for side in member.filename.partition("-")[2].split("x")]
-            return np.frombuffer(shard.read(member), np.uint8).reshape(shape)
+            place, _, shape = member.filename.partition("-")
+            if place != _place(self._plan, self._split, index):
+                raise DamagedError(f"it has {place} where image {index} should be")
+            return np.frombuffer(shard.read(member), np.uint8).reshape([int(side) for side in shape.split("x")])
         except Exception as error:  # which kind, depends on the damage
             self._is_aside = True
             set_aside(self._plan, f"{path} is damaged or gone: {first_line(error)}")
             return None
+
+
+def _place(plan: PackPlan, split: str, index: int) -> str:
+    """The name of an image in a shard: a shard of another pack or split has none of it."""
+    return f"{plan.folder.name}/{split}/{index}"
 
 
 def set_aside(plan: PackPlan, why: str) -> None:
@@ -227,21 +235,21 @@ def write_pack(
         for name, split in dataset.splits.items():
             for number, start in enumerate(range(0, split.num_images, sizes[name])):
                 images, path = range(start, min(start + sizes[name], split.num_images)), plan.shard(name, number)
-                if not _is_whole(path, len(images)):
+                if not _is_whole(path, [_place(plan, name, index) for index in images]):
                     _write_shard(path, split, plan, images, pool, progress)
                 progress(name, images.stop, split.num_images)
     replace_bytes(plan.folder / DESCRIPTION, json_bytes({**plan.description, "per_shard": sizes}))
     return sum(path.stat().st_size for path in plan.folder.glob("*.zip"))
 
 
-def _is_whole(path: Path, images: int) -> bool:
-    """Whether a shard is there with all of its images; damage is said."""
+def _is_whole(path: Path, places: list[str]) -> bool:
+    """Whether a shard is there with all of its images, and no others; damage is said."""
     try:
         with ZipFile(path) as shard:
-            damaged, there = shard.testzip(), len(shard.infolist())
-            if damaged is None and there == images:
+            damaged, there = shard.testzip(), [name.partition("-")[0] for name in shard.namelist()]
+            if damaged is None and there == places:
                 return True
-            problem = f"image {damaged} does not match its checksum" if damaged else f"{there} images, not {images}"
+            problem = f"image {damaged} does not match its checksum" if damaged else "it holds other images"
     except FileNotFoundError:
         return False
     except Exception as error:  # which kind, depends on the damage
@@ -260,7 +268,9 @@ def _write_shard(
             for start in range(images.start, images.stop, _TOGETHER):
                 here = range(start, min(start + _TOGETHER, images.stop))
                 for index, made in zip(here, pool.map(partial(_image, split, plan), here), strict=True):
-                    shard.writestr(ZipInfo(f"{index}-{'x'.join(map(str, made.shape))}"), made.tobytes())
+                    shard.writestr(
+                        ZipInfo(f"{_place(plan, split.name, index)}-{'x'.join(map(str, made.shape))}"), made.tobytes()
+                    )
                 progress(split.name, start, split.num_images)
 
     replace_with(path, write)

@@ -25,9 +25,6 @@ from goal_sweep.goal_core.evaluation.embedding import CHUNK, caption_chunks, spl
 from goal_sweep.goal_core.models import ImageBackbone, autocast
 from goal_sweep.goal_core.training.plan import UnitPlan
 
-_OF = "of"
-"""In the state of cached features: the name of their file, which hashes all that they depend on."""
-
 
 class SharedBatch(NamedTuple):
     """A batch on the device, loaded once for all cells that take it."""
@@ -197,10 +194,9 @@ class Trunk:
 
 def _read_features(path: Path, num_images: int) -> Tensor | None:
     """Cached features; None where there are none, or the file is damaged, so that they are computed again."""
-    columns, about = kept_columns(path) or ({}, {})
-    if about.get(_OF) != path.stem:  # the features of something else, under this name
+    if (kept := kept_columns(path)) is None:
         return None
-    features = torch.from_numpy(columns["features"])
+    features = torch.from_numpy(kept[0]["features"])
     return features if len(features) == num_images else None
 
 
@@ -208,4 +204,4 @@ def _write_features(path: Path, features: Tensor) -> None:
     """Keep features for later units. A disk that refuses them costs only time."""
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_columns(path, {"features": features.cpu().numpy()}, {_OF: path.stem})
+        write_columns(path, {"features": features.cpu().numpy()}, {})

@@ -18,10 +18,10 @@ def swapped_link(monkeypatch: pytest.MonkeyPatch, link: Path, other: Path, owner
         link.unlink()
         link.symlink_to(target)
 
-    def elsewhere(*given: Any) -> Any:
+    def elsewhere(*given: Any, **options: Any) -> Any:
         point(other)
         try:
-            return read(*given)
+            return read(*given, **options)
         finally:
             point(right)
 

@@ -251,6 +251,8 @@ def _sample(shard: tarfile.TarFile, key: str, name: str, members: Sequence[tarfi
     for what, found, known in (("picture", images, PICTURES), ("kind of captions", kinds, (".txt", ".json"))):
         if len(found) != 1:
             raise DataError(f"{key} must have one {what} ({', '.join(known)}), but has {len(found)}")
+    if images[0].issparse():
+        raise DataError(f"{key}: the picture is stored with holes, so it cannot be read in place; make the shard anew")
     span = (images[0].offset_data, images[0].size)
     return checked(Row(name, captions[kinds[0]], split, span, key), f"{key}: ")
 

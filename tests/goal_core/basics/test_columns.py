@@ -41,3 +41,10 @@ def test_columns_come_back_as_they_were_whatever_happens_to_the_file_later(
         (found[0][name] == column).all() and found[0][name].dtype == column.dtype for name, column in columns.items()
     )
     assert kept_columns(tmp_path / "y") is None
+
+
+def test_a_file_with_the_name_of_another_is_set_aside(tmp_path: Path) -> None:
+    write_columns(tmp_path / "x", {"a": np.arange(3)}, {})
+    (tmp_path / "x").rename(tmp_path / "y")
+    assert kept_columns(tmp_path / "y") is None
+    assert (tmp_path / "y.damaged").exists()
