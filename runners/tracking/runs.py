@@ -1,7 +1,7 @@
 """The runs of one sweep in an MLflow experiment. Every operation is safe to repeat: the second time changes nothing.
 
-After a call that failed nobody knows what has arrived. Then the run that it was about is read anew, and no other: to
-read ten thousand takes a core half a minute.
+A call that fails may have arrived in part. Only the run that it was about is then read again: reading ten thousand
+takes a core half a minute.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class RunWriter:
         self._means: dict[str, str] = {}
         """By the digest of what it shows, the run of each objective's mean."""
         self._doubted: set[str] = set()
-        """Keys of trainings of whose runs nobody knows what has arrived."""
+        """Keys of trainings whose runs must be read again, because a call about them failed."""
         self.parent_id, self._parent_status, self._table = "", "", ""
         self._read(store, take_over=take_over)
 
