@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from goal_sweep.goal_core.data import Dataset, open_dataset
+from goal_sweep.goal_core.data.config import SourceConfig
+
 pa = pytest.importorskip("pyarrow")
 
 
@@ -107,3 +110,8 @@ def as_folder(data: Path) -> Path:
         path.write_bytes((data / one["image"]).read_bytes())
         path.with_suffix(".txt").write_text("\n".join(one["captions"]) + "\n")
     return folder
+
+
+def opened(path: Path, **settings: Any) -> Dataset:
+    """The dataset of a source, with its index beside it."""
+    return open_dataset(SourceConfig(name="mine", root=str(path), **settings), path.parent / "indexes")

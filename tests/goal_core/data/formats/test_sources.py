@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import random
-import shutil
 import tarfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from goal_sweep.goal_core.basics import user_files
-from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError, MissingDataError
+from goal_sweep.goal_core.basics.errors import DataError, MissingDataError
 from goal_sweep.goal_core.basics.plugins import Plugin
 from goal_sweep.goal_core.data import DataConfig, Dataset, ImageConfig, check_data, open_dataset
 from goal_sweep.goal_core.data.config import KarpathyConfig, RegionsConfig, SourceConfig
-from goal_sweep.goal_core.data.formats import sources
 from goal_sweep.goal_core.data.formats.layout import drawn_split
 from goal_sweep.goal_core.objectives import ObjectiveConfig
 from goal_sweep.goal_core.training import train_unit
@@ -34,10 +29,10 @@ from tests.helpers.source_layouts import (
     as_parquet,
     as_shards,
     as_tsv,
+    opened,
     records,
     write_arrow,
 )
-from tests.helpers.swaps import swapped_link
 from tests.helpers.training_cases import FROZEN, MODEL, folders_of, same_weights, unit_of
 
 pa = pytest.importorskip("pyarrow")
@@ -46,10 +41,6 @@ pa = pytest.importorskip("pyarrow")
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     return write_dataset(tmp_path / "data")
-
-
-def opened(path: Path, **settings: Any) -> Dataset:
-    return open_dataset(SourceConfig(name="mine", root=str(path), **settings), path.parent / "indexes")
 
 
 def cell_id(config: DataConfig, dataset: Dataset) -> str:
@@ -334,67 +325,6 @@ def test_files_that_are_damaged_missing_or_folders_are_said_without_an_error_num
     (folder / "linked").symlink_to(folder / "train")
     with pytest.raises(DataError, match="linked cannot be read"):
         opened(folder)
-
-
-def test_flipped_bits_of_arrow_and_parquet_files_never_end_in_another_error(data: Path) -> None:
-    draw, tables = random.Random(3), [*as_arrow(data).rglob("*.arrow"), as_parquet(data)]
-    for path in tables:
-        whole = path.read_bytes()
-        for _ in range(60):
-            content = bytearray(whole)
-            content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
-            path.write_bytes(content)
-            with suppress(DataError):
-                opened(path if path.suffix == ".parquet" else path.parents[1])
-        path.write_bytes(whole)
-
-
-def test_a_shard_that_is_cut_while_it_is_parsed_is_refused(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    saved, read = as_arrow(data), sources._contents
-
-    def cut(*given: Any) -> Any:
-        for path in saved.rglob("*.arrow"):
-            os.truncate(path, 100)
-        return read(*given)
-
-    monkeypatch.setattr(sources, "_contents", cut)
-    with pytest.raises(DataError, match=r"\.arrow"):
-        opened(saved)
-
-
-@pytest.mark.parametrize("layout", [as_csv, as_parquet, as_arrow, as_shards, as_folder])
-def test_a_file_that_is_another_for_the_time_of_one_read_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: Callable[[Path], Path]
-) -> None:
-    right, wrong, link = tmp_path / "right", tmp_path / "wrong", tmp_path / "link"
-    path = layout(write_dataset(right / "data"))
-    shutil.copytree(right, wrong)
-    link.symlink_to(right)
-    config = SourceConfig(name="tiny", root=str(link / path.relative_to(right)))
-    expected = open_dataset(config).fingerprint
-
-    with monkeypatch.context() as patch:
-        swapped_link(patch, link, wrong, user_files, "open")
-        with pytest.raises(ChangedDataError, match="changed while it was indexed"):
-            open_dataset(config, tmp_path / "indexes")
-        assert not check_data(config).complete
-    assert not (tmp_path / "indexes").exists()
-    assert open_dataset(config, tmp_path / "indexes").fingerprint == expected
-
-
-def test_a_table_that_changes_for_good_once_it_is_parsed_is_refused(
-    data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = as_csv(data)
-
-    def then_longer(file: Path) -> bytes:
-        content = user_files.content_of(file)
-        path.write_bytes(content + b" ")
-        return content
-
-    monkeypatch.setattr(sources, "content_of", then_longer)
-    with pytest.raises(ChangedDataError, match=rf"{path.name} changed while it was indexed"):
-        opened(path)
 
 
 def test_a_mark_before_a_text_is_no_part_of_it(data: Path) -> None:
