@@ -24,7 +24,7 @@ from tests.helpers.launches import (
     worker_of,
 )
 
-NOT_FINITE = "NaN or infinity|is not finite"
+NOT_FINITE = "NaN or infinity|(is|are) not finite"
 """The reason of a diverged cell: in a step, or where it had none left, in its evaluation."""
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
