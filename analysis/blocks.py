@@ -193,7 +193,7 @@ class Comparison:
 
     @cached_property
     def unjudged(self) -> frozenset[Objective]:
-        """Those whose difference from the best has no interval, because one of the two has a single run."""
+        """Those whose difference from the best has no interval, for lack of runs or because seeds agree exactly."""
         return self._with("unknown")
 
     @cached_property
@@ -324,5 +324,5 @@ class Block:
         if not any(grid.comparison.unjudged for grid in grids):
             return f"{_BEST}; {noise}."
         if all(len(grid.comparison.unjudged) == len(grid.means) - 1 for grid in grids):
-            return f"{_BEST}. With one seed there is no interval, so no cell is marked as within noise of the highest."
-        return f"{_BEST}; {noise}. Cells with one seed have no interval and no mark."
+            return f"{_BEST}. There is no interval, so no cell is marked as within noise of the highest."
+        return f"{_BEST}; {noise}. Cells without an interval, such as those with one seed, have no mark."

@@ -46,8 +46,10 @@ def mean_text(mean: float, std: float | None, sign: str = "±", *, always_std: b
 def p_equation(p: float) -> str:
     """A p-value as printed: ``p = 0.012``, or ``p < 0.001``, below which the simulations say no more.
 
-    A fourth digit shows on which side of 0.05 it lies.
+    A fourth digit shows on which side of 0.05 it lies. NaN is ``not judged``.
     """
+    if p != p:
+        return "not judged"
     if p < 0.001:
         return "p < 0.001"
     return f"p = {p:.4f}" if f"{p:.3f}" == "0.050" else f"p = {p:.3f}"

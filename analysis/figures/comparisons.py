@@ -114,7 +114,7 @@ def interval_note(forests: Iterable[Forest]) -> str:
     """What the lines of forest plots are."""
     judged = [forest for forest in forests if forest.is_judged]
     if not judged:
-        return "Single runs have no intervals."
+        return "Single runs, and seeds that agree exactly, have no intervals."
     beyond = dict.fromkeys(what for own in judged for what in own.beyond_seeds)
     if not beyond:
         return "Line: simultaneous 95 % interval for new seeds on these test images."

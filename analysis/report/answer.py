@@ -52,9 +52,17 @@ class Answer:
         return tuple(key for key in self.grid.means if key != self.best)
 
     @property
+    def judged(self) -> tuple[Objective, ...]:
+        """The objectives of which any difference has an interval, in table order."""
+        named = {
+            name for names, change in self.grid.comparison.differences.items() if change.p is not None for name in names
+        }
+        return tuple(key for key in self.grid.means if key in named)
+
+    @property
     def is_judged(self) -> bool:
         """Whether any difference has an interval."""
-        return any(change.p is not None for change in self.grid.comparison.differences.values())
+        return bool(self.judged)
 
     @property
     def is_gain(self) -> bool:
@@ -101,11 +109,12 @@ class Answer:
         lower = [key for key in self.others if key not in (*unjudged, *level, *self.top)]
         if not self.others:
             return "no other objective"
+        few = any(cell.n < 2 or cell.gaps for cell in map(self.grid.cells.__getitem__, (self.best, *unjudged)))
+        why = "not judged, for lack of runs" if few else "not judged, because seeds agree exactly"
         if len(unjudged) == len(self.others):
-            return "not judged, for lack of runs"
+            return why
         if unjudged:
-            names = objectives_text(level) or "none"
-            return f"{names}; not judged, for lack of runs: {objectives_text(unjudged)}"
+            return f"{objectives_text(level) or 'none'}; {why}: {objectives_text(unjudged)}"
         if len(level) < 2 or len(level) <= len(lower):
             return objectives_text(level) or "none"
         return f"all others but {objectives_text(lower)}" if lower else f"all {count_text(len(level), 'other')}"

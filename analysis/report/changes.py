@@ -8,7 +8,7 @@ from goal_sweep.analysis.blocks import Block, CellSummary, Objective
 from goal_sweep.analysis.figures.comparisons import Forest, draw_forest
 from goal_sweep.analysis.report.parts import Picture, TextTable
 from goal_sweep.analysis.statistics.gains import Gain
-from goal_sweep.analysis.wording import signed
+from goal_sweep.analysis.wording import count_text, signed
 from goal_sweep.sweeps.results import Metric
 
 JUDGED_NOTE = (
@@ -84,13 +84,15 @@ def change_picture(
 
 def changes_text(gains: Iterable[Gain]) -> str:
     """How many means are higher and lower by more than noise; empty where nothing is in both or could change."""
-    changes = [gain.difference for gain in gains if gain.difference is not None and not gain.same]
-    if not changes:
+    moved = [(gain, gain.difference) for gain in gains if gain.difference is not None and not gain.same]
+    if not moved:
         return ""
-    estimates = [change.estimate for change in changes]
-    size = f"{signed(min(estimates))} to {signed(max(estimates))} points"
-    judged = [change.verdict for change in changes if change.p is not None]
+    low, high = (signed(end(change.estimate for _, change in moved)) for end in (min, max))
+    size = f"{low} points" if low == high else f"{low} to {high} points"
+    judged = [change.verdict for _, change in moved if change.p is not None]
     if not judged:
-        return f"none can be judged, because no objective has two seeds in both ({size})"
+        several = any(min(gain.default.n, gain.tuned.n) > 1 for gain, _ in moved)
+        why = "seeds agree exactly" if several else "no objective has two seeds in both"
+        return f"none can be judged, because {why} ({size})"
     counts = f"{judged.count('better')} higher and {judged.count('worse')} lower"
-    return f"of {len(judged)} means {counts} by more than noise ({size})"
+    return f"of {count_text(len(judged), 'mean')} {counts} by more than noise ({size})"

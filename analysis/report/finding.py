@@ -40,7 +40,7 @@ def finding(answers: Sequence[Answer], measure: str) -> str:
         return f"{measure}: {why}"
     judged = [answer for answer in here if answer.is_judged]
     weights = _weights_apart(judged)
-    left = {answer: [key for key in answer.grid.means if not _names(key) & weights.keys()] for answer in judged}
+    left = {answer: [key for key in answer.judged if not _names(key) & weights.keys()] for answer in judged}
     level = [answer for answer in judged if _verdicts(answer, left[answer]) == {"level"}]
     first = [*weights.values(), *_level_text(left, level)] or [_below_text(judged)]
     second = [] if len(level) == len(judged) and not weights else [_baseline_text(judged)]
@@ -64,7 +64,9 @@ def _nothing_to_say(here: Sequence[Answer]) -> str:
     if not any(cell.n > 1 for answer in here for cell in answer.grid.cells.values()):
         return f"No objective has two seeds, so no difference can be judged; {_highest_text(here)}."
     if not any(answer.is_judged for answer in here):
-        return "Too many runs are missing to judge a difference."
+        if any(cell.gaps for answer in here for cell in answer.grid.cells.values()):
+            return "Too many runs are missing to judge a difference."
+        return "No difference can be judged, because the runs of different seeds agree exactly."
     return ""
 
 
@@ -79,30 +81,39 @@ def _highest_text(here: Sequence[Answer]) -> str:
 def _weights_apart(here: Sequence[Answer]) -> dict[str, str]:
     """A clause for each of at most two weights that are told apart from the weight ``con``, always on the same side.
 
-    In more than half of the rows, or columns, of all tables.
+    In more than half of the rows, or columns, of all tables; or of those of each direction, where the sides differ.
     """
-    found: dict[str, list[Difference | None]] = {}
+    found: dict[str, dict[str, list[Difference | None]]] = {}
     for answer in here:
         asked = [key for key, cell in answer.grid.cells.items() if cell.requested]
         for key in asked:
             for name, other in ((f"T {key[1]}", (key[0], "con")), (f"P {key[0]}", ("con", key[1]))):
                 if key != other and other in asked:
-                    found.setdefault(name, []).append(answer.grid.comparison.differences.get((key, other)))
-    apart = {name: [one.estimate for one in own if one and one.told_apart] for name, own in found.items()}
-    one_sided = [
-        name for name, own in apart.items()
-        if len(own) > max(1, len(found[name]) / 2) and len({points > 0 for points in own}) == 1
-    ]  # fmt: skip
-    said = {}
-    for name in sorted(one_sided, key=lambda name: -max(map(abs, apart[name])))[:2]:
-        sizes = [f"{size:.1f}" for size in sorted(map(abs, apart[name]))]
-        size = sizes[0] if sizes[0] == sizes[-1] else f"{sizes[0]} to {sizes[-1]}"
-        lines, total = "row" if name.startswith("T") else "column", len(found[name])
-        where = f"every {lines}" if len(apart[name]) == total else f"{len(apart[name])} of {total} {lines}s"
-        verb = "gains" if apart[name][0] > 0 else "costs"
-        kind = "triplet" if name.startswith("T") else "pair"
-        said[name] = f"{kind} weight {name[2:]} {verb} {size} points against con in {where}"
-    return said
+                    of_direction = found.setdefault(name, {}).setdefault(answer.metric.direction, [])
+                    of_direction.append(answer.grid.comparison.differences.get((key, other)))
+    said = dict[str, tuple[float, str]]()
+    for name, own in found.items():
+        kind, line = ("triplet", "row") if name.startswith("T") else ("pair", "column")
+        every = [one for differences in own.values() for one in differences]
+        texts = [_cost_text(every, line)]
+        if not texts[0]:
+            parts = {direction: _cost_text(differences, line) for direction, differences in own.items()}
+            texts = [text and f"{text} ({_direction_text(direction)})" for direction, text in parts.items()]
+        if all(texts):
+            largest = max(abs(one.estimate) for one in every if one and one.told_apart)
+            said[name] = (largest, f"{kind} weight {name[2:]} {' and '.join(texts)}")
+    return {name: text for name, (_, text) in sorted(said.items(), key=lambda own: -own[1][0])[:2]}
+
+
+def _cost_text(differences: Sequence[Difference | None], line: str) -> str:
+    """What a weight costs or gains in its rows or columns; empty if too few of them say so, or not all the same."""
+    apart = sorted((one.estimate for one in differences if one and one.told_apart), key=abs)
+    if len(apart) <= max(1, len(differences) / 2) or len({points > 0 for points in apart}) > 1:
+        return ""
+    low, high = (f"{abs(size):.1f}" for size in (apart[0], apart[-1]))
+    where = f"every {line}" if len(apart) == len(differences) else f"{len(apart)} of {len(differences)} {line}s"
+    size = low if low == high else f"{low} to {high}"
+    return f"{'gains' if apart[0] > 0 else 'costs'} {size} points against con in {where}"
 
 
 def _names(key: Objective) -> set[str]:
@@ -124,7 +135,11 @@ def _where(tables: Collection[Answer], here: Collection[Answer]) -> str:
         return ""
     if len({answer.block.slug for answer in here}) > 1:
         return f" in {len(tables)} of {len(here)} tables"
-    return f" ({DIRECTION_TITLES[next(iter(tables)).metric.direction].lower().replace('→', 'to')})"
+    return f" ({_direction_text(next(iter(tables)).metric.direction)})"
+
+
+def _direction_text(direction: str) -> str:
+    return DIRECTION_TITLES[direction].lower().replace("→", "to")
 
 
 def _level_text(left: Mapping[Answer, Sequence[Objective]], level: Sequence[Answer]) -> list[str]:
@@ -133,9 +148,11 @@ def _level_text(left: Mapping[Answer, Sequence[Objective]], level: Sequence[Answ
         return []
     sizes = {len(left[answer]) for answer in level}
     number = f" {sizes.pop()}" if len(sizes) == 1 else ""
-    whole = all(len(left[answer]) == len(answer.grid.means) for answer in level)
+    whole = all(len(left[answer]) == len(answer.judged) for answer in level)
     which = f"none of the{number} objectives can" if whole else f"the other{number} objectives cannot"
-    return [f"{which} be told apart{_where(level, left)}"]
+    unjudged = {len(answer.grid.means) - len(answer.judged) for answer in level}
+    rest = f"; {max(unjudged)} not judged" if any(unjudged) else ""
+    return [f"{which} be told apart{_where(level, left)}{rest}"]
 
 
 def _below_text(here: Sequence[Answer]) -> str:
@@ -226,7 +243,11 @@ def _best_text(tuned: Sequence[Answer]) -> str:
     said = []
     for answer in tuned:
         where = "" if answer.metric.direction == "both" else f"{answer.metric.title}: "
-        level = "not told apart from it: " * answer.is_judged + answer.level_text
+        if answer.all_equal:
+            said.append(f"{where}all have the same mean, {answer.mean}")
+            continue
+        several, level = len(answer.top) > 1, "not told apart" * answer.is_judged
+        level = f"{level} from {'them' if several else 'it'}: " * answer.is_judged + answer.level_text
         said.append(f"{where}highest mean {answer.best_text}, {answer.mean}, {level}")
     return _sentence("; ".join(said))
 
@@ -247,12 +268,15 @@ def _fates_text(inputs: Inputs, measure: str) -> str:
     counts = Counter[str]()
     for pair in inputs.pairs:
         for default in pair.default.grids_of(measure):
-            counts.update(fates(default.comparison, pair.tuned.grids[default.metric.key].comparison))
+            gained = inputs.gained[pair][default.metric]
+            unmoved = {name for name, gain in gained.items() if gain.same}
+            counts.update(fates(default.comparison, pair.tuned.grids[default.metric.key].comparison, unmoved))
     if not counts.total():
         return "The default grid tells no two objectives apart."
+    same = f"; {counts['unmoved']} are of the same runs in both grids" if counts["unmoved"] else ""
     return (
         f"Of {count_text(counts.total(), 'pair')} told apart by default, the tuned grid confirms "
-        f"{counts['confirmed']}, reverses {counts['reversed']} and leaves {counts['undecided']} undecided."
+        f"{counts['confirmed']}, reverses {counts['reversed']} and leaves {counts['undecided']} undecided{same}."
     )
 
 

@@ -38,7 +38,7 @@ class Effect:
     """A key of :data:`EFFECTS`."""
     subjects: int
     p: float
-    """Of the largest contrast, corrected for the number of contrasts."""
+    """Of the largest contrast, corrected for the number of contrasts; NaN where runs agree too exactly to judge it."""
     spread: float
     """Highest minus lowest level mean, in points; for the interaction the largest deviation of a cell from the sum
     of its row's and column's effects."""
@@ -138,10 +138,9 @@ def p_values(values_SPT: Array, images_KK: Array | None = None) -> dict[str, flo
     for name, (means_LK, contrasts_ML) in sides.items():
         images_LL = None if images_KK is None else means_LK @ images_KK @ means_LK.T
         levels = [(level,) for level in range(len(means_LK))]
-        found[name] = max(
-            _smallest_p(cells @ means_LK.T, contrasts_ML, levels, images_LL, 1.0),
-            _smallest_p(cells, contrasts_ML @ means_LK, labels, images_KK, 1.0),
-        )
+        of_levels = _smallest_p(cells @ means_LK.T, contrasts_ML, levels, images_LL, 1.0)
+        of_cells = _smallest_p(cells, contrasts_ML @ means_LK, labels, images_KK, 1.0)
+        found[name] = float(np.maximum(of_levels, of_cells))
     used = _USED_WITH_TWO if num_subjects == 2 else _USED_BY_INTERACTION
     deviations = np.kron(np.eye(num_pairs) - over_pairs, np.eye(num_triplets) - over_triplets)
     return found | {"pair:triplet": _smallest_p(cells, deviations, labels, images_KK, used)}

@@ -131,9 +131,15 @@ def gains_frame(gained: Mapping[BlockPair, Mapping[Metric, Mapping[Objective, Ga
     return pd.DataFrame(rows)
 
 
-def fates(default: Comparison, tuned: Comparison) -> dict[str, int]:
-    """How many of the pairs that the default grid tells apart are confirmed, reversed or undecided in the tuned one."""
+def fates(default: Comparison, tuned: Comparison, unmoved: Collection[Objective] = ()) -> dict[str, int]:
+    """How many of the pairs that the default grid tells apart are confirmed, reversed or undecided in the tuned one.
+
+    A pair of ``unmoved`` objectives, which have the same trainings in both grids, is none of these.
+    """
     apart = [pair for pair, change in default.differences.items() if change.verdict == "better"]
-    verdicts = [tuned.differences[pair].verdict for pair in apart if pair in tuned.differences]
+    known = [pair for pair in apart if pair in tuned.differences]
+    verdicts = [tuned.differences[pair].verdict for pair in known if not set(pair) <= set(unmoved)]
     confirmed, turned = verdicts.count("better"), verdicts.count("worse")
-    return {"confirmed": confirmed, "reversed": turned, "undecided": len(verdicts) - confirmed - turned}
+    undecided = len(verdicts) - confirmed - turned
+    counts = {"confirmed": confirmed, "reversed": turned, "undecided": undecided}
+    return counts | {"unmoved": len(known) - len(verdicts)}

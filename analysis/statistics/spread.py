@@ -53,7 +53,10 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """M contrasts, their intervals and significance; NaN where the runs do not determine a contrast."""
+    """M contrasts, their intervals and significance; NaN where the runs do not determine a contrast or its noise.
+
+    Runs that agree exactly, as two of the same seed do, are no evidence of how runs differ.
+    """
 
     estimates: Array
     """Shape (M,), in points."""
@@ -102,15 +105,14 @@ def judge(
     estimates, of_seeds = (row[0] for row in layout.measure(runs))
     _, pooled, _ = layout.variances(runs)
     errors = np.sqrt(of_seeds**2 + of_images)
-    exact = errors <= _ROUNDING
-    ratios = np.abs(estimates) / np.where(exact, _ROUNDING, errors)
+    ratios = np.abs(estimates) / np.maximum(errors, _ROUNDING)
     largest = _largest_by_chance(layout, float(pooled[0, 0]), factors) if any_images else _largest_of_seeds(layout)
-    p = (len(largest) - np.searchsorted(largest, ratios) + 1) / (len(largest) + 1) / used
-    p = np.where(exact & (np.abs(estimates) <= _ROUNDING), 1.0, np.minimum(1.0, p))
+    p = np.minimum(1.0, (len(largest) - np.searchsorted(largest, ratios) + 1) / (len(largest) + 1) / used)
     reach = _critical(largest, used) * errors
     reach_of_seeds = np.minimum(_critical(_largest_of_seeds(layout), used) * of_seeds, reach)
-    arrays = (estimates, np.where(exact, 0.0, reach), p, np.where(of_seeds <= _ROUNDING, 0.0, reach_of_seeds))
-    estimates, reach, p, reach_of_seeds = (np.where(layout.determined, array, np.nan) for array in arrays)
+    is_judged = layout.determined & (errors > _ROUNDING)
+    arrays = (estimates, reach, p, np.where(of_seeds <= _ROUNDING, 0.0, reach_of_seeds))
+    estimates, reach, p, reach_of_seeds = (np.where(is_judged, array, np.nan) for array in arrays)
     return Judged(estimates=estimates, reach=reach, p=p, reach_of_seeds=reach_of_seeds)
 
 

@@ -181,6 +181,27 @@ def test_rows_are_counted_over_directions_and_blocks_and_name_those_of_what_hold
     assert "cannot be told apart in 2 of 4 tables" in finding(answers_of([mixed, other]), "R@1")
 
 
+def test_a_column_that_gains_in_one_direction_and_costs_in_the_other_is_named_with_both() -> None:
+    t2i, i2t = (block({key: 50.0 + change * (key[1] == "cir") for key in GRID}, LEVEL).grids for change in (-8.0, 6.0))
+    mixed = replace(example(), grids={key: (t2i if key.startswith("t2i") else i2t)[key] for key in METRICS})
+    text = finding(answers_of([mixed]), "R@1")
+    both = "gains 6.0 points against con in 2 of 3 rows (image to text) and costs 8.0 points against con in every row"
+    assert f"riplet weight cir {both} (text to image); the other 6 objectives cannot be told apart" in text
+
+
+def test_objectives_that_are_not_judged_are_not_counted_among_equals() -> None:
+    some = unjudged(block(GRID, LEVEL, reach=2.0), ("lin", "nca"))
+    assert "the other 5 objectives cannot be told apart; 1 not judged" in finding(answers_of([some]), "R@1")
+    level = unjudged(block(MEANS, set(MEANS)), ("sig", "con"))
+    assert "None of the 3 objectives can be told apart; 1 not judged" in finding(answers_of([level]), "R@1")
+
+
+def test_seeds_that_agree_exactly_are_the_reason_where_no_run_is_missing() -> None:
+    answer = first(block(MEANS, set(), reach=None))
+    assert answer.level_text == "not judged, because seeds agree exactly"
+    assert "the runs of different seeds agree exactly" in finding([answer], "R@1")
+
+
 def test_a_con_con_above_all_others_is_said_to_be() -> None:
     text = finding(answers_of([block({**MEANS, BASELINE: 60.0}, set())]), "R@1")
     assert "Every other finished objective is worse than con/con" in text

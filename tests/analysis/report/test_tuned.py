@@ -82,6 +82,9 @@ def test_the_pairs_told_apart_by_default_are_confirmed_reversed_or_undecided(res
     assert (found["confirmed"], found["reversed"]) == (sum(s > 0 for s in signs), sum(s < 0 for s in signs))
     assert found["undecided"] == len(apart) - len(signs)
     assert sum(found.values()) == len(apart) > 0
+    pair = next(names for names, change in default.differences.items() if change.verdict == "better")
+    apart_from_it = fates(default, tuned, unmoved=pair)
+    assert (apart_from_it["unmoved"], sum(apart_from_it.values())) == (1, len(apart))
 
 
 def test_gains_are_paired_by_seed_and_judged(results: SweepResults) -> None:
@@ -120,6 +123,23 @@ def test_a_choice_of_the_default_is_no_gain_that_was_judged(results: SweepResult
     assert len(changes) == 2
     assert max(changes) > 0
     assert "not told apart from it: not judged" not in answers["Which objective is best when tuned?"]
+
+
+def test_pairs_of_the_same_runs_are_neither_confirmed_nor_undecided() -> None:
+    default = [replace(own, chosen=0) for own in _trails()]
+    answers = dict(tuning_answers(inputs_of(tuned_sweep(default, SIX).results()), "R@1"))
+    fate = answers["Which differences of the default grid does tuning confirm?"]
+    same = re.fullmatch(r"Of (\d+) pairs .* confirms 0, reverses 0 and leaves 0 undecided; (\d+) are .*", fate)
+    assert same is not None
+    assert same[1] == same[2]
+
+
+def test_a_mean_that_all_tuned_objectives_share_is_no_highest_one() -> None:
+    writer = tuned_sweep(_trails(), SIX)
+    for row in writer.rows:
+        row |= {name: 50.0 for name in row if name.startswith("test/")}
+    best = dict(tuning_answers(inputs_of(writer.results()), "R@1"))["Which objective is best when tuned?"]
+    assert best.startswith("Image → Text R@1: all have the same mean, 50.0 ± 0.0; Text")
 
 
 def test_the_sections_of_a_tuned_sweep(report: ReportResult) -> None:
