@@ -14,7 +14,7 @@ def judge(values: Mapping[tuple[str, str], Mapping[int, float]]) -> Judgement | 
         values: of each objective (pair, triplet), the points of each seed that is done.
 
     Returns:
-        None where no objective has two seeds.
+        None where no objective has two seeds, or seeds agree exactly.
     """
     if all(len(of_seed) < 2 for of_seed in values.values()):
         return None
@@ -23,5 +23,6 @@ def judge(values: Mapping[tuple[str, str], Mapping[int, float]]) -> Judgement | 
     from goal_sweep.analysis.statistics.comparison import compare
 
     compared = compare(pd.DataFrame({objective: pd.Series(of_seed) for objective, of_seed in values.items()}))
-    assert compared.best is not None
+    if compared.best is None or all(change.p is None for change in compared.differences.values()):
+        return None
     return Judgement(best=compared.best, level=compared.level)

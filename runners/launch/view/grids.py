@@ -72,7 +72,7 @@ def block_grid(
         top = max((means[name] for name in complete), default=math.inf)
         best = {name for name in complete if means[name] == top}
     else:
-        best = {judged.best} | {name for name in judged.level if means[name] == means[judged.best]}
+        best = {name for name, mean in means.items() if mean == means[judged.best]}
     squares = {}
     for name, own in seeds.items():
         mean = f"{'*' if name in best else ''}{means[name]:.1f}" if name in means else "--"
