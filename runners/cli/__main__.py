@@ -7,6 +7,8 @@ import os
 import sys
 from typing import Any, NoReturn, TextIO
 
+from goal_sweep.runners.execution.session.supervisor import supervise, will_end
+
 
 class LastingOutput(io.FileIO):
     """A file for output that goes on when it is lost: `goal-sweep launch | head -1`, a closed terminal, a full disk."""
@@ -35,6 +37,7 @@ def open_closed() -> None:
 
 def _refuse(why: str) -> NoReturn:
     print(f"error: {why}", file=sys.stderr)
+    will_end(2)
     sys.exit(2)
 
 
@@ -50,6 +53,7 @@ def main() -> None:
             from goal_sweep.runners.launch.signals import end_at_once, handle
 
             handle(end_at_once)
+            supervise()
             sys.stdout, sys.stderr = map(LastingOutput.of, (sys.stdout, sys.stderr))
         from goal_sweep.runners.cli.app import main
     except ModuleNotFoundError as error:

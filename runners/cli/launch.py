@@ -122,7 +122,8 @@ def _launch(arguments: SweepArguments, options: LaunchOptions, signals: StopSign
     with signals.loading():
         from goal_sweep.runners.cli.noise import judge
         from goal_sweep.runners.execution.inputs import check_code
-        from goal_sweep.runners.execution.session.session import RayLostError, restart_command
+        from goal_sweep.runners.execution.session.session import RayLostError
+        from goal_sweep.runners.execution.session.supervisor import start_again
         from goal_sweep.runners.launch.launch import launch_sweep
 
         check_code(os.environ.get(_SUBMITTED_CODE), "submitted")
@@ -133,7 +134,7 @@ def _launch(arguments: SweepArguments, options: LaunchOptions, signals: StopSign
     except RayLostError as error:
         if options.address is not None:
             raise
-        restart_command(error)
+        start_again(error)
     if not outcome.stopped and options.share is None:
         _report(opened, outcome, arguments)
     return outcome.status

@@ -12,7 +12,8 @@ import tempfile
 from collections.abc import Sequence
 
 from goal_sweep.goal_core.basics.errors import GoalError
-from goal_sweep.runners.execution.session.session import AGAIN, RayLostError, RaySession
+from goal_sweep.runners.execution.session.session import RayLostError, RaySession
+from goal_sweep.runners.execution.session.supervisor import AGAIN
 from goal_sweep.runners.execution.trial import train_trial
 from goal_sweep.runners.execution.unit_job import UnitJob, UnitObserver
 from goal_sweep.runners.execution.unit_watch import UnitWatch

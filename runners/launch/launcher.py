@@ -18,7 +18,8 @@ from goal_sweep.goal_core.basics.errors import UnfinishedError
 from goal_sweep.goal_core.training import EpochDone, TrainingDone, TrainingEvent, TrainingFailed
 from goal_sweep.runners.execution.capacity import Resources
 from goal_sweep.runners.execution.ray_tune import RayUnits
-from goal_sweep.runners.execution.session.session import RayLostError, not_on_restart
+from goal_sweep.runners.execution.session.session import RayLostError
+from goal_sweep.runners.execution.session.supervisor import force_is_done
 from goal_sweep.runners.execution.unit_job import UnitJob
 from goal_sweep.runners.execution.unit_listener import HOPELESS, NOT_RETRIED
 from goal_sweep.runners.launch.opened_sweep import OpenedSweep
@@ -131,7 +132,7 @@ class Launcher:
             UnfinishedError: Ray has no machine left, the store is gone, or the credentials for it have expired.
         """
         if repeated := self._plan.set_aside_repeated():
-            not_on_restart("--force")
+            force_is_done()
             self._view.note(
                 f"--force: {repeated} finished trainings start over; their results are kept in folders that end in "
                 ".replaced-N. To continue after a stop, launch without --force"

@@ -14,10 +14,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from goal_sweep.runners.execution.session.supervisor import INTERRUPTED, STOPPED
 from goal_sweep.runners.execution.session.watch import end_process
 
-STOPPED, INTERRUPTED = 75, 130
-"""Exit status of a launch that a batch system or a closed terminal stopped, and of one that the user interrupted."""
 _SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT)
 REPEAT_S = 1.0
 """A signal this soon after another is the same wish: some senders signal a process and then its whole group."""

@@ -37,7 +37,7 @@ stages:
   - {name: finetune, epochs: 1, lr: 1e-4, batch_size: 16}
 execution: {sharing: trunk, cells_per_unit: 0}
 """
-EPOCHS = 12
+EPOCHS = 30
 
 
 def command(*arguments: str) -> list[str]:

@@ -78,7 +78,7 @@ def test_a_killed_worker_is_replaced_and_ends_with_the_same_numbers(unbroken: Pa
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("process", ["raylet/raylet", "gcs/gcs_server"])
+@pytest.mark.parametrize("process", ["raylet/raylet", "gcs/gcs_server", "ray::DashboardAgent", "ray::RuntimeEnvAgent"])
 def test_a_killed_ray_is_started_again_and_ends_with_the_same_numbers(
     unbroken: Path, tmp_path: Path, process: str
 ) -> None:

@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn, Self
+from typing import Self
 
 import psutil
 
@@ -26,6 +26,7 @@ from goal_sweep.runners.execution.session.node import (
     is_alive,
     private_folder,
 )
+from goal_sweep.runners.execution.session.supervisor import AGAIN, ray_is_ours, start_again
 from goal_sweep.runners.execution.session.watch import RayWatch, end_process
 
 # ray reads these when it is imported. They replace Tune's display by ours, switch off the csv, json and tensorboard
@@ -60,10 +61,6 @@ ALONE = {
 # In a Ray job, this process passes on variables that the job was given. Ray would call that a conflict.
 IN_JOB = {"RAY_OVERRIDE_JOB_RUNTIME_ENV": "1"}
 LOOPBACK = "127.0.0.1"
-MAX_RESTARTS = 3
-"""How often a command restarts itself after its local Ray died."""
-_RESTARTS = "GOAL_SWEEP_RELAUNCHES"
-AGAIN = "run the same command again to continue"
 
 
 class RayLostError(UnfinishedError):
@@ -110,7 +107,10 @@ class RaySession:
             settings[TOKEN] = secrets.token_hex(32)
         os.environ.update({key: value for key, value in settings.items() if key not in os.environ})
         try:
-            self._join(self.address or self._start())
+            address = self.address or self._start()
+            if self.address is None:
+                ray_is_ours()
+            self._join(address)
             self._check_fit(self.machines())
         except BaseException:
             self._leave()
@@ -182,7 +182,7 @@ class RaySession:
             self._before_restart()  # else the same command, on another machine, would be refused until this one expires
         if self.address is None:
             with contextlib.suppress(RayLostError, OSError):
-                restart_command(lost)
+                start_again(lost)
         end_process(f"error: {lost}", lost.status)
 
     def _check_fit(self, machines: Sequence[Machine]) -> None:
@@ -213,26 +213,3 @@ def _node_of_this_machine() -> Callable[[], bool]:
         if any(name in (process.info["cmdline"] or ()) for name in sockets):
             return lambda: is_alive(process)
     return lambda: True
-
-
-def not_on_restart(word: str) -> None:
-    """Leave an option out when this command starts again, because what it asks for has been done."""
-    sys.orig_argv[:] = [each for each in sys.orig_argv if each != word]
-
-
-def restart_command(error: Exception) -> NoReturn:
-    """Replace this process by a new start of the same command.
-
-    When the node process of a local Ray is killed, the driver cannot use Ray again: native threads would end the
-    process at some later moment. The store holds everything that a new launch needs, so the driver starts one.
-
-    Args:
-        error: the reason for the restart; raised when the command has restarted `MAX_RESTARTS` times already.
-    """
-    count = int(os.environ.get(_RESTARTS, "0"))
-    if count >= MAX_RESTARTS:
-        raise error
-    os.environ[_RESTARTS] = str(count + 1)
-    print(f"{str(error).removesuffix(f'; {AGAIN}')}; starting again", flush=True)
-    sys.stderr.flush()
-    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])

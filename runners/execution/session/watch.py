@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from goal_sweep.runners.execution.session.supervisor import will_end
+
 PERIOD_S = 1.0
 """Seconds between two looks."""
 STUCK_S = 6.0
@@ -82,4 +84,5 @@ def end_process(line: str, status: int) -> None:
     """Print a line and end the process at once, whatever its main thread does."""
     with suppress(OSError):  # of a terminal that was closed
         os.write(2, f"{line}\n".encode())
+    will_end(status)
     os._exit(status)

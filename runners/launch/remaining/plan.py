@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.runners.execution.session.supervisor import STOPPED
 from goal_sweep.runners.launch.opened_sweep import OpenedSweep
-from goal_sweep.runners.launch.signals import STOPPED
 from goal_sweep.runners.store import BEST, charged_failures
 from goal_sweep.sweeps import Training, pack
 

@@ -132,7 +132,6 @@ def test_a_ray_that_is_gone_for_good_is_one_line_and_says_launch_again(
     def lose(*arguments: object) -> None:
         raise ray_session.RayLostError("Ray has no machine left to train on; run the same command again to continue")
 
-    monkeypatch.setenv("GOAL_SWEEP_RELAUNCHES", str(ray_session.MAX_RESTARTS))
     monkeypatch.setattr(SweepArguments, "open", lambda self, **options: None)
     monkeypatch.setattr("goal_sweep.runners.launch.launch.launch_sweep", lose)
     assert run(["launch", "quickstart", *(["--address", address] if address else [])]) == 75

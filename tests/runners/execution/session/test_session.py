@@ -84,7 +84,7 @@ def test_a_launch_that_ends_while_it_hangs_withdraws_first(
 ) -> None:
     """Or else the same command, started on another machine, would be refused for a minute."""
     done: list[object] = []
-    monkeypatch.setattr(ray_session, "restart_command", lambda error: done.append("restart"))
+    monkeypatch.setattr(ray_session, "start_again", lambda error: done.append("restart"))
     monkeypatch.setattr(ray_session, "end_process", lambda said, status: done.append(status))
     session = RaySession(address, Resources(cpus=1, gpus=0), lambda: done.append("withdrawn"))
     session.watch = SimpleNamespace(lost="Ray's processes have ended")  # type: ignore[assignment]
@@ -133,25 +133,6 @@ def test_a_ray_that_cannot_be_joined_is_ended(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(ray_session.RayLostError), session:
         pass
     assert happened == ["ended"]
-
-
-@pytest.mark.parametrize("is_done", [False, True])
-def test_a_restart_asks_for_the_same_but_what_is_done(
-    is_done: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    called: list[list[str]] = []
-    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "goal_sweep.runners.cli", "launch", "s.yaml", "--force"])
-    monkeypatch.setattr(os, "execv", lambda program, words: called.append(words[1:]))
-    monkeypatch.delenv("GOAL_SWEEP_RELAUNCHES", raising=False)
-    if is_done:
-        ray_session.not_on_restart("--force")
-    restart: Callable[[Exception], object] = ray_session.restart_command  # returns where `execv` does
-    restart(RuntimeError("Ray has ended"))
-    assert capsys.readouterr().out == "Ray has ended; starting again\n"  # it knows of no epochs
-    assert called == [["-m", "goal_sweep.runners.cli", "launch", "s.yaml", *([] if is_done else ["--force"])]]
-    monkeypatch.setenv("GOAL_SWEEP_RELAUNCHES", str(ray_session.MAX_RESTARTS))
-    with pytest.raises(RuntimeError, match="Ray has ended"):
-        ray_session.restart_command(RuntimeError("Ray has ended"))
 
 
 def test_what_does_not_fit_this_machine_is_said_with_what_would(monkeypatch: pytest.MonkeyPatch) -> None:
