@@ -14,8 +14,10 @@ import itertools
 import os
 import re
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterator
+from io import BufferedReader
 from pathlib import Path
 from typing import TypeVar
 
@@ -297,17 +299,35 @@ def is_leftover(path: Path) -> bool:
     return abs(time.time() - path.stat().st_mtime) > _FOREIGN_LEFTOVER if ended is None else ended
 
 
+def open_file(path: Path) -> BufferedReader:
+    """Open a file to read it, and nothing else: who opens a pipe would wait for its other end for ever.
+
+    Raises:
+        DamagedError: a folder, a pipe or a device is in its place.
+        OSError: it cannot be opened.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise DamagedError("it is not a file")
+    return open(descriptor, "rb")
+
+
 def read_bytes(path: Path) -> bytes | None:
     """The content of a file, or None where there is no such file.
 
     Raises:
+        DamagedError: a folder, a pipe or a device is in its place.
         StorageError: it cannot be read.
     """
 
     def read() -> bytes | None:
         try:
-            return path.read_bytes()
+            with open_file(path) as file:
+                return file.read()
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except DamagedError as error:
+            raise DamagedError(f"{path} is damaged: {error}") from error
 
     return perform("read", path, read)

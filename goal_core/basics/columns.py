@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from goal_sweep.goal_core.basics.atomic import DamagedError, replace_with
+from goal_sweep.goal_core.basics.atomic import DamagedError, open_file, replace_with
 from goal_sweep.goal_core.basics.errors import warn
 from goal_sweep.goal_core.basics.user_files import reading
 
@@ -164,7 +164,7 @@ def read_columns(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         DamagedError: its content is not what was written.
         OSError: it cannot be read.
     """
-    with path.open("rb") as file:
+    with open_file(path) as file:
         (places, meta), content = header_of(file), _copied(file)
     with reading("it is no whole file of columns", DamagedError):
         columns = {name: np.ndarray(one.shape, one.dtype, content, one.begin) for name, one in places.items()}

@@ -73,11 +73,10 @@ class ResultsTable:
 
 def read_results(store: Store, sweep: str) -> ResultsTable | None:
     """Read a sweep's table from the store; None where there is none, or none that this goal-sweep reads."""
-    content = store.read_results(sweep)
-    if content is None:
-        return None
     try:
-        return ResultsTable.parse(content, f"{store.location}: the results table of {sweep}")
+        content = store.read_results(sweep)
+        source = f"{store.location}: the results table of {sweep}"
+        return None if content is None else ResultsTable.parse(content, source)
     except DamagedError:
         return None  # it follows from the results, so it is written again
 

@@ -71,7 +71,13 @@ class Storage:
 
     def replace(self, path: Path, content: bytes) -> None:
         """Write a file in one step."""
+        self._make_way(path)
         atomic.replace_bytes(path, content)
+
+    def _make_way(self, path: Path) -> None:
+        """Rename what lies in a file's place and is none, such as a folder, to ``<name>.damaged``."""
+        if path.exists() and not path.is_file():
+            self.move(path, path.with_name(f"{path.name}.damaged"))
 
     def create(self, path: Path, content: bytes, *, guard: Task | None = None) -> bool:
         """As `replace`, but never replaces a file; of several processes exactly one succeeds.
@@ -143,7 +149,7 @@ class Storage:
         """The SHA-256 of a file, in hex."""
 
         def read() -> str:
-            with path.open("rb") as file:
+            with atomic.open_file(path) as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
 
         return perform("read", path, read)
@@ -195,6 +201,7 @@ class Storage:
         """
 
         def write() -> None:
+            self._make_way(path)
             descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
             try:
                 os.write(descriptor, content)

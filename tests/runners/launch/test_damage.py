@@ -365,6 +365,41 @@ def test_a_damaged_state_is_never_continued(
     assert not any(attempt.charged for attempt in folder.attempts.all())
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        *[("result.json", "pipe"), ("1.json", "folder"), ("cell.json", "folder"), ("log.txt", "pipe")],
+        *[
+            pytest.param(name, kind, marks=pytest.mark.exhaustive)
+            for name in ("result.json", "1.json", "cell.json", "log.txt", "metrics", "last", "best", "table")
+            for kind in ("folder", "pipe")
+        ],
+    ],
+)
+def test_what_lies_in_a_files_place_and_is_none_is_set_aside(
+    finished: tuple[Path, dict[str, Any]],
+    stopped: OpenedSweep,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    kind: str,
+) -> None:
+    sweep, training = stopped, stopped.by_stage[0][0]
+    folder = sweep.store.folder(training)
+    places = {"1.json": folder.attempts.path(1), "cell.json": folder.folder.parent / name, "log.txt": folder.path(name)}
+    saved = {"metrics": "metrics.jsonl", "last": "last.safetensors", "best": "best-2.safetensors"}
+    path = places.get(name, folder.place(saved.get(name, "result.json")))
+    path = sweep.store._results("tiny") if name == "table" else path
+    path.unlink(missing_ok=True)
+    path.parent.mkdir(exist_ok=True, parents=True)
+    path.mkdir() if kind == "folder" else os.mkfifo(path)
+    status = sweep.statuses()[training]
+    assert (status.state, status.unreadable) == ("waiting", False)
+    assert ("is damaged: it is not a file" in status.reason) == (name in ("result.json", "1.json"))
+    assert launch(sweep, monkeypatch).status == 0
+    assert results(sweep) == finished[1]
+    assert not any(attempt.charged for attempt in folder.attempts.all())
+
+
 def test_what_the_launch_before_has_repaired_is_not_trained_again(
     sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
