@@ -1,4 +1,4 @@
-"""Ray's processes of one node: `ray start` in a child process that dies with this one.
+"""Ray's processes of one node: `ray start` in a child process, and all that it starts. They die with this process.
 
 A node may be slow to start, on a machine where everything is slow. It is waited for as long as its processes live.
 """
@@ -9,6 +9,7 @@ import contextlib
 import importlib.util
 import os
 import re
+import shutil
 import signal
 import socket
 import stat
@@ -52,14 +53,17 @@ _END_S = 10.0
 _PORT_TRIES = 3
 _FIRST_PORT, _NUM_PORTS = 20000, 12000
 """Ports of Ray: above those of its workers (10002 to 19999), below those that Linux gives to clients (32768)."""
-# The kernel ends the child when the thread ends that has started it: that is the main thread.
+_KEPT_S = 3600
+"""Seconds that the logs of a Ray that has ended are kept, for whoever looks for a reason."""
+# Its input ends with the process that has started it. Ray's agents would outlive that by a minute.
 _START = """
-import ctypes, os, sys
-if sys.platform == "linux":
-    ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
-    if os.getppid() != int(sys.argv[1]):
-        sys.exit("the process that started Ray has ended")
-del sys.argv[1]
+import os, signal, threading
+driver = os.dup(0)
+os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+def end_with_it():
+    os.read(driver, 1)
+    os.killpg(0, signal.SIGKILL)
+threading.Thread(target=end_with_it, daemon=True).start()
 from ray.scripts.scripts import main
 main()
 """
@@ -119,10 +123,12 @@ class RayNode:
         """
         # Ray gives its agents only 20 s to say which port they have chosen, so the ports are chosen here.
         agents = (f"--{name}={next(self._ports)}" for name in _AGENTS)
-        command = [sys.executable, "-P", "-c", _START, str(os.getpid()), "start", "--block", *agents]
+        command = [sys.executable, "-P", "-c", _START, "start", "--block", *agents]
         command += ["--include-log-monitor=false", f"--temp-dir={self._folder}", *options]
         self._listens = next((word.split("=")[1] for word in options if "-listen-port=" in word), "-1")
         self._core = []
+        for path in [*self._folder.glob("session_2*"), *self._log.parent.glob("start-*.log")]:
+            _remove_ended(path)
         self._log.unlink(missing_ok=True)
         before = signal.pthread_sigmask(signal.SIG_BLOCK, SAVING)
         try:
@@ -130,7 +136,7 @@ class RayNode:
                 self._process = subprocess.Popen(
                     command,
                     env={**os.environ, **PATIENT, **self._environment},
-                    stdin=subprocess.DEVNULL,
+                    stdin=subprocess.PIPE,
                     stdout=log,
                     stderr=log,
                     start_new_session=True,  # Ctrl-C is for the driver; and all that Ray starts is known by it
@@ -173,6 +179,8 @@ class RayNode:
             return
         deadline = time.monotonic() + _END_S
         process.kill()
+        assert process.stdin is not None
+        process.stdin.close()
         while (left := _alive_in_session(process.pid)) and time.monotonic() < deadline:
             for one in left:  # another may have started meanwhile
                 with contextlib.suppress(psutil.Error):
@@ -252,6 +260,17 @@ def _alive_in_session(session: int) -> list[psutil.Process]:
             if pid != session and os.getsid(pid) == session and is_alive(process := psutil.Process(pid)):
                 found.append(process)
     return found
+
+
+def _remove_ended(path: Path) -> None:
+    """Remove a session's folder or log, named after a process, once that has ended and nothing was written for an hour.
+
+    Another container may share the folder, whose processes are not seen from here. A session that lives writes.
+    """
+    with contextlib.suppress(OSError):
+        written = max(each.stat().st_mtime for each in [path, *(path / "logs").glob("*")])
+        if time.time() - written > _KEPT_S and not psutil.pid_exists(int(path.stem.split("-")[-1].split("_")[-1])):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _free_ports() -> Iterator[int]:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -201,7 +202,8 @@ import sys, time
 from pathlib import Path
 from goal_sweep.runners.execution.session import node
 ray_start = "from ray.scripts.scripts import main\\nmain()"
-start = node._START.replace(ray_start, "import time; print({up!r}, flush=True); time.sleep(300)")
+agent = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)']); "
+start = node._START.replace(ray_start, agent + "print({up!r}, flush=True); time.sleep(300)")
 assert start != node._START
 node._START = start
 ray = node.RayNode(Path({log!r}), Path("/tmp"), {{}})
@@ -212,15 +214,34 @@ time.sleep(300)
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the kernel ends it")
 def test_ray_ends_with_the_process_that_started_it_also_when_that_is_killed(tmp_path: Path) -> None:
     text = DRIVER.format(up=module._UP, log=str(tmp_path / "log"))
     driver = subprocess.Popen([sys.executable, "-c", text], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert driver.stdout is not None
     process = psutil.Process(int(driver.stdout.readline()))
+    (agent,) = process.children()
     driver.kill()
     driver.wait()
-    until(lambda: not is_alive(process), "end of Ray")
+    until(lambda: not is_alive(process) and not is_alive(agent), "end of Ray and its agent")
+
+
+def test_the_logs_of_rays_that_have_ended_are_removed_an_hour_later(node: RayNode, tmp_path: Path) -> None:
+    ended = [subprocess.Popen([sys.executable, "-c", ""]) for _ in range(2)]
+    assert [process.wait() for process in ended] == [0, 0]
+    old = time.time() - 2 * module._KEPT_S
+    cases = {"ended": (ended[0].pid, old), "alive": (os.getpid(), old), "lately": (ended[1].pid, time.time())}
+    paths = dict[str, list[Path]]()
+    for name, (pid, written) in cases.items():
+        paths[name] = [tmp_path / f"session_2026-11-24_18-20-53_208339_{pid}", tmp_path / f"start-{pid}.log"]
+        log = paths[name][0] / "logs" / "raylet.out"
+        log.parent.mkdir(parents=True)
+        for path in (log, paths[name][1]):
+            path.touch()
+        for path in [log, *paths[name]]:
+            os.utime(path, (written, written))
+    node.start_head("127.0.0.1")
+    left = {name: [path.exists() for path in paths] for name, paths in paths.items()}
+    assert left == {"ended": [False, False], "alive": [True, True], "lately": [True, True]}
 
 
 def test_a_start_that_is_interrupted_ends_what_it_has_started(node: RayNode, monkeypatch: pytest.MonkeyPatch) -> None:
