@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, NamedTuple
 from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.goal_core.data.config import DataConfig
 from goal_sweep.goal_core.models.config import ModelConfig
+from goal_sweep.goal_core.models.frameworks import framework_of
 from goal_sweep.goal_core.objectives import ObjectiveConfig
 from goal_sweep.goal_core.training.config import Precision, StageConfig
 from goal_sweep.sweeps.axes import Labels, Point, label, needed
@@ -257,6 +258,7 @@ class ResolvedSweep:
 
     def _cell(self, model: ModelConfig, objective: ObjectiveConfig, seed: int, *, tested: bool) -> Cell:
         weights, fingerprint = self.weights[model.backbone.name], self.data_fingerprint
+        objective = framework_of(model).objective(objective)
         cell = Cell(
             id="", data=self.config.data, model=model, objective=objective, seed=seed, data_fingerprint=fingerprint,
             weights_id=weights, tested=tested,

@@ -232,6 +232,8 @@ class SweepConfig(Settings):
         framework = frameworks[self.model.framework].function()
         for model in self.model.models:
             yield from (f"model: {text}" for text in failures(partial(framework.check, model, self.data)))
+        for objective in self.objectives.configs if self.objectives.names else ():
+            yield from (f"objectives.params: {text}" for text in failures(partial(framework.objective, objective)))
         yield from unused(self.model, framework.uses)
         if name := getattr(self.data, "importer", ""):
             yield from (f"data.importer: {text}" for text in failures(partial(importers.__getitem__, name)))

@@ -72,6 +72,12 @@ class ImageBackbone(nn.Module):
         """Maps padded captions and their lengths to features (B, F), where a text tower belongs to it; else None."""
         return getattr(self.net, "texts", None)
 
+    @property
+    def own(self) -> dict[str, Tensor]:
+        """What two towers bring for a contrastive loss, by the name of its parameter; see :class:`Towers`."""
+        own: dict[str, Tensor] = getattr(self.net, "own", {})
+        return own
+
     def train(self, mode: bool = True) -> ImageBackbone:
         """Stay in evaluation mode, except for stochastic depth."""
         super().train(False)

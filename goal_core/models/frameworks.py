@@ -18,6 +18,8 @@ from goal_sweep.goal_core.data import text
 from goal_sweep.goal_core.models.config import ModelConfig
 from goal_sweep.goal_core.models.sizes import CAPTION_LENGTH, HeadSize, bert_size, num_regions
 from goal_sweep.goal_core.models.weights import existing, file_sha256, text_encoders
+from goal_sweep.goal_core.objectives import ObjectiveConfig
+from goal_sweep.goal_core.objectives.parameters import FROM_MODEL
 
 if TYPE_CHECKING:
     from goal_sweep.goal_core.data import DataConfig
@@ -37,8 +39,8 @@ class Framework:
     """One system: how its parts are built. The parts define their own computation (:class:`Heads`).
 
     As it is, a model is a pooled backbone or regions, any text encoder of `model.text`, and heads. One of one's own
-    sets `heads_class`. Commands that do not run its plugin take this class in its place, so `uses`, `features` and
-    `stacks_heads` stay as they are here.
+    sets `heads_class`. Commands that do not run its plugin take this class in its place, so `uses`, `features`,
+    `stacks_heads` and `objective` stay as they are here.
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"framework", "backbone", "text", "embed_dim", "options"})
@@ -68,6 +70,16 @@ class Framework:
                 f"framework {model.framework} takes backbone weights `precomputed` {only}; "
                 f"got {model.backbone.weights!r} with {data.format}"
             )
+
+    def objective(self, config: ObjectiveConfig) -> ObjectiveConfig:
+        """An objective as a cell of this framework trains it.
+
+        Raises:
+            ConfigError: it asks for a temperature of the model's, which has none.
+        """
+        if FROM_MODEL in config.params.values():
+            raise ConfigError(f"{config.name}: only models of framework dual bring a temperature of their own")
+        return config
 
     def stacks(self, model: ModelConfig) -> bool:
         """Whether the heads of several cells of a model can run as batched products."""
@@ -257,6 +269,9 @@ class Dual(_OnVectors):
                 "framework dual needs backbones such as {name: clip, weights: openai/clip-vit-base-patch32}, whose "
                 f"weights are a name on the Hugging Face hub or a folder; got {model.backbone.weights!r}"
             )
+
+    def objective(self, config: ObjectiveConfig) -> ObjectiveConfig:
+        return config.of_model()
 
     def weights_id(self, model: ModelConfig) -> str:
         return models.hub_id(model.backbone.weights)

@@ -161,7 +161,11 @@ class Heads(nn.Module):
             backbone: the cell's own.
             lr_scale: its learning-rate factor.
         """
-        return [ParameterGroup(name="backbone", parameters=tuple(backbone.parameters()), lr_scale=lr_scale)]
+        own = tuple(getattr(backbone, "own", {}).values())
+        others = tuple(one for one in backbone.parameters() if not any(one is scale for scale in own))
+        groups = [ParameterGroup(name="backbone", parameters=others, lr_scale=lr_scale)]
+        scales = ParameterGroup(name="temperature", parameters=own, lr_scale=lr_scale, decay=False)  # as published
+        return [*groups, scales] if own else groups
 
 
 def encoder_apart(heads: nn.Module, encoder: nn.Module, lr_scale: float) -> list[ParameterGroup]:

@@ -43,6 +43,13 @@ class Towers(nn.Module):
         with torch.no_grad():
             self.num_features = self(torch.zeros(1, 3, size, size)).shape[1]
 
+    @property
+    def own(self) -> dict[str, Tensor]:
+        """The logarithm of the inverse `temperature`, and the `bias`, as far as the model has them."""
+        named = {"temperature": "logit_scale", "bias": "logit_bias"}
+        found = {name: getattr(self.model, attribute, None) for name, attribute in named.items()}
+        return {name: tensor for name, tensor in found.items() if isinstance(tensor, nn.Parameter)}
+
     def forward(self, pixels_B3SS: Tensor) -> Tensor:
         """Map normalised pixels (B, 3, S, S) to vectors (B, F)."""
         return _vectors(self.model.get_image_features(pixel_values=pixels_B3SS))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from goal_sweep.goal_core.objectives.baselines import LOSS
-from goal_sweep.goal_core.objectives.parameters import Value
+from goal_sweep.goal_core.objectives.baselines import LOSS, baselines
+from goal_sweep.goal_core.objectives.parameters import FROM_MODEL, Value, parameter_problem
 from goal_sweep.goal_core.objectives.variants import Variant, entries_of, resolve_parameters
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
 
 
@@ -57,13 +60,29 @@ class ObjectiveConfig:
         own = {kind: entry.code for kind, entry in codes if entry.code}
         return {"pair": self.pair, "triplet": self.triplet, **values, **own}
 
-    def build(self, *, check_finite: bool = True) -> GradientObjective:
-        """The objective as a callable on embeddings; see :class:`GradientObjective`."""
+    def of_model(self) -> ObjectiveConfig:
+        """The same with the model's own value for each parameter that can have it, unless one is given."""
+        if self.triplet != LOSS:
+            return self
+        loss = baselines[self.pair]
+        own = [name for name in loss.parameters if not parameter_problem(loss.function, name, FROM_MODEL)]
+        return replace(self, params={**dict.fromkeys(own, FROM_MODEL), **self.params})
+
+    def build(
+        self, *, check_finite: bool = True, own: Mapping[str, Tensor] | None = None, copies: int = 1
+    ) -> GradientObjective:
+        """The objective as a callable on embeddings; see :class:`GradientObjective`.
+
+        Args:
+            check_finite: as there.
+            own: what a model brings for a baseline; see :class:`LossObjective`, also for ``copies``.
+            copies: processes that each compute it.
+        """
         # With torch, which settings do without.
         from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective, LossObjective
 
         if self.triplet == LOSS:
-            return LossObjective(self.pair, check_finite=check_finite, **self.params)
+            return LossObjective(self.pair, check_finite=check_finite, own=own or {}, copies=copies, **self.params)
         return GradientObjective(
             pair=self.pair, triplet=self.triplet, variant=self.variant, check_finite=check_finite, **self.params
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -12,10 +14,10 @@ from torch import Tensor
 
 from goal_sweep.goal_core.basics.devices import full_precision
 from goal_sweep.goal_core.basics.errors import GoalError
-from goal_sweep.goal_core.objectives.baselines import LOSS, baselines
+from goal_sweep.goal_core.objectives.baselines import LARGEST_SCALE, LOSS, baselines
 from goal_sweep.goal_core.objectives.mining import AttachGradient, DenseGradient, mine
 from goal_sweep.goal_core.objectives.pair_weights import PairWeights, pair_weights
-from goal_sweep.goal_core.objectives.parameters import Value
+from goal_sweep.goal_core.objectives.parameters import FROM_MODEL, Value
 from goal_sweep.goal_core.objectives.stats import ObjectiveStats
 from goal_sweep.goal_core.objectives.triplet_weights import triplet_weights
 from goal_sweep.goal_core.objectives.variants import resolve_parameters
@@ -146,6 +148,9 @@ class LossObjective(GradientObjective):
     Args:
         name: of a baseline.
         check_finite: as for :class:`GradientObjective`.
+        own: what the model brings for the parameters that are `model`: for `temperature` the logarithm of its inverse,
+            and `bias`. A tensor that requires a gradient gets one. If one is lacking, all of them are the defaults.
+        copies: processes that each compute the loss of the whole batch, and whose gradients of ``own`` are added up.
         params: parameters of the baseline that differ from its defaults.
 
     Raises:
@@ -153,21 +158,63 @@ class LossObjective(GradientObjective):
         ConfigError: an unknown parameter, or a value out of range.
     """
 
-    def __init__(self, name: str, *, check_finite: bool = True, **params: Value) -> None:
+    def __init__(
+        self, name: str, *, own: Mapping[str, Tensor], copies: int = 1, check_finite: bool = True, **params: Value
+    ) -> None:
         super().__init__(pair="con", triplet="con", check_finite=check_finite)
         self.name, self.pair, self.triplet = f"{name}/{LOSS}", name, LOSS
-        self.params = resolve_parameters(name, LOSS, "paper", params)
-        self._loss: partial[Tensor] = partial(baselines[name].function, **self.params)
+        values = resolve_parameters(name, LOSS, "paper", params)
+        asked = [key for key, value in values.items() if value == FROM_MODEL]
+        self._own, self._copies = {key: own[key] for key in asked if own.keys() >= set(asked)}, copies
+        defaults = {key: baselines[name].parameters[key] for key in asked if key not in self._own}
+        self.params = {**values, **defaults}
+        """The parameters; `model` where the model brings the value."""
+        numbers = {key: value for key, value in self.params.items() if key not in self._own}
+        self._loss: partial[Tensor] = partial(baselines[name].function, **numbers)
+
+    @property
+    def origin(self) -> str:
+        """Where the parameters come from that could be the model's, and their values at the moment, in words."""
+        values = {**self.params, **{key: float(value) for key, value in _as_taken(self._leaves()).items()}}
+        trains = any(tensor.requires_grad for tensor in self._own.values())
+        source = f"of the model, {'trained' if trains else 'fixed'}" if self._own else "fixed numbers"
+        return f"{', '.join(f'{name} {value:.4g}' for name, value in values.items())}: {source}"
+
+    def _leaves(self) -> dict[str, Tensor]:
+        """What the model brings, in float32 and within its limit; a parameter that left the limit is brought back."""
+        leaves = {key: tensor.detach().float() for key, tensor in self._own.items()}
+        if "temperature" in leaves:
+            scale, limit = self._own["temperature"], math.log(LARGEST_SCALE.get(self.pair, math.inf))
+            leaves["temperature"] = leaves["temperature"].clamp(max=limit)
+            if scale.requires_grad:
+                scale.data.clamp_(max=limit)
+        return leaves
+
+    def forward_with_stats(
+        self, image_emb: Tensor, text_emb: Tensor, ids: Tensor | None = None
+    ) -> tuple[Tensor, ObjectiveStats]:
+        """See :class:`Objective`."""
+        scalar, stats = super().forward_with_stats(image_emb, text_emb, ids)
+        assert isinstance(stats.gradient, DenseGradient)
+        for tensor, gradient in zip(self._own.values(), stats.gradient.d_own, strict=True):
+            scalar = scalar + (gradient / self._copies * (tensor - tensor.detach())).sum()  # adds 0, and the gradient
+        return scalar, stats
 
     def _weigh(self, images: Tensor, texts: Tensor, ids_N: Tensor | None) -> ObjectiveStats:
-        stats = super()._weigh(images, texts, ids_N)
-        leaves = [rows.detach().requires_grad_() for rows in (images, texts)]
+        stats, own = super()._weigh(images, texts, ids_N), self._leaves()
+        leaves = [rows.detach().requires_grad_() for rows in (images, texts, *own.values())]
         excluded_NN = None if ids_N is None else (ids_N[:, None] == ids_N).fill_diagonal_(False)
         with torch.enable_grad():
-            loss = self._loss(leaves[0] @ leaves[1].mT, excluded_NN)
-            d_images, d_texts = torch.autograd.grad(loss, leaves)
-        gradient = DenseGradient(images=images, texts=texts, d_images=d_images, d_texts=d_texts)
+            given = _as_taken(dict(zip(own, leaves[2:], strict=True)))
+            loss = self._loss(leaves[0] @ leaves[1].mT, excluded_NN, **given)
+            d_images, d_texts, *d_own = torch.autograd.grad(loss, leaves)
+        gradient = DenseGradient(images=images, texts=texts, d_images=d_images, d_texts=d_texts, d_own=tuple(d_own))
         return replace(stats, gradient=gradient, has_weights=False)
+
+
+def _as_taken(own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What a model brings as a loss takes it: the temperature in place of the logarithm of its inverse."""
+    return {key: value.neg().exp() if key == "temperature" else value for key, value in own.items()}
 
 
 def check_batch(image_emb: Tensor, text_emb: Tensor, ids: Tensor | None) -> None:

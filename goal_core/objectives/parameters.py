@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
 from goal_sweep.goal_core.basics.ranges import Range
 
 Value = float | bool | str
 """What a parameter of an objective can be."""
-
+FROM_MODEL: Final = "model"
+"""In place of a parameter's value: that of the model itself. In an annotation: it may stand there."""
 
 Positive = Annotated[float, Range(above=0)]
 """A number above 0, as the annotation of a parameter."""
@@ -34,9 +35,12 @@ def parameter_problem(function: Callable[..., Any], name: str, value: object) ->
     if get_origin(annotation) is Literal:
         allowed = get_args(annotation)
         return "" if value in allowed else f"{name} must be one of {', '.join(allowed)}; got {value!r}"
+    extras = getattr(annotation, "__metadata__", ())
+    if value == FROM_MODEL and FROM_MODEL in extras:
+        return ""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return f"{name} must be a finite number, got {value!r}"
-    ranges = [extra for extra in getattr(annotation, "__metadata__", ()) if isinstance(extra, Range)]
+    ranges = [extra for extra in extras if isinstance(extra, Range)]
     return next((f"{name} must be {allowed}, got {value}" for allowed in ranges if not allowed.holds(value)), "")
 
 

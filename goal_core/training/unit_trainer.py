@@ -15,6 +15,7 @@ from goal_sweep.goal_core.checkpoints import InitialModel, ModelDescription
 from goal_sweep.goal_core.data import Batch, BatchSource, Dataset
 from goal_sweep.goal_core.data.packs import open_packed
 from goal_sweep.goal_core.models import num_features
+from goal_sweep.goal_core.objectives.gradient_objective import LossObjective
 from goal_sweep.goal_core.training.cells.roster import EpochBatches, Roster
 from goal_sweep.goal_core.training.cells.scale import BATCHES
 from goal_sweep.goal_core.training.cells.stack import Stacks
@@ -188,6 +189,8 @@ class UnitTrainer:
         how += f", on {unit.processes} devices" if unit.processes > 1 else ""
         where = f"epoch {cell.epoch} step {cell.next_step}{how}"
         cell.files.log(f"{unit.stage.name} {plan.objective.name} {start} {where}")
+        if isinstance(cell.objective, LossObjective):
+            cell.files.log(cell.objective.origin)
         cell.files.log(f"path {self._path.name}: {self._path.why}")
         cell.files.log(f"images: {self._images}")
         return cell
@@ -217,7 +220,8 @@ class UnitTrainer:
             self._files[plan.key],
             description,
             steps_per_epoch=self._source.steps_per_epoch,
-            keep_backbone=self._trunk.backbone if initial.keeps_backbone else None,
+            shared=self._trunk.backbone,
+            keeps_shared=initial.keeps_backbone,
             ranks=self._ranks,
         )
         cell.in_turn = self._path.name == "heads"

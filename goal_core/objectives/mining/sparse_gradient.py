@@ -48,6 +48,8 @@ class DenseGradient(Gradient):
 
     d_images: Tensor
     d_texts: Tensor
+    d_own: tuple[Tensor, ...] = ()
+    """Of a baseline, dL / d what the model brings for it."""
 
     def of_images(self, scale: Tensor | None = None) -> Tensor:
         """See :class:`Gradient`."""

@@ -49,7 +49,8 @@ class CellState:
         files: its files.
         description: of the model, for its checkpoints.
         steps_per_epoch: optimiser steps.
-        keep_backbone: also save this shared backbone, whose weights exist nowhere else.
+        shared: the unit's frozen backbone, of which a baseline may take the temperature.
+        keeps_shared: also save it, because its weights exist nowhere else.
         ranks: the processes that train the cell together.
     """
 
@@ -63,17 +64,21 @@ class CellState:
         description: ModelDescription,
         *,
         steps_per_epoch: int,
-        keep_backbone: ImageBackbone | None = None,
+        shared: ImageBackbone | None = None,
+        keeps_shared: bool = False,
         ranks: Ranks = ALONE,
     ) -> None:
         self.key, self.cell_id, self.unit, self.files = plan.key, plan.cell_id, unit, files
         self.stage = replace(unit.stage, **plan.own)
         """The stage's settings, with this cell's own."""
-        self.heads, self.backbone, self._kept_backbone = heads, backbone, keep_backbone
+        self.heads, self.backbone, self._kept_backbone = heads, backbone, shared if keeps_shared else None
         self._description, self._steps_per_epoch = description, steps_per_epoch
         device = torch.device(unit.device)
         self.encoder = Encoder(heads=heads, backbone=backbone, precision=unit.precision, device=device)
-        self.objective = plan.objective.build(check_finite=False)
+        own = {} if backbone is None else backbone.own
+        if shared is not None:
+            own = {name: tensor.detach() for name, tensor in shared.own.items()}
+        self.objective = plan.objective.build(check_finite=False, own=own, copies=ranks.processes)
         groups = parameter_groups(heads, backbone, self.stage)
         self.parameters = [parameter for group in groups for parameter in group.parameters]
         if not self.parameters:

@@ -124,6 +124,36 @@ def test_frozen_towers_are_passed_once_and_their_heads_stack(
             assert any(part in name and not torch.equal(after[f"backbone.{name}"], one) for name, one in before.items())
 
 
+def test_baselines_take_the_temperature_of_the_towers(towers: Path, tmp_path: Path) -> None:
+    """Fixed beside frozen towers; trained with them, shared or alone, killed or not, the same bits."""
+    own = build_dual(dual(towers).backbone, image_size=32).own
+    loss = "sigmoid" if "bias" in own else "infonce"
+    unit = unit_of("con/con", f"{loss}/loss", model=dual(towers), data=DATA, stage=STAGE)
+    grid, plan = unit.trainings
+    plan = replace(plan, objective=plan.objective.of_model())
+    unit = replace(unit, trainings=(grid, plan))
+    numbers: dict[str, float | bool | str] = {name: tensor.item() for name, tensor in own.items()}
+    numbers["temperature"] = own["temperature"].neg().exp().item()
+    fixed = replace(plan, objective=replace(plan.objective, params=numbers))
+    folders, as_numbers = folders_of(unit, tmp_path / "frozen"), folders_of(unit, tmp_path / "numbers")
+    train_unit(unit, folders)
+    train_unit(replace(unit, trainings=(fixed,)), as_numbers)
+    for before, after in zip(folders[plan.key].numbers(), as_numbers[plan.key].numbers(), strict=True):
+        assert before == pytest.approx(after, rel=1e-4)
+    assert "of the model, fixed" in (folders[plan.key].root / "log.txt").read_text()
+    tuned = replace(unit, stage=replace(FINETUNE, lr=1e-3, optimizer="adamw"))
+    shared, alone = folders_of(tuned, tmp_path / "shared"), folders_of(tuned, tmp_path / "alone")
+    train_unit(tuned, shared)
+    train_killed(replace(tuned, trainings=tuned.trainings[1:]), alone, 4)
+    assert same_weights(shared[plan.key], alone[plan.key])
+    assert "of the model, trained" in (alone[plan.key].root / "log.txt").read_text()
+    for key, moved in ((grid.key, False), (plan.key, True)):
+        after = load_file(shared[key].best())
+        for name, attribute in {"temperature": "logit_scale", "bias": "logit_bias"}.items():
+            if name in own:
+                assert torch.equal(after[f"backbone.net.model.{attribute}"], own[name]) != moved
+
+
 def test_a_head_that_keeps_the_width_begins_as_the_identity(towers: Path) -> None:
     dataset = open_dataset(DATA)
     width = build_dual(BackboneConfig(name="tiny", weights=str(towers)), image_size=32).num_features

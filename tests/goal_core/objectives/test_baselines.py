@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, logsigmoid, normalize
 
 from goal_sweep.goal_core.basics.errors import ConfigError, UnknownNameError
@@ -50,6 +51,43 @@ def test_the_gradient_is_that_of_the_loss(loss: Callable[[Tensor], Tensor], same
     assert numbers["grad_norm"] == pytest.approx(float(torch.hypot(*(one.norm() for one in wanted))) / 3, rel=1e-4)
     assert numbers["hinge"] == pytest.approx(float(value.detach()))
     assert not {"triplet_weight", "pos_weight"} & numbers.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "scale", "used"), [("infonce", 3.0, 3.0), ("infonce", 6.0, math.log(100)), ("sigmoid", 6.0, 6.0)]
+)
+def test_a_model_brings_its_temperature_and_trains_it(name: str, scale: float, used: float) -> None:
+    """CLIP's up to its limit, to which it is brought back; each of two processes adds half of the gradient."""
+    generator = torch.Generator().manual_seed(0)
+    images, texts = (normalize(torch.randn(5, 4, generator=generator), dim=1).requires_grad_() for _ in range(2))
+    own = {"temperature": nn.Parameter(torch.tensor([scale])), "bias": nn.Parameter(torch.tensor([-2.0]))}
+    config = ObjectiveConfig(pair=name, triplet=LOSS).of_model()
+    assert set(config.params.values()) == {"model"}
+    objective = config.build(own=own, copies=2)
+    brought = [own[key] for key in config.params]
+    value = objective(images, texts)
+    found = torch.autograd.grad(value, (images, texts, *brought))
+    assert own["temperature"].item() == pytest.approx(used)
+    logits, signs = images @ texts.T * own["temperature"].exp(), 2 * torch.eye(5) - 1
+    right = torch.arange(5)
+    loss = {
+        "infonce": cross_entropy(logits, right, reduction="sum") + cross_entropy(logits.T, right, reduction="sum"),
+        "sigmoid": -logsigmoid(signs * (logits + own["bias"])).sum(),
+    }[name]
+    wanted = list(torch.autograd.grad(loss, (images, texts, *brought)))
+    wanted[2:] = [one / 2 for one in wanted[2:]]
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
+    fixed = config.build(own={key: tensor.detach() for key, tensor in own.items()})
+    assert torch.equal(torch.autograd.grad(fixed(images, texts), images)[0], found[0])
+
+
+def test_without_a_bias_the_sigmoid_loss_keeps_its_own_numbers() -> None:
+    objective = ObjectiveConfig(pair="sigmoid", triplet=LOSS).of_model().build(own={"temperature": torch.tensor(4.6)})
+    assert objective.params == {"temperature": 0.1, "bias": -10.0}
+    given = ObjectiveConfig(pair="infonce", triplet=LOSS, params={"temperature": 0.05})
+    assert given.of_model() == given
+    assert ObjectiveConfig(pair="con", triplet="con").of_model().params == {}
 
 
 def test_they_have_names_and_parameters_and_are_no_part_of_the_grid() -> None:

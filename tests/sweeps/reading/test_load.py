@@ -398,3 +398,25 @@ def test_baselines_stand_beside_the_grid() -> None:
     assert [config.params for config in objectives.configs[-2:]] == [{}, {}]
     with pytest.raises(SweepError, match="infonce"):
         load_sweep("quickstart", ["objectives.baselines=[infonc]"])
+
+
+def test_in_dual_baselines_have_the_temperature_of_the_model() -> None:
+    """Unless the sweep gives a number; in other frameworks there is none to ask for."""
+    dual = [
+        *("objectives.baselines=[infonce, sigmoid]", "objectives.pair=[con]", "model.framework=dual"),
+        "model.backbones=[{name: tiny, weights: openai/tiny}]",
+        "model.text.word_dim=300",
+    ]
+
+    def params(*settings: str) -> list[dict[str, object]]:
+        config = load_sweep("scenes", [*dual, *settings])
+        cells = ResolvedSweep(config=config, data_fingerprint="f", weights={"tiny": "w"}).cells[2:5]
+        return [dict(cell.objective.params) for cell in cells]
+
+    assert params() == [{}, {"temperature": "model"}, {"temperature": "model", "bias": "model"}]
+    assert params("objectives.params.temperature=0.1")[1:] == [
+        {"temperature": 0.1},
+        {"temperature": 0.1, "bias": "model"},
+    ]
+    with pytest.raises(SweepError, match="dual"):
+        load_sweep("scenes", [dual[0], "objectives.params.temperature=model"])
