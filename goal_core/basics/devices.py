@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -40,6 +42,33 @@ def peak_memory_mb() -> float:
     The CUDA context and what libraries take for themselves come on top, some hundreds of megabytes.
     """
     return torch.cuda.max_memory_reserved() / 1e6 if torch.cuda.is_available() else 0.0
+
+
+def peak_resident_mb() -> float | None:
+    """The most main memory in megabytes that this process has held; None where the system does not tell."""
+    with suppress(OSError):  # Linux alone tells
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024 / 1e6
+    return None
+
+
+class ProcessLoad:
+    """What this process takes of its machine. It is counted by the system, so that nothing polls."""
+
+    def __init__(self) -> None:
+        self._before = (time.perf_counter(), time.process_time())
+
+    def metrics(self) -> dict[str, float]:
+        """By the names that MLflow shows as a run's system metrics.
+
+        `system/cpu_cores`: how many were busy on average since the last call, with all threads, without processes of
+        its own. `system/memory_mb`, `system/gpu_memory_mb`: the peaks so far, where they are known.
+        """
+        before, self._before = self._before, (time.perf_counter(), time.process_time())
+        passed, busy = (now - then for now, then in zip(self._before, before, strict=True))
+        peaks = {"system/memory_mb": peak_resident_mb(), "system/gpu_memory_mb": peak_memory_mb()}
+        return {"system/cpu_cores": busy / passed, **{name: peak for name, peak in peaks.items() if peak}}
 
 
 def send(tensor: Tensor, device: torch.device) -> Tensor:

@@ -20,7 +20,7 @@ class EpochRecord(TypedDict):
     time: float
     """When the epoch ended, seconds since 1970."""
     metrics: dict[str, float]
-    """By name: `train/...`, `val/...`, `time/...`."""
+    """By name: `train/...`, `val/...`, `time/...`, `system/...`."""
 
 
 class TrainingFiles(Protocol):

@@ -5,11 +5,10 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from goal_sweep.goal_core.basics.devices import peak_memory_mb
+from goal_sweep.goal_core.basics.devices import peak_memory_mb, peak_resident_mb
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.goal_core.checkpoints import InitialModel
 from goal_sweep.goal_core.data import SPLIT_NAMES, Dataset, num_batches
@@ -80,18 +79,8 @@ def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSp
         eval_image_s=clock.eval_s / small.splits["val"].num_images,
         feature_image_s=feature_image_s,
         epoch_s=max(0.0, clock.closed - clock.steps[-1] - clock.eval_s),
-        memory_mb=_peak_mb(unit.device),
+        memory_mb=peak_memory_mb() if unit.device == "cuda" else peak_resident_mb(),
     )
-
-
-def _peak_mb(device: str) -> float | None:
-    if device == "cuda":
-        return peak_memory_mb()
-    with suppress(OSError):  # Linux alone tells
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024 / 1e6
-    return None
 
 
 def _beginning(dataset: Dataset, num_captions: int) -> Dataset:

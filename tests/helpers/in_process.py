@@ -117,4 +117,4 @@ def results(sweep: OpenedSweep, among: Collection[Training] | None = None) -> di
 
 
 def _timeless(metrics: dict[str, float]) -> dict[str, float]:
-    return {key: value for key, value in metrics.items() if not key.startswith("time/")}
+    return {key: value for key, value in metrics.items() if not key.startswith(("time/", "system/"))}

@@ -242,7 +242,8 @@ def records_of(folder: Path) -> dict[str, list[Any]]:
         stated = json.loads(path.read_text())["files"]["metrics.jsonl"]["name"]
         rows = [json.loads(line) for line in (path.parent / stated).read_text().splitlines()]
         found[f"{path.parent.parent.name}/{path.parent.name}"] = [
-            {key: value for key, value in row["metrics"].items() if not key.startswith("time/")} for row in rows
+            {key: value for key, value in row["metrics"].items() if not key.startswith(("time/", "system/"))}
+            for row in rows
         ]
     return found
 

@@ -73,7 +73,7 @@ class PlainFolder(FolderFiles):
         """Every metric of every epoch except the times, then the final metrics."""
         rows = [record["metrics"] for record in self.records()]
         rows.append(json.loads((self.root / "result.json").read_text())["metrics"])
-        return [{key: value for key, value in row.items() if not key.startswith("time/")} for row in rows]
+        return [{key: value for key, value in row.items() if not key.startswith(("time/", "system/"))} for row in rows]
 
     def result(self) -> dict[str, float]:
         """The final recalls on the test split."""

@@ -216,15 +216,19 @@ class CellTrainer(CellState):
             )
 
     def close_epoch(
-        self, val_recalls: Mapping[str, float], *, val_s: float, data_wait: float, test_rsum: float | None = None
+        self,
+        val_recalls: Mapping[str, float],
+        *,
+        val_s: float,
+        of_unit: Mapping[str, float],
+        test_rsum: float | None = None,
     ) -> EpochRecord:
         """End the epoch: record it, save the weights if they are the best so far, and save the state.
 
         Args:
             val_recalls: recalls on the val split, `val/...`.
             val_s: seconds that computing them took.
-            data_wait: the share of the time of the unit's steps in this epoch, since the start or the last resume,
-                in which they waited for data.
+            of_unit: what else was measured, of the unit and its process: `time/...`, `system/...`.
             test_rsum: of the test split, where the stage selects on that.
         """
         scale = {"train/objective_scale": self.scales[self.term]} if self.scales else {}
@@ -238,7 +242,7 @@ class CellTrainer(CellState):
             "time/train_s": train_s,
             "time/step_ms": 1000 * train_s / self._steps_per_epoch,
             "time/val_s": val_s,
-            "time/data_wait_share": data_wait,
+            **of_unit,
         }
         metrics |= ratio(metrics)
         if test_rsum is not None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from torch import Tensor
 
+from goal_sweep.goal_core.basics.devices import ProcessLoad
 from goal_sweep.goal_core.checkpoints import RANKS
 from goal_sweep.goal_core.data import Dataset, Split
 from goal_sweep.goal_core.data.text import Tokenizer
@@ -49,6 +50,7 @@ class Validation:
         self._unit, self._dataset, self._tokenizer, self._inputs_of = unit, dataset, tokenizer, inputs_of
         self._roster, self._stacks, self._alive = roster, stacks, alive
         self._splits: dict[str, EvalSplit] = {}
+        self._load = ProcessLoad()
 
     def prepare(self, *names: str) -> None:
         """Prepare splits, so that evaluating on them needs the encoders alone."""
@@ -68,12 +70,13 @@ class Validation:
         """
         names = sorted({"val", self._unit.stage.select_on}) if cells else []
         embedded = {name: self._stacks.embed(cells, self._splits[name]) for name in names}
+        load = {"time/data_wait_share": waited, **self._load.metrics()}
         self._roster.each(
-            lambda cell: self._close(cell, {name: shares.get(cell.key) for name, shares in embedded.items()}, waited),
+            lambda cell: self._close(cell, {name: shares.get(cell.key) for name, shares in embedded.items()}, load),
             cells,
         )
 
-    def _close(self, cell: CellTrainer, shares: dict[str, SplitShare | None], waited: float) -> None:
+    def _close(self, cell: CellTrainer, shares: dict[str, SplitShare | None], load: Mapping[str, float]) -> None:
         def recalls_on(name: str) -> dict[str, float]:
             share = shares[name]
             with fits_or_says(f"the evaluation on {name}"):
@@ -83,13 +86,13 @@ class Validation:
         recalls = recalls_on("val")
         took = time.perf_counter() - began + (val[1] if val else 0.0)
         test_rsum = recalls_on("test")["test/rsum"] if self._unit.stage.select_on == "test" else None
-        record = cell.close_epoch(recalls, val_s=took, data_wait=waited, test_rsum=test_rsum)
+        record = cell.close_epoch(recalls, val_s=took, of_unit=load, test_rsum=test_rsum)
         shown = record["metrics"]
         cell.files.log(
             f"epoch {record['epoch']}/{self._unit.epochs}  lr {shown['train/lr']:g}  "
             f"hinge {shown['train/hinge']:.2f}  pos {shown['train/pos_sim']:.3f}  neg {shown['train/neg_sim']:.3f}  "
             f"val R@1 {shown['val/i2t_r1']:.1f} / {shown['val/t2i_r1']:.1f}  rsum {shown['val/rsum']:.1f}  "
-            f"{shown['time/step_ms']:.0f} ms/step, {waited:.0%} waiting for data"
+            f"{shown['time/step_ms']:.0f} ms/step, {load['time/data_wait_share']:.0%} waiting for data"
         )
         if weak := weak_objective([record], cell.stage.warmup_epochs):
             cell.files.log(f"WEAK OBJECTIVE: {weak}; the encoders train almost by matching alone")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -93,4 +94,8 @@ def test_each_epoch_records_it_and_the_log_says_it(tmp_path: Path, monkeypatch: 
     for folder in folders.values():
         shares = [record["metrics"]["time/data_wait_share"] for record in folder.records()]
         assert shares == pytest.approx([0.0, 0.75, 0.0])
+        use = [record["metrics"] for record in folder.records()]
+        assert all(0 < own["system/cpu_cores"] < 1.2 * (os.cpu_count() or 1) for own in use)
+        assert all(10 < own["system/memory_mb"] < 1e6 for own in use)
+        assert not any("system/gpu_memory_mb" in own for own in use)
     assert "75% waiting for data" in folders["con-con"].path("log.txt").read_text()
