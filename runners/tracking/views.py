@@ -47,9 +47,15 @@ def views_of(table: ResultsTable) -> dict[str, str]:
     return {f"{names.VIEW}{number}": _view(row) for number, row in enumerate(blocks.values(), 1)}
 
 
+def filter_of(tags: Mapping[str, str]) -> str:
+    """MLflow's filter for runs with these tags. It has no escapes, so one with both kinds of quotes is left out."""
+    quotes = {value: next((quote for quote in "'\"" if quote not in value), "") for value in tags.values()}
+    return " and ".join(f"tags.`{t}` = {quotes[v]}{v}{quotes[v]}" for t, v in tags.items() if quotes[v])
+
+
 def _view(row: Mapping[str, Any]) -> str:
     tags = {names.ROLE: "report"} | block_of(row)
-    state = {"searchFilter": " and ".join(f"tags.`{tag}` = '{value}'" for tag, value in tags.items()), **_PAGE}
+    state = {"searchFilter": filter_of(tags), **_PAGE}
     packed = base64.b64encode(zlib.compress(json.dumps(state).encode())).decode()
     named = {"name": title_of(row), "createdAt": 0, "state": f"deflate;{packed}"}
     return json.dumps({**named, **state}, ensure_ascii=False, separators=(",", ":"))

@@ -9,11 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from mlflow.utils.search_utils import SearchUtils
 
 from goal_sweep.goal_core.training import StageConfig
 from goal_sweep.runners.store import Store
 from goal_sweep.runners.tracking import schema as names
 from goal_sweep.runners.tracking.page import SweepPage
+from goal_sweep.runners.tracking.views import filter_of
 from tests.helpers.mlflow_cases import synced
 from tests.helpers.sweep_cases import resolved
 
@@ -47,6 +49,16 @@ def test_each_block_has_a_view_of_its_objectives_and_only_asked_blocks_have_one(
                                                "&viewStateShareKey=goal-1")  # fmt: skip
     synced(uri, store, ONE, live=False)
     assert views(page).keys() == {"1"}
+
+
+def test_a_name_with_quotes_leaves_the_filter_of_a_view_whole() -> None:
+    text = filter_of({"goal.role": "report", "goal.dataset": "Ann's", "goal.backbone": 'a "b" c', "goal.x": "'\""})
+    parsed = SearchUtils.parse_search_filter(text)
+    assert {one["key"]: one["value"] for one in parsed} == {
+        "goal.role": "report",
+        "goal.dataset": "Ann's",
+        "goal.backbone": 'a "b" c',
+    }
 
 
 def test_a_view_fits_into_a_tag_of_mlflow(uri: str, store: Store) -> None:
