@@ -42,7 +42,9 @@ def finding(answers: Sequence[Answer], measure: str) -> str:
     weights = _weights_apart(judged)
     left = {answer: [key for key in answer.judged if not _names(key) & weights.keys()] for answer in judged}
     level = [answer for answer in judged if _verdicts(answer, left[answer]) == {"level"}]
-    first = [*weights.values(), *_level_text(left, level)] or [_below_text(judged)]
+    first = [*weights.values(), *_level_text(left, level)]
+    if not weights and len(level) < len(judged):
+        first.append(_below_text([answer for answer in judged if answer not in level], judged))
     second = [] if len(level) == len(judged) and not weights else [_baseline_text(judged)]
     second += _more_seeds(left, 5.0 if measure == "rsum" else 1.0)
     if len(judged) < len(here):
@@ -155,18 +157,18 @@ def _level_text(left: Mapping[Answer, Sequence[Objective]], level: Sequence[Answ
     return [f"{which} be told apart{_where(level, left)}{rest}"]
 
 
-def _below_text(here: Sequence[Answer]) -> str:
-    """What is told apart from the highest mean in all tables."""
+def _below_text(here: Sequence[Answer], judged: Sequence[Answer]) -> str:
+    """What is told apart from the highest mean in all of some of the tables that are judged."""
     below = [
         {name for name in answer.others if answer.grid.comparison.differences[answer.best, name].verdict == "better"}
         for answer in here
     ]
     names = ["/".join(name) for name in here[0].others if all(name in own for own in below)]
-    where = "" if len(here) == 1 else " in every table"
+    where = _where(here, judged) or " in every table" * (len(here) > 1)
     if all(len(answer.grid.comparison.unjudged) == len(answer.others) for answer in here):
         return "the highest mean has too few runs to be compared with"
     if not names and any(below):
-        return "the tables differ in what is below the highest mean by more than noise"
+        return f"the tables differ in what is below the highest mean by more than noise{_where(here, judged)}"
     if not names:
         return "no objective is below the highest mean by more than noise"
     return f"below the highest mean by more than noise{where}: {list_text(names)}"

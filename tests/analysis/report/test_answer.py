@@ -213,6 +213,15 @@ def test_what_is_below_the_highest_mean_is_named_where_no_row_or_column_is() -> 
     assert text.startswith("R@1: Below the highest mean by more than noise in every table: sig/cir.")
 
 
+def test_what_one_direction_tells_apart_is_named_beside_the_other_that_tells_nothing() -> None:
+    near, far = block(MEANS, set(MEANS)).grids, block({**MEANS, WINNER: 60.0}, set()).grids
+    mixed = replace(example(), grids={key: (far if key.startswith("t2i") else near)[key] for key in METRICS})
+    text = finding(answers_of([mixed]), "R@1")
+    assert (
+        "can be told apart (image to text); below the highest mean by more than noise (text to image): con/con" in text
+    )
+
+
 def test_what_cannot_be_told_apart_at_all_needs_no_word_on_con_con() -> None:
     text = finding(answers_of([block(MEANS, set(MEANS), reach=2.0)]), "R@1")
     assert text.startswith("R@1: None of the 4 objectives can be told apart. At most about 9 more seeds")
