@@ -1,4 +1,7 @@
-"""Image backbones: any timm architecture, as one pooled vector per image or as the cells of its last feature map."""
+"""Image backbones: any timm architecture, as one pooled vector per image or as the cells of its last feature map.
+
+Those of torchvision pool.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,20 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from goal_sweep.goal_core.basics.errors import DataError, WeightsError, first_line
+from goal_sweep.goal_core.basics.errors import DataError, WeightsError, first_line, nearest
 from goal_sweep.goal_core.basics.registry import Entry
 from goal_sweep.goal_core.basics.seeding import derive_seed
 from goal_sweep.goal_core.models.config import BackboneConfig
 from goal_sweep.goal_core.models.weights import (
     NAMED_WEIGHTS,
+    TORCHVISION,
     check_architecture,
     existing,
     image_backbones,
     misfits,
     pretrained_cfg,
     timm_library,
+    torchvision_names,
 )
 
 CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
@@ -152,12 +157,16 @@ def build_backbone(
         clip_pixels: normalise pixels with CLIP's mean and standard deviation instead of the architecture's own.
 
     Raises:
-        WeightsError: timm has no such architecture, or the weights cannot be found or do not fit it.
+        WeightsError: there is no such architecture, or the weights cannot be found or do not fit it.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed, "backbone"))
-        own = config.name in image_backbones
-        net = _own_network(config, image_size) if own else _timm_network(config, image_size, drop_path)
+        if config.name in image_backbones:
+            net = _own_network(config, image_size)
+        elif config.name.startswith(TORCHVISION):
+            net = _torchvision_network(config, image_size, cells)
+        else:
+            net = _timm_network(config, image_size, drop_path)
     if config.weights not in NAMED_WEIGHTS:
         _load_weights(net, Path(config.weights), config.name)
     cfg = net.pretrained_cfg
@@ -188,6 +197,30 @@ def _timm_network(config: BackboneConfig, image_size: int, drop_path: float) -> 
                 "set `weights` to a file's path, or connect to the network once so that timm can cache them"
             ) from error
         raise WeightsError(f"timm cannot build {config.name!r} for {image_size} px: {first_line(error)}") from error
+
+
+def _torchvision_network(config: BackboneConfig, image_size: int, cells: bool) -> Any:
+    """Torchvision's model with its last linear layer, the classifier, left out; see :func:`build_backbone`."""
+    from torchvision import models
+
+    name, sizes = config.name.removeprefix(TORCHVISION), {}
+    if config.name not in (known := torchvision_names()):
+        raise WeightsError(
+            f"unknown backbone {config.name!r}{nearest(config.name, known)}; `goal-sweep backbones '{TORCHVISION}*'` "
+            "lists all"
+        )
+    if cells:
+        raise WeightsError(f"backbone {config.name!r} gives a vector of an image, and no cells; take one of timm")
+    if name.startswith("vit"):
+        sizes["image_size"] = image_size
+    try:
+        net: Any = models.get_model(name, weights=None, **sizes)
+        head, linear = [(key, part) for key, part in net.named_modules() if isinstance(part, nn.Linear)][-1]
+    except Exception as error:
+        raise WeightsError(f"torchvision cannot build {name!r} for {image_size} px: {first_line(error)}") from error
+    net.set_submodule(head, nn.Identity())
+    net.num_features, net.pretrained_cfg = linear.in_features, {**_IMAGENET, "classifier": head}
+    return net
 
 
 def own_module(entry: Entry[Callable[..., nn.Module]], **sizes: int) -> nn.Module:

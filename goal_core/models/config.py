@@ -14,11 +14,11 @@ Rate = Annotated[float, Range(at_least=0, below=1)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackboneConfig:
-    """An image backbone of timm, or both towers of `dual`, and the source of its initial weights."""
+    """An image backbone of timm or torchvision, or both towers of `dual`, and the source of its initial weights."""
 
     name: str
-    """Any timm architecture that pools to one vector, such as `resnet152`, `vit_base_patch16_224`. Of `dual`: any name
-    for the tables."""
+    """Any timm architecture that pools to one vector, such as `resnet152`, `vit_base_patch16_224`; one of torchvision,
+    such as `torchvision:resnet50`. Of `dual`: any name for the tables."""
     weights: str = "timm"
     """`timm`: the architecture's default pretrained weights (downloaded, or from timm's cache); `random`: drawn from
     the cell's seed; `precomputed`: the data holds the features already, and tables show them under `name`;

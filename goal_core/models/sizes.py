@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from goal_sweep.goal_core.data import SplitCounts, Vocabulary
 from goal_sweep.goal_core.models.config import BertConfig, ModelConfig
+from goal_sweep.goal_core.models.weights import TORCHVISION
 
 if TYPE_CHECKING:
     from goal_sweep.goal_core.data import DataConfig, Dataset
@@ -127,5 +128,6 @@ def backbone_name(model: ModelConfig) -> str:
 
 
 def backbone_size(model: ModelConfig) -> BackboneSize | None:
-    """The size of a model's backbone; None where the table lacks it."""
-    return _PRECOMPUTED if model.backbone.weights == "precomputed" else _BACKBONES.get(backbone_name(model))
+    """The size of a model's backbone; None where the table lacks it. Torchvision's are as large as timm's."""
+    name = backbone_name(model).removeprefix(TORCHVISION)
+    return _PRECOMPUTED if model.backbone.weights == "precomputed" else _BACKBONES.get(name)

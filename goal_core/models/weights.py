@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 NAMED_WEIGHTS = ("timm", "random", "precomputed")
+TORCHVISION = "torchvision:"
+"""Begins the name of a backbone of torchvision, such as `torchvision:resnet50`."""
 image_backbones: Registry[Callable[..., nn.Module]] = Registry("image backbone")
 """Networks of one's own. Each is called with `image_size`, the pixels per side, and gives a module that maps images
 (B, 3, S, S), normalised by its `mean` and `std` or else ImageNet's, to features (B, `num_features`). A framework that
@@ -45,6 +47,13 @@ def check_architecture(name: str) -> None:
         )
 
 
+def torchvision_names() -> list[str]:
+    """The names of torchvision's classifiers as backbones: all that pool before they classify."""
+    from torchvision import models  # two seconds of import, with torch
+
+    return [f"{TORCHVISION}{name}" for name in models.list_models(module=models, exclude="squeezenet*")]
+
+
 def weights_id(config: BackboneConfig) -> str:
     """The weights' identifier in the cell id; a file counts by its content, never by its path.
 
@@ -53,10 +62,10 @@ def weights_id(config: BackboneConfig) -> str:
         with the hash of its plugin.
 
     Raises:
-        WeightsError: the file is missing, or a backbone of one's own asks for timm's weights.
+        WeightsError: the file is missing, or a backbone that is not timm's asks for timm's weights.
     """
     own = f" plugin:{image_backbones[config.name].code}" if config.name in image_backbones else ""
-    if own and config.weights == "timm":
+    if (own or config.name.startswith(TORCHVISION)) and config.weights == "timm":
         raise WeightsError(f"backbone {config.name!r} is not timm's; set its `weights` to `random` or to a file")
     if config.weights == "random":
         return f"random{own}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -59,21 +60,25 @@ def backbones(
 ) -> None:
     """List timm's image backbones, each with the tags of its pretrained weights, of which the first is the default.
 
+    'torchvision:*' lists those of torchvision, whose weights are a file.
+
     Example: goal-sweep backbones 'vit_base*'
     """
-    from goal_sweep.goal_core.models.weights import timm_library
+    from goal_sweep.goal_core.models.weights import TORCHVISION, timm_library, torchvision_names
 
-    timm = timm_library()
-    tags: dict[str, list[str]] = {name: [] for name in timm.list_models(glob)}
+    timm, of_torchvision = timm_library(), torchvision_names() if glob.startswith(TORCHVISION) else []
+    found = fnmatch.filter(of_torchvision, glob) if of_torchvision else timm.list_models(glob)
+    tags: dict[str, list[str]] = {name: [] for name in found}
     if not tags:
-        raise GoalError(f"timm has no backbone {glob!r}{nearest(glob, timm.list_models())}")
+        raise GoalError(f"there is no backbone {glob!r}{nearest(glob, of_torchvision or timm.list_models())}")
     for name, _, tag in (full.partition(".") for full in timm.list_pretrained(f"{glob}.*")):
         tags.setdefault(name, []).append(tag)
     if as_json:
         print(json.dumps(tags, indent=2))
         return
+    without = "weights: a file" if of_torchvision else "no pretrained weights"
     for name, of_weights in tags.items():
-        console.print(f"{name}  {', '.join(filter(None, of_weights)) or 'no pretrained weights'}")
+        console.print(f"{name}  {', '.join(filter(None, of_weights)) or without}")
 
 
 @listing.command()

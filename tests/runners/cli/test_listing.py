@@ -40,6 +40,10 @@ def test_backbones_are_listed_with_their_weights(capsys: pytest.CaptureFixture[s
     assert all(name.startswith("resnet50") for name in found)
     assert run(["backbones", "resnat50"]) == 2
     assert "'resnat50' (did you mean 'resnet50'?)" in capsys.readouterr().err
+    assert run(["backbones", "torchvision:resnet*"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("torchvision:resnet50  ")
+    assert run(["backbones", "torchvision:resnat50"]) == 2
+    assert "did you mean 'torchvision:resnet50'?" in capsys.readouterr().err
 
 
 def test_the_schema_is_json_or_a_page(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,65 @@
+"""Backbones of torchvision, from a file of their weights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torchvision import models
+
+from goal_sweep.goal_core.basics.errors import WeightsError
+from goal_sweep.goal_core.evaluation import open_checkpoint
+from goal_sweep.goal_core.models import BackboneConfig, build_backbone, weights_id
+from goal_sweep.goal_core.training import train_unit
+from tests.helpers.training_cases import FROZEN, MODEL, folders_of, same_weights, train_killed, unit_of
+
+NAME = "torchvision:shufflenet_v2_x0_5"
+STAGE = replace(FROZEN, epochs=2, warmup_epochs=0, lr_drops=())
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    """A file as torchvision publishes it, with its classifier."""
+    torch.manual_seed(0)
+    torch.save(models.shufflenet_v2_x0_5(weights=None).state_dict(), path := tmp_path / "shufflenet.pth")
+    return path
+
+
+def test_its_vectors_are_what_the_classifier_sees(weights: Path) -> None:
+    config, pixels = BackboneConfig(name=NAME, weights=str(weights)), torch.randint(256, (2, 3, 32, 32)).byte()
+    backbone, own = build_backbone(config, image_size=32, seed=1), models.shufflenet_v2_x0_5(weights=None).eval()
+    own.load_state_dict(torch.load(weights))
+    own.fc = nn.Identity()
+    mean, std = (torch.tensor(one).view(3, 1, 1) for one in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
+    with torch.no_grad():
+        torch.testing.assert_close(backbone(pixels), own((pixels / 255 - mean) / std), rtol=1e-4, atol=1e-5)
+    assert backbone.num_features == 1024
+    vit = BackboneConfig(name="torchvision:vit_b_32", weights="random")
+    assert build_backbone(vit, image_size=32, seed=1).num_features == 768
+
+
+def test_it_trains_shared_or_alone_and_killed_or_not(weights: Path, tmp_path: Path) -> None:
+    model = replace(MODEL, backbone=BackboneConfig(name=NAME, weights=str(weights)))
+    unit = unit_of("con/con", "sig-ms/cir", model=model, stage=STAGE)
+    shared, alone = folders_of(unit, tmp_path / "shared"), folders_of(unit, tmp_path / "alone")
+    train_unit(unit, shared)
+    train_killed(replace(unit, trainings=unit.trainings[1:]), alone, 2)
+    (key,) = (plan.key for plan in unit.trainings[1:])
+    assert same_weights(shared[key], alone[key])
+    assert open_checkpoint(alone[key].root).evaluate()["metrics"] == alone[key].result()
+
+
+def test_mistakes_are_one_line(weights: Path) -> None:
+    assert weights_id(BackboneConfig(name=NAME, weights=str(weights))).startswith("sha256:")
+    with pytest.raises(WeightsError, match="to a file"):
+        weights_id(BackboneConfig(name=NAME))
+    with pytest.raises(WeightsError, match="did you mean 'torchvision:resnet50'"):
+        build_backbone(BackboneConfig(name="torchvision:resnet5", weights="random"), image_size=32, seed=1)
+    with pytest.raises(WeightsError, match="no cells"):
+        build_backbone(BackboneConfig(name=NAME, weights="random"), image_size=32, seed=1, cells=True)
+    other = BackboneConfig(name="torchvision:mnasnet0_5", weights=str(weights))
+    with pytest.raises(WeightsError, match="do not fit"):
+        build_backbone(other, image_size=32, seed=1)
