@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
+from math import copysign
 from typing import Any, Final
 
 import numpy as np
@@ -65,14 +67,22 @@ class Forest:
         far = max(_OUTLIER * float(np.quantile([max(map(abs, own)) for own in ends] or [1.0], 0.75)), 0.1)
         low = max(-far, min([0.0, *(end for own in ends for end in own)]))
         high = min(far, max([0.0, *(end for own in ends for end in own)]))
+        if low < 0 < high:
+            low, high = min(low, -high / 6), max(high, -low / 6)  # room for a tick
         margin = 0.06 * max(high - low, 0.1)
         return low - margin, high + margin
 
     @property
     def ticks(self) -> tuple[float, ...]:
-        """Round values within the limits."""
+        """Round values within the limits, at least one on each side of 0 on which there is more than the margin."""
         low, high = self.limits
-        return tuple(tick for tick in map(float, MaxNLocator(4).tick_values(low, high)) if low <= tick <= high)
+        steps = list(map(float, MaxNLocator(4).tick_values(low, high)))
+        ticks = [tick for tick in steps if low <= tick <= high]
+        for end in (low, high):
+            if abs(end) > 0.1 * (high - low) and not any(tick * end > 0 for tick in ticks):
+                halves = ((steps[1] - steps[0]) / 2**number for number in count(1))
+                ticks.append(copysign(next(half for half in halves if half < abs(end)), end))
+        return tuple(sorted(ticks))
 
 
 def draw_forest(forests: Sequence[Forest], what: str) -> Figure:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from goal_sweep.analysis.blocks import Block, CellSummary, Objective
 from goal_sweep.analysis.figures.comparisons import Forest, draw_forest
 from goal_sweep.analysis.report.parts import Picture, TextTable
-from goal_sweep.analysis.statistics.gains import Gain
+from goal_sweep.analysis.statistics.gains import BlockPair, Gain
 from goal_sweep.analysis.wording import count_text, signed
 from goal_sweep.sweeps.results import Metric
 
@@ -63,7 +63,7 @@ def _change(first: CellSummary, cell: CellSummary, gain: Gain | None) -> str:
 
 
 def change_picture(
-    stem: str, title: str, what: str, panels: Iterable[tuple[str, Metric, Mapping[Objective, Gain]]]
+    stem: str, title: str, what: str, panels: Iterable[tuple[str, Metric, BlockPair, Mapping[Objective, Gain]]]
 ) -> Picture:
     """A forest plot of judged changes.
 
@@ -71,13 +71,16 @@ def change_picture(
         stem: see `Picture.stem`.
         title: the figure's.
         what: what a change is, such as ``tuned minus default``.
-        panels: the title, the metric and the changes of each panel.
+        panels: the title and the metric of each panel, between which blocks the changes are, and these.
     """
     forests = [
         Forest(
-            title=of_what, metric=metric, differences={k: None if g.same else g.difference for k, g in gains.items()}
+            title=of_what,
+            metric=metric,
+            differences={key: None if gain.same else gain.difference for key, gain in gains.items()},
+            beyond_seeds=pair.beyond_seeds(metric),
         )
-        for of_what, metric, gains in panels
+        for of_what, metric, pair, gains in panels
     ]
     return Picture(stem=stem, title=title, draw=draw_forest, arguments=(forests, what))
 

@@ -30,6 +30,11 @@ class BlockPair:
         """The block's name without a grid."""
         return self.default.key.title.removesuffix(f", {DEFAULT} grid")
 
+    def beyond_seeds(self, metric: Metric) -> tuple[str, ...]:
+        """What the intervals of gains are for beside new seeds: what those of both grids are for."""
+        one, other = (block.grids[metric.key].comparison.beyond_seeds for block in (self.default, self.tuned))
+        return tuple(what for what in one if what in other)
+
     def in_both(self, metric: Metric) -> list[Objective]:
         """The objectives with a mean in both grids."""
         tuned = self.tuned.grids[metric.key].means

@@ -43,6 +43,12 @@ class Ablation:
         return self.blocks[0].key
 
     @property
+    def pairs(self) -> list[BlockPair]:
+        """The first value and each other one."""
+        first, *others = self.blocks
+        return [BlockPair(default=first, tuned=other) for other in others]
+
+    @property
     def title(self) -> str:
         """The axis, and the model and stage, for a reader."""
         variant = "paper" if self.axis == "variant" else self.key.variant
@@ -116,8 +122,7 @@ def _untouched(results: SweepResults, axis: str, stage: str) -> frozenset[Object
 
 def _changes(results: SweepResults, ablation: Ablation, metric: Metric) -> list[dict[Objective, Gain]]:
     """What each value but the first changes."""
-    first, *others = ablation.blocks
-    return [gains(results, BlockPair(default=first, tuned=own), metric, ablation.untouched) for own in others]
+    return [gains(results, pair, metric, ablation.untouched) for pair in ablation.pairs]
 
 
 def _verdicts(ablation: Ablation, changes: Mapping[Metric, Sequence[Mapping[Objective, Gain]]]) -> Iterator[str]:
@@ -134,9 +139,11 @@ def _stem(ablation: Ablation) -> str:
 
 def _picture(own: Ablation, changes: Mapping[Metric, Sequence[Mapping[Objective, Gain]]]) -> Picture:
     title = f"{own.title}{f', {own.others}' if own.others else ''}"
-    named = [(f"{own.axis} {value}", metric) for value in own.values[1:] for metric in _DRAWN]
-    gained = (changes[metric][at] for at in range(len(own.values) - 1) for metric in _DRAWN)
-    panels = [(*place, gains) for place, gains in zip(named, gained, strict=True)]
+    panels = [
+        (f"{own.axis} {value}", metric, pair, changes[metric][at])
+        for at, (value, pair) in enumerate(zip(own.values[1:], own.pairs, strict=True))
+        for metric in _DRAWN
+    ]
     what = f"difference from {own.axis} {own.values[0]}"
     return change_picture(f"ablation/{_stem(own)}", f"Ablation: {title}", what, panels)
 

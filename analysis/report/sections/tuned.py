@@ -22,7 +22,7 @@ def tuned_section(inputs: Inputs) -> Section | None:
     pictures, tables = list[Picture](), list[TextTable]()
     for measure in dict.fromkeys(metric.name for metric in MAIN_METRICS):
         stem, title = f"tuning/gains-{measure_slug(measure)}", f"Gains of tuning: {measure}"
-        panels = [(pair.title, m, g) for pair, own in gained.items() for m, g in own.items() if m.name == measure]
+        panels = [(pair.title, m, pair, g) for pair, own in gained.items() for m, g in own.items() if m.name == measure]
         pictures.append(change_picture(stem, title, "tuned minus default", panels))
     for pair, by_metric in gained.items():
         columns, stem = ((DEFAULT, pair.default), (TUNED, pair.tuned)), pair.tuned.slug.removesuffix(f"-{TUNED}")

@@ -47,6 +47,17 @@ def test_one_objective_far_out_does_not_flatten_the_others() -> None:
     assert forest(differences=without).limits[0] < -1.6
 
 
+@pytest.mark.parametrize(("low", "high"), [(-17.0, 5.0), (-17.0, 0.3), (-0.2, 9.0), (-30.0, 31.0)])
+def test_each_side_of_zero_with_an_interval_has_a_tick(low: float, high: float) -> None:
+    ends = {name: Difference(estimate=at, low=at, high=at, p=0.5) for name, at in zip("ab", (low, high), strict=True)}
+    ticks = forest(differences={(name, "con"): change for name, change in ends.items()}).ticks
+    assert ticks[0] < 0 < ticks[-1]
+    assert 0 in ticks
+    assert len(ticks) <= 6
+    alone = forest(differences={("a", "con"): replace(ends["b"], estimate=9.0, low=8.0, high=10.0)})
+    assert alone.ticks[0] == 0
+
+
 def test_the_panels_of_a_block_have_the_same_axis() -> None:
     wide = Difference(estimate=2.0, low=-3.0, high=7.0, p=0.5)
     other = {**DIFFERENCES, ("sig", "nca"): wide}

@@ -102,6 +102,14 @@ def test_gains_are_paired_by_seed_and_judged(results: SweepResults) -> None:
     assert cir.difference.told_apart
 
 
+def test_a_gain_is_for_new_test_images_where_both_grids_are(results: SweepResults) -> None:
+    (pair,) = block_pairs(aggregate(results))
+    assert pair.beyond_seeds(R1) == ()
+    for block, beyond in ((pair.default, ("test images",)), (pair.tuned, ("test images", "searches"))):
+        vars(block.grids[R1.key].comparison)["beyond_seeds"] = beyond
+    assert pair.beyond_seeds(R1) == ("test images",)
+
+
 def test_the_first_screen_speaks_of_both_grids_and_names_both_winners(report: ReportResult) -> None:
     text = (report.folder / "report.md").read_text()
     first = text.split("## Differences from con/con")[0]
