@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, overload
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors.numpy import save_file
 
 from goal_sweep.goal_core.basics.atomic import DamagedError, open_file, replace_with
 from goal_sweep.goal_core.basics.errors import warn
@@ -98,21 +99,15 @@ def write_columns(path: Path, columns: Columns, about: Mapping[str, Any]) -> Non
         StorageError: it cannot be written.
     """
     said = json.dumps(dict(about))
-    header, end = dict[str, Any]({"__metadata__": {"about": said, "digest": digest_of(columns, said + path.name)}}), 0
-    # The widest first, so that each begins where its numbers may.
-    ordered = sorted(columns.items(), key=lambda item: -item[1].itemsize)
-    for name, column in ordered:
-        begin, end = end, end + column.nbytes
-        kind = next(kind for kind, dtype in _DTYPES.items() if np.dtype(dtype) == column.dtype)
-        header[name] = {"dtype": kind, "shape": column.shape, "data_offsets": [begin, end]}
-    encoded = json.dumps(header).encode()
-    encoded += b" " * (-len(encoded) % 8)
+    # One entry only: safetensors writes several in no fixed order, and equal columns are equal files.
+    sealed = {"sealed": json.dumps([said, digest_of(columns, said + path.name)])}
+    contiguous = {name: np.ascontiguousarray(column) for name, column in columns.items()}
 
     def write(temporary: Path) -> None:
-        with temporary.open("wb") as file:
-            file.write(len(encoded).to_bytes(8, "little") + encoded)
-            for _, column in ordered:
-                file.write(np.ascontiguousarray(column).data)
+        temporary.touch()
+        mode = temporary.stat().st_mode  # that of other files; safetensors writes what only its owner may read
+        save_file(contiguous, temporary, metadata=sealed)
+        temporary.chmod(mode)
 
     replace_with(path, write)
 
@@ -168,9 +163,10 @@ def read_columns(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         (places, meta), content = header_of(file), _copied(file)
     with reading("it is no whole file of columns", DamagedError):
         columns = {name: np.ndarray(one.shape, one.dtype, content, one.begin) for name, one in places.items()}
-        if digest_of(columns, meta["about"] + path.name) != meta["digest"]:
+        said, digest = json.loads(meta["sealed"])
+        if digest_of(columns, said + path.name) != digest:
             raise ValueError("its content or its name does not match its checksum")
-        about: dict[str, Any] = json.loads(meta["about"])
+        about: dict[str, Any] = json.loads(said)
     if isinstance(content, mmap.mmap):
         content.madvise(mmap.MADV_DONTNEED)  # what was compared need not stay in memory
     return columns, about

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from importlib import import_module
@@ -73,7 +73,8 @@ def parquet_vectors(path: Path, column: str) -> tuple[StoredArray, NDArray[np.in
     """
     with opened(path) as file:
         values, counts = _parquet(str(path), column, *stamp_of(file.fileno()))
-    return StoredArray(path=str(path), shape=values.shape, dtype=values.dtype.str, begin=0, column=column), counts
+    array = StoredArray(path=str(path), shape=values.shape, dtype=values.dtype.str, begin=0, column=column)
+    return checked(array, f"{path}: column {column!r}", ("vectors", "numbers")), counts
 
 
 def pyarrow(module: str) -> Any:
@@ -103,10 +104,7 @@ def _parquet(path: str, column: str, *stamp: int) -> tuple[NDArray[np.floating],
         if types.is_nested(found.type.value_type):
             counts, found = lengths(found), compute.list_flatten(found)
         (width,) = np.unique(lengths(found))
-        values = compute.list_flatten(found).to_numpy().reshape(len(found), width)
-    if values.dtype.kind != "f" or not width:
-        raise DataError(f"{path}: column {column!r} must hold floating point numbers, got {values.dtype}")
-    return values, counts
+        return compute.list_flatten(found).to_numpy().reshape(len(found), width), counts
 
 
 def _digests(values: NDArray[np.floating]) -> NDArray[np.uint8]:
@@ -141,7 +139,6 @@ class FeatureRows:
 
         Raises:
             ChangedDataError: they are not those that were indexed; the message names the first image.
-            DataError: a number is not finite; likewise.
         """
         try:
             stored, _ = stored_rows(self.file, self._rows_of(indices))
@@ -151,26 +148,26 @@ class FeatureRows:
                 raise ChangedDataError(f"the features of {label} are not those that were indexed")
         except ChangedDataError as error:
             raise refusal(self.file.path, str(error), self.refusals) from error
-        features = stored.astype(np.float32, copy=False)
-        if problems := self.not_finite(indices, features):
-            raise DataError(problems[0])
-        return features
+        return stored.astype(np.float32, copy=False)
 
     def fresh(self, indices: Sequence[int], *, thorough: bool) -> tuple[bytes, list[list[Any]], list[str]]:
         """SHA-256 of some images' features as they are now, together; their file; and a line for each broken one.
 
-        Only a ``thorough`` look sees numbers that are not finite.
+        That is one that is not finite, or a vector without a direction, which cannot be normalised.
         """
         values, stamp = stored_rows(self.file, self._rows_of(np.asarray(indices)))
-        problems = self.not_finite(indices, values) if thorough else []
+        with np.errstate(over="ignore"):
+            flat = values.astype(np.float32, copy=False).reshape(len(values), -1)
+        what, wrong = "regions", {"not finite": ~np.isfinite(flat).all(axis=1)}
+        if len(self.shape) == 1:
+            what = "features"
+            wrong["all 0, so they have no direction"] = ~flat.any(axis=1)
+        problems = [
+            f"{what} of {self.label(indices[row])} are {how}"
+            for how, rows in wrong.items()
+            for row in np.flatnonzero(rows).tolist()
+        ]
         return _digests(values).tobytes(), [[self.file.path, *stamp]], problems
-
-    def not_finite(self, indices: Iterable[int], features: NDArray[np.floating]) -> list[str]:
-        """A line for each of some images whose features (B, ..., F) hold a number that is not finite."""
-        finite = np.isfinite(features.reshape(len(features), -1)).all(axis=1)
-        what = "regions" if len(self.shape) > 1 else "features"
-        broken = () if finite.all() else np.asarray(indices)[~finite].tolist()
-        return [f"{what} of {self.label(image)} are not finite" for image in broken]
 
     def label(self, index: int) -> str:
         """The image's id and its row in the file."""
@@ -181,25 +178,33 @@ class FeatureRows:
 
 
 def read_region_header(path: Path, axes: tuple[str, ...], kinds: str = "f") -> StoredArray:
-    """Read the header of an `.npy` file, and check that all of its data is there.
+    """Read the header of an `.npy` file, and check that all of its data is there, with such numbers and axes.
 
     Raises:
-        DataError: the file is missing, is not an npy file, is cut short, or does not contain numbers of such kinds
-            (floating point, else whole ones) with so many axes.
+        DataError: the file is missing, is not an npy file, is cut short, or contains other numbers.
     """
     with opened(path) as file, reading(f"{path} is not an .npy file, or is cut short"):
         is_first = npy.read_magic(file) == (1, 0)
         shape, by_columns, dtype = (npy.read_array_header_1_0 if is_first else npy.read_array_header_2_0)(file)
         begin, (size, *_) = file.tell(), stamp_of(file.fileno())
-    if dtype.kind not in kinds:
-        must = "floating point" if kinds == "f" else "whole"
-        raise DataError(f"{path} must contain {must} numbers, got {dtype}")
-    if len(shape) != len(axes) or min(shape) < 1 or by_columns:
-        raise DataError(f"{path} must have shape ({', '.join(axes)}), row by row; got {shape}")
+    array = checked(StoredArray(path=str(path), shape=shape, dtype=dtype.str, begin=begin), path, axes, kinds)
+    if by_columns:
+        raise DataError(f"{path} must be stored row by row, not column by column")
     if size != (right := begin + math.prod(shape) * dtype.itemsize):
         how = "cut short" if size < right else "longer than its header says"
         raise DataError(f"{path} is {how}: {size} bytes, not {right}, for shape {shape} {dtype}")
-    return StoredArray(path=str(path), shape=shape, dtype=dtype.str, begin=begin)
+    return array
+
+
+def checked(array: StoredArray, where: object, axes: tuple[str, ...], kinds: str = "f") -> StoredArray:
+    """An array that has such numbers and axes; a `DataError` says where one has not."""
+    dtype = np.dtype(array.dtype)
+    if dtype.kind not in kinds or dtype.itemsize > 8:
+        must = "floating point" if kinds == "f" else "whole"
+        raise DataError(f"{where} must contain {must} numbers of at most 64 bits, got {dtype}")
+    if len(array.shape) != len(axes) or min(array.shape) < 1:
+        raise DataError(f"{where} must have shape ({', '.join(axes)}), got {array.shape}")
+    return array
 
 
 def embeddings(config: EmbeddingsConfig) -> Layout:
@@ -235,8 +240,8 @@ def _counts(owners: StoredArray | None, num_images: int, num_texts: int, where: 
     """How many texts each image has."""
     if owners is None:
         return equal_counts(num_texts, num_images, where, "give owners")
-    if owners.shape != (num_texts,) or np.dtype(owners.dtype).kind not in "iu":
-        raise DataError(f"{where}: owners must be {num_texts} whole numbers, got {owners.dtype} {owners.shape}")
+    if owners.shape != (num_texts,):
+        raise DataError(f"{where}: owners must be {num_texts} whole numbers, one for each text, got {owners.shape[0]}")
     ((numbers,), _) = stored_rows(replace(owners, shape=(1, num_texts)), np.zeros(1, np.int64))
     if (numbers[1:] < numbers[:-1]).any() or numbers[0] < 0 or numbers[-1] >= num_images:
         raise DataError(f"{where}: owners must ascend from 0 to at most {num_images - 1}")
@@ -247,9 +252,8 @@ def _whole(path: Path) -> tuple[StoredArray, StoredArray, StoredArray | None]:
     """The vectors of images and texts in a safetensors file, and the owners of the texts, if it has them."""
     with opened(path) as file, reading(f"cannot read {path}"):
         places, _ = header_of(file)
-    for name in ("images", "texts"):
-        one = places.get(name)
-        if one is None or len(one.shape) != 2 or min(one.shape) < 1 or np.dtype(one.dtype).kind != "f":
-            have = ", ".join(f"{name} {one.shape} {one.dtype}" for name, one in places.items()) or "nothing"
-            raise DataError(f"{path} must hold {name}, vectors of floating point numbers; it holds {have}")
-    return places["images"], places["texts"], places.get("owners")
+    if missing := [name for name in ("images", "texts") if name not in places]:
+        raise DataError(f"{path} has no {missing[0]}; it holds {', '.join(places)}")
+    images, texts = (checked(places[name], f"{path}: {name}", (name, "numbers")) for name in ("images", "texts"))
+    owners = places.get("owners")
+    return images, texts, owners and checked(owners, f"{path}: owners", ("texts",), "iu")

@@ -13,6 +13,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,7 +149,10 @@ def _files_in(root: Path, folder: str, names: Sequence[str]) -> dict[str, str]:
             break
     if missing := [name for name in names if name not in there]:
         few = ", ".join([*missing[:3], *(["..."] if len(missing) > 3 else ())])
-        raise MissingDataError(f"{len(missing)} of {len(names)} images are missing under {root}: {few}")
+        name = missing[0].rpartition("/")[2]
+        twins = {normalize("NFC", other) for path in existing for other in os.listdir(path) if other != name}
+        hint = "; one has that name in another Unicode form" if normalize("NFC", name) in twins else ""
+        raise MissingDataError(f"{len(missing)} of {len(names)} images are missing under {root}: {few}{hint}")
     return there
 
 
@@ -190,6 +194,8 @@ def decode_image(source: str | os.PathLike[str] | bytes, label: str = "") -> NDA
 
 def to_rgb(image: Image.Image) -> Image.Image:
     """A picture in RGB, converted as :func:`decode_image` says."""
+    if image.mode == "F" and not np.isfinite(np.asarray(image)).all():
+        raise DataError("it has numbers that are not finite")
     if image.mode.startswith("I"):
         # Pillow clips the wide integer modes when it converts them; 16-bit files should be scaled instead.
         wide = np.clip(np.asarray(image).astype(np.int64), 0, 65535)

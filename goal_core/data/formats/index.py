@@ -24,7 +24,7 @@ from goal_sweep.goal_core.data.dataset import COUNTED, SPLIT_NAMES, Dataset, Spl
 from goal_sweep.goal_core.data.formats.features import FeatureRows
 from goal_sweep.goal_core.data.formats.image_files import FileReader
 
-VERSION = 5
+VERSION = 6
 """Raise it whenever the same files would give another index."""
 _NOT_READ = ("name", "image", "min_word_count")
 """Settings on which no file of a dataset is read in another way."""
@@ -45,8 +45,8 @@ class Index:
     ``spans``; and ``corpus``."""
     about: dict[str, Any]
     """The folder below which image files lie, the stamps of the files that were parsed, and by split the
-    files of the features and of the captions' vectors; ``notes``, and ``words``: how many words of train and val occur
-    how often, (times, words)."""
+    files of the features and of the captions' vectors; ``notes`` and ``duplicates``, what is said of them; and
+    ``words``: how many words of train and val occur how often, (times, words)."""
     refused: frozenset[str] = frozenset()
     """Files that readers refused since it was made."""
 
@@ -76,8 +76,9 @@ class Index:
             thorough: also look at every image; else only at the files that were parsed.
         """
         images = chain.from_iterable(map(self.statuses, SPLIT_NAMES if thorough else ()))
-        return not self.refused and all(
-            stamp == stamp_of(path) for path, *stamp in chain(self.about["sources"], images)
+        files = chain(self.about["sources"], images)
+        return not (thorough and self.refused) and all(
+            path not in self.refused and stamp == stamp_of(path) for path, *stamp in files
         )
 
     def statuses(self, split: str) -> list[tuple[Any, ...]]:
@@ -114,7 +115,7 @@ class Index:
             splits=splits,
             fingerprint=fingerprint_of(config.image, config.min_word_count, digest),
             corpus=[corpus] if len(corpus) else [splits[name].captions for name in COUNTED],
-            notes=[*self.about["notes"], *self._rare_words(config.min_word_count)],
+            notes=[*self.about["notes"], *self.about["duplicates"], *self._rare_words(config.min_word_count)],
         )
 
     def _rare_words(self, min_word_count: int) -> list[str]:

@@ -26,7 +26,7 @@ from goal_sweep.goal_core.data.dataset import COUNTED, SPLIT_NAMES, Dataset
 from goal_sweep.goal_core.data.formats.features import embeddings
 from goal_sweep.goal_core.data.formats.image_files import find_images
 from goal_sweep.goal_core.data.formats.index import Index, index_path, notes_of
-from goal_sweep.goal_core.data.formats.layout import Layout, Listing
+from goal_sweep.goal_core.data.formats.layout import Layout, Listing, check_links
 from goal_sweep.goal_core.data.formats.report import DataReport, Progress, SplitCounts, published_counts
 from goal_sweep.goal_core.data.formats.sources import karpathy, source, xvlm_json
 from goal_sweep.goal_core.data.formats.text_files import text_files
@@ -124,14 +124,15 @@ def _indexed(
     Args:
         config: the dataset.
         report: receives what is found. One that does not raise also receives which images cannot be decoded.
-        known: an earlier index; images whose size and times are still those are not read again.
+        known: an earlier index. Where the parsed files are still the same, so are the rows; images whose size and times
+            are still those are not read again.
         progress: called while images are read.
         read: without it the index has no digests.
     """
     was_enabled = gc.isenabled()
     gc.disable()  # it would visit the millions of small objects of a listing again and again, and none is in a cycle
     try:
-        index = _listed(config, report)
+        index = _as_before(known) or _listed(config, report)
     finally:
         if was_enabled:
             gc.enable()
@@ -141,11 +142,22 @@ def _indexed(
     if digests is None or not report.complete:
         return None
     index.columns.update(digests)
-    index.about["notes"] += _duplicates(digests)
+    index.about["duplicates"] = _duplicates(digests)
     report.attempt("features", partial(_check_features, index))
     now = ([path, *stamp_of(path)] for path, *_ in index.about["sources"])
     report.attempt("content", partial(_check_stamps, index.about["sources"], now))
     return index if report.complete else None
+
+
+def _as_before(known: Index | None) -> Index | None:
+    """The rows of an earlier index, if the files that were parsed are still the same, and all images are there."""
+    if known is None or not known.is_current(thorough=False):
+        return None
+    if not all(os.path.exists(path) for split in SPLIT_NAMES for path, *_ in known.statuses(split)):
+        return None
+    statuses = {name: column.copy() for name, column in known.columns.items() if name.endswith(".status")}
+    about = {name: content for name, content in known.about.items() if name != "digest"}
+    return Index({**known.columns, **statuses}, about)
 
 
 def _listed(config: DataConfig, report: DataReport) -> Index | None:
@@ -167,7 +179,7 @@ def _listed(config: DataConfig, report: DataReport) -> Index | None:
         columns |= _columns(split, listing, files, report)
     if layout.corpus:
         columns |= Texts.of(layout.corpus).columns("corpus")
-    about: dict[str, Any] = {"root": str(layout.root), "sources": layout.files, "notes": notes}
+    about: dict[str, Any] = {"root": str(layout.root), "sources": layout.files, "notes": notes, "duplicates": []}
     for kind in ("features", "texts"):
         arrays = {split: getattr(listing, kind) for split, listing in listings.items()}
         about[kind] = {split: asdict(array) for split, array in arrays.items() if array is not None}
@@ -252,6 +264,7 @@ def _digests(index: Index, known: Index | None, report: DataReport, progress: Pr
                     status[row] = stamp_of(reader.label(row)) or 0
                 statuses = index.statuses(split)
                 todo = [row for row in todo if statuses[row] not in earlier]
+                check_links(Path(index.about["root"]), map(reader.label, todo))
                 for row in set(range(len(reader))).difference(todo):
                     found[name][row] = earlier[statuses[row]]
             done += len(reader) - len(todo)

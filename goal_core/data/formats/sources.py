@@ -49,6 +49,9 @@ _COLUMNS = {
     "split": ("split",),
 }
 """The names under which a column is looked for where the sweep names none."""
+_END = "truncate -s +1024"
+"""Writes the two blocks of zeros with which POSIX ends a tar file."""
+_COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 _OF_SPLIT = re.compile(f"({'|'.join(SPLIT_OF)})(?![a-z])")
 """The beginning of a shard's name that says its split."""
 
@@ -74,11 +77,15 @@ def _recognised(path: Path, root: Path, config: SourceConfig) -> tuple[str, Sequ
         arrows = [file for one in said for file in _arrow_files(one)]
         return "folder of Hugging Face datasets", [path, *said, *arrows], _arrow(path, arrows, config)
     files = [one for one in files if one == path or not one.name.startswith(".")]  # such as macOS's `._3.png`
-    if shards := [one for one in files if one.suffix.lower() == ".tar"]:
+    pictures = [one for one in files if one.suffix.lower() in PICTURES]
+    shards = [one for one in files if one.suffix.lower() == ".tar"]
+    packed = [one for one in files if one.name.lower().endswith(_COMPRESSED)]
+    if packed and (shards or not pictures):
+        raise DataError(f"{packed[0]} is compressed, so it cannot be read in place: unpack it")
+    if shards:
         return f"WebDataset shards: {len(shards)}", [*folders, *shards], _shards(root, shards)
     if read := _TABLES.get(path.suffix.lower() * (not folders)):
         return f"table {path.name}", files, read(path, config)
-    pictures = [one for one in files if one.suffix.lower() in PICTURES]
     texts = [one.with_suffix(".txt") for one in pictures]
     if folders and (tables := [one for one in files if one.suffix.lower() in _TABLES]) and not {*texts} & {*files}:
         raise DataError(f"{path} is a folder with the table {tables[0]}; if that names the images, give its path")
@@ -229,12 +236,15 @@ def _shards(root: Path, shards: Sequence[Path]) -> Iterator[Row]:
         name, known = path.relative_to(root).as_posix(), _OF_SPLIT.match(path.stem)
         split = SPLIT_OF[known[1]] if known else SPLIT_OF.get(path.parent.name, "")
         samples = defaultdict[str, list[tarfile.TarInfo]](list)
-        says = f"{path} is not an uncompressed tar file"
+        says = f"{path} is not a whole, uncompressed tar file"
         with opened(path) as content, reading(says), tarfile.open(fileobj=content, mode="r:") as shard:
             for member in shard:
                 folder, _, file = member.name.rpartition("/")
                 if member.isfile() and not file.startswith("._"):
                     samples[f"{folder}/{file.partition('.')[0]}".lstrip("/")].append(member)
+            content.seek(shard.offset)
+            if content.read(1024) != bytes(1024):  # tarfile stops there without a word, at damage, too
+                raise DataError(f"{path} has no end of a tar file, so it may be cut short; if not: {_END} {path}")
             for key, members in samples.items():
                 yield _sample(shard, f"{name}/{key}", name, members, split)
 

@@ -76,6 +76,13 @@ def test_greyscale_of_1_8_and_16_bits(tmp_path: Path) -> None:
     assert decode_image(saved(tmp_path, bits))[0, :, 2].tolist() == [0, 255]
 
 
+def test_numbers_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+    numbers = np.array([[0, 1, np.nan]], dtype=np.float32)
+    assert decode_image(saved(tmp_path, Image.fromarray(numbers[:, :2]), "fine.tif")).shape == (1, 2, 3)
+    with pytest.raises(DataError, match=r"broken\.tif: it has numbers that are not finite"):
+        decode_image(saved(tmp_path, Image.fromarray(numbers), "broken.tif"))
+
+
 def test_cmyk_jpeg_becomes_rgb(tmp_path: Path) -> None:
     path = saved(tmp_path, Image.new("CMYK", (8, 8), (0, 255, 255, 0)), "ink.jpg", quality=95)
     red, green, blue = decode_image(path)[4, 4].tolist()

@@ -205,11 +205,11 @@ def save(name: str, array: np.ndarray) -> Callable[[Path], None]:
         (save("val_owners.npy", np.minimum(OWNERS, 4)), "image 5 of split 'val' has no captions"),
         (save("val_texts.npy", np.zeros((10, 5), int)), "floating point"),
         (save("val_texts.npy", np.zeros((0, 5))), r"val_texts\.npy must have shape .* got \(0, 5\)"),
-        (save("test_images.npy", np.zeros((6, 8), np.float32)), "features of 8 numbers"),
-        (
-            save("test_texts.npy", np.zeros((10, 6), np.float32)),
-            r"test_texts\.npy has features of 6 numbers",
-        ),
+        (save("test_images.npy", np.ones((6, 8), np.float32)), "features of 8 numbers"),
+        (save("test_texts.npy", np.ones((10, 6), np.float32)), r"test_texts\.npy has features of 6 numbers"),
+        (save("val_texts.npy", np.eye(10, 5)), r"row 5 of .*val_texts\.npy\) are all 0"),
+        (save("val_texts.npy", np.full((10, 5), 1e300)), r"row 0 of .*val_texts\.npy\) are not finite"),
+        (save("val_texts.npy", np.ones((10, 5), np.longdouble)), "at most 64 bits, got float128"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, damage: Callable[[Path], object], said: str) -> None:

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from goal_sweep.goal_core.basics.columns import read_columns, write_columns
-from goal_sweep.goal_core.basics.errors import ChangedDataError
+from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError
 from goal_sweep.goal_core.data import Dataset, EncodedCaptions, Vocabulary, captions_of, open_dataset
 from goal_sweep.goal_core.data.config import KarpathyConfig, RegionsConfig
-from goal_sweep.goal_core.data.formats import features, image_files
+from goal_sweep.goal_core.data.formats import features, image_files, opening
 from goal_sweep.goal_core.data.formats.index import index_path
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.region_files import write_regions
@@ -63,13 +63,27 @@ def test_a_second_opening_reads_no_image_and_gives_the_same(tmp_path: Path, read
         del reads[14:]
 
 
-def test_a_touched_image_is_read_again_and_no_other(tmp_path: Path, reads: list[str]) -> None:
+def test_a_touched_image_is_read_again_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: list[str]
+) -> None:
     root = write_dataset(tmp_path / "data")
+    picture = root / "pictures/0003.png"
     before = open_dataset(karpathy(root), tmp_path / "indexes")
     reads.clear()
-    os.utime(root / "pictures/0003.png")
+    os.utime(picture)
+    with monkeypatch.context() as patched:
+        patched.delattr(opening, "_listed")  # nothing is parsed
+        again = open_dataset(karpathy(root), tmp_path / "indexes")
+    assert (again.fingerprint, again.notes) == (before.fingerprint, before.notes)
+    assert reads == ["0003.png"]
     assert open_dataset(karpathy(root), tmp_path / "indexes").fingerprint == before.fingerprint
     assert reads == ["0003.png"]
+    picture.rename(tmp_path / "moved.png")
+    with pytest.raises(DataError, match=r"1 of 14 images are missing under .*: pictures/0003\.png"):
+        open_dataset(karpathy(root), tmp_path / "indexes")
+    picture.symlink_to(tmp_path / "moved.png")
+    with pytest.raises(DataError, match=r"0003\.png is a link to .*moved\.png, outside the folder of the dataset"):
+        open_dataset(karpathy(root), tmp_path / "indexes")
 
 
 def test_an_edited_caption_is_seen_without_a_look_at_the_images(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import copy
 import json
 import re
 import shutil
+import unicodedata
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -200,6 +201,15 @@ def test_missing_files_are_counted_and_a_few_are_named(tmp_path: Path) -> None:
     refuse(
         root, r"5 of 14 images are missing under .*: pictures/0001\.png, pictures/0003\.png, pictures/0005\.png, \.\.\."
     )
+
+
+def test_a_name_in_another_unicode_form_is_a_hint(tmp_path: Path) -> None:
+    content = tiny_annotations()
+    content["images"][2]["filename"] = unicodedata.normalize("NFC", "für.png")
+    root = write_dataset(tmp_path, content)
+    place = root / "pictures"
+    (place / content["images"][2]["filename"]).rename(place / unicodedata.normalize("NFD", "für.png"))
+    refuse(root, r"1 of 14 images are missing under .*: pictures/für\.png; one has that name in another Unicode form")
 
 
 def test_a_dangling_link_is_a_missing_file(tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ def test_regions_and_other_widths_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "dev_ims.npy", vectors("dev")[:, :5])
     refuse(tmp_path, r"dev_ims\.npy has features of 5 numbers, but .*train_ims\.npy of 8")
     np.save(tmp_path / "dev_ims.npy", np.zeros((3, 4, 8), dtype=np.float32))
-    refuse(tmp_path, r"must have shape \(images, features\), row by row; got \(3, 4, 8\)")
+    refuse(tmp_path, r"must have shape \(images, features\), got \(3, 4, 8\)")
 
 
 def test_a_number_that_is_not_finite_is_found_by_the_check(tmp_path: Path) -> None:

@@ -174,7 +174,7 @@ def test_a_source_that_is_nothing_known_says_what_could_be(data: Path, tmp_path:
     with pytest.raises(DataError, match="is no table"):
         opened(data / "dataset_tiny.json")
     (tmp_path / "x.tar").write_bytes(b"no tar")
-    with pytest.raises(DataError, match="not an uncompressed tar file"):
+    with pytest.raises(DataError, match="not a whole, uncompressed tar file"):
         opened(tmp_path / "x.tar")
 
 
@@ -237,6 +237,51 @@ def shard_of(members: list[tuple[str, bytes]], name: str = "train-000009.tar") -
         return folder
 
     return write
+
+
+def a_shard_of(data: Path) -> tuple[Path, Path]:
+    folder = as_shards(data)
+    return folder, min(folder.glob("train*.tar"))
+
+
+def test_a_shard_that_is_cut_between_members_is_named_until_it_is_ended(data: Path) -> None:
+    folder, path = a_shard_of(data)
+    with tarfile.open(path) as shard:
+        *_, before, last = shard
+    whole, end = path.read_bytes(), last.offset_data + -(-last.size // 512) * 512
+    for size in (before.offset, end, end + 512):
+        path.write_bytes(whole[:size])
+        with pytest.raises(DataError, match=rf"{path.name} has no end of a tar file.*truncate -s \+1024"):
+            opened(folder)
+    path.write_bytes(whole[: last.offset] + b"damage" + whole[last.offset + 6 :])
+    with pytest.raises(DataError, match=rf"{path.name} has no end of a tar file"):
+        opened(folder)
+    path.write_bytes(whole[:end] + bytes(1024))
+    assert opened(folder)
+
+
+def test_a_compressed_shard_is_named(data: Path) -> None:
+    folder, path = a_shard_of(data)
+    packed = path.rename(f"{path}.gz")
+    for place in (folder, packed):
+        with pytest.raises(DataError, match=rf"{packed.name} is compressed"):
+            opened(place)
+
+
+def test_a_picture_that_is_stored_with_holes_is_refused(data: Path) -> None:
+    """GNU tar writes those with `--sparse`: a map of what is there, then only that."""
+    folder, path = a_shard_of(data)
+    member = tarfile.TarInfo("a.png")
+    member.type, member.size = tarfile.GNUTYPE_SPARSE, 512
+    header = bytearray(member.tobuf(tarfile.GNU_FORMAT))
+    for place, number in ((386, 1024), (398, 512), (483, 1536)):  # one piece, and the size with the hole before it
+        header[place : place + 12] = b"%011o\0" % number
+    header[148:156] = b"%06o\0 " % (sum(header[:148]) + 8 * 32 + sum(header[156:]))
+    text = tarfile.TarInfo("a.txt")
+    text.size = 4
+    path.write_bytes(header + b"x" * 512 + text.tobuf() + b"one\n" + bytes(508 + 1024))
+    with pytest.raises(DataError, match=r"/a: the picture is stored with holes"):
+        opened(folder)
 
 
 def picture_of(name: bytes, captions: bytes) -> Callable[[Path], Path]:
