@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         tokenizer_of,
         word_states,
     )
+    from goal_sweep.goal_core.models.open_clip_towers import build_open_clip, open_clip_tokens
     from goal_sweep.goal_core.models.systems.pair_augment import PairAugment
     from goal_sweep.goal_core.models.systems.vse_infty import VseInftyHeads
     from goal_sweep.goal_core.models.systems.vsepp import VectorHeads, VseppHeads, text_head

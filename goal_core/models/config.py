@@ -18,12 +18,13 @@ class BackboneConfig:
 
     name: str
     """Any timm architecture that pools to one vector, such as `resnet152`, `vit_base_patch16_224`; one of torchvision,
-    such as `torchvision:resnet50`. Of `dual`: any name for the tables."""
+    such as `torchvision:resnet50`. Of `dual`: any name for the tables, or a model of open_clip,
+    such as `open_clip:ViT-B-32`."""
     weights: str = "timm"
     """`timm`: the architecture's default pretrained weights (downloaded, or from timm's cache); `random`: drawn from
     the cell's seed; `precomputed`: the data holds the features already, and tables show them under `name`;
     otherwise the path of a `.safetensors` or weights-only checkpoint file. Of `dual`: the name of a two-tower model on
-    the Hugging Face hub, such as `openai/clip-vit-base-patch32`, or its folder."""
+    the Hugging Face hub, such as `openai/clip-vit-base-patch32`, or its folder; of open_clip, a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from goal_sweep.goal_core.basics.registry import Registry
 from goal_sweep.goal_core.data import text
 from goal_sweep.goal_core.models.config import ModelConfig
 from goal_sweep.goal_core.models.sizes import CAPTION_LENGTH, HeadSize, bert_size, num_regions
-from goal_sweep.goal_core.models.weights import existing, file_sha256, text_encoders
+from goal_sweep.goal_core.models.weights import OPEN_CLIP, existing, file_sha256, text_encoders
 from goal_sweep.goal_core.objectives import ObjectiveConfig
 from goal_sweep.goal_core.objectives.parameters import FROM_MODEL
 
@@ -274,16 +274,22 @@ class Dual(_OnVectors):
         return config.of_model()
 
     def weights_id(self, model: ModelConfig) -> str:
+        if model.backbone.name.startswith(OPEN_CLIP):
+            return f"sha256:{file_sha256(existing(Path(model.backbone.weights)))[:16]}"
         return models.hub_id(model.backbone.weights)
 
     def backbone(self, model: ModelConfig, data: DataConfig, seed: int) -> ImageBackbone:
         assert data.image is not None
-        return models.build_dual(model.backbone, image_size=data.image.size)
+        is_open_clip = model.backbone.name.startswith(OPEN_CLIP)
+        build = models.build_open_clip if is_open_clip else models.build_dual
+        return build(model.backbone, image_size=data.image.size)
 
     def without_backbone_weights(self, model: ModelConfig) -> ModelConfig:
         return model  # which has the towers' configuration in the same place
 
     def tokenizer(self, model: ModelConfig, captions: Iterable[str], min_word_count: int) -> Tokenizer:
+        if model.backbone.name.startswith(OPEN_CLIP):
+            return models.open_clip_tokens(model.backbone.name)
         return models.subwords_of(model.backbone.weights)
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 NAMED_WEIGHTS = ("timm", "random", "precomputed")
+OPEN_CLIP = "open_clip:"
+"""Begins the name of towers of open_clip, such as `open_clip:ViT-B-32`."""
 TORCHVISION = "torchvision:"
 """Begins the name of a backbone of torchvision, such as `torchvision:resnet50`."""
 image_backbones: Registry[Callable[..., nn.Module]] = Registry("image backbone")

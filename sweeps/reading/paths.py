@@ -156,8 +156,9 @@ def _absolute(path: str, folder: str = "") -> str:
 
 
 def _hub_model(name: str, folder: str = "") -> str:
-    """A folder's absolute path; any other name, as of a model on the hub or `random`, unchanged."""
-    return place if name and os.path.isdir(place := _absolute(name, folder)) else name
+    """The absolute path of a folder, or of a file with an ending; any other name, as of the hub, unchanged."""
+    place = _absolute(name, folder) if name else ""
+    return place if os.path.isdir(place) or (os.path.splitext(name)[1] and os.path.isfile(place)) else name
 
 
 def _absolute_tracking(uri: str, folder: str = "") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from goal_sweep.goal_core.models import (
     VseInftyConfig,
     build_dual,
     hub_id,
+    open_clip_tokens,
     subwords_of,
 )
 from goal_sweep.goal_core.models.frameworks import framework_of, initial_weights_id
@@ -185,7 +187,7 @@ def test_ids_go_by_content(tmp_path: Path) -> None:
         initial_weights_id(dual(other))
 
 
-def test_mistakes_are_one_line(tmp_path: Path) -> None:
+def test_mistakes_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clip, encoder = clip_folder(tmp_path / "clip"), encoder_folder(tmp_path / "encoder")
     with pytest.raises(ConfigError, match=r"data\.image\.size: 32"):
         build_dual(BackboneConfig(name="tiny", weights=str(clip)), image_size=64)
@@ -195,6 +197,9 @@ def test_mistakes_are_one_line(tmp_path: Path) -> None:
         framework_of(dual(clip)).check(replace(dual(clip), backbone=BackboneConfig(name="resnet18")), DATA)
     with pytest.raises(WeightsError, match="nowhere"):
         subwords_of(str(tmp_path / "nowhere"))
+    monkeypatch.setitem(sys.modules, "open_clip", None)
+    with pytest.raises(WeightsError, match="open_clip_torch"):
+        open_clip_tokens("open_clip:ViT-B-32")
 
 
 def encoder_cases(folder: Path) -> dict[str, tuple[ModelConfig, Any, StageConfig]]:

@@ -66,6 +66,15 @@ def test_towers_lie_in_a_folder_or_on_the_hub(
     assert backbone.weights == (given if given == "openai/clip" else str(tmp_path / "clip"))
 
 
+def test_weights_of_towers_may_be_a_file_beside_the_sweep(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "clip.pt").touch()
+    text = (
+        "extends: scenes\nname: a\nmodel: {framework: dual, backbones: [{name: 'open_clip:RN50', weights: clip.pt}]}\n"
+    )
+    (backbone,) = load_sweep(write("a.yaml", text), ["model.text.word_dim=300"]).model.backbones
+    assert backbone.weights == str(tmp_path / "clip.pt")
+
+
 @pytest.mark.parametrize(
     ("given", "absolute"),
     [
