@@ -68,7 +68,7 @@ COLUMNS: Final[Mapping[str, tuple[str, str]]] = {
     "reason": ("string", "why it failed, was interrupted or must be repeated; else empty"),
     "attempts": ("int64", "attempts made"),
     "best_epoch": ("int64", "the selected epoch; null until it is done"),
-    "seconds": ("double", "wall-clock time that the training reports; null until it is done"),
+    "seconds": ("double", "seconds of its steps, with its share of what its unit did for all; null until it is done"),
     "step_ms": ("double", "mean milliseconds of a step"),
     "val_s": ("double", "seconds of all passes over the val split"),
     "started": ("double", "start of the first attempt, in seconds since 1970; null before it"),

@@ -98,4 +98,4 @@ def changes_text(gains: Iterable[Gain]) -> str:
         why = "seeds agree exactly" if several else "no objective has two seeds in both"
         return f"none can be judged, because {why} ({size})"
     counts = f"{judged.count('better')} higher and {judged.count('worse')} lower"
-    return f"of {count_text(len(judged), 'mean')} {counts} by more than noise ({size})"
+    return f"of {count_text(len(judged), 'mean')}, {counts} by more than noise ({size})"

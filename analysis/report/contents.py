@@ -45,7 +45,7 @@ def report_to_markdown(report: Report) -> str:
     if report.answers:
         parts.append("## The answer")
         for measure in (MEASURES[0], MEASURES[-1]):
-            asked = [f"**{question}** {markdown_text(text)}" for question, text in report.questions[measure]]
+            asked = [f"**{measure}. {question}** {markdown_text(text)}" for question, text in report.questions[measure]]
             table = table_to_markdown(answer_table(report.answers, measure))
             parts += [*(asked or [markdown_text(finding(report.answers, measure))]), table]
         if report.forests:

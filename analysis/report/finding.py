@@ -19,7 +19,7 @@ from goal_sweep.analysis.report.inputs import Inputs
 from goal_sweep.analysis.statistics.gains import fates
 from goal_sweep.analysis.statistics.trails import progress_text
 from goal_sweep.analysis.wording import count_text, list_text, objectives_text, signed
-from goal_sweep.sweeps.results import DIRECTION_TITLES, MEASURES, TUNED
+from goal_sweep.sweeps.results import DIRECTION_TITLES, TUNED
 
 _MANY = 100
 """More seeds than these are not counted: the bound on their number is then a loose one."""
@@ -170,7 +170,7 @@ def _below_text(here: Sequence[Answer], judged: Sequence[Answer]) -> str:
     if not names and any(below):
         return f"the tables differ in what is below the highest mean by more than noise{_where(here, judged)}"
     if not names:
-        return "no objective is below the highest mean by more than noise"
+        return f"no objective is below the highest mean by more than noise{_where(here, judged)}"
     return f"below the highest mean by more than noise{where}: {list_text(names)}"
 
 
@@ -282,11 +282,17 @@ def _fates_text(inputs: Inputs, measure: str) -> str:
     )
 
 
-def tuning_notes(inputs: Inputs) -> tuple[str, ...]:
-    """The same for a terminal, or how far the search is; empty unless the sweep is tuned."""
+def first_words(inputs: Inputs, measures: Sequence[str]) -> tuple[str, ...]:
+    """What a report says first: the findings, of a tuned sweep these answers, of one that still searches how far it is.
+
+    Args:
+        inputs: of the report.
+        measures: by which.
+    """
     if inputs.results.is_searching:
         return (progress_text(inputs.results),)
-    said: Mapping[str, tuple[tuple[str, str], ...]] = {
-        m: tuning_answers(inputs, m) for m in (MEASURES[0], MEASURES[-1])
-    }
-    return tuple(f"{measure}. {question} {text}" for measure, own in said.items() for question, text in own)
+    tuned = [(measure, *own) for measure in measures for own in tuning_answers(inputs, measure)]
+    if tuned:
+        return tuple(f"{measure}. {question} {text}" for measure, question, text in tuned)
+    answers = answers_of(inputs.answered)
+    return tuple(filter(None, (finding(answers, measure) for measure in measures)))

@@ -99,10 +99,10 @@ def _sizes_text(header: Header) -> str:
     if len(first.names) == len(last.names):
         return ""
     said = (
-        f"{values_tried(header, own):.1f} for each of the {len(own.names)} settings of {'/'.join(own.objective)}"
+        f"{values_tried(header, own):.1f} values of each of the {len(own.names)} settings of {'/'.join(own.objective)}"
         for own in (first, last)
     )
-    return f" The spaces differ in size: the candidates amount to as many values as {' and '.join(said)}."
+    return f" The spaces differ in size: the candidates amount to {' and to '.join(said)}."
 
 
 def _selection_note(results: SweepResults, blocks: Iterable[Block]) -> list[str]:

@@ -14,7 +14,7 @@ from goal_sweep.analysis.figures.canvas import write_figure
 from goal_sweep.analysis.figures.colours import Scale, assign_colours
 from goal_sweep.analysis.report.answer import answers_of, forest_pictures
 from goal_sweep.analysis.report.contents import Report, report_to_markdown
-from goal_sweep.analysis.report.finding import finding, tuning_answers, tuning_notes
+from goal_sweep.analysis.report.finding import first_words, tuning_answers
 from goal_sweep.analysis.report.folder import ReportFolder
 from goal_sweep.analysis.report.inputs import Inputs
 from goal_sweep.analysis.report.latex.blocks import block_to_latex, stack_to_latex, stacks, table_to_latex
@@ -61,18 +61,9 @@ class ReportResult:
         return self.num_counted + sum(self.missing.values())
 
     @property
-    def tuning_notes(self) -> tuple[str, ...]:
-        """The answers of a tuned sweep, or how far it is; empty for others."""
-        return tuning_notes(self.inputs)
-
-    @property
     def first_words(self) -> tuple[str, ...]:
         """What the page says first, for a terminal: by R@1 and rsum."""
-        return self.tuning_notes or self._findings(MEASURES[0], MEASURES[-1])
-
-    def _findings(self, *measures: str) -> tuple[str, ...]:
-        answers = answers_of(self.inputs.answered)
-        return tuple(filter(None, (finding(answers, measure) for measure in measures)))
+        return first_words(self.inputs, (MEASURES[0], MEASURES[-1]))
 
     def as_json(self) -> dict[str, Any]:
         """What a script reads of a report: findings, every cell, gain and interval, and what is missing."""
@@ -83,7 +74,7 @@ class ReportResult:
             "counted": self.num_counted,
             "failed": self.missing.get("failed", 0),
             "seeds": list(self.inputs.results.header.seeds),
-            "findings": list(self._findings(*MEASURES)),
+            "findings": list(first_words(self.inputs, MEASURES)),
             "cells": _records(cells_frame(self.inputs.blocks)),
             "gains": _records(gains_frame(self.inputs.gained)),
             "missing": [
@@ -91,7 +82,6 @@ class ReportResult:
                 for block in self.inputs.blocks
                 for objective, gap in block.gaps
             ],
-            **({"tuning": list(self.tuning_notes)} if self.tuning_notes else {}),
         }
 
 

@@ -26,15 +26,14 @@ CURVES: Final[dict[str, str]] = {
 """The metrics of the learning curves and their labels; each is a panel of the figure."""
 _CURVES_NOTE = (
     "The objectives with the highest and the lowest test rsum, and con/con, stand out, with a band over their seeds; "
-    "grey lines are the other objectives. Lines are means over seeds. s_p, s_n, the share of active triplets and the "
-    "gradient norm are means over an epoch's training batches. A triplet is active while its negative is within "
-    "the margin. The gradient is that of the objective with respect to the embeddings, before clipping. Epochs to the "
+    "grey lines are the other objectives. Lines are means over seeds. The similarities s_p of positive pairs and s_n "
+    "of hardest negatives, the share of active triplets and the gradient norm are means over an epoch's training "
+    "batches. A triplet is active while its negative is within the margin. The gradient is that of the objective with respect to the embeddings, before clipping. Epochs to the "
     "left of a dotted line are warm-up with another gradient."
 )
 _COSTS_NOTE = (
     "Means over seeds. A cell of a shared unit is charged its own steps and its share of the work that the unit did "
-    "for all its cells; its wall-clock time is that of the unit. Times from different or busy machines cannot be "
-    "compared."
+    "for all its cells. Times from different or busy machines cannot be compared."
 )
 
 
@@ -98,7 +97,7 @@ def _roles(block: Block) -> dict[Objective, str]:
 def _costs_section(results: SweepResults, blocks: Sequence[Block]) -> Section:
     tables = tuple(table for block in blocks if (table := _cost_table(results, block)).rows)
     commits = sorted({str(commit)[:12] or "unknown" for commit in results.counted["git_commit"]})
-    ran = f"The sweep's {len(results.counted)} finished trainings ran code {', '.join(commits)}."
+    ran = f"The sweep's {len(results.counted)} finished trainings ran the code of commit {', '.join(commits)}."
     said = (_COSTS_NOTE, ran) if tables else ("No training recorded the time of a step.",)
     return Section(anchor="costs", title="Time and cost", paragraphs=said, tables=tables)
 
@@ -113,7 +112,7 @@ def _cost_table(results: SweepResults, block: Block) -> TextTable:
         step, *seconds = means[name]
         numbers = (f"{step:.1f}", f"{step / base:.2f}", *(f"{own:.1f}" for own in seconds))
         rows.append(("/".join(name), *(text.replace("nan", "--") for text in numbers)))
-    head = ("objective", "ms per step", "x con/con", "validation s", "wall-clock s")
+    head = ("objective", "ms per step", "x con/con", "validation s", "all steps s")
     return TextTable(title=block.key.title, head=head, rows=tuple(rows))
 
 

@@ -9,8 +9,8 @@ from goal_sweep.analysis.statistics.gains import gains_frame
 from goal_sweep.sweeps.results import DEFAULT, MAIN_METRICS, TUNED, measure_slug
 
 _LUCK_NOTE = (
-    "Verdicts on the tuned grid count the luck of random search: two halves of an objective's candidates are two "
-    "searches, whose choices differ so much on val. The changes below, and TPE, do not."
+    "Verdicts on the tuned grid also count the luck of random search, by how much the choices of two halves of an "
+    "objective's candidates differ on val. The changes below do not; nor does any verdict after TPE."
 )
 
 

@@ -113,12 +113,13 @@ def test_a_gain_is_for_new_test_images_where_both_grids_are(results: SweepResult
 def test_the_first_screen_speaks_of_both_grids_and_names_both_winners(report: ReportResult) -> None:
     text = (report.folder / "report.md").read_text()
     first = text.split("## Differences from con/con")[0]
-    assert "Which objective is best when tuned?** Image → Text R@1: highest mean sig-ms/cir" in first
+    assert "**R@1. Which objective is best when tuned?** Image → Text R@1: highest mean sig-ms/cir" in first
     assert "stage frozen, default grid | Image → Text R@1 | con/con |" in first
     assert "stage frozen, tuned grid | Image → Text R@1 | sig-ms/cir |" in first
     assert "TUNED: each objective had a budget of 6 candidates (random search, search seed 1)" in first
-    assert "as many values as 2.4 for each of the 2 settings of con/con and 1.8 for each of the 3" in first
-    assert len(report.tuning_notes) == 6
+    assert "amount to 2.4 values of each of the 2 settings of con/con and to 1.8 values of each of the 3" in first
+    assert len(report.first_words) == 6
+    assert len(report.as_json()["findings"]) == 12
 
 
 def test_a_choice_of_the_default_is_no_gain_that_was_judged(results: SweepResults) -> None:
@@ -177,9 +178,9 @@ def test_a_sweep_that_is_still_tuning_says_how_far_it_is(tmp_path_factory: pytes
             write_cell(writer, "/".join(own.objective), seed, "default", {}, status="waiting")
     result = write_texts(writer.results(), tmp_path_factory.mktemp("still"))
     assert (result.num_counted, result.missing["waiting"]) == (0, 12)
-    assert result.tuning_notes == ("Still tuning: 4 of 6 candidates per objective; no reporting cell yet.",)
+    assert result.first_words == ("Still tuning: 4 of 6 candidates per objective; no reporting cell yet.",)
     text = (result.folder / "report.md").read_text()
-    assert result.tuning_notes[0] in text
+    assert result.first_words[0] in text
     assert "## The answer" not in text
     assert notes(inputs_of(writer.results()))[0].startswith("STILL TUNING")
 
