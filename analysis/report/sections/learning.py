@@ -28,8 +28,8 @@ _CURVES_NOTE = (
     "The objectives with the highest and the lowest test rsum, and con/con, stand out, with a band over their seeds; "
     "grey lines are the other objectives. Lines are means over seeds. The similarities s_p of positive pairs and s_n "
     "of hardest negatives, the share of active triplets and the gradient norm are means over an epoch's training "
-    "batches. A triplet is active while its negative is within the margin. The gradient is that of the objective with respect to the embeddings, before clipping. Epochs to the "
-    "left of a dotted line are warm-up with another gradient."
+    "batches. A triplet is active while its negative is within the margin. The gradient is that of the objective with "
+    "respect to the embeddings, before clipping. Epochs to the left of a dotted line are warm-up with another gradient."
 )
 _COSTS_NOTE = (
     "Means over seeds. A cell of a shared unit is charged its own steps and its share of the work that the unit did "
