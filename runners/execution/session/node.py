@@ -85,7 +85,7 @@ class RayNode:
     def __init__(self, log: Path, folder: Path, environment: Mapping[str, str]) -> None:
         self._log, self._folder, self._environment = log, folder, environment
         self._process: subprocess.Popen[bytes] | None = None
-        self._core: list[psutil.Process] = []
+        self._core: dict[str, psutil.Process] = {}
         self._ports = _free_ports()
 
     def start_head(self, host: str, *options: str) -> str:
@@ -126,7 +126,7 @@ class RayNode:
         command = [sys.executable, "-P", "-c", _START, "start", "--block", *agents]
         command += ["--include-log-monitor=false", f"--temp-dir={self._folder}", *options]
         self._listens = next((word.split("=")[1] for word in options if "-listen-port=" in word), "-1")
-        self._core = []
+        self._core = {}
         for path in [*self._folder.glob("session_2*"), *self._log.parent.glob("start-*.log")]:
             _remove_ended(path)
         self._log.unlink(missing_ok=True)
@@ -151,9 +151,9 @@ class RayNode:
             NodeFailedError: its processes have ended.
         """
         told = False
-        while _UP not in self._log.read_text(errors="replace"):
+        while not (is_up := _UP in self._log.read_text(errors="replace")) or "raylet" not in self._core:
             self._find_core()
-            if not self.is_running():
+            if not self.is_running() or (is_up and "raylet" not in self._core):  # it has ended before it was seen
                 said = self.last_lines
                 self.end()
                 raise NodeFailedError(f"Ray does not start on {socket.gethostname()}: {said}")
@@ -165,12 +165,12 @@ class RayNode:
         """Note Ray's own processes as they appear; one that ends before the node is up must not be waited for."""
         for child in self._children():
             with contextlib.suppress(psutil.Error):
-                if child not in self._core and child.name() in ("raylet", "gcs_server"):
-                    self._core.append(child)
+                if (name := child.name()) in ("raylet", "gcs_server"):
+                    self._core.setdefault(name, child)
 
     def is_running(self) -> bool:
         """Whether the processes run without which there is no node."""
-        return self._process is not None and self._process.poll() is None and all(map(is_alive, self._core))
+        return self._process is not None and self._process.poll() is None and all(map(is_alive, self._core.values()))
 
     def end(self) -> None:
         """End all processes of the node at once, also those whose parent has ended before."""

@@ -89,6 +89,8 @@ class RaySession:
         self.address, self.resources, self._before_restart = address, resources, before_restart
         self._grows = grows
         self._node: RayNode | None = None
+        self.watch = RayWatch(lambda: True, None, self._leave_stuck)
+        """Started when there is something to watch."""
 
     def __enter__(self) -> Self:
         """Start or join Ray, and check that a unit may fit.
@@ -107,35 +109,38 @@ class RaySession:
             settings[TOKEN] = secrets.token_hex(32)
         os.environ.update({key: value for key, value in settings.items() if key not in os.environ})
         try:
-            address = self.address or self._start()
             if self.address is None:
+                address, node = self._start()
                 ray_is_ours()
-            self._join(address)
+                self._begin_watch(node.is_running, None)  # to join a Ray that dies meanwhile would take an hour
+                self._join(address)
+            else:
+                self._join(self.address)
+                import ray
+
+                self._begin_watch(_node_of_this_machine(), ray.get_runtime_context().gcs_address)
             self._check_fit(self.machines())
         except BaseException:
-            self._leave()
+            self.__exit__()
             raise
-        if self._node is not None:
-            self.watch = RayWatch(self._node.is_running, None, self._leave_stuck)
-        else:
-            import ray
-
-            self.watch = RayWatch(_node_of_this_machine(), ray.get_runtime_context().gcs_address, self._leave_stuck)
-        self.watch.start()
         return self
+
+    def _begin_watch(self, is_running: Callable[[], bool], head: str | None) -> None:
+        self.watch = RayWatch(is_running, head, self._leave_stuck)
+        self.watch.start()
 
     def __exit__(self, *exc: object) -> None:
         """Leave Ray. A local Ray ends, and its workers with it."""
         self.watch.stop()
         self._leave(connected=not self.watch.lost)
 
-    def _start(self) -> str:
-        """Start Ray's processes on this machine. Returns their address."""
+    def _start(self) -> tuple[str, RayNode]:
+        """Start Ray's processes on this machine. Returns their address, and the node."""
         # Ray lets everybody write to the folder of its sockets.
         folder = private_folder(Path(os.environ.get("RAY_TMPDIR", "/tmp")) / f"goal-sweep-{os.geteuid()}")
         self._node = RayNode(folder / f"start-{os.getpid()}.log", folder / "ray", {})
         try:
-            return self._node.start_head(LOOPBACK)
+            return self._node.start_head(LOOPBACK), self._node
         except NodeFailedError as error:
             raise UnfinishedError(f"{error}; {AGAIN}") from error
 

@@ -122,7 +122,7 @@ def _exit_status(page: mmap.mmap, status: int, asked: list[int]) -> int:
     if status < 0:
         _say(f"error: the launch was ended by {signal.Signals(-status).name}; {AGAIN}")
         return 128 - status
-    _say(f"error: a library has ended the launch, with status {status}; {AGAIN}")
+    _say(f"error: {'Ray' if page[_RAY_IS_OURS] else 'a library'} has ended this launch, with status {status}; {AGAIN}")
     return STOPPED
 
 

@@ -17,6 +17,7 @@ from goal_sweep.goal_core.basics.errors import GoalError, UnfinishedError
 from goal_sweep.runners.cluster import slurm_node
 from goal_sweep.runners.cluster.slurm_node import Node, main, wait_for_address, wait_for_folder, wait_for_nodes
 from goal_sweep.runners.execution.session import node as ray_node
+from tests.helpers.ray_nodes import A_RAYLET
 from tests.helpers.until import until
 
 RAY = """
@@ -30,6 +31,7 @@ os.makedirs(log)
 open(os.path.join(log, "raylet.err"), "w").write("why it ended\\n")
 kind = "head" if "--head" in words else "worker"
 open(os.path.join({told!r}, kind), "w").write(json.dumps([words, dict(os.environ)]))
+{raylet}
 print("Ray runtime started.", flush=True)
 {then}
 """
@@ -51,7 +53,7 @@ class Here:
 
     def ray(self, then: str = "time.sleep(300)") -> None:
         """What stands for Ray does once it is up."""
-        self._monkeypatch.setattr(ray_node, "_START", RAY.format(told=str(self.told), then=then))
+        self._monkeypatch.setattr(ray_node, "_START", RAY.format(told=str(self.told), raylet=A_RAYLET, then=then))
 
     def run(self, part: str, ready: Callable[[], object]) -> int:
         """Run a part until something holds, then end it as the job does."""
@@ -122,7 +124,7 @@ def test_a_head_that_does_not_start_says_why_to_all_nodes(
 def test_a_ray_that_ends_leaves_the_end_of_its_logs_in_the_job_s(
     here: Here, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    here.ray("print('it broke')")
+    here.ray(f"while not os.path.exists({str(here.session / 'address')!r}): time.sleep(0.05)\nprint('it broke')")
     node = Node(here.session)
     assert node.run(node.head) == 75
     said = capsys.readouterr().err
@@ -184,7 +186,7 @@ def test_a_node_that_is_asked_to_end_while_it_starts_has_not_failed(
 
 
 def test_a_worker_whose_ray_ends_is_counted_as_lost(here: Here) -> None:
-    here.ray("print('it broke')")
+    here.ray(f"while not os.path.exists({str(here.session / 'address')!r}): time.sleep(0.05)\nprint('it broke')")
     (here.session / "address").write_text("10.0.0.1:20001")
     node = Node(here.session)
     assert node.run(node.worker) == 75

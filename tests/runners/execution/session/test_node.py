@@ -20,6 +20,7 @@ from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.runners.execution.session import node as module
 from goal_sweep.runners.execution.session.node import NodeFailedError, RayNode, is_alive, private_folder
 from tests.helpers.paths import ROOT
+from tests.helpers.ray_nodes import A_RAYLET
 from tests.helpers.until import until
 
 FAKE = """
@@ -36,7 +37,7 @@ time.sleep(300)
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RayNode]:
     """A node whose `ray start` comes up at once."""
-    monkeypatch.setattr(module, "_START", FAKE.format(before=""))
+    monkeypatch.setattr(module, "_START", FAKE.format(before=A_RAYLET))
     made = RayNode(tmp_path / "log", tmp_path, {"TOLD": "a variable"})
     yield made
     made.end()
@@ -50,13 +51,13 @@ def test_a_head_listens_on_a_free_port_and_ends_with_all_that_it_started(
     node: RayNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)'])"
-    monkeypatch.setattr(module, "_START", FAKE.format(before=before))
+    monkeypatch.setattr(module, "_START", FAKE.format(before=A_RAYLET + before))
     others = children()
     host, _, port = node.start_head("127.0.0.1").rpartition(":")
     assert host == "127.0.0.1"
     socket.create_connection((host, int(port)), timeout=5).close()
     assert node.is_running()
-    assert len(children()) == len(others) + 2
+    assert len(children()) == len(others) + 3
     node.end()
     assert not set(children()) - set(others)
     assert not node.is_running()
@@ -68,7 +69,7 @@ def test_what_its_processes_leave_behind_when_they_are_killed_ends_too(
     """The agents of a node process that was killed live on for minutes."""
     orphan = f"import os; os.fork() or (open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid())), time.sleep(300))"
     before = f"subprocess.run([sys.executable, '-c', {f'import time; {orphan}'!r}])"
-    monkeypatch.setattr(module, "_START", FAKE.format(before=before))
+    monkeypatch.setattr(module, "_START", FAKE.format(before=A_RAYLET + before))
     node.start_head("127.0.0.1")
     said = tmp_path / "pid"
     until(lambda: said.exists() and said.read_text(), "orphan")
@@ -135,6 +136,16 @@ time.sleep(300)
 """
 
 
+def test_a_node_process_that_has_ended_before_it_was_seen_is_not_waited_for(
+    node: RayNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when its agent is killed at once: whoever joins that Ray would wait for an hour."""
+    monkeypatch.setattr(module, "_START", FAKE.format(before=""))
+    node.start()
+    with pytest.raises(NodeFailedError):
+        node.wait_until_up()
+
+
 @pytest.mark.parametrize(("listens", "told"), [((), "-1"), (("--dashboard-agent-listen-port=5",), "5")])
 def test_a_node_whose_agents_are_slow_is_told_their_port_and_lives(
     listens: tuple[str, ...], told: str, node: RayNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -189,7 +200,7 @@ def test_ray_is_given_variables_with_which_slowness_is_not_death(
 ) -> None:
     named = ("RAY_worker_niceness", "RAY_agent_register_timeout_ms", "TOLD", *WAITS_S)
     show = f"print(*(os.environ.get(name) for name in {named}), sep='|')"
-    monkeypatch.setattr(module, "_START", FAKE.format(before=show))
+    monkeypatch.setattr(module, "_START", FAKE.format(before=A_RAYLET + show))
     node.start()
     node.wait_until_up()
     niceness, agents_ms, told, *waits_s = node._log.read_text().splitlines()[0].split("|")
@@ -203,7 +214,7 @@ from pathlib import Path
 from goal_sweep.runners.execution.session import node
 ray_start = "from ray.scripts.scripts import main\\nmain()"
 agent = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)']); "
-start = node._START.replace(ray_start, agent + "print({up!r}, flush=True); time.sleep(300)")
+start = node._START.replace(ray_start, {raylet!r} + agent + "print({up!r}, flush=True); time.sleep(300)")
 assert start != node._START
 node._START = start
 ray = node.RayNode(Path({log!r}), Path("/tmp"), {{}})
@@ -215,7 +226,7 @@ time.sleep(300)
 
 
 def test_ray_ends_with_the_process_that_started_it_also_when_that_is_killed(tmp_path: Path) -> None:
-    text = DRIVER.format(up=module._UP, log=str(tmp_path / "log"))
+    text = DRIVER.format(up=module._UP, raylet=A_RAYLET, log=str(tmp_path / "log"))
     driver = subprocess.Popen([sys.executable, "-c", text], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert driver.stdout is not None
     process = psutil.Process(int(driver.stdout.readline()))
