@@ -118,9 +118,6 @@ class DecodedImages:
         if self._kept is None:
             yield from self._decoded(requests)
             return
-        if self._done.all():
-            yield from (self._kept[torch.from_numpy(images)] for images, _ in requests)
-            return
         uses, ahead = tee(self._first_uses(requests))
         decoded = self._decoded((new, ()) for _, new in ahead if len(new))
         for images, new in uses:

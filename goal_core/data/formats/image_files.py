@@ -85,9 +85,7 @@ class FileReader:
             digests.append(hashlib.sha256(content).digest())
             files.append(file)
             try:
-                if not content:
-                    problems.append(f"image {file[0]} is empty")
-                elif thorough:
+                if thorough or not content:
                     decode_image(content, file[0])
             except DataError as error:
                 problems.append(str(error))

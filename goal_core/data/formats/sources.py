@@ -49,8 +49,6 @@ _COLUMNS = {
     "split": ("split",),
 }
 """The names under which a column is looked for where the sweep names none."""
-_END = "truncate -s +1024"
-"""Writes the two blocks of zeros with which POSIX ends a tar file."""
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 _OF_SPLIT = re.compile(f"({'|'.join(SPLIT_OF)})(?![a-z])")
 """The beginning of a shard's name that says its split."""
@@ -242,9 +240,11 @@ def _shards(root: Path, shards: Sequence[Path]) -> Iterator[Row]:
                 folder, _, file = member.name.rpartition("/")
                 if member.isfile() and not file.startswith("._"):
                     samples[f"{folder}/{file.partition('.')[0]}".lstrip("/")].append(member)
-            content.seek(shard.offset)
-            if content.read(1024) != bytes(1024):  # tarfile stops there without a word, at damage, too
-                raise DataError(f"{path} has no end of a tar file, so it may be cut short; if not: {_END} {path}")
+            content.seek(shard.offset)  # tarfile stops there without a word, at damage, too
+            if content.read(1024) != bytes(1024):  # the two blocks that POSIX demands
+                raise DataError(
+                    f"{path} may be cut: it has no end of a tar file; if it is whole, truncate -s +1024 adds it"
+                )
             for key, members in samples.items():
                 yield _sample(shard, f"{name}/{key}", name, members, split)
 
