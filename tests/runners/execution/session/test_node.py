@@ -213,8 +213,7 @@ import sys, time
 from pathlib import Path
 from goal_sweep.runners.execution.session import node
 ray_start = "from ray.scripts.scripts import main\\nmain()"
-agent = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)']); "
-start = node._START.replace(ray_start, {raylet!r} + agent + "print({up!r}, flush=True); time.sleep(300)")
+start = node._START.replace(ray_start, {raylet!r} + "print({up!r}, flush=True); time.sleep(300)")
 assert start != node._START
 node._START = start
 ray = node.RayNode(Path({log!r}), Path("/tmp"), {{}})
