@@ -16,7 +16,7 @@ JUDGED_NOTE = (
     "95 % interval, of runs with the same seed, by the one rule of this report, corrected for the objectives of the "
     "block. =: the same training is in both."
 )
-PLAIN_NOTE = "Mean ± standard deviation over seeds (ddof = 1); changes are relative to the first column, in points."
+PLAIN_NOTE = "Mean ± standard deviation over seeds (ddof = 1), and the change from the first column in points."
 _NONE = CellSummary(mean=None, std=None, n=0)
 """Where a block does not have the objective."""
 
