@@ -229,10 +229,12 @@ class Heartbeat:
 
     def _refusal(self, rival: DriverState, keys: frozenset[str]) -> str:
         shared = len(keys & self._drivers.planned(rival.launch_id))
-        return (
-            f"{shared} of the {len(keys)} trainings asked for are already being done by {rival.describe()}; "
-            f"wait until it ends, or stop it there with: kill {rival.process.pid}"
-        )
+        how = f"wait until it ends, or stop it there with: kill {rival.process.pid}"
+        own = self._record.process
+        if rival.process.host in (own.host, "?") and rival.process.machine != own.machine:
+            # It ran before this machine started anew, or in a container: its number may be another process's here.
+            how = f"if it has ended, try again {rival.record.ttl:.0f} s after its last sign of life"
+        return f"{shared} of the {len(keys)} trainings asked for are already being done by {rival.describe()}; {how}"
 
     def _beat(self) -> None:
         failing = False

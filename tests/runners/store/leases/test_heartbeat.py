@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -59,6 +60,16 @@ def test_second_driver_of_the_same_sweep_is_refused_at_the_start(store):
     with store.heartbeat("d") as after:
         after.start(["k1"])
     assert store.drivers.all() == []
+
+
+@pytest.mark.parametrize("host", ["elsewhere", socket.gethostname(), "?"])
+def test_no_process_is_named_to_be_killed_whose_number_may_be_anothers_here(store, host):
+    process = {"user": "u", "host": host, "machine": "an earlier boot", "pid": 4711, "process_started": "1"}
+    foreign_launch(store, "F", keys=["k"], process=process)
+    with store.heartbeat("s") as launch, pytest.raises(LeaseHeldError) as refused:
+        launch.start(["k"])
+    assert ("kill 4711" in str(refused.value)) == (host == "elsewhere")
+    assert ("60 s after" in str(refused.value)) == (host != "elsewhere")
 
 
 def test_a_driver_that_waits_starts_when_the_one_before_it_has_ended(store, monkeypatch):
