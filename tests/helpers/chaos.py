@@ -40,9 +40,13 @@ from tests.helpers.paths import ROOT
 EPOCHS = 60
 PACE = 0.03
 """Seconds that are added to each step, so that faults meet a training and not only the start of one."""
-FAULTS = ("driver", *["worker"] * 10, *["raylet", "gcs"] * 2, *["pause"] * 2, "terminate", "rival", "tracking")
+PROCESSES = {
+    "worker": "ray::Implicit", "raylet": "raylet/raylet", "gcs": "gcs_server", "launch": "goal_sweep.runners",
+    "dashboard agent": "ray::DashboardAgent", "environment agent": "ray::RuntimeEnvAgent",
+}  # fmt: skip
+"""Processes that are killed, and what their command lines contain. The supervisor has started them all."""
+FAULTS = ("supervisor", *["worker"] * 9, *PROCESSES, *["pause"] * 2, "terminate", "rival", "tracking")
 """What may happen; what stands here twice is twice as likely."""
-PROCESSES = {"worker": "ray::Implicit", "raylet": "raylet/raylet", "gcs": "gcs_server"}
 AGAIN = {75, 130, -9, -15, 137, 143}
 """Exit statuses after which the same command continues."""
 POISONED = "con/con"
@@ -71,7 +75,7 @@ class Log:
     @property
     def kills(self) -> int:
         """Processes that were killed."""
-        return sum(self.counts[name] for name in ("driver", "worker", "raylet", "gcs"))
+        return sum(self.counts[name] for name in ("supervisor", *PROCESSES))
 
 
 class Driver:
@@ -252,11 +256,9 @@ def _database(folder: Path, driver: Driver, chance: random.Random) -> bool:
 
 
 _FAULTS: dict[str, Callable[[Path, Driver, random.Random], bool]] = {
-    "driver": _end(signal.SIGKILL),
+    "supervisor": _end(signal.SIGKILL),
     "terminate": _end(signal.SIGTERM),
-    "worker": _kill("worker"),
-    "raylet": _kill("raylet"),
-    "gcs": _kill("gcs"),
+    **{kind: _kill(kind) for kind in PROCESSES},
     "pause": _pause,
     "rival": _rival,
     "tracking": _database,
