@@ -12,9 +12,8 @@ from goal_sweep.analysis.wording import count_text, signed
 from goal_sweep.sweeps.results import Metric
 
 JUDGED_NOTE = (
-    "Mean ± standard deviation (ddof = 1) over seeds, and the change from the first column in points. In brackets its "
-    "95 % interval, of runs with the same seed, by the one rule of this report, corrected for the objectives of the "
-    "block. =: the same training is in both."
+    "Standard deviations are over seeds (ddof = 1). Changes are from the first column, in points; their intervals are "
+    "of runs with the same seed, by the one rule of this report, corrected for the objectives of the block."
 )
 PLAIN_NOTE = "Mean ± standard deviation over seeds (ddof = 1), and the change from the first column in points."
 _NONE = CellSummary(mean=None, std=None, n=0)
@@ -49,6 +48,10 @@ def change_table(
         changes = [own.get(name) for own in judged] or [None] * len(others)
         texts = [(cell.text(), _change(cells[0], cell, gain)) for cell, gain in zip(cells[1:], changes, strict=True)]
         rows.append(("/".join(name), cells[0].text(), *(text for own in texts for text in own)))
+    if label:  # a table of a paper, which stands alone
+        same = "; =: the same training" if any("=" in row for row in rows) else ""
+        seeds = first.brief.removesuffix(f", {first.key.grid} grid")
+        note = f"Changes with simultaneous 95 % intervals; {seeds}{same}. {note}".strip()
     heads = [name for name, _ in columns]
     head = ("objective", heads[0], *(word for name in heads[1:] for word in (name, "change")))
     return TextTable(title=title, head=head, rows=tuple(rows), note=note, label=label)

@@ -203,7 +203,7 @@ def _brief(results: SweepResults, key: BlockKey) -> str:
     """The number of seeds and any selection on test, for a caption of two lines."""
     on_test = ", SELECTED ON TEST" if stages_selected_on_test(results, key) else ""
     grid = f", {key.grid} grid" if key.grid else ""
-    return f"mean ± std of {count_text(len(results.header.seeds), 'seed')}{grid}{on_test}"
+    return f"mean ± std of {count_text(len(results.header.seeds), 'seed')}{on_test}{grid}"
 
 
 def stages_selected_on_test(results: SweepResults, key: BlockKey) -> list[str]:

@@ -159,6 +159,8 @@ def test_the_sections_of_a_tuned_sweep(report: ReportResult) -> None:
     assert "1 failed" in text
     names = {str(path.relative_to(report.folder)) for path in report.files}
     stem = "coco-vsepp-resnet152"
+    latex = (report.folder / f"tables/tuned-{stem}-frozen-i2t-r1.tex").read_text()
+    assert "std of 3 seeds; =: the same training.}" in latex
     assert {"tuning/gains-r1.png", "tuning/gains-rsum.pdf"} <= names
     assert {f"tables/chosen-{stem}.tex", f"tables/tuned-{stem}-frozen-i2t-r1.tex", "tuning.csv"} <= names
     assert {f"tables/{stem}-frozen-{grid}.tex" for grid in ("default", "tuned")} <= names
