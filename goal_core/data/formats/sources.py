@@ -240,10 +240,10 @@ def _shards(root: Path, shards: Sequence[Path]) -> Iterator[Row]:
                 folder, _, file = member.name.rpartition("/")
                 if member.isfile() and not file.startswith("._"):
                     samples[f"{folder}/{file.partition('.')[0]}".lstrip("/")].append(member)
-            content.seek(shard.offset)  # tarfile stops there without a word, at damage, too
-            if content.read(1024) != bytes(1024):  # the two blocks that POSIX demands
+            content.seek(shard.offset)  # tarfile stops there without a word: at damage, too, or before another tar file
+            if len(end := content.read(1 << 16)) < 1024 or any(end):  # POSIX demands two blocks of zeros
                 raise DataError(
-                    f"{path} may be cut: it has no end of a tar file; if it is whole, truncate -s +1024 adds it"
+                    f"{path} is cut, or goes on after its end; if all is there, `truncate -s +1024` ends it"
                 )
             for key, members in samples.items():
                 yield _sample(shard, f"{name}/{key}", name, members, split)
