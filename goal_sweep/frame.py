@@ -28,20 +28,23 @@ def results(
         tracking_uri: MLflow, if it is not the sweep's own; asked where the store has no results.
 
     Returns:
-        A row for each training, done or not, candidates of a search included (``role``). The columns are those of
-        ``results.parquet`` but for those by epoch: ``setting/stages.frozen.lr`` and the other settings, as numbers
-        where all of them are; ``val/rsum`` and the like of the selected epoch, ``test/rsum`` and the like of the same
-        weights, in percent; ``seconds``; ``checkpoint``, as a path of this machine where the store is one.
+        A row for each training of the sweep as it was last launched, done or not (``status``), candidates of a search
+        included (``role``); what its file asks for since then has none. The columns are those of ``results.parquet``
+        but for those by epoch: ``setting/stages.frozen.lr`` and the other settings, as numbers where all of them are;
+        ``val/rsum`` and the like of the selected epoch, ``test/rsum`` and the like of the same weights, in percent;
+        ``seconds``; ``checkpoint``, as a path of this machine where the store is one.
 
     Raises:
         GoalError: the sweep file is wrong, or there are no results.
     """
+    from goal_sweep.goal_core.basics.plugins import forgotten_after
     from goal_sweep.runners.cli.reports import report_targets
     from goal_sweep.sweeps.results import EPOCHS
 
     given = [*overrides, *(f"{key}={value}" for key, value in (("store", store), ("tracking", tracking_uri)) if value)]
-    (target,) = report_targets([os.fspath(sweep)], given, None)
-    found = target.results()
+    with forgotten_after():  # another sweep may have a plugin with the same names
+        (target,) = report_targets([os.fspath(sweep)], given, None)
+        found = target.results()
     frame = pd.concat([part for part in (found.runs, found.candidates) if len(part)] or [found.runs]).sort_index()
     if by_epoch:
         names = [name.removeprefix(EPOCHS) for name in found.table.column_names if name.startswith(EPOCHS)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import linecache
+import os
 import re
 import sys
 import traceback
@@ -93,7 +94,8 @@ class Plugin:
         running.append(self.digest)
         before = _arithmetic()
         try:
-            exec(compile(self.text, file, "exec"), module.__dict__)
+            with no_end_at_once():
+                exec(compile(self.text, file, "exec"), module.__dict__)
         except (Exception, SystemExit) as error:
             del sys.modules[module.__name__]
             lines = [frame.lineno or 0 for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
@@ -142,6 +144,36 @@ class Plugin:
     def _refuse(self, message: str, line: int = 0) -> NoReturn:
         place = f"{self.name}:{line}" if line else self.name
         raise PluginError(f"plugin {place}: {' '.join(message.split())}") from None
+
+
+@contextmanager
+def no_end_at_once() -> Iterator[None]:
+    """Let `os._exit` raise like `exit` in this process, whose command would end with the plugin's status otherwise."""
+    end, own = os._exit, os.getpid()
+
+    def refuse(status: int) -> NoReturn:
+        if os.getpid() != own:
+            end(status)
+        raise SystemExit(status)
+
+    os._exit = refuse
+    try:
+        yield
+    finally:
+        os._exit = end
+
+
+@contextmanager
+def forgotten_after() -> Iterator[None]:
+    """Let the parts that plugins announce meanwhile be unknown again, so that other plugins may use their names."""
+    before = {kind: dict(registry) for kind, registry in REGISTRIES.items()}
+    try:
+        yield
+    finally:
+        for kind, registry in REGISTRIES.items():
+            for name, entry in list(registry.items()):
+                if entry.plugin and (here := before.get(kind, {}).get(name)) is not entry:
+                    registry.pop(name) if here is None else registry.update({name: here})
 
 
 def place_in(error: BaseException) -> str:

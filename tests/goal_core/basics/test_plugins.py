@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from goal_sweep.goal_core.basics.plugins import Plugin, PluginError, exits_are_errors, read_plugin
+from goal_sweep.goal_core.basics.plugins import Plugin, PluginError, exits_are_errors, forgotten_after, read_plugin
 from goal_sweep.goal_core.objectives import ObjectiveConfig, pair_weights
 from goal_sweep.goal_core.objectives.trial import try_objective
 from goal_sweep.goal_core.training import TrainingFailed
@@ -46,6 +46,20 @@ def test_a_plugin_that_travelled_runs_and_gives_the_same_id() -> None:
     try_objective(objective)
 
 
+def test_names_that_are_forgotten_are_free_for_another_plugin() -> None:
+    """Those that were known before are not."""
+    other, third = (Plugin(name=name, text=f"{SQUARE}# {name}\n") for name in ("other.py", "third.py"))
+    with forgotten_after():
+        plugin(SQUARE).announce()
+        with pytest.raises(PluginError, match=r"plugin other\.py:4: .*'square' is registered twice.* own\.py"):
+            other.announce()
+    assert "square" not in pair_weights
+    other.run()
+    with forgotten_after(), pytest.raises(PluginError, match=r"other\.py"):
+        third.announce()
+    assert pair_weights["square"].plugin == "other.py"
+
+
 def test_an_edited_plugin_takes_its_names_anew() -> None:
     plugin(SQUARE).run()
     before = ObjectiveConfig(pair="square", triplet="con").resolved()
@@ -67,6 +81,7 @@ def test_an_edited_plugin_takes_its_names_anew() -> None:
         (SQUARE.replace("2.0", "max(1, 2)"), "own.py:4", "'power' needs a number"),
         (SQUARE + "\n1 / 0", "own.py:7", "ZeroDivisionError"),
         (SQUARE + "\nraise SystemExit(0)", "own.py:7", "SystemExit"),
+        (SQUARE + "\n__import__('os')._exit(0)", "own.py:7", "SystemExit: 0"),
         (SQUARE + "\nimport nowhere_to_be_found", "own.py:7", "nowhere_to_be_found"),
         (SQUARE + "\nfor n in 'ab': pair_weights.register(n)(square)", "own.py:7", "name written out"),
     ],
@@ -90,6 +105,7 @@ def test_a_mistake_is_one_line_with_its_place(text: str, place: str, what: str) 
         ("PairWeights(triplets.pos.new_tensor(__import__('time').time_ns() % 997).expand(12), triplets.neg)", "again"),
         ("PairWeights(triplets.nothing, triplets.neg)", "nothing"),
         ("exit()", "SystemExit"),
+        ("__import__('os')._exit(0)", "SystemExit"),
         ("PairWeights(triplets.pos.zero_(), triplets.neg)", "changes the similarities"),
     ],
 )
