@@ -49,17 +49,10 @@ class ModelDescription:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> ModelDescription:
-        """Read what :meth:`to_json` gave.
-
-        Raises:
-            WeightsError: something is missing, or unknown to this version.
-        """
-        try:
-            own = {field.name: content[field.name] for field in fields(cls)}
-            parts = {"data": _data(own["data"]), "model": _settings(ModelConfig, own["model"])}
-            return cls(**{**own, **parts, "vocabulary": tokenizer_from_json(own["vocabulary"])})
-        except (KeyError, TypeError) as error:
-            raise WeightsError(f"the checkpoint's description is not one this version knows: {error}") from error
+        """Read what :meth:`to_json` gave; any error says that something is missing, or unknown to this version."""
+        own = {field.name: content[field.name] for field in fields(cls)}
+        parts = {"data": _data(own["data"]), "model": _settings(ModelConfig, own["model"])}
+        return cls(**{**own, **parts, "vocabulary": tokenizer_from_json(own["vocabulary"])})
 
     def moved(self, *, root: str | None, weights: str | None) -> ModelDescription:
         """The description with another folder for the data or another file for the backbone's weights."""
@@ -113,10 +106,14 @@ def read_model(path: Path) -> TrainedModel:
             f"{path} is not a model checkpoint; give a best-*.safetensors of a cell, "
             "or what `goal-sweep convert` made of a published checkpoint"
         )
+    try:
+        description, epoch = ModelDescription.from_json(state[_KEY]), int(state["epoch"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise WeightsError(f"{path} does not describe a model that this version knows: {error}") from error
     return TrainedModel(
         path=path,
-        description=ModelDescription.from_json(state[_KEY]),
-        epoch=state["epoch"],
+        description=description,
+        epoch=epoch,
         heads=take_prefix("heads", tensors),
         backbone=take_prefix("backbone", tensors),
     )

@@ -111,14 +111,19 @@ def take_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]
     return {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}
 
 
-def load_module(module: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
-    """Load a module's tensors, all of them and no others.
+def check_fits(module: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
+    """Check that tensors are those of a module, all of them and no others.
 
     Raises:
-        WeightsError: a tensor is missing, is left over or has the wrong shape.
+        WeightsError: one is missing, is left over or has the wrong shape.
     """
     if problems := misfits(module.state_dict(), tensors, spare=lambda name: False):
         raise WeightsError(f"checkpoint {source} does not fit the model; tensors {problems}")
+
+
+def load_module(module: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
+    """Load a module's tensors; errors as for :func:`check_fits`."""
+    check_fits(module, tensors, source)
     module.load_state_dict(dict(tensors))
 
 

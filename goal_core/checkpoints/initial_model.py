@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
 
-from goal_sweep.goal_core.basics.errors import WeightsError, first_line
+from goal_sweep.goal_core.basics.errors import GoalError, WeightsError, first_line
 from goal_sweep.goal_core.checkpoints.description import ModelDescription, TrainedModel, read_model
-from goal_sweep.goal_core.checkpoints.file import load_module
+from goal_sweep.goal_core.checkpoints.file import check_fits, load_module
 from goal_sweep.goal_core.data import DataConfig, Dataset
 from goal_sweep.goal_core.data.text import TextVectors, Tokenizer
 from goal_sweep.goal_core.models import Encoder, Heads, ImageBackbone, ModelConfig, num_features
@@ -77,9 +80,13 @@ class InitialModel:
             width = num_features(backbone, self._dataset.splits["train"])
         elif backbone is not None:
             width = backbone.num_features
-        heads = self.framework.heads(self.model, num_features=width, tokenizer=self.tokenizer, seed=seed)
-        if self._given is not None:
-            load_module(heads, self._given.heads, self._given.path)
+        build = partial(self.framework.heads, self.model, num_features=width, tokenizer=self.tokenizer, seed=seed)
+        if self._given is None:
+            return build()
+        if self.framework.draws_heads(self.model):
+            with torch.device("meta"):  # sizes that a file states take no memory before they are known to fit
+                check_fits(build(), self._given.heads, self._given.path)
+        load_module(heads := build(), self._given.heads, self._given.path)
         return heads
 
 
@@ -125,18 +132,32 @@ def trained_encoder(
         WeightsError: the backbone's weights are missing, have changed, or do not fit.
     """
     model = description.model
-    initial = InitialModel(model, description.data, dataset, given=trained)
-    if not trained.backbone and model.backbone.weights != "precomputed":
-        weights = initial.framework.weights_id(model)
-        if weights != description.weights:
-            raise WeightsError(
-                f"the backbone's weights have changed: {model.backbone.weights} is {weights}, "
-                f"the cell used {description.weights}"
-            )
-    backbone = initial.backbone(description.seed)
-    heads = initial.heads(backbone, description.seed)
+    with _naming(trained.path):
+        initial = InitialModel(model, description.data, dataset, given=trained)
+        if not trained.backbone and model.backbone.weights != "precomputed":
+            weights = initial.framework.weights_id(model)
+            if weights != description.weights:
+                raise WeightsError(
+                    f"the backbone's weights have changed: {model.backbone.weights} is {weights}, "
+                    f"the cell used {description.weights}"
+                )
+        backbone = initial.backbone(description.seed)
+        heads = initial.heads(backbone, description.seed)
     backbone = None if backbone is None else backbone.to(device)
     return Encoder(heads=heads.to(device), backbone=backbone, precision=description.precision, device=device)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Where what a file says is built: any error is a `WeightsError` that names the file."""
+    try:
+        yield
+    except GoalError as error:
+        if str(path) in str(error):
+            raise
+        raise WeightsError(f"{path}: {error}") from error
+    except Exception as error:
+        raise WeightsError(f"{path} does not describe a model that can be built: {first_line(error)}") from error
 
 
 def _read(model: ModelConfig) -> TrainedModel:

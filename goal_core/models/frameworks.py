@@ -16,7 +16,7 @@ from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.goal_core.basics.registry import Registry
 from goal_sweep.goal_core.data import text
 from goal_sweep.goal_core.models.config import ModelConfig
-from goal_sweep.goal_core.models.sizes import CAPTION_LENGTH, HeadSize, bert_size, num_regions
+from goal_sweep.goal_core.models.sizes import CAPTION_LENGTH, HeadSize, bert_size, encoder_size, num_regions
 from goal_sweep.goal_core.models.weights import OPEN_CLIP, existing, file_sha256, text_encoders
 from goal_sweep.goal_core.objectives import ObjectiveConfig
 from goal_sweep.goal_core.objectives.parameters import FROM_MODEL
@@ -92,9 +92,15 @@ class Framework:
             WeightsError: a file is missing.
         """
         image = "precomputed" if model.backbone.weights == "precomputed" else models.weights_id(model.backbone)
+        return "".join((image, *(f" {part} {models.hub_id(name)}" for part, name in self._text_weights(model))))
+
+    def _text_weights(self, model: ModelConfig) -> list[tuple[str, str]]:
         texts = {"bert": model.bert.weights, "text": model.text.encoder}
-        of_text = [f" {part} {models.hub_id(name)}" for part, name in texts.items() if part in self.uses and name]
-        return "".join((image, *of_text))
+        return [(part, name) for part, name in texts.items() if part in self.uses and name]
+
+    def draws_heads(self, model: ModelConfig) -> bool:
+        """Whether goal-sweep's own heads are drawn at random as a whole, with no weights or code from elsewhere."""
+        return isinstance(self.heads_class, str) and all(name == "random" for _, name in self._text_weights(model))
 
     def backbone(self, model: ModelConfig, data: DataConfig, seed: int) -> ImageBackbone | None:
         """The image backbone with its initial weights; None where the data already consists of features."""
@@ -139,8 +145,13 @@ class Framework:
             width: numbers that the backbone gives for an image or a region.
             words: words of the vocabulary.
         """
-        head = width * model.embed_dim  # of texts, whose width is not known here, as of images
-        return HeadSize(2 * head, head / 1e9, head / 1e9)
+        head = width * model.embed_dim
+        if "text" not in self.uses or not model.text.encoder or model.text.encoder in text_encoders:
+            return HeadSize(2 * head, head / 1e9, head / 1e9)  # texts, whose width is not known here, as images
+        bert, params = encoder_size(model.text.encoder)
+        layers, of_text = 12 * bert.layers * bert.width**2, bert.width * model.embed_dim
+        caption, word_width = CAPTION_LENGTH * layers + of_text, bert.width * bert.layers
+        return HeadSize(params + layers + head + of_text, head / 1e9, caption / 1e9, word_width=word_width)
 
     def augment(self, model: ModelConfig, tokenizer: Tokenizer, seed: int) -> Augment | None:
         """How training pairs are augmented besides the image's own augmentation; None if they are not."""
@@ -160,6 +171,8 @@ class Vsepp(Framework):
     features = "precomp"
 
     def head_size(self, model: ModelConfig, data: DataConfig, *, width: int, words: int) -> HeadSize:
+        if model.text.encoder:
+            return super().head_size(model, data, width=width, words=words)
         dim, word_dim = model.embed_dim, model.text.word_dim
         gru = 3 * dim * (word_dim + dim)
         params = width * dim + words * word_dim + gru + 7 * dim

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from goal_sweep.goal_core.basics.sealed_json import read_json
 from goal_sweep.goal_core.data import SplitCounts, Vocabulary
 from goal_sweep.goal_core.models.config import BertConfig, ModelConfig
 from goal_sweep.goal_core.models.weights import TORCHVISION
@@ -73,9 +75,23 @@ def bert_size(model: ModelConfig, words: int) -> tuple[BertConfig, int]:
         model: the model.
         words: words of the captions; one that is not drawn at random has word pieces of its own.
     """
-    is_random = model.bert.weights == "random"
-    bert = model.bert if is_random else BertConfig()
-    return bert, ((words if is_random else _BERT_PIECES) + 512) * bert.width
+    if model.bert.weights == "random":
+        return model.bert, (words + 512) * model.bert.width
+    return encoder_size(model.bert.weights)
+
+
+def encoder_size(weights: str) -> tuple[BertConfig, int]:
+    """As :func:`bert_size`, of a pretrained text encoder: what its folder states; BERT's of a name on the hub."""
+    stated = read_json(Path(weights, "config.json"), sealed=False) or {}
+
+    def first(default: int, *names: str) -> int:
+        return next((int(stated[name]) for name in names if name in stated), default)
+
+    width = first(768, "hidden_size", "dim", "d_model")
+    bert = BertConfig(
+        weights=weights, width=width, heads=1, layers=first(12, "num_hidden_layers", "n_layers", "num_layers")
+    )
+    return bert, (first(_BERT_PIECES, "vocab_size") + 512) * width
 
 
 def num_regions(data: DataConfig) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BufferedReader
 from itertools import product
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from goal_sweep.goal_core.basics import atomic
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
 from goal_sweep.goal_core.basics.errors import WeightsError
 from goal_sweep.goal_core.checkpoints import (
@@ -82,15 +84,15 @@ def test_files_of_others_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_read_error_that_passes_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read, left = Path.read_bytes, [2]
+    opened, left = atomic.open_file, [2]
 
-    def stale(self: Path) -> bytes:
+    def stale(place: Path) -> BufferedReader:
         left[0] -= 1
         if left[0] >= 0:
             raise OSError(116, "Stale file handle")
-        return read(self)
+        return opened(place)
 
-    monkeypatch.setattr(Path, "read_bytes", stale)
+    monkeypatch.setattr(atomic, "open_file", stale)
     assert read_checkpoint(path)[1] == STATE
     left[0] = 100
     with pytest.raises(StorageError, match="Stale file handle"):

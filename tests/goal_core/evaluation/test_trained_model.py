@@ -11,7 +11,8 @@ import pytest
 import torch
 from PIL import Image
 
-from goal_sweep.goal_core.basics.errors import ConfigError, DataError
+from goal_sweep.goal_core.basics.errors import ConfigError, DataError, WeightsError
+from goal_sweep.goal_core.checkpoints import read_checkpoint, write_checkpoint
 from goal_sweep.goal_core.data import open_dataset
 from goal_sweep.goal_core.data.config import PrecompConfig, ScenesConfig
 from goal_sweep.goal_core.evaluation import (
@@ -128,6 +129,22 @@ def test_what_cannot_be_embedded_is_refused(folder: Path, tmp_path: Path) -> Non
         model.tokens(["red " * 20], longest=12)
     with pytest.raises(ConfigError, match="encode_images"):
         model.encode_features(np.zeros((2, 8)))
+
+
+@pytest.mark.parametrize("value", [30_000, 10**12, -1, "x", None, []])
+def test_a_header_that_lies_is_one_error_that_names_the_file(folder: Path, tmp_path: Path, value: object) -> None:
+    """Sizes take no memory before they are known to fit the file's tensors."""
+    (best,), forged = folder.glob("best-*.safetensors"), tmp_path / "forged.safetensors"
+    tensors, state = read_checkpoint(best)
+    card = state["card"]
+    for key in ("embed_dim", "framework", "backbone"):
+        write_checkpoint(forged, tensors, state | {"card": card | {"model": card["model"] | {key: value}}})
+        with pytest.raises(WeightsError, match=r"forged\.safetensors"):
+            load_model(forged)
+    for key in ("data", "vocabulary"):
+        write_checkpoint(forged, tensors, state | {"card": card | {key: value}})
+        with pytest.raises(WeightsError, match=r"forged\.safetensors"):
+            load_model(forged)
 
 
 def test_a_cell_is_evaluated_on_other_data_and_says_so(folder: Path) -> None:
