@@ -2,12 +2,13 @@
 
 The model: a run is the effect of its objective, plus that of its seed, plus what the test images do to its objective
 (`analysis.statistics.images`), plus noise. The noise of all objectives is pooled, because two to five seeds say little
-of a single one. An objective that is far noisier than the others is judged by its own spread instead; so is a whole row
-or column of a grid. From three seeds on the noisiest do not enter the pool. Each contrast is compared with the largest
-of all contrasts that equal objectives give, in simulated grids with the same runs missing and the same image noise (the
-single-step maximum of Westfall & Young 1993, "Resampling-Based Multiple Testing"; for equal spreads, no gaps and no
-image noise, nearly Tukey's test). The constants were chosen by simulation: docs/statistics.md prints the rates of error
-and power that they give.
+of a single one. No objective, row or column of a grid that looks noisier than the pool is judged by less than its own
+spread, and an objective that is far noisier by more: its own may be too small by chance. But a noisy one seldom lands
+beside a calm one, so there its own spread is enough. Each contrast is compared with the largest of all contrasts that
+equal objectives give, in simulated grids with the same runs missing and the same image noise (the single-step maximum
+of Westfall & Young 1993, "Resampling-Based Multiple Testing"; for equal spreads, no gaps and no image noise, nearly
+Tukey's test). The constants were chosen by simulation: docs/statistics.md prints the rates of error and power that they
+give.
 """
 
 from __future__ import annotations
@@ -27,23 +28,21 @@ from goal_sweep.analysis.blocks import ALPHA
 Array = NDArray[np.float64]
 Array32 = NDArray[np.float32]
 
-_USED_OF_TWO, _USED_LATER = 0.25, 0.4
+_USED_OF_TWO, _USED_LATER = 0.125, 0.475
 """Of two and more seeds: the share of `ALPHA` that objectives of equal spread use. The rest is for unequal ones, which
 two seeds do not show."""
-_OUTLYING = {1: 1.0, 2: 2.5}
-"""By degrees of freedom: with more than this many times the pooled variance, an objective is judged by its own."""
-_OUTLYING_LATER = 3.0
-"""The same with more degrees of freedom."""
-_OUTLYING_GROUP = 0.9
+_OUTLYING_OF_TWO, _OUTLYING_LATER = 1.0, 3.0
+"""Of two and more runs: with more than this many times the pooled variance, an objective is far noisier, ..."""
+_BESIDE = 1.0
+"""... unless a calmer one is nearer than this many standard errors of their difference."""
+_OUTLYING_GROUP = 0.95
 """A row or column is judged by its own variance above this quantile of what equally noisy ones have."""
 _CAPPED = 8.0
-"""In the variance of a row or column none of its objectives has more than this many times the pooled variance, so that
-a single run that went wrong hides little of the others."""
+"""In the variance of a row or column none of its objectives has more than this many times the pooled variance, in the
+pooled one none more than this many times the usual one, so that a run that went wrong hides little of the others. With
+two seeds the pool has no cap: noisy objectives are overlooked just where their runs lie close together."""
 _WIDENED_AT = 0.95
-"""The quantile at which a variance of few runs is widened as in Student's t."""
-_EXCLUDED = 1 / 7
-"""The share of the objectives, those with the largest variances, that does not enter the pool; none with two seeds,
-whose pool is small, and whose noisy objectives are overlooked just where their runs lie close together."""
+"""The quantile at which the variance of a far noisier objective is widened as in Student's t."""
 _DRAWS, _BATCH = 5_000, 1_000
 _RANK = 1e-10
 """A singular value below this share of the largest one is 0."""
@@ -172,17 +171,26 @@ class _Layout:
     def measure(self, runs_DR: Array) -> tuple[Array, Array]:
         """Estimates and standard errors of the contrasts, (D, M) each, of D sets of runs."""
         own_DK, pooled_D1, free_K = self.variances(runs_DR)
-        limits_K = np.array([_OUTLYING.get(int(df), _OUTLYING_LATER) for df in free_K])
-        noisier = (own_DK > limits_K * pooled_D1) & (free_K > 0)
-        used_DK = np.where(noisier, _widening(free_K) * own_DK, pooled_D1)
+        noisier_DK = own_DK > np.where(free_K == 1, _OUTLYING_OF_TWO, _OUTLYING_LATER) * pooled_D1
+        noisier_DK &= ~self._beside_calm(runs_DR, pooled_D1, ~noisier_DK & (free_K > 0))
+        used_DK = np.maximum(np.where(noisier_DK, _widening(free_K), 1.0) * own_DK, pooled_D1)
         capped_DK = np.minimum(own_DK, _CAPPED * pooled_D1) * free_K
         for members_K in self.groups > 0:
             free = max(float(free_K[members_K].sum()), 1.0)
             of_group_D1 = capped_DK[:, members_K].sum(axis=1, keepdims=True) / free
             noisier_D1 = of_group_D1 > stats.chi2.ppf(_OUTLYING_GROUP, free) / free * pooled_D1
-            at_least_D1 = np.where(noisier_D1, _widening(free) * of_group_D1, 0)
-            used_DK[:, members_K] = np.maximum(used_DK[:, members_K], at_least_D1)
+            used_DK[:, members_K] = np.maximum(used_DK[:, members_K], np.where(noisier_D1, of_group_D1, 0))
         return runs_DR @ self.weights.T, np.sqrt(used_DK @ (self.weights**2 @ self.members).T)
+
+    def _beside_calm(self, runs_DR: Array, pooled_D1: Array, calm_DK: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Whether a calm objective lies beside each, (D, K): true of a calm one, which lies beside itself."""
+        counts_K = self.members.sum(axis=0)
+        means_DK = runs_DR @ self.inverse[: len(counts_K)].T
+        beside_DK = np.zeros_like(calm_DK)
+        for other, count in enumerate(counts_K):
+            reach_DK = _BESIDE * np.sqrt(pooled_D1 * (1 / counts_K + 1 / count))
+            beside_DK |= (np.abs(means_DK - means_DK[:, [other]]) <= reach_DK) & calm_DK[:, [other]]
+        return beside_DK
 
     def variances(self, runs_DR: Array) -> tuple[Array, Array, Array]:
         """The variance of each objective (D, K), the pooled one (D, 1), and the degrees of freedom (K,)."""
@@ -196,11 +204,14 @@ class _Layout:
         free_K = counts_K - 1
         sums_DK = np.maximum(residuals**2 @ self.members - (residuals @ self.members) ** 2 / counts_K, 0)
         own_DK = sums_DK / np.maximum(free_K, 1)
-        several = np.flatnonzero(free_K)
-        kept = len(several) - int(len(several) * _EXCLUDED) * (counts_K.max() > 2)
-        order = several[np.argsort(own_DK[:, several], axis=1)[:, :kept]]
-        pooled = np.take_along_axis(sums_DK, order, axis=1).sum(axis=1) / free_K[order].sum(axis=1)
-        return own_DK, pooled[:, None] * self.pool_factor, free_K
+        limit_D1 = np.full((1, 1), np.inf)
+        if counts_K.max() > 2:
+            several = free_K > 0
+            usual_DK = own_DK[:, several] * free_K[several] / stats.chi2.ppf(0.5, free_K[several])
+            usual_D1 = np.median(usual_DK, axis=1, keepdims=True)
+            limit_D1 = np.where(usual_D1 > _ROUNDING**2, _CAPPED * usual_D1, np.inf)
+        pooled_D1 = np.minimum(own_DK, limit_D1) @ free_K[:, None] / free_K.sum()
+        return own_DK, pooled_D1 * self.pool_factor, free_K
 
 
 @lru_cache(maxsize=256)

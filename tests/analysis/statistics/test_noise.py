@@ -34,8 +34,8 @@ FALSE = {
     "cir -4 and 3x": Scenario(shifts=CIR, spreads={"/cir": 3}),
 }
 """The rows of docs/statistics.md."""
-TODAY = {"one +4": (18.0, 67.0, 98.0), "one -4": (34.0, 83.0, 99.0), "seven -4": (32.0, 83.0, 99.0)}
-"""Percent found by the rule before it counted rows and columns, with 2, 3 and 5 seeds."""
+LEAST = {"one +4": (16.5, 65.0, 95.0), "one -4": (33.0, 88.0, 99.0), "seven -4": (37.0, 87.0, 99.0)}
+"""Percent found, with 2, 3 and 5 seeds. A rule that was false in up to 17 % found 27, 49, 63 and 74, 91, 96."""
 POWER = {"one +4": {"lin/con": 4.0}, "one -4": {"lin/con": -4.0}, "seven -4": HALF}
 SEEDS = (2, 3, 5)
 EVERY = {f"{pair}/": 5.0 for pair in PAIRS}
@@ -111,7 +111,7 @@ def test_false_statements_over_a_thousand_grids(name: str, seeds: int, images: f
 def test_the_power_over_a_thousand_grids(name: str, seeds: int) -> None:
     found = rates(Scenario(shifts=POWER[name]), seeds, NUMBER)
     show(f"power, {name}", seeds, found)
-    assert found.found >= (0.88 if seeds == 2 else 0.84) * TODAY[name][SEEDS.index(seeds)]
+    assert found.found >= LEAST[name][SEEDS.index(seeds)]
 
 
 @pytest.mark.exhaustive
@@ -124,7 +124,7 @@ def test_the_rates_of_the_effects_over_a_thousand_grids(seeds: int, images: floa
         found = effect_rates(replace(scenario, images=images), seeds, NUMBER)
         print(f"{seeds} seeds, effects, {name}, images {images:g}: {found}")
         assert max(found.values()) <= beyond(5, NUMBER)
-    for weight, least in (("lin/", (20, 65, 97)), ("/nca", (30, 85, 99))):
+    for weight, least in (("lin/", (35, 82, 97)), ("/nca", (35, 82, 99))):
         found = effect_rates(Scenario(shifts={weight: 2.0}), seeds, NUMBER)
         print(f"{seeds} seeds, effects, {weight} +2: {found}")
         assert max(found["pair"], found["triplet"]) >= least[SEEDS.index(seeds)]
