@@ -157,6 +157,15 @@ def replace_with(path: Path, write: Callable[[Path], object], *, guard: Callable
     retried(once)
 
 
+@contextlib.contextmanager
+def usual_mode(path: Path) -> Iterator[None]:
+    """Give a file that is written within the block the mode of other files; safetensors lets only its owner read it."""
+    path.touch()
+    mode = path.stat().st_mode
+    yield
+    path.chmod(mode)
+
+
 def replace_bytes(path: Path, content: bytes) -> None:
     """`replace_with` for content in memory."""
     replace_with(path, lambda temporary: temporary.write_bytes(content))

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
-from goal_sweep.goal_core.basics.atomic import DamagedError, open_file, replace_with
+from goal_sweep.goal_core.basics.atomic import DamagedError, open_file, replace_with, usual_mode
 from goal_sweep.goal_core.basics.errors import warn
 from goal_sweep.goal_core.basics.user_files import reading
 
@@ -104,10 +104,8 @@ def write_columns(path: Path, columns: Columns, about: Mapping[str, Any]) -> Non
     contiguous = {name: np.ascontiguousarray(column) for name, column in columns.items()}
 
     def write(temporary: Path) -> None:
-        temporary.touch()
-        mode = temporary.stat().st_mode  # that of other files; safetensors writes what only its owner may read
-        save_file(contiguous, temporary, metadata=sealed)
-        temporary.chmod(mode)
+        with usual_mode(temporary):
+            save_file(contiguous, temporary, metadata=sealed)
 
     replace_with(path, write)
 

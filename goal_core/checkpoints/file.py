@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save_file
 from torch import Tensor, nn
 
-from goal_sweep.goal_core.basics.atomic import DamagedError, read_bytes
+from goal_sweep.goal_core.basics.atomic import DamagedError, read_bytes, usual_mode
 from goal_sweep.goal_core.basics.errors import WeightsError
 from goal_sweep.goal_core.models.weights import misfits
 
@@ -36,7 +36,8 @@ def write_checkpoint(path: Path, tensors: Mapping[str, Tensor], state: Mapping[s
         places.add(place)
     sealed = json.dumps({**state, _CHECKSUM: _checksum(contiguous, state)}, sort_keys=True)
     # One entry only: safetensors writes several in no fixed order, and equal checkpoints are equal files.
-    save_file(contiguous, path, metadata={_STATE: sealed})
+    with usual_mode(path):
+        save_file(contiguous, path, metadata={_STATE: sealed})
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -110,3 +110,10 @@ def test_adams_moments_lie_like_their_weights_after_a_restart(tmp_path: Path) ->
     old, new = (one.state[filters]["exp_avg"] for one in (before, after))
     assert new.stride() == filters.stride() != filters.contiguous().stride()
     assert torch.equal(new, old)
+
+
+def test_others_may_read_a_checkpoint_as_they_may_read_other_files(tmp_path: Path) -> None:
+    """In a store that a group shares, its weights too."""
+    (tmp_path / "other").touch()
+    write_checkpoint(tmp_path / "model.safetensors", {"a": torch.zeros(2)}, {})
+    assert (tmp_path / "model.safetensors").stat().st_mode == (tmp_path / "other").stat().st_mode
