@@ -3,12 +3,12 @@
 The model: a run is the effect of its objective, plus that of its seed, plus what the test images do to its objective
 (`analysis.statistics.images`), plus noise. The noise of all objectives is pooled, because two to five seeds say little
 of a single one. No objective, row or column of a grid that looks noisier than the pool is judged by less than its own
-spread, and an objective that is far noisier by more: its own may be too small by chance. But a noisy one seldom lands
-beside a calm one, so there its own spread is enough. Each contrast is compared with the largest of all contrasts that
-equal objectives give, in simulated grids with the same runs missing and the same image noise (the single-step maximum
-of Westfall & Young 1993, "Resampling-Based Multiple Testing"; for equal spreads, no gaps and no image noise, nearly
-Tukey's test). The constants were chosen by simulation: docs/statistics.md prints the rates of error and power that they
-give.
+spread, and an objective that is far noisier by more: its own may be too small by chance. Where its mean is beside a
+calm one's, its own spread is enough: that finds more, and makes no more false statements between equal means. Each
+contrast is compared with the largest of all contrasts that equal objectives give, in simulated grids with the same runs
+missing and the same image noise (the single-step maximum of Westfall & Young 1993, "Resampling-Based Multiple Testing";
+for equal spreads, no gaps and no image noise, nearly Tukey's test). The constants were chosen by simulation:
+docs/statistics.md prints the rates of error and power that they give.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Array = NDArray[np.float64]
 Array32 = NDArray[np.float32]
 
 _USED_OF_TWO, _USED_LATER = 0.125, 0.475
-"""Of two and more seeds: the share of `ALPHA` that objectives of equal spread use. The rest is for unequal ones, which
-two seeds do not show."""
+"""The share of `ALPHA` that objectives of equal spread use, where one has two runs and where all have more. The rest is
+for unequal ones, which two runs do not show."""
 _OUTLYING_OF_TWO, _OUTLYING_LATER = 1.0, 3.0
 """Of two and more runs: with more than this many times the pooled variance, an objective is far noisier, ..."""
 _BESIDE = 1.0
@@ -86,7 +86,7 @@ def judge(
             together.
         images_KK: covariance of the objectives over samples of test images; None if it is not known or not asked for.
         paired: whether objectives share their seeds, so that what a seed does to all objectives is not noise.
-        used: the share of `ALPHA` that objectives of equal spread use; by the number of seeds if None.
+        used: the share of `ALPHA` that objectives of equal spread use; by the number of runs if None.
 
     Returns:
         None if no objective has a second run to know the noise by.
@@ -96,7 +96,8 @@ def judge(
     layout = _layout(known.tobytes(), known.shape, contrasts.tobytes(), groups_of(labels).tobytes(), paired)
     if layout.df <= 0:
         return None
-    used = used or (_USED_OF_TWO if len(values_SK) == 2 else _USED_LATER)
+    counts = known.sum(axis=0)
+    used = used or (_USED_OF_TWO if 2 in counts else _USED_LATER)
     factors = _image_factors(contrasts, images_KK)
     of_images = (factors**2).sum(axis=0)
     any_images = bool(of_images.max(initial=0.0) > _ROUNDING**2)

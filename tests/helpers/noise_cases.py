@@ -54,6 +54,8 @@ class Scenario:
     """The same for a triplet weight."""
     missing: float = 0.0
     """Probability that a run is missing; one of each objective stays."""
+    two_runs: str = ""
+    """An objective of which only two runs are there."""
     images: float = 0.0
     """With test images as of the quickstart: what an image does to each objective, times this."""
     search: Mapping[str, float] = field(default_factory=dict)
@@ -82,6 +84,7 @@ class Scenario:
             gone = generator.random((seeds, P * T)) < self.missing
             gone[generator.integers(seeds, size=P * T), np.arange(P * T)] = False
             values[gone] = np.nan
+            values[2:, [f"{pair}/{triplet}" == self.two_runs for pair, triplet in OBJECTIVES]] = np.nan
             yield values, images
 
     def comparisons(self, seeds: int, number: int, start: int = 11) -> Iterator[Comparison]:

@@ -33,7 +33,7 @@ FALSE = {
     "nca +4, sig/con 5x": Scenario(shifts=NCA, spreads={"sig/con": 5}),
     "cir -4 and 3x": Scenario(shifts=CIR, spreads={"/cir": 3}),
 }
-"""The rows of docs/statistics.md."""
+"""Rows of docs/statistics.md, and others."""
 LEAST = {"one +4": (16.5, 65.0, 95.0), "one -4": (33.0, 88.0, 99.0), "seven -4": (37.0, 87.0, 99.0)}
 """Percent found, with 2, 3 and 5 seeds. A rule that was false in up to 17 % found 27, 49, 63 and 74, 91, 96."""
 POWER = {"one +4": {"lin/con": 4.0}, "one -4": {"lin/con": -4.0}, "seven -4": HALF}
@@ -102,6 +102,14 @@ def test_false_statements_over_a_thousand_grids(name: str, seeds: int, images: f
     show(f"{name}, images {images:g}", seeds, found)
     assert found.false <= beyond(5, NUMBER)
     assert found.covered >= 100 - beyond(6, NUMBER)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seeds", [3, 5])
+def test_a_noisy_objective_with_two_runs_among_others_with_more(seeds: int) -> None:
+    found = rates(Scenario(spreads={"sig/nca": 5}, two_runs="sig/nca"), seeds, NUMBER)
+    show("one 5x, with two runs", seeds, found)
+    assert found.false <= beyond(6.6, NUMBER)  # a known limit; 9 % where only grids of two seeds were judged with care
 
 
 @pytest.mark.exhaustive
