@@ -32,9 +32,10 @@ _USED_OF_TWO, _USED_LATER = 0.125, 0.475
 """The share of `ALPHA` that objectives of equal spread use, where one has two runs and where all have more. The rest is
 for unequal ones, which two runs do not show."""
 _OUTLYING_OF_TWO, _OUTLYING_LATER = 1.0, 3.0
-"""Of two and more runs: with more than this many times the pooled variance, an objective is far noisier, ..."""
+"""An objective of two runs, and of more, is far noisier with more than this many times the pooled variance."""
 _BESIDE = 1.0
-"""... unless a calmer one is nearer than this many standard errors of their difference."""
+"""A far noisier objective is judged by its own variance alone if the mean of one that is not lies within so many
+standard errors of their difference, by the pooled variance."""
 _OUTLYING_GROUP = 0.95
 """A row or column is judged by its own variance above this quantile of what equally noisy ones have."""
 _CAPPED = 8.0

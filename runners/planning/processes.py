@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
 import signal
-import sys
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context, parent_process
+
+from goal_sweep.runners.execution.session.supervisor import die_with
 
 
 def process_pool(count: int, *, tasks_each: int | None = None) -> ProcessPoolExecutor:
@@ -23,7 +22,5 @@ def process_pool(count: int, *, tasks_each: int | None = None) -> ProcessPoolExe
 
 def _begin() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if sys.platform == "linux":  # or else a process of a pool would wait for tasks for ever
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-        if (parent := parent_process()) and os.getppid() != parent.pid:
-            os._exit(1)
+    if (parent := parent_process()) and parent.pid:  # or else it would wait for tasks for ever
+        die_with(parent.pid)

@@ -47,9 +47,7 @@ def supervise() -> None:
         _page[_SAID] = _page[_RAY_IS_OURS] = 0
         child = os.fork()
         if child == 0:
-            _set_in_kernel(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != supervisor:
-                os._exit(STOPPED)
+            die_with(supervisor)
             if _page[_FORCE_IS_DONE]:
                 sys.argv[:] = [word for word in sys.argv if word != "--force"]
             return
@@ -64,9 +62,15 @@ def supervise() -> None:
             os._exit(_exit_status(_page, status, asked))
 
 
-def _set_in_kernel(option: int, value: int) -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(option, value)
+def die_with(parent: int) -> None:
+    """Have the kernel kill this process when its parent ends, as far as the system can."""
+    if _set_in_kernel(_PR_SET_PDEATHSIG, signal.SIGKILL) and os.getppid() != parent:
+        os._exit(STOPPED)  # it has ended before
+
+
+def _set_in_kernel(option: int, value: int) -> bool:
+    """Set what Linux alone has; whether it was set."""
+    return sys.platform == "linux" and not ctypes.CDLL(None).prctl(option, value)
 
 
 def _messenger(child: int) -> tuple[list[int], Callable[[int, FrameType | None], Any]]:

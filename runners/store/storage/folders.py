@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import secrets
+import stat
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,7 +77,11 @@ class Storage:
 
     def _make_way(self, path: Path) -> None:
         """Rename what lies in a file's place and is none, such as a folder, to ``<name>.damaged``."""
-        if path.exists() and not path.is_file():
+        try:
+            mode = path.stat().st_mode  # once, for this comes before every write
+        except OSError:
+            return
+        if not stat.S_ISREG(mode):
             self.move(path, path.with_name(f"{path.name}.damaged"))
 
     def create(self, path: Path, content: bytes, *, guard: Task | None = None) -> bool:
