@@ -35,11 +35,8 @@ def compare(values: pd.DataFrame, noise: Mapping[str, pd.DataFrame] | None = Non
     means, counts = known.mean().to_numpy(), known.count().to_numpy()
     parts = [own.loc[names, names].to_numpy(float) for own in (noise or {}).values()]
     pairs = list(combinations(range(len(names)), 2))
-    judged = (
-        judge(known.to_numpy(float), pairwise(len(names)), names, np.sum(parts, axis=0) if parts else None)
-        if pairs
-        else None
-    )
+    images = np.sum(parts, axis=0) if parts else None
+    judged = judge(known.to_numpy(float), pairwise(len(names)), names, images, in_order=True) if pairs else None
     differences = {}
     for row, (i, j) in enumerate(pairs):
         change = difference_of(judged, row, float(means[i] - means[j]), int(min(counts[i], counts[j])))

@@ -3,12 +3,11 @@
 The model: a run is the effect of its objective, plus that of its seed, plus what the test images do to its objective
 (`analysis.statistics.images`), plus noise. The noise of all objectives is pooled, because two to five seeds say little
 of a single one. No objective, row or column of a grid that looks noisier than the pool is judged by less than its own
-spread, and an objective that is far noisier by more: its own may be too small by chance. Where its mean is beside a
-calm one's, its own spread is enough: that finds more, and makes no more false statements between equal means. Each
-contrast is compared with the largest of all contrasts that equal objectives give, in simulated grids with the same runs
-missing and the same image noise (the single-step maximum of Westfall & Young 1993, "Resampling-Based Multiple Testing";
-for equal spreads, no gaps and no image noise, nearly Tukey's test). The constants were chosen by simulation:
-docs/statistics.md prints the rates of error and power that they give.
+spread, and an objective that is not steady by more: its own may be too small by chance. Each contrast is compared with
+the largest of all contrasts that equal objectives give, in simulated grids with the same runs missing and the same
+image noise (the single-step maximum of Westfall & Young 1993, "Resampling-Based Multiple Testing"; for equal spreads,
+no gaps and no image noise, nearly Tukey's test). Between steady objectives verdicts follow the order of the means. The
+constants were chosen by simulation: docs/statistics.md prints the rates of error and power that they give.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ from goal_sweep.analysis.blocks import ALPHA
 Array = NDArray[np.float64]
 Array32 = NDArray[np.float32]
 
-_USED_OF_TWO, _USED_LATER = 0.125, 0.475
+_USED_OF_TWO, _USED_LATER = 0.15, 0.4
 """The share of `ALPHA` that objectives of equal spread use, where one has two runs and where all have more. The rest is
 for unequal ones, which two runs do not show."""
-_OUTLYING_OF_TWO, _OUTLYING_LATER = 1.0, 3.0
-"""An objective of two runs, and of more, is far noisier with more than this many times the pooled variance."""
-_BESIDE = 1.0
-"""A far noisier objective is judged by its own variance alone if the mean of one that is not lies within so many
-standard errors of their difference, by the pooled variance."""
+_STEADY_OF_TWO, _STEADY_LATER = 1.0, 2.5
+"""An objective of two runs, and of more, is steady with at most this many times the pooled variance."""
+_BESIDE, _STEADY_BESIDE = 1.0, 4.0
+"""It also is with at most this many times (the second), if the mean of one that is steady by itself lies within so many
+standard errors (the first) of their difference, by the pooled variance."""
 _OUTLYING_GROUP = 0.95
 """A row or column is judged by its own variance above this quantile of what equally noisy ones have."""
 _CAPPED = 8.0
@@ -43,7 +42,9 @@ _CAPPED = 8.0
 pooled one none more than this many times the usual one, so that a run that went wrong hides little of the others. With
 two seeds the pool has no cap: noisy objectives are overlooked just where their runs lie close together."""
 _WIDENED_AT = 0.95
-"""The quantile at which the variance of a far noisier objective is widened as in Student's t."""
+"""The quantile at which the variance of an objective that is not steady is widened as in Student's t."""
+_DOUBT = 0.1
+"""How probable it is that the true variance over seeds exceeds the one that is simulated beside image noise."""
 _DRAWS, _BATCH = 5_000, 1_000
 _RANK = 1e-10
 """A singular value below this share of the largest one is 0."""
@@ -76,6 +77,7 @@ def judge(
     *,
     paired: bool = True,
     used: float | None = None,
+    in_order: bool = False,
 ) -> Judged | None:
     """Judge contrasts of objectives.
 
@@ -88,6 +90,8 @@ def judge(
         images_KK: covariance of the objectives over samples of test images; None if it is not known or not asked for.
         paired: whether objectives share their seeds, so that what a seed does to all objectives is not noise.
         used: the share of `ALPHA` that objectives of equal spread use; by the number of runs if None.
+        in_order: whether the contrasts are all of `pairwise`, and verdicts between steady objectives follow the order
+            of the means.
 
     Returns:
         None if no objective has a second run to know the noise by.
@@ -103,18 +107,41 @@ def judge(
     of_images = (factors**2).sum(axis=0)
     any_images = bool(of_images.max(initial=0.0) > _ROUNDING**2)
     runs = (values_SK - values_SK[known].mean())[known][None]
-    estimates, of_seeds = (row[0] for row in layout.measure(runs))
+    estimates, of_seeds, steady = (row[0] for row in layout.measure(runs))
     _, pooled, _ = layout.variances(runs)
     errors = np.sqrt(of_seeds**2 + of_images)
     ratios = np.abs(estimates) / np.maximum(errors, _ROUNDING)
-    largest = _largest_by_chance(layout, float(pooled[0, 0]), factors) if any_images else _largest_of_seeds(layout)
+    narrowing = np.ones_like(ratios)
+    if in_order:
+        own = np.where(layout.determined, ratios, 0.0)
+        ratios = np.maximum(ratios, _largest_between(own, layout.means(runs)[0], counts, steady))
+        narrowing = np.abs(estimates) / np.maximum(errors * ratios, _ROUNDING)
+    largest = _largest_of_seeds(layout)
+    if any_images:
+        largest = _largest_by_chance(layout, float(pooled[0, 0]) * layout.doubt, factors)
     p = np.minimum(1.0, (len(largest) - np.searchsorted(largest, ratios) + 1) / (len(largest) + 1) / used)
-    reach = _critical(largest, used) * errors
+    reach = _critical(largest, used) * errors * narrowing
     reach_of_seeds = np.minimum(_critical(_largest_of_seeds(layout), used) * of_seeds, reach)
     is_judged = layout.determined & (errors > _ROUNDING)
     arrays = (estimates, reach, p, np.where(of_seeds <= _ROUNDING, 0.0, reach_of_seeds))
     estimates, reach, p, reach_of_seeds = (np.where(is_judged, array, np.nan) for array in arrays)
     return Judged(estimates=estimates, reach=reach, p=p, reach_of_seeds=reach_of_seeds)
+
+
+def _largest_between(ratios_M: Array, means_K: Array, counts_K: Array, steady_K: NDArray[np.bool_]) -> Array:
+    """The largest ratio of two steady objectives whose means lie between those of each two steady ones, (M,).
+
+    Neither of the two has more runs than the outer one beside it.
+    """
+    upper = np.triu_indices(len(means_K), 1)
+    ratios_KK = np.zeros((len(means_K),) * 2)
+    ratios_KK[upper] = ratios_M
+    ratios_KK = (ratios_KK + ratios_KK.T) * (means_K[:, None] > means_K) * np.outer(steady_K, steady_K)
+    least_KK = (means_K[:, None] >= means_K) & (counts_K[:, None] >= counts_K)
+    greatest_KK = (means_K[:, None] >= means_K) & (counts_K[:, None] <= counts_K)
+    ratios_KK = (least_KK[:, :, None] * ratios_KK[None]).max(axis=1)
+    ratios_KK = (ratios_KK[:, :, None] * greatest_KK[None]).max(axis=1) * np.outer(steady_K, steady_K)
+    return np.asarray(np.maximum(ratios_KK, ratios_KK.T)[upper])
 
 
 def _critical(largest: Array, used: float) -> float:
@@ -170,24 +197,32 @@ class _Layout:
     pool_factor: float = 1.0
     """Makes the pooled variance unbiased for equal spreads."""
 
-    def measure(self, runs_DR: Array) -> tuple[Array, Array]:
-        """Estimates and standard errors of the contrasts, (D, M) each, of D sets of runs."""
+    @property
+    def doubt(self) -> float:
+        """From the pooled variance to one that the true one rarely exceeds: the larger, the less is it known."""
+        return float(self.df / stats.chi2.ppf(_DOUBT, self.df))
+
+    def measure(self, runs_DR: Array) -> tuple[Array, Array, NDArray[np.bool_]]:
+        """Of D sets of runs the contrasts' estimates and standard errors, (D, M), and who is steady, (D, K)."""
         own_DK, pooled_D1, free_K = self.variances(runs_DR)
-        noisier_DK = own_DK > np.where(free_K == 1, _OUTLYING_OF_TWO, _OUTLYING_LATER) * pooled_D1
-        noisier_DK &= ~self._beside_calm(runs_DR, pooled_D1, ~noisier_DK & (free_K > 0))
-        used_DK = np.maximum(np.where(noisier_DK, _widening(free_K), 1.0) * own_DK, pooled_D1)
+        calm_DK = (own_DK <= np.where(free_K == 1, _STEADY_OF_TWO, _STEADY_LATER) * pooled_D1) & (free_K > 0)
+        steady_DK = self._beside(runs_DR, pooled_D1, calm_DK) & (own_DK <= _STEADY_BESIDE * pooled_D1) & (free_K > 0)
+        used_DK = np.maximum(np.where(steady_DK, 1.0, _widening(free_K)) * own_DK, pooled_D1)
         capped_DK = np.minimum(own_DK, _CAPPED * pooled_D1) * free_K
         for members_K in self.groups > 0:
             free = max(float(free_K[members_K].sum()), 1.0)
             of_group_D1 = capped_DK[:, members_K].sum(axis=1, keepdims=True) / free
             noisier_D1 = of_group_D1 > stats.chi2.ppf(_OUTLYING_GROUP, free) / free * pooled_D1
             used_DK[:, members_K] = np.maximum(used_DK[:, members_K], np.where(noisier_D1, of_group_D1, 0))
-        return runs_DR @ self.weights.T, np.sqrt(used_DK @ (self.weights**2 @ self.members).T)
+        return runs_DR @ self.weights.T, np.sqrt(used_DK @ (self.weights**2 @ self.members).T), steady_DK
 
-    def _beside_calm(self, runs_DR: Array, pooled_D1: Array, calm_DK: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Whether a calm objective lies beside each, (D, K): true of a calm one, which lies beside itself."""
-        counts_K = self.members.sum(axis=0)
-        means_DK = runs_DR @ self.inverse[: len(counts_K)].T
+    def means(self, runs_DR: Array) -> Array:
+        """The means of the objectives by least squares, up to a constant, (D, K)."""
+        return np.asarray(runs_DR @ self.inverse[: self.members.shape[1]].T)
+
+    def _beside(self, runs_DR: Array, pooled_D1: Array, calm_DK: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Whether the mean of a calm objective is beside each one's, (D, K): true of a calm one itself."""
+        counts_K, means_DK = self.members.sum(axis=0), self.means(runs_DR)
         beside_DK = np.zeros_like(calm_DK)
         for other, count in enumerate(counts_K):
             reach_DK = _BESIDE * np.sqrt(pooled_D1 * (1 / counts_K + 1 / count))
@@ -251,6 +286,7 @@ def _largest_by_chance(layout: _Layout, variance: float, factors: Array) -> Arra
         variance: of a run, over seeds.
         factors: of the images.
     """
+    # Beside image noise the ratios depend on the variance over seeds. If it was estimated too small, they are larger.
     estimates, of_seeds = _by_chance(layout)
     from_images = _normal(len(factors)) @ factors.astype(np.float32)
     errors_2 = np.float32(variance) * of_seeds + (factors**2).sum(axis=0).astype(np.float32)
@@ -280,7 +316,7 @@ def _by_chance(layout: _Layout) -> tuple[Array32, Array32]:
     generator = np.random.default_rng(0)
     parts = []
     for _ in range(_DRAWS // _BATCH):
-        estimates, errors = layout.measure(generator.standard_normal((_BATCH, len(layout.seeds))))
+        estimates, errors, _ = layout.measure(generator.standard_normal((_BATCH, len(layout.seeds))))
         parts.append((estimates.astype(np.float32), (errors**2).astype(np.float32)))
     return np.concatenate([one for one, _ in parts]), np.concatenate([other for _, other in parts])
 

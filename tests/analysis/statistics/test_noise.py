@@ -34,7 +34,7 @@ FALSE = {
     "cir -4 and 3x": Scenario(shifts=CIR, spreads={"/cir": 3}),
 }
 """Rows of docs/statistics.md, and others."""
-LEAST = {"one +4": (16.5, 65.0, 95.0), "one -4": (33.0, 88.0, 99.0), "seven -4": (37.0, 87.0, 99.0)}
+LEAST = {"one +4": (18.0, 66.6, 95.0), "one -4": (37.0, 87.0, 99.0), "seven -4": (45.0, 91.0, 99.0)}
 """Percent found, with 2, 3 and 5 seeds. A rule that was false in up to 17 % found 27, 49, 63 and 74, 91, 96."""
 POWER = {"one +4": {"lin/con": 4.0}, "one -4": {"lin/con": -4.0}, "seven -4": HALF}
 SEEDS = (2, 3, 5)
@@ -127,9 +127,8 @@ def test_the_power_over_a_thousand_grids(name: str, seeds: int) -> None:
 @pytest.mark.parametrize("images", [0.0, 1.0])
 @pytest.mark.parametrize("seeds", SEEDS)
 def test_the_rates_of_the_effects_over_a_thousand_grids(seeds: int, images: float) -> None:
-    rows = {name: FALSE[name] for name in ("equal", "a seed moves whole rows", "one 5x", "cir 3x", "sig-ms 3x")}
-    for name, scenario in rows.items():
-        found = effect_rates(replace(scenario, images=images), seeds, NUMBER)
+    for name in ("equal", "a seed moves whole rows", "a seed moves whole columns", "one 5x", "cir 3x", "sig-ms 3x"):
+        found = effect_rates(replace(FALSE[name], images=images), seeds, NUMBER)
         print(f"{seeds} seeds, effects, {name}, images {images:g}: {found}")
         assert max(found.values()) <= beyond(5, NUMBER)
     for weight, least in (("lin/", (35, 82, 97)), ("/nca", (35, 82, 99))):
