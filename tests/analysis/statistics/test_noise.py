@@ -2,12 +2,14 @@
 
 docs/statistics.md prints the rates. The short forms run with the ordinary tests. `pytest -m exhaustive
 tests/analysis/statistics/test_noise.py` is the reason for the constants of `analysis.statistics.spread`; it takes one
-to two hours and, with `-s`, prints the rates.
+to two hours and, with `-s`, prints the rates. The page's numbers of 20,000 sweeps come with SIMULATED_SWEEPS=20000 in
+the environment.
 """
 
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import replace
 
 import pytest
@@ -15,7 +17,7 @@ import pytest
 from goal_sweep.sweeps.results import PAIRS
 from tests.helpers.noise_cases import HALF, Rates, Scenario, effect_rates, false_beside_the_paper, false_fates, rates
 
-NUMBER = 1000
+NUMBER = int(os.environ.get("SIMULATED_SWEEPS", "1000"))
 CIR, NCA, NOISY = {"/cir": -4.0}, {"/nca": 4.0}, {"con/con": 5.0}
 FALSE = {
     "equal": Scenario(),
@@ -34,7 +36,17 @@ FALSE = {
     "cir -4 and 3x": Scenario(shifts=CIR, spreads={"/cir": 3}),
 }
 """Rows of docs/statistics.md, and others."""
-LEAST = {"one +4": (18.0, 66.6, 95.0), "one -4": (37.0, 87.0, 99.0), "seven -4": (45.0, 91.0, 99.0)}
+SEVERAL = {"sig/nca": 5.0, "lin/con": 5.0, "con/cir": 5.0, "lin-ms/con": 5.0, "sig-ms/cir": 5.0}
+LIMITS = {
+    "lognormal .7": (Scenario(lognormal=0.7), (4.3, 5.9, 3.5)),
+    "lognormal 1": (Scenario(lognormal=1), (5.1, 6.8, 3.2)),
+    "two 5x": (Scenario(spreads=dict(list(SEVERAL.items())[:2])), (6.0, 7.6, 3.2)),
+    "five 5x": (Scenario(spreads=SEVERAL), (5.2, 9.9, 4.4)),
+    "one 5x, with two runs": (Scenario(spreads={"sig/nca": 5}, two_runs="sig/nca"), (5.1, 6.8, 6.7)),
+    "a seed moves columns by 3": (Scenario(by_triplet=3), (7.5, 6.4, 4.3)),
+}
+"""What the page calls known limits, with the percent that are false with 2, 3 and 5 seeds."""
+LEAST = {"one +4": (18.0, 66.6, 95.0), "one -4": (38.0, 87.0, 99.0), "seven -4": (45.0, 91.0, 99.0)}
 """Percent found, with 2, 3 and 5 seeds. A rule that was false in up to 17 % found 27, 49, 63 and 74, 91, 96."""
 POWER = {"one +4": {"lin/con": 4.0}, "one -4": {"lin/con": -4.0}, "seven -4": HALF}
 SEEDS = (2, 3, 5)
@@ -105,11 +117,14 @@ def test_false_statements_over_a_thousand_grids(name: str, seeds: int, images: f
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("seeds", [3, 5])
-def test_a_noisy_objective_with_two_runs_among_others_with_more(seeds: int) -> None:
-    found = rates(Scenario(spreads={"sig/nca": 5}, two_runs="sig/nca"), seeds, NUMBER)
-    show("one 5x, with two runs", seeds, found)
-    assert found.false <= beyond(6.6, NUMBER)  # a known limit; 9 % where only grids of two seeds were judged with care
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("seeds", SEEDS)
+@pytest.mark.parametrize("name", LIMITS)
+def test_the_known_limits_over_a_thousand_grids(name: str, seeds: int) -> None:
+    scenario, most = LIMITS[name]
+    found = rates(scenario, seeds, NUMBER)
+    show(name, seeds, found)
+    assert found.false <= beyond(most[SEEDS.index(seeds)], NUMBER)
 
 
 @pytest.mark.exhaustive
