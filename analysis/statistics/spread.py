@@ -44,7 +44,7 @@ two seeds the pool has no cap: noisy objectives are overlooked just where their 
 _WIDENED_AT = 0.95
 """The quantile at which the variance of an objective that is not steady is widened as in Student's t."""
 _DOUBT = 0.1
-"""How probable it is that the true variance over seeds exceeds the one that is simulated beside image noise."""
+"""The probability that the true variance over seeds exceeds the one that is simulated beside image noise."""
 _DRAWS, _BATCH = 5_000, 1_000
 _RANK = 1e-10
 """A singular value below this share of the largest one is 0."""
@@ -62,7 +62,8 @@ class Judged:
     estimates: Array
     """Shape (M,), in points."""
     reach: Array
-    """Half the width of the simultaneous 95 % intervals for new seeds and new test images, shape (M,), in points."""
+    """Half the width of the simultaneous 95 % intervals for new seeds and new test images, shape (M,), in points;
+    shorter where the order of the means decides, so that an interval leaves out 0 just where p is below `ALPHA`."""
     p: Array
     """Of the same, corrected for the M contrasts, shape (M,)."""
     reach_of_seeds: Array
@@ -110,17 +111,15 @@ def judge(
     estimates, of_seeds, steady = (row[0] for row in layout.measure(runs))
     _, pooled, _ = layout.variances(runs)
     errors = np.sqrt(of_seeds**2 + of_images)
-    ratios = np.abs(estimates) / np.maximum(errors, _ROUNDING)
-    narrowing = np.ones_like(ratios)
-    if in_order:
-        own = np.where(layout.determined, ratios, 0.0)
-        ratios = np.maximum(ratios, _largest_between(own, layout.means(runs)[0], counts, steady))
-        narrowing = np.abs(estimates) / np.maximum(errors * ratios, _ROUNDING)
+    alone = np.where(layout.determined, np.abs(estimates) / np.maximum(errors, _ROUNDING), 0.0)
+    ratios = np.maximum(alone, _largest_between(alone, layout.means(runs)[0], counts, steady)) if in_order else alone
     largest = _largest_of_seeds(layout)
     if any_images:
-        largest = _largest_by_chance(layout, float(pooled[0, 0]) * layout.doubt, factors)
+        # Beside image noise ratios depend on the variance over seeds: were it taken too small, they would be too.
+        limit = layout.df / stats.chi2.ppf(_DOUBT, layout.df) * float(pooled[0, 0])
+        largest = _largest_by_chance(layout, limit, factors)
     p = np.minimum(1.0, (len(largest) - np.searchsorted(largest, ratios) + 1) / (len(largest) + 1) / used)
-    reach = _critical(largest, used) * errors * narrowing
+    reach = _critical(largest, used) * errors * np.where(ratios > alone, alone / np.maximum(ratios, _ROUNDING), 1.0)
     reach_of_seeds = np.minimum(_critical(_largest_of_seeds(layout), used) * of_seeds, reach)
     is_judged = layout.determined & (errors > _ROUNDING)
     arrays = (estimates, reach, p, np.where(of_seeds <= _ROUNDING, 0.0, reach_of_seeds))
@@ -133,15 +132,16 @@ def _largest_between(ratios_M: Array, means_K: Array, counts_K: Array, steady_K:
 
     Neither of the two has more runs than the outer one beside it.
     """
-    upper = np.triu_indices(len(means_K), 1)
-    ratios_KK = np.zeros((len(means_K),) * 2)
-    ratios_KK[upper] = ratios_M
-    ratios_KK = (ratios_KK + ratios_KK.T) * (means_K[:, None] > means_K) * np.outer(steady_K, steady_K)
-    least_KK = (means_K[:, None] >= means_K) & (counts_K[:, None] >= counts_K)
-    greatest_KK = (means_K[:, None] >= means_K) & (counts_K[:, None] <= counts_K)
-    ratios_KK = (least_KK[:, :, None] * ratios_KK[None]).max(axis=1)
-    ratios_KK = (ratios_KK[:, :, None] * greatest_KK[None]).max(axis=1) * np.outer(steady_K, steady_K)
-    return np.asarray(np.maximum(ratios_KK, ratios_KK.T)[upper])
+    pairs = np.triu_indices(len(means_K), 1)
+    ratios_KK = np.zeros((len(means_K), len(means_K)))
+    ratios_KK[pairs] = ratios_M
+    is_greater = means_K[:, None] - means_K > _ROUNDING
+    both_steady = np.outer(steady_K, steady_K)
+    ratios_KK = (ratios_KK + ratios_KK.T) * is_greater * both_steady
+    as_many = counts_K[:, None] >= counts_K
+    from_above = ((as_many & ~is_greater.T)[:, :, None] * ratios_KK).max(axis=1)
+    between = (from_above[:, None, :] * (as_many & ~is_greater)).max(axis=2) * both_steady
+    return np.asarray(np.maximum(between, between.T)[pairs])
 
 
 def _critical(largest: Array, used: float) -> float:
@@ -196,11 +196,6 @@ class _Layout:
     paired: bool
     pool_factor: float = 1.0
     """Makes the pooled variance unbiased for equal spreads."""
-
-    @property
-    def doubt(self) -> float:
-        """From the pooled variance to one that the true one rarely exceeds: the larger, the less is it known."""
-        return float(self.df / stats.chi2.ppf(_DOUBT, self.df))
 
     def measure(self, runs_DR: Array) -> tuple[Array, Array, NDArray[np.bool_]]:
         """Of D sets of runs the contrasts' estimates and standard errors, (D, M), and who is steady, (D, K)."""
@@ -286,7 +281,6 @@ def _largest_by_chance(layout: _Layout, variance: float, factors: Array) -> Arra
         variance: of a run, over seeds.
         factors: of the images.
     """
-    # Beside image noise the ratios depend on the variance over seeds. If it was estimated too small, they are larger.
     estimates, of_seeds = _by_chance(layout)
     from_images = _normal(len(factors)) @ factors.astype(np.float32)
     errors_2 = np.float32(variance) * of_seeds + (factors**2).sum(axis=0).astype(np.float32)

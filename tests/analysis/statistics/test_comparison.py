@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
 from goal_sweep.analysis.statistics.comparison import compare
-from goal_sweep.analysis.statistics.spread import judge, pairwise
+from goal_sweep.analysis.statistics.spread import _largest_between, judge, pairwise
 from goal_sweep.sweeps.results import BASELINE, OBJECTIVES
 
 GENERATOR = np.random.default_rng(3)
@@ -129,3 +131,66 @@ def test_an_interval_leaves_out_zero_just_where_the_two_are_told_apart(seeds: in
         assert after.low is not None
         assert after.told_apart == (after.low > 0) == (share >= 1)
         reach = after.estimate - after.low
+
+
+PATTERNS = [(1, -1, 0), (-1, 1, 0), (0, 1, -1), (0, -1, 1), (1, 0, -1), (-1, 0, 1)]
+HIGHEST, SECOND, LOWEST = OBJECTIVES[0], OBJECTIVES[4], OBJECTIVES[8]  # of different rows and columns
+
+
+def of_known_spreads(highest: float, means: tuple[float, float, float] = (0.3, 0.0, -3.6)) -> pd.DataFrame:
+    """Three seeds of variance 1, but for that of the objective with the highest mean."""
+    residuals = np.array([PATTERNS[column % 6] for column in range(15)], float).T
+    residuals[:, 0] *= highest**0.5
+    values = pd.DataFrame(residuals - 1.8, columns=COLUMNS, index=[1, 2, 3])
+    for name, mean in zip((HIGHEST, SECOND, LOWEST), means, strict=True):
+        values[name] += 1.8 + mean
+    return values
+
+
+@pytest.mark.parametrize("variance", [2.2, 3.5])
+def test_verdicts_between_steady_objectives_follow_the_order_of_the_means(variance: float) -> None:
+    found = compare(of_known_spreads(variance)).differences
+    wide, narrow = found[HIGHEST, LOWEST], found[SECOND, LOWEST]
+    assert narrow.told_apart
+    assert wide.p == narrow.p
+    assert wide.low is not None
+    assert wide.low > 0
+
+
+def test_an_objective_that_is_not_steady_is_judged_alone() -> None:
+    too_noisy = of_known_spreads(8, means=(0.3, 0.0, -4.5))
+    alone = of_known_spreads(3.5, means=(2.4, 0.0, -4.5))
+    for values in (too_noisy, alone):
+        found = compare(values).differences
+        assert found[SECOND, LOWEST].told_apart
+        assert not found[HIGHEST, LOWEST].told_apart
+
+
+def test_the_largest_ratio_between_two_is_that_of_a_plain_search() -> None:
+    generator, num = np.random.default_rng(0), 6
+    for _ in range(50):
+        means, counts = generator.integers(5, size=num).astype(float), generator.integers(2, 4, size=num)
+        steady, ratios = generator.random(num) < 0.8, np.zeros((num, num))
+        pairs = np.triu_indices(num, 1)
+        ratios[pairs] = generator.random(len(pairs[0]))
+        ratios += ratios.T
+        expected = []
+        for one, other in zip(*pairs, strict=True):
+            top, low = (one, other) if means[one] > means[other] else (other, one)
+            between = [
+                ratios[k, m] * (steady[top] and steady[low])
+                for k, m in permutations(np.flatnonzero(steady), 2)
+                if means[top] >= means[k] > means[m] >= means[low]
+                and counts[top] >= counts[k]
+                and counts[low] >= counts[m]
+            ]
+            expected.append(max(between, default=0.0))
+        assert _largest_between(ratios[pairs], means, counts, steady) == pytest.approx(np.array(expected))
+
+
+def test_equal_means_keep_their_interval() -> None:
+    values = of_known_spreads(1)
+    equal = compare(values).differences[OBJECTIVES[3], OBJECTIVES[9]]
+    assert equal.estimate == pytest.approx(0, abs=1e-9)
+    assert equal.high is not None
+    assert equal.high > 2
