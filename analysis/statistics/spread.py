@@ -127,7 +127,7 @@ def judge(
     return Judged(estimates=estimates, reach=reach, p=p, reach_of_seeds=reach_of_seeds)
 
 
-def _largest_between(ratios_M: Array, means_K: Array, counts_K: Array, steady_K: NDArray[np.bool_]) -> Array:
+def _largest_between(ratios_M: Array, means_K: Array, counts_K: NDArray[np.intp], steady_K: NDArray[np.bool_]) -> Array:
     """The largest ratio of two steady objectives whose means lie between those of each two steady ones, (M,).
 
     Neither of the two has more runs than the outer one beside it.
