@@ -207,7 +207,7 @@ def status(
 
     Example: goal-sweep status quickstart.yaml
     """
-    from goal_sweep.runners.launch.view.live import overview
+    from goal_sweep.runners.launch.view.live import format_duration, overview, until
     from goal_sweep.runners.store.submissions import Submissions
 
     if jobs:
@@ -238,6 +238,11 @@ def status(
         print(json.dumps(rows, indent=2))
         return
     console.print(overview(progress, opened.config.name))
+    for driver in opened.store.drivers.all():
+        if driver.alive and driver.record.sweep == opened.config.name:
+            console.print(f"launch: {driver.describe()}")
+            if (left := driver.left_s) is not None:
+                console.print(f"  left {format_duration(left)}, {until(left)}")
     records = Submissions(opened.store.root)
     for line in job_lines(records, records.of(opened.config.name)):
         console.print(line)

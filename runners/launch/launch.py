@@ -94,6 +94,7 @@ def _launch(
     If another launch ends after the store was read here, it is read again, once unless this one has to wait.
     """
     plan = LaunchPlan(sweep, options)
+    plan.progress.started = ray.began
     view = show(plan.progress, sweep.config.name)
     todo = plan.startable(sweep.trainings, ahead=True)
     others_run = not is_second and any(plan.progress[one].state == "running" for one in sweep.trainings)
@@ -119,6 +120,7 @@ def _launch(
     with SweepTracking(sweep, sweep.store, live=bool(todo), mirror=alone, warn=warn) as tracking:
         if todo:
             with sweep.store.heartbeat(sweep.config.name) as heartbeat:
+                heartbeat.until = lambda: plan.progress.pace.until
                 keys = (training.key for training in todo)
                 is_stale = heartbeat.start(keys, wait_s=options.wait_s, note=view.note) or others_run
                 if is_stale:

@@ -51,6 +51,11 @@ class LaunchRay(ExitStack):
     """The id of the part that trains now."""
     _units: RayUnits | None = None
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.began = time.monotonic()
+        """When the first part began."""
+
     def units(self, make: Callable[[], RayUnits]) -> RayUnits:
         """The session, which `make` makes unless there is one."""
         self._units = self._units or self.enter_context(make())

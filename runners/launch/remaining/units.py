@@ -6,11 +6,12 @@ There is no barrier between stages. A training can start when the one before it 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from goal_sweep.runners.execution.unit_job import UnitJob
 from goal_sweep.runners.launch.opened_sweep import OpenedSweep
 from goal_sweep.runners.launch.remaining.plan import LaunchPlan
+from goal_sweep.runners.launch.tuning import foresee
 from goal_sweep.runners.launch.view.progress import Pace
 from goal_sweep.runners.planning.devices import Devices
 from goal_sweep.runners.planning.estimate import fit
@@ -72,7 +73,19 @@ class UnitQueue:
             seconds = prices.seconds(unit) if priced else None
             return (prices.time_shape(unit) if seconds is None else seconds) / unit.trainings[0].num_epochs
 
-        self._plan.progress.pace = Pace(packing.units, packing.lanes, epoch_s, priced)
+        later = [fit(part, prices, devices).units for part in self._later()]
+        self._plan.progress.pace = Pace([packing.units, *later], packing.lanes, epoch_s, priced)
+
+    def _later(self) -> Iterator[list[Training]]:
+        """What follows these trainings while the sweep searches: further candidates, then what reports."""
+        if not self._sweep.is_searching:
+            return
+        coming, known = foresee(self._sweep, self._sweep.ends), self._plan.progress
+        for part in coming.rounds:
+            if new := [one for one in part if one not in known]:
+                yield new
+        if left := [one for one in coming.grid if one not in known or known.epochs_left(one)]:
+            yield left
 
     @property
     def under_way(self) -> list[Training]:

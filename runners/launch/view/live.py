@@ -41,7 +41,7 @@ def header(progress: SweepProgress, name: str, *, live: bool) -> RenderableType:
     if not live:
         return Text.assemble((name, "bold"), f"  {states}", f"\n{progress.phase}" if progress.phase else "")
     left = progress.left()
-    end = "" if left is None else f", until {datetime.now() + timedelta(seconds=left.seconds):{_clock(left.seconds)}}"
+    end = "" if left is None else f", {until(left.seconds)}"
     times = f"elapsed {format_duration(time.monotonic() - progress.started)}, left {_left_text(left)}{end}"
     phase = f"  {progress.phase}" if progress.phase else ""
     states = states.partition("\n")[0]
@@ -56,9 +56,9 @@ def _left_text(left: TimeLeft | None) -> str:
     return f"{'~' if left.priced else 'about '}{format_duration(left.seconds)}"
 
 
-def _clock(left: float) -> str:
-    """How a moment is written that is so many seconds away: with the day unless it is near."""
-    return "%H:%M" if left < 12 * 3600 else "%a %d %b %H:%M"
+def until(left: float) -> str:
+    """Write the moment that is so many seconds away, with the day unless it is near."""
+    return f"until {datetime.now() + timedelta(seconds=left):{'%H:%M' if left < 12 * 3600 else '%a %d %b %H:%M'}}"
 
 
 def overview(progress: SweepProgress, name: str, judge: Judge | None = None, *, live: bool = False) -> Group:

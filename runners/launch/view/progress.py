@@ -20,6 +20,8 @@ Objective = tuple[str, str]
 """A pair weight and a triplet weight."""
 STATES: tuple[State, ...] = ("done", "running", "waiting", "failed")
 _NEW = TrainingStatus(state="waiting")
+_REMEMBERED = 10
+"""Epochs by which the speed is known; older ones count less and less."""
 
 
 class TimeLeft(NamedTuple):
@@ -28,6 +30,23 @@ class TimeLeft(NamedTuple):
     seconds: float
     priced: bool
     """Whether it rests, in part at least, on the price and not on the speed of this launch."""
+
+
+@dataclass(slots=True)
+class _Mean:
+    """A mean of which the newest number weighs at least as one of `_REMEMBERED`, so that it follows a speed."""
+
+    value: float = 0.0
+    count: int = 0
+
+    def add(self, number: float) -> None:
+        """Count one more number."""
+        self.count = min(self.count + 1, _REMEMBERED)
+        self.value += (number - self.value) / self.count
+
+    def after(self, least: float) -> float:
+        """What the mean will be after one more number, of which this is the least that it can be."""
+        return self.value + max(0.0, least - self.value) / min(self.count + 1, _REMEMBERED)
 
 
 @dataclass(slots=True)
@@ -47,28 +66,33 @@ class _Run:
 class Pace:
     """The speed of one launch, and the time left at that speed.
 
-    The units that wait are given in their order to the device that is free first, none before the units of its cells
+    The units of a part are given in their order to the device that is free first, none before the units of its cells
     that come before it. A unit whose kind has not shown its speed takes what it was priced at, corrected by how wrong
-    the prices of the others were. Between two epochs the time left runs down by itself.
+    the prices of the others were. Between two epochs the time left runs down by itself; an epoch that lasts longer
+    than the others counts as one of them.
     """
 
-    units: Sequence[Unit] = ()
-    """The units of the launch."""
+    parts: Sequence[Sequence[Unit]] = ()
+    """The units of the launch, then those of each part of a search that waits for all that comes before."""
     lanes: int = 1
     """Units that train at the same time."""
     epoch_s: Callable[[Unit], float] = lambda unit: float(len(unit.trainings))
     """What an epoch of a unit is expected to take: seconds if `priced`, else a measure that compares units."""
     priced: bool = False
     _runs: dict[Training, _Run] = field(default_factory=dict)
-    _ratios: dict[object, tuple[bool, float, int]] = field(default_factory=dict)
-    """By kind of unit, and of all together under None: what epochs took divided by what was expected, the mean of so
-    many. Those of first epochs count, as the flag says, until there are others."""
+    _ratios: dict[object, _Mean] = field(default_factory=dict)
+    """By kind of unit, and of all together under None: what epochs took divided by what was expected."""
+    _starts: _Mean = field(default_factory=_Mean)
+    """Seconds of units before their first epoch."""
+    _ends: _Mean = field(default_factory=_Mean)
+    """Seconds of units after their last epoch."""
     _answer: tuple[float, TimeLeft] | None = None
     """When the time left was last computed, and what it was."""
 
     def begin(self, unit: Unit, epoch: int) -> None:
         """Note that a worker has begun a unit, whose cells have done so many epochs."""
-        self._runs |= dict.fromkeys(unit.trainings, _Run(unit, time.monotonic(), epoch))
+        run = _Run(unit, time.monotonic(), max(epoch, unit.trainings[0].begins))
+        self._runs |= dict.fromkeys(unit.trainings, run)
         self.lanes = max(self.lanes, len({id(run) for run in self._runs.values()}))
 
     @property
@@ -78,22 +102,31 @@ class Pace:
 
     def end(self, unit: Unit) -> None:
         """Note that a unit's worker has ended."""
+        run = self._run_of(unit)
+        if run is not None and run.epoch >= unit.trainings[0].epochs:
+            self._ends.add(time.monotonic() - run.since)
         for training in unit.trainings:
             self._runs.pop(training, None)
 
-    def epoch_done(self, training: Training, epoch: int) -> None:
-        """Note that a cell finished an epoch. The cells of a unit report it together."""
+    def epoch_done(self, training: Training, epoch: int, own_s: float = math.inf) -> None:
+        """Note that a cell finished an epoch. The cells of a unit report it together.
+
+        Args:
+            training: the cell's training.
+            epoch: how many it has done.
+            own_s: seconds that the cell trained, of which a first epoch counts so many for each cell of its unit.
+        """
         run = self._runs.get(training)
         if run is None or epoch <= run.epoch:
             return
         now = time.monotonic()
-        ratio = (now - run.since) / (epoch - run.epoch) / self.epoch_s(run.unit)
+        taken = (now - run.since) / (epoch - run.epoch)
+        if run.is_first:
+            seconds = min(taken, own_s * len(run.unit.trainings))
+            self._starts.add(taken - seconds)
+            taken = seconds
         for kind in (run.unit.kind, None):
-            first, mean, count = self._ratios.get(kind, (True, 0.0, 0))
-            if first and not run.is_first:
-                first, mean, count = False, 0.0, 0
-            if first == run.is_first:
-                self._ratios[kind] = first, (mean * count + ratio) / (count + 1), count + 1
+            self._ratios.setdefault(kind, _Mean()).add(taken / self.epoch_s(run.unit))
         run.since, run.epoch, run.is_first = now, epoch, False
 
     def left(self, epochs_left: Callable[[Training], int]) -> TimeLeft | None:
@@ -106,26 +139,53 @@ class Pace:
             None without a price and before the first epoch.
         """
         now = time.monotonic()
-        if self.units and (self.priced or self._ratios) and (self._answer is None or now >= self._answer[0] + 1.0):
+        if self.parts and (self.priced or self._ratios) and (self._answer is None or now >= self._answer[0] + 1.0):
             self._answer = now, self._left(epochs_left, now)
         return self._answer and self._answer[1]
 
+    @property
+    def until(self) -> float:
+        """When the launch ends by the last answer of `left`, as a time of this machine's clock; 0 before the first."""
+        if self._answer is None:
+            return 0.0
+        at, left = self._answer
+        return time.time() + at + left.seconds - time.monotonic()
+
     def _left(self, epochs_left: Callable[[Training], int], now: float) -> TimeLeft:
-        free, ends, unmeasured = [0.0] * self.lanes, defaultdict[str, float](float), False
-        runs = [
-            (next((self._runs[one] for one in unit.trainings if one in self._runs), None), unit) for unit in self.units
-        ]
-        for run, unit in sorted(runs, key=lambda pair: pair[0] is None):  # those that train have their device
-            if epochs := max(map(epochs_left, unit.trainings)):
-                known = self._ratios.get(unit.kind)
-                ratio = (known or self._ratios.get(None) or (False, 1.0, 0))[1]
-                taken, unmeasured = now - run.since if run else 0.0, unmeasured or known is None
-                cells = [training.cell.id for training in unit.trainings]
-                start = max(heapq.heappop(free), *(ends[cell] for cell in cells))
-                end = start + epochs * max(taken, self.epoch_s(unit) * ratio) - taken
-                heapq.heappush(free, end)
-                ends |= dict.fromkeys(cells, end)
-        return TimeLeft(max(free), priced=self.priced and unmeasured)
+        speeds, end, unmeasured = self._speeds(now), 0.0, False
+        for part in self.parts:
+            free, ends = [end] * self.lanes, defaultdict[str, float](float)
+            runs = [(self._run_of(unit), unit) for unit in part]
+            for run, unit in sorted(runs, key=lambda pair: pair[0] is None):  # those that train have their device
+                epochs, cells = max(map(epochs_left, unit.trainings)), [one.cell.id for one in unit.trainings]
+                if epochs or run:
+                    unmeasured |= epochs > 0 and unit.kind not in self._ratios
+                    epoch_s = self.epoch_s(unit) * speeds.get(unit.kind, speeds[None])
+                    start_s = self._starts.value if run is None or run.is_first else 0.0
+                    now_s, then_s = (start_s + epoch_s, self._ends.value) if epochs else (self._ends.value, 0.0)
+                    taken = now - run.since if run else 0.0
+                    unit_s = max(0.0, now_s - taken) + max(0, epochs - 1) * epoch_s + then_s
+                    stop = max(heapq.heappop(free), *(ends[cell] for cell in cells)) + unit_s
+                    heapq.heappush(free, stop)
+                    ends |= dict.fromkeys(cells, stop)
+            end = max(free)
+        return TimeLeft(end, priced=self.priced and unmeasured)
+
+    def _run_of(self, unit: Unit) -> _Run | None:
+        return next((self._runs[one] for one in unit.trainings if one in self._runs), None)
+
+    def _speeds(self, now: float) -> dict[object, float]:
+        """By kind of unit, what an epoch takes divided by what was expected, with the epochs that now last longer."""
+        overall = self._ratios.get(None, _Mean(1.0))
+        # Copies, because the view redraws itself in a thread of its own.
+        speeds = {None: overall.value} | {kind: mean.value for kind, mean in [*self._ratios.items()]}
+        for run in [*self._runs.values()]:
+            if run.epoch < run.unit.trainings[0].epochs:
+                taken = (now - run.since - self._starts.value * run.is_first) / self.epoch_s(run.unit)
+                for kind in (run.unit.kind, None):
+                    mean = self._ratios.get(kind, _Mean(overall.value))
+                    speeds[kind] = max(speeds.get(kind, 0.0), mean.after(taken))
+        return speeds
 
 
 class SweepProgress:
@@ -166,6 +226,10 @@ class SweepProgress:
         """The status of a training; of one that is done or runs, with the epochs of those that it continues."""
         return self._statuses[training]
 
+    def __contains__(self, training: Training) -> bool:
+        """Whether a training is one of the sweep."""
+        return training in self._statuses
+
     def running(self, training: Training, epoch: int | None = None, best_rsum: float = math.nan) -> None:
         """Note that a training runs, if given with so many epochs done, the best of which had this val/rsum."""
         before = self[training]
@@ -175,7 +239,9 @@ class SweepProgress:
     def epoch_done(self, training: Training, epoch: int, metrics: Mapping[str, float]) -> None:
         """Note that a training finished an epoch."""
         self.running(training, epoch, metrics.get("val/rsum", math.nan))
-        self.pace.epoch_done(training, epoch)
+        trained_s, share_waited = metrics.get("time/train_s", math.inf), metrics.get("time/data_wait_share", 0.0)
+        own_s = trained_s / max(1 - share_waited, 0.01) + metrics.get("time/val_s", 0.0)
+        self.pace.epoch_done(training, epoch, own_s)
 
     def done(self, training: Training, result: Mapping[str, Any]) -> None:
         """Note that a training is done."""
@@ -203,9 +269,9 @@ class SweepProgress:
         return self[training].state == "waiting" and self[training].epochs > 0
 
     def epochs_left(self, training: Training) -> int:
-        """Epochs that a training still has to do: none once it is done or has failed."""
-        status = self[training]
-        return training.epochs - status.epochs if status.state in ("waiting", "running") else 0
+        """Epochs that a training still has to do: none once it is done or has failed, all that may join the sweep."""
+        status = self._statuses.get(training, _NEW)
+        return training.epochs - max(status.epochs, training.begins) if status.state in ("waiting", "running") else 0
 
     def counts(self, trainings: Iterable[Training] | None = None) -> dict[State, int]:
         """Count the trainings in each state."""
@@ -214,7 +280,7 @@ class SweepProgress:
 
     def share_done(self) -> float:
         """Share of the epochs that are done, 0 to 1. All epochs of a failed training count as done."""
-        total = sum(training.epochs for training in self.trainings)
+        total = sum(training.num_epochs for training in self.trainings)
         return 1 - sum(map(self.epochs_left, self.trainings)) / total if total else 1.0
 
     def left(self) -> TimeLeft | None:

@@ -48,6 +48,8 @@ class _Record:
     ttl: Seconds = 60.0
     started: Seconds = 0.0
     renewed: Seconds = 0.0
+    until: Seconds = 0.0
+    """When its launch expects to end; 0 where that is not known."""
 
     @classmethod
     def read(cls, storage: Storage, path: Path) -> _Record | None:
@@ -77,6 +79,11 @@ class DriverState:
     def runs_for(self) -> float:
         """Seconds since it started: until its last sign of life by its own clock, and since then."""
         return self.age + self.record.renewed - self.record.started
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until its launch expects to end, by its own clock; None where that is not known."""
+        return max(0.0, self.record.until - self.record.renewed - self.age) if self.record.until else None
 
     def describe(self) -> str:
         """Describe the driver in a message: user, machine, process, sweep and last sign of life."""
@@ -163,6 +170,8 @@ class Heartbeat:
         process = ProcessIdentity.of_this_process()
         self._record = _Record(process=process, sweep=sweep, ttl=ttl, started=time.time())
         self._renew = renew
+        self.until: Callable[[], float] = lambda: 0.0
+        """When the launch expects to end, as a time of this machine's clock; 0 while that is not known."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="goal-sweep heartbeat", daemon=True)
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
@@ -249,7 +258,8 @@ class Heartbeat:
                 failing = False
 
     def _write(self) -> None:
-        self._replace(f"{self.id}.json", json_bytes(asdict(replace(self._record, renewed=time.time()))))
+        record = replace(self._record, renewed=time.time(), until=self.until())
+        self._replace(f"{self.id}.json", json_bytes(asdict(record)))
 
     def _replace(self, name: str, content: bytes) -> None:
         self._drivers.storage.replace(self._drivers.folder / name, content)

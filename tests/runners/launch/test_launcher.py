@@ -59,7 +59,7 @@ def test_the_time_left_is_the_same_for_all_cells_that_report_an_epoch_together(
     view = LiveView(plan.progress, "s", console, lambda *words: " ".join(words))
     launcher = Launcher(sweep, LaunchOptions(), plan, view, NoTracking(), "L")  # type: ignore[arg-type]
     (unit,) = pack(sweep.trainings, sweep.config.execution)
-    plan.progress.pace = Pace([unit])
+    plan.progress.pace = Pace([[unit]])
     plan.progress.pace.begin(unit, 0)
     now = time.monotonic() + 60
     monkeypatch.setattr(time, "monotonic", lambda: now)

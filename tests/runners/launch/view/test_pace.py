@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -36,9 +37,17 @@ class Moment(NamedTuple):
 
 
 def simulate(
-    units: Sequence[Unit], lanes: int, epoch_s: Mapping[str, float], start_s: float, pace: Pace, clock: list[float]
+    units: Sequence[Unit],
+    lanes: int,
+    epoch_s: Mapping[str, float],
+    start_s: float,
+    pace: Pace,
+    clock: list[float],
+    factor: Callable[[], float] = lambda: 1.0,
 ) -> list[Moment]:
     """Run units on some lanes, in which an epoch of each stage takes so long, and the first one longer by the start.
+
+    Each epoch lasts longer by a factor, in full minutes.
 
     Returns:
         What `pace` says every minute.
@@ -47,22 +56,25 @@ def simulate(
     waiting, running = list(units), dict[float, list[Unit]]()
     began, said = clock[0], list[tuple[float, float | None, bool]]()
 
+    def length(unit: Unit) -> float:
+        return 60 * round(epoch_s[unit.stage.name] * factor() / 60)
+
     def start() -> None:
         while sum(map(len, running.values())) < lanes and (
             unit := next((one for one in waiting if _can_start(one, left)), None)
         ):
             waiting.remove(unit)
             pace.begin(unit, 0)
-            running.setdefault(clock[0] + start_s + epoch_s[unit.stage.name], []).append(unit)
+            running.setdefault(clock[0] + start_s + length(unit), []).append(unit)
 
     def end_epoch(unit: Unit) -> None:
         for training in unit.trainings:
             left[training] -= 1
-            pace.epoch_done(training, training.epochs - left[training])
+            pace.epoch_done(training, training.epochs - left[training], epoch_s[unit.stage.name] / len(unit.trainings))
         if not left[training]:
             pace.end(unit)
         else:
-            running.setdefault(clock[0] + epoch_s[unit.stage.name], []).append(unit)
+            running.setdefault(clock[0] + length(unit), []).append(unit)
 
     start()
     while running:
@@ -90,22 +102,44 @@ def test_at_constant_speed_it_is_true_within_a_tenth_and_never_counts_up(
     clock: list[float], lanes: int, start_s: float
 ) -> None:
     units = units_of("stages=[{name: frozen, epochs: 4, lr: 0.1}, {name: finetune, epochs: 3, lr: 0.1}]")
-    pace = Pace(units, lanes, lambda unit: HOURS[unit.stage.name], priced=True)
+    pace = Pace([units], lanes, lambda unit: HOURS[unit.stage.name], priced=True)
 
     moments = simulate(units, lanes, HOURS, start_s, pace, clock)
 
     measured = next(moment.at for moment in moments if not moment.priced)
     for moment in moments:
         assert moment.said is not None
-        share = 0.2 if start_s and moment.at < measured else 0.1  # a first epoch holds the start
-        assert moment.said == pytest.approx(moment.true, rel=share, abs=60 + 2 * start_s)
+        share = 0.2 if start_s and moment.at < measured else 0.01  # a first epoch tells how long a start takes
+        assert moment.said == pytest.approx(moment.true, rel=share, abs=60 + start_s)
     if not start_s:
         assert all(later.said <= earlier.said for earlier, later in pairwise(moments))  # type: ignore[operator]
 
 
+def test_epochs_of_different_length_move_it_little(clock: list[float]) -> None:
+    units = units_of("stages=[{name: frozen, epochs: 28, lr: 0.1}]")
+    pace = Pace([units], 1)
+    lengths = random.Random(1)
+
+    moments = simulate(units, 1, {"frozen": 3600.0}, 0.0, pace, clock, lambda: lengths.uniform(0.8, 1.2))
+
+    for before, moment in pairwise(moment for moment in moments if moment.at > 5 * 3600):
+        assert moment.said == pytest.approx(moment.true, rel=0.1, abs=3600)
+        assert moment.said < 1.01 * before.said  # type: ignore[operator]
+
+
+def test_the_parts_of_a_search_that_follow_count(clock: list[float]) -> None:
+    first, second, third = units_of("stages=[{name: frozen, epochs: 4, lr: 0.1}]")
+    pace = Pace([[first, second], [third]], 2, lambda unit: 60.0, priced=True)
+
+    left = pace.left(lambda training: training.epochs)
+
+    assert left is not None
+    assert left.seconds == 2 * 4 * 60  # the third waits for both
+
+
 def test_without_a_price_it_is_true_after_the_first_epoch_of_a_sweep_of_one_stage(clock: list[float]) -> None:
     units = units_of("stages=[{name: frozen, epochs: 28, lr: 0.1}]")
-    pace = Pace(units, 3)
+    pace = Pace([units], 3)
 
     moments = simulate(units, 3, {"frozen": 3600.0}, 0.0, pace, clock)
 
@@ -116,7 +150,7 @@ def test_without_a_price_it_is_true_after_the_first_epoch_of_a_sweep_of_one_stag
 
 def test_a_price_that_was_wrong_gives_way_to_the_speed(clock: list[float]) -> None:
     units = units_of("stages=[{name: frozen, epochs: 10, lr: 0.1}]")
-    pace = Pace(units, 1, lambda unit: 60.0, priced=True)
+    pace = Pace([units], 1, lambda unit: 60.0, priced=True)
 
     moments = simulate(units, 1, {"frozen": 3600.0}, 0.0, pace, clock)
 
@@ -127,7 +161,7 @@ def test_a_price_that_was_wrong_gives_way_to_the_speed(clock: list[float]) -> No
 
 def test_units_that_start_show_how_many_train_at_once() -> None:
     units = units_of("stages=[{name: frozen, epochs: 4, lr: 0.1}]")
-    pace = Pace(units)
+    pace = Pace([units])
     for unit in units:
         pace.begin(unit, 0)
     assert pace.lanes == len(units) == 3

@@ -52,7 +52,7 @@ def test_progress_and_time_left_follow_the_epochs() -> None:
     frozen, finetune = scenes("objectives.only=[con/con]", "seeds=[1]").trainings
     progress = SweepProgress([frozen, finetune])
     units = [Unit(trainings=(frozen,)), Unit(trainings=(finetune,))]
-    progress.pace = Pace(units)
+    progress.pace = Pace([units])
     assert progress.left() is None
     progress.running(frozen)
     progress.pace.begin(units[0], 0)
