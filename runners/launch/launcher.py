@@ -27,6 +27,7 @@ from goal_sweep.runners.launch.remaining.plan import LaunchOptions, LaunchPlan
 from goal_sweep.runners.launch.remaining.units import UnitQueue
 from goal_sweep.runners.launch.signals import StopSignals
 from goal_sweep.runners.launch.view.live import LiveView
+from goal_sweep.runners.launch.view.progress import Pace
 from goal_sweep.runners.planning.devices import of_machines
 from goal_sweep.runners.planning.prices import Prices
 from goal_sweep.runners.tracking.sync import SweepTracking
@@ -55,6 +56,8 @@ class LaunchRay(ExitStack):
         super().__init__()
         self.began = time.monotonic()
         """When the first part began."""
+        self.pace = Pace()
+        """The speed of the newest part."""
 
     def units(self, make: Callable[[], RayUnits]) -> RayUnits:
         """The session, which `make` makes unless there is one."""
@@ -198,6 +201,8 @@ class Launcher:
                 devices = of_machines(ray.machines(), needs, here=options.address is None)
                 devices = replace(devices, count=max(devices.count, options.devices))
                 self._queue.fit_to(devices, self._prices())
+                self._progress.pace.remember(kept.pace)
+                kept.pace = self._progress.pace
             leaving.callback(gc.unfreeze)
             while not self._is_over() and (jobs := self._queue.round()):
                 gc.freeze()  # a search for garbage would visit thousands of trainings, half a second each time

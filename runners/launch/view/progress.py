@@ -58,6 +58,8 @@ class _Run:
     """When its last epoch ended, or when it began."""
     epoch: int
     """Epochs done."""
+    follows: bool
+    """Whether it began on a device that another unit had left, whose process it may use."""
     is_first: bool = True
     """Whether it has not ended an epoch since it began. The first one also holds the start of its process."""
 
@@ -82,8 +84,10 @@ class Pace:
     _runs: dict[Training, _Run] = field(default_factory=dict)
     _ratios: dict[object, _Mean] = field(default_factory=dict)
     """By kind of unit, and of all together under None: what epochs took divided by what was expected."""
-    _starts: _Mean = field(default_factory=_Mean)
-    """Seconds of units before their first epoch."""
+    _starts: dict[bool, _Mean] = field(default_factory=lambda: {follows: _Mean() for follows in (False, True)})
+    """Seconds of units before their first epoch, by whether they follow others."""
+    _left_by: int = 0
+    """Devices that a unit has left and on which none has begun."""
     _ends: _Mean = field(default_factory=_Mean)
     """Seconds of units after their last epoch."""
     _answer: tuple[float, TimeLeft] | None = None
@@ -91,7 +95,8 @@ class Pace:
 
     def begin(self, unit: Unit, epoch: int) -> None:
         """Note that a worker has begun a unit, whose cells have done so many epochs."""
-        run = _Run(unit, time.monotonic(), max(epoch, unit.trainings[0].begins))
+        run = _Run(unit, time.monotonic(), max(epoch, unit.trainings[0].begins), follows=self._left_by > 0)
+        self._left_by = max(0, self._left_by - 1)
         self._runs |= dict.fromkeys(unit.trainings, run)
         self.lanes = max(self.lanes, len({id(run) for run in self._runs.values()}))
 
@@ -105,6 +110,7 @@ class Pace:
         run = self._run_of(unit)
         if run is not None and run.epoch >= unit.trainings[0].epochs:
             self._ends.add(time.monotonic() - run.since)
+        self._left_by += run is not None
         for training in unit.trainings:
             self._runs.pop(training, None)
 
@@ -123,11 +129,15 @@ class Pace:
         taken = (now - run.since) / (epoch - run.epoch)
         if run.is_first:
             seconds = min(taken, own_s * len(run.unit.trainings))
-            self._starts.add(taken - seconds)
+            self._starts[run.follows].add(taken - seconds)
             taken = seconds
         for kind in (run.unit.kind, None):
             self._ratios.setdefault(kind, _Mean()).add(taken / self.epoch_s(run.unit))
         run.since, run.epoch, run.is_first = now, epoch, False
+
+    def remember(self, before: Pace) -> None:
+        """Take over how long units take to start, from an earlier part of the launch."""
+        self._starts = before._starts
 
     def left(self, epochs_left: Callable[[Training], int]) -> TimeLeft | None:
         """What is left, computed once a second, because a large sweep has thousands of units.
@@ -161,11 +171,13 @@ class Pace:
                 if epochs or run:
                     unmeasured |= epochs > 0 and unit.kind not in self._ratios
                     epoch_s = self.epoch_s(unit) * speeds.get(unit.kind, speeds[None])
-                    start_s = self._starts.value if run is None or run.is_first else 0.0
+                    lane = heapq.heappop(free)
+                    follows = run.follows if run else lane > end
+                    start_s = self._starts[follows].value if run is None or run.is_first else 0.0
                     now_s, then_s = (start_s + epoch_s, self._ends.value) if epochs else (self._ends.value, 0.0)
                     taken = now - run.since if run else 0.0
                     unit_s = max(0.0, now_s - taken) + max(0, epochs - 1) * epoch_s + then_s
-                    stop = max(heapq.heappop(free), *(ends[cell] for cell in cells)) + unit_s
+                    stop = max(lane, *(ends[cell] for cell in cells)) + unit_s
                     heapq.heappush(free, stop)
                     ends |= dict.fromkeys(cells, stop)
             end = max(free)
@@ -181,7 +193,8 @@ class Pace:
         speeds = {None: overall.value} | {kind: mean.value for kind, mean in [*self._ratios.items()]}
         for run in [*self._runs.values()]:
             if run.epoch < run.unit.trainings[0].epochs:
-                taken = (now - run.since - self._starts.value * run.is_first) / self.epoch_s(run.unit)
+                start_s = self._starts[run.follows].value if run.is_first else 0.0
+                taken = (now - run.since - start_s) / self.epoch_s(run.unit)
                 for kind in (run.unit.kind, None):
                     mean = self._ratios.get(kind, _Mean(overall.value))
                     speeds[kind] = max(speeds.get(kind, 0.0), mean.after(taken))
