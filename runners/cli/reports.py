@@ -232,4 +232,5 @@ def page_link(target: ReportTarget, server: str) -> str:
     except TrackingError as error:
         return f"no runs yet: {error}"
     runs = f"mlflow.search_runs(experiment_names=[{target.name!r}], filter_string=\"tags.`goal.role` = 'report'\")"
-    return f"{page.address_at(server)}\ncharts: {page.charts_at(server)}\nin Python: {runs}"
+    python = f"mlflow.set_tracking_uri({server!r}); {runs}"
+    return f"{page.address_at(server)}\ncharts: {page.charts_at(server)}\nin Python: {python}"

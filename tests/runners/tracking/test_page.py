@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import mlflow
 import pytest
 
+from goal_sweep.runners.cli.reports import ReportTarget, page_link
 from goal_sweep.runners.store import Store
 from goal_sweep.runners.tracking.page import SweepPage
 from goal_sweep.runners.tracking.uri import TrackingError
@@ -29,6 +31,19 @@ def page(uri: str, store: Store) -> SweepPage:
 def test_the_experiment_is_shown_as_one_of_training(page: SweepPage) -> None:
     tags = page.client.get_experiment(page.experiment_id).tags
     assert tags["mlflow.experimentKind"] == "custom_model_development"  # or else the page shows traces
+
+
+def test_the_line_for_python_finds_the_runs_whatever_is_set_there(page: SweepPage, tmp_path: Path) -> None:
+    target = ReportTarget(name="s", uri=page.uri, folder=tmp_path, config=None)
+    *_, line = page_link(target, page.uri).splitlines()
+    code = line.removeprefix("in Python: ").replace("mlflow.search_runs", "runs = mlflow.search_runs")
+    where = {"mlflow": mlflow}
+    before = mlflow.get_tracking_uri()
+    try:
+        exec(code, where)
+    finally:
+        mlflow.set_tracking_uri(before)
+    assert len(where["runs"]) == 2
 
 
 def test_attaching_replaces_the_report_of_the_sweeps_run_and_nothing_else(page: SweepPage, tmp_path: Path) -> None:
