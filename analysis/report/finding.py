@@ -76,7 +76,7 @@ def _highest_text(here: Sequence[Answer]) -> str:
     """The objectives that have the highest mean most often."""
     wins = Counter(key for answer in here for key in answer.top)
     most = [key for key, number in wins.items() if number == max(wins.values())]
-    where = "" if len(here) == 1 else f" in {wins[most[0]]} of {len(here)} tables"
+    where = "" if len(here) == 1 else f" in {wins[most[0]]} of {len(here)} tables{' each' * (len(most) > 1)}"
     return f"highest mean{where}: {list_text(['/'.join(key) for key in most])}"
 
 
@@ -295,4 +295,13 @@ def first_words(inputs: Inputs, measures: Sequence[str]) -> tuple[str, ...]:
     if tuned:
         return tuple(f"{measure}. {question} {text}" for measure, question, text in tuned)
     answers = answers_of(inputs.answered)
-    return tuple(filter(None, (finding(answers, measure) for measure in measures)))
+    said = tuple(filter(None, (finding(answers, measure) for measure in measures)))
+    return said or (_without_results(inputs),)
+
+
+def _without_results(inputs: Inputs) -> str:
+    """That nothing is finished, and why most often."""
+    gaps = [gap for block in inputs.blocks for _, gap in block.gaps]
+    reasons = Counter(f"{gap.status}: {gap.reason}" for gap in gaps if gap.reason)
+    often = [f" {number} of {len(gaps)}: {reason}" for reason, number in reasons.most_common(1)]
+    return f"Nothing is finished, so nothing can be said.{''.join(often)}"

@@ -92,6 +92,15 @@ def test_a_broken_sweep_says_everything_that_is_missing(gappy: ReportResult) -> 
     assert not [f for f in gappy.files if "finetune" in f.name]
 
 
+def test_a_sweep_that_failed_as_a_whole_says_why_first(tmp_path: Path) -> None:
+    writer = SweepWriter(seeds=[1, 2], objectives=["con/con", "con/nca"])
+    for objective, seed in product(writer.objectives, writer.seeds):
+        writer.write(objective, seed, status="failed", reason="no data" if seed == 1 or objective == "con/con" else "")
+    result = write_texts(writer.results(), tmp_path)
+    assert result.first_words == ("Nothing is finished, so nothing can be said. 3 of 4: failed: no data",)
+    assert result.as_json()["findings"] == list(result.first_words)
+
+
 def test_one_seed_has_no_interval_and_marks_nothing(tmp_path: Path) -> None:
     writer = SweepWriter(seeds=[1], objectives=["con/con", "sig-ms/cir"])
     writer.write("con/con", 1, metrics=recalls("con/con", 1, shift=-30))
