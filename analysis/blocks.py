@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Literal
 
-from goal_sweep.analysis.wording import file_stem, mean_text, name_text, point_values, seeds_text, signed
+from goal_sweep.analysis.wording import and_text, file_stem, mean_text, name_text, point_values, seeds_text, signed
 from goal_sweep.sweeps.results import BASELINE, LOSS, METRICS, Metric
 
 Objective = tuple[str, str]
@@ -23,7 +23,7 @@ ALPHA = 0.05
 NEAR = "≈"
 """Follows a number within noise of the best."""
 _BEST = "Bold: highest; underlined: second"
-_NOISE = f"{NEAR}: within noise of the highest (at 5 %, for {{}}, corrected for all comparisons of the grid)"
+_NOISE = f"{NEAR}: within noise of the highest (at 5 %, for other {{}}, corrected for all comparisons of the grid)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,7 +320,7 @@ class Block:
         """The meaning of the marks; a cell without an interval is never marked as within noise."""
         grids = self.grids_of(measure)
         beyond = dict.fromkeys(what for grid in grids for what in grid.comparison.beyond_seeds)
-        noise = _NOISE.format(" and ".join(f"other {what}" for what in ("seeds", *beyond)))
+        noise = _NOISE.format(and_text(("seeds", *beyond)))
         if not any(grid.comparison.unjudged for grid in grids):
             return f"{_BEST}; {noise}."
         if all(len(grid.comparison.unjudged) == len(grid.means) - 1 for grid in grids):

@@ -77,6 +77,12 @@ def count_text(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def and_text(words: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last
+
+
 def list_text(names: Sequence[str]) -> str:
     """At most five names, and the number of the others: ``a, b, c, d, e and 3 more``."""
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""

@@ -6,6 +6,7 @@ precipice", figure 4 (rliable).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -21,7 +22,7 @@ from matplotlib.ticker import MaxNLocator
 from goal_sweep.analysis.blocks import Difference, Objective, Verdict
 from goal_sweep.analysis.figures.canvas import INK, PALE, TITLE_PLACE, letters, panels
 from goal_sweep.analysis.figures.fonts import text_width, wrapped
-from goal_sweep.analysis.wording import objectives_text
+from goal_sweep.analysis.wording import and_text, objectives_text
 from goal_sweep.sweeps.results import BASELINE, Metric
 
 _COLOURS: Final[Mapping[Verdict, str]] = {
@@ -33,6 +34,8 @@ _COLOURS: Final[Mapping[Verdict, str]] = {
 """Colours of a row: blue and vermilion of Okabe and Ito's palette, which colour-blind readers can distinguish."""
 _OUTLIER = 3.0
 """A row that lies this many times farther out than three quarters of the rows is cut off at the axis's end."""
+_SOME: Final = {"test images": " (where ranks are stored)", "searches": " (tuned grid)"}
+"""Where intervals are for these, if not in all panels."""
 _COLUMNS, _WIDTH, _ROW = 4, 2.3, 0.17
 _NAME, _TITLE = 7.5, 7.0
 """Sizes of texts, in points."""
@@ -59,6 +62,12 @@ class Forest:
     def is_judged(self) -> bool:
         """Whether any difference has an interval."""
         return any(change is not None and change.p is not None for change in self.differences.values())
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether any row lies beyond the axis."""
+        low, high = self.limits
+        return any(change is not None and not low <= change.estimate <= high for change in self.differences.values())
 
     @property
     def limits(self) -> tuple[float, float]:
@@ -125,11 +134,11 @@ def interval_note(forests: Iterable[Forest]) -> str:
     judged = [forest for forest in forests if forest.is_judged]
     if not judged:
         return "Single runs, and seeds that agree exactly, have no intervals."
-    beyond = dict.fromkeys(what for own in judged for what in own.beyond_seeds)
+    beyond = Counter(what for own in judged for what in own.beyond_seeds)
     if not beyond:
         return "Line: simultaneous 95 % interval for new seeds on these test images."
-    thin = " and ".join(f"new {what}" for what in ("seeds", *beyond))
-    return f"Simultaneous 95 % intervals. Thick: new seeds on these test images; thin: {thin}."
+    thin = and_text(["seeds", *(what + _SOME[what] * (beyond[what] < len(judged)) for what in beyond)])
+    return f"Simultaneous 95 % intervals. Thick: new seeds on these test images; thin: new {thin}."
 
 
 def _title(forest: Forest) -> list[str]:

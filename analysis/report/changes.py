@@ -94,7 +94,7 @@ def changes_text(gains: Iterable[Gain]) -> str:
     if not moved:
         return ""
     low, high = (signed(end(change.estimate for _, change in moved)) for end in (min, max))
-    size = f"{low} points" if low == high else f"{low} to {high} points"
+    size = f"all: {low} points" if low == high else f"all: {low} to {high} points"
     judged = [change.verdict for _, change in moved if change.p is not None]
     if not judged:
         several = any(min(gain.default.n, gain.tuned.n) > 1 for gain, _ in moved)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from goal_sweep.analysis.blocks import Block
 from goal_sweep.analysis.report.answer import Answer, answer_table
-from goal_sweep.analysis.report.finding import finding
 from goal_sweep.analysis.report.markdown import block_to_markdown, markdown_text, table_to_markdown
 from goal_sweep.analysis.report.parts import Picture, Section
 from goal_sweep.analysis.report.runs import BlockRuns
@@ -24,8 +23,8 @@ class Report:
     """How many of the sweep's trainings are finished, in a sentence."""
     notes: tuple[str, ...]
     """What a reader must know before reading any number."""
-    questions: Mapping[str, Sequence[tuple[str, str]]]
-    """Those of a tuned sweep with their answers, by measure; none of others."""
+    said: Mapping[str, Sequence[tuple[str, str]]]
+    """What it says first by each measure: questions and answers; the finding has no question."""
     answers: tuple[Answer, ...]
     """What each metric of each block says; empty if nothing is finished."""
     forests: tuple[Picture, ...]
@@ -45,9 +44,9 @@ def report_to_markdown(report: Report) -> str:
     if report.answers:
         parts.append("## The answer")
         for measure in (MEASURES[0], MEASURES[-1]):
-            asked = [f"**{measure}. {question}** {markdown_text(text)}" for question, text in report.questions[measure]]
-            table = table_to_markdown(answer_table(report.answers, measure))
-            parts += [*(asked or [markdown_text(finding(report.answers, measure))]), table]
+            for question, text in report.said[measure]:
+                parts.append(f"{f'**{measure}. {question}** ' * bool(question)}{markdown_text(text)}")
+            parts.append(table_to_markdown(answer_table(report.answers, measure)))
         if report.forests:
             parts += ["## Differences from con/con", *map(_picture, report.forests)]
     for section in (*report.blocks, *report.details):

@@ -1,4 +1,4 @@
-"""What a report says first: the finding of its tables in a few sentences, and the answers of a tuned sweep.
+"""What a report says first: the finding of its tables in a few sentences, and the answers of tuned sweeps and of axes.
 
 Every clause follows from the differences of single tables, which hold together at 5 %; over several tables it says in
 how many of them it holds.
@@ -16,11 +16,13 @@ from goal_sweep.analysis.blocks import Difference, Objective, Verdict
 from goal_sweep.analysis.report.answer import Answer, answers_of
 from goal_sweep.analysis.report.changes import changes_text
 from goal_sweep.analysis.report.inputs import Inputs
-from goal_sweep.analysis.statistics.gains import fates
+from goal_sweep.analysis.statistics.gains import Gain, fates
 from goal_sweep.analysis.statistics.trails import progress_text
 from goal_sweep.analysis.wording import count_text, list_text, objectives_text, signed
 from goal_sweep.sweeps.results import DIRECTION_TITLES, TUNED
 
+_SETTLED = 10
+"""From so many seeds on more of them hardly change the factor of an interval."""
 _MANY = 100
 """More seeds than these are not counted: the bound on their number is then a loose one."""
 
@@ -53,7 +55,8 @@ def finding(answers: Sequence[Answer], measure: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
+    is_name = "/" in text.partition(" ")[0]
+    return f"{text}." if is_name else f"{text[:1].upper()}{text[1:]}."
 
 
 def _nothing_to_say(here: Sequence[Answer]) -> str:
@@ -83,37 +86,49 @@ def _highest_text(here: Sequence[Answer]) -> str:
 def _weights_apart(here: Sequence[Answer]) -> dict[str, str]:
     """A clause for each of at most two weights that are told apart from the weight ``con``, always on the same side.
 
-    In more than half of the rows, or columns, of all tables; or of those of each direction, where the sides differ.
+    In more than half of the rows, or columns, that are judged in a table; where the sides differ, in each direction.
     """
-    found: dict[str, dict[str, list[Difference | None]]] = {}
+    found: dict[str, dict[Answer, list[Difference | None]]] = {}
     for answer in here:
         asked = [key for key, cell in answer.grid.cells.items() if cell.requested]
         for key in asked:
             for name, other in ((f"T {key[1]}", (key[0], "con")), (f"P {key[0]}", ("con", key[1]))):
                 if key != other and other in asked:
-                    of_direction = found.setdefault(name, {}).setdefault(answer.metric.direction, [])
-                    of_direction.append(answer.grid.comparison.differences.get((key, other)))
+                    of_table = found.setdefault(name, {}).setdefault(answer, [])
+                    of_table.append(answer.grid.comparison.differences.get((key, other)))
     said = dict[str, tuple[float, str]]()
     for name, own in found.items():
         kind, line = ("triplet", "row") if name.startswith("T") else ("pair", "column")
-        every = [one for differences in own.values() for one in differences]
-        texts = [_cost_text(every, line)]
+        texts = [_cost_text(own, line)]
         if not texts[0]:
-            parts = {direction: _cost_text(differences, line) for direction, differences in own.items()}
-            texts = [text and f"{text} ({_direction_text(direction)})" for direction, text in parts.items()]
+            parts: dict[str, dict[Answer, list[Difference | None]]] = {}
+            for answer, differences in own.items():
+                parts.setdefault(answer.metric.direction, {})[answer] = differences
+            by_direction = {direction: _cost_text(tables, line) for direction, tables in parts.items()}
+            texts = [text and f"{text} ({_direction_text(direction)})" for direction, text in by_direction.items()]
         if all(texts):
+            every = (one for differences in own.values() for one in differences)
             largest = max(abs(one.estimate) for one in every if one and one.told_apart)
             said[name] = (largest, f"{kind} weight {name[2:]} {' and '.join(texts)}")
     return {name: text for name, (_, text) in sorted(said.items(), key=lambda own: -own[1][0])[:2]}
 
 
-def _cost_text(differences: Sequence[Difference | None], line: str) -> str:
-    """What a weight costs or gains in its rows or columns; empty if too few of them say so, or not all the same."""
-    apart = sorted((one.estimate for one in differences if one and one.told_apart), key=abs)
-    if len(apart) <= max(1, len(differences) / 2) or len({points > 0 for points in apart}) > 1:
+def _cost_text(tables: Mapping[Answer, Sequence[Difference | None]], line: str) -> str:
+    """What a weight costs or gains in its rows or columns; empty if too few of them say so, or not all the same.
+
+    Where it is no more than half of all rows, they are counted in the tables that tell any apart.
+    """
+    judged = {answer: [one for one in own if one and one.verdict != "unknown"] for answer, own in tables.items()}
+    often = any(sum(one.told_apart for one in own) > max(1, len(own) / 2) for own in judged.values())
+    apart = sorted((one.estimate for own in judged.values() for one in own if one.told_apart), key=abs)
+    if not often or len({points > 0 for points in apart}) > 1:
         return ""
     low, high = (f"{abs(size):.1f}" for size in (apart[0], apart[-1]))
-    where = f"every {line}" if len(apart) == len(differences) else f"{len(apart)} of {len(differences)} {line}s"
+    few = len(apart) <= sum(map(len, judged.values())) / 2
+    here = [answer for answer, own in judged.items() if not few or any(one.told_apart for one in own)]
+    lines, known = (sum(len(own[answer]) for answer in here) for own in (tables, judged))
+    where = f"every {line}" if len(apart) == lines else f"{len(apart)} of {lines} {line}s"
+    where += _where(here, tables).replace(" in ", " of ", 1) + f", {lines - known} not judged" * (known < lines)
     size = low if low == high else f"{low} to {high}"
     return f"{'gains' if apart[0] > 0 else 'costs'} {size} points against con in {where}"
 
@@ -196,10 +211,15 @@ def _baseline_text(here: Sequence[Answer]) -> str:
     which = sorted((name for name in gains if len(gains[name]) == most), key=lambda name: -max(gains[name].values()))
     points = [signed(point) for point in sorted(point for name in which for point in gains[name].values())]
     size = points[0] if points[0] == points[-1] else f"{points[0]} to {points[-1]}"
-    alike = len(which) == len(gains) and all(gains[name].keys() == gains[which[0]].keys() for name in which)
-    often = " most often," * (len(which) < len(gains))
-    where = _where(gains[which[0]], compared) if alike else f"{often} in {most} of {len(compared)} tables"
-    return f"better than con/con{where}: {list_text(['/'.join(name) for name in which])} ({size})"
+    others = len(gains) - len(which)
+    if most == len(compared):
+        where = " in every table" * bool(others)
+    elif not others and all(gains[name].keys() == gains[which[0]].keys() for name in which):
+        where = _where(gains[which[0]], compared)
+    else:
+        where = f"{' most often,' * bool(others)} in {most} of {len(compared)} tables"
+    more = f", and {others} more in some" if others and most == len(compared) else ""
+    return f"better than con/con{where}: {list_text(['/'.join(name) for name in which])} ({size}){more}"
 
 
 def _more_seeds(left: Mapping[Answer, Sequence[Objective]], points: float) -> list[str]:
@@ -218,8 +238,9 @@ def _more_seeds(left: Mapping[Answer, Sequence[Objective]], points: float) -> li
         return []
     size, rest = count_text(int(points), "point"), points**2 - max(0.0, reach**2 - of_seeds**2)
     if rest <= 0:
-        beyond = dict.fromkeys(what for answer in left for what in answer.grid.comparison.beyond_seeds)
-        return [f"to tell a measured difference of {size} takes more seeds, and perhaps more {' or '.join(beyond)}"]
+        beyond = " or ".join(dict.fromkeys(what for own in left for what in own.grid.comparison.beyond_seeds))
+        takes = f"more seeds, and perhaps more {beyond}" if runs < _SETTLED else f"more {beyond}"
+        return [f"to tell a measured difference of {size} takes {takes}"]
     more = ceil(runs * of_seeds**2 / rest - runs)
     if more > _MANY:
         return [f"to tell a measured difference of {size} may take more than {_MANY} more seeds"]
@@ -282,8 +303,32 @@ def _fates_text(inputs: Inputs, measure: str) -> str:
     )
 
 
+def axis_answers(inputs: Inputs, measure: str) -> tuple[tuple[str, str], ...]:
+    """What each axis of a sweep changes by one measure, over all tables, with the other axes at their first value."""
+    asked: dict[str, dict[str, list[Gain]]] = {}
+    for own, changes in inputs.ablated.items():
+        for metric, by_value in changes.items():
+            for value, moved in zip(own.values[1:], by_value, strict=True):
+                if metric.name == measure:
+                    instead = f"{value} instead of {own.values[0]}"
+                    asked.setdefault(own.axis, {}).setdefault(instead, []).extend(moved.values())
+    said = {
+        axis: "; ".join(f"{instead}: {text}" for instead, moved in own.items() if (text := changes_text(moved)))
+        for axis, own in asked.items()
+    }
+    return tuple((f"What does {axis} change?", _sentence(text)) for axis, text in said.items() if text)
+
+
+def answers_to(inputs: Inputs, measure: str) -> tuple[tuple[str, str], ...]:
+    """What a report says first by one measure: questions with their answers; the finding has no question."""
+    asked = tuning_answers(inputs, measure)
+    if not asked and (text := finding(answers_of(inputs.answered), measure)):
+        asked = (("", text),)
+    return (*asked, *axis_answers(inputs, measure))
+
+
 def first_words(inputs: Inputs, measures: Sequence[str]) -> tuple[str, ...]:
-    """What a report says first: the findings, of a tuned sweep these answers, of one that still searches how far it is.
+    """The same by some measures, in lines; of a sweep that still searches how far it is.
 
     Args:
         inputs: of the report.
@@ -291,12 +336,9 @@ def first_words(inputs: Inputs, measures: Sequence[str]) -> tuple[str, ...]:
     """
     if inputs.results.is_searching:
         return (progress_text(inputs.results),)
-    tuned = [(measure, *own) for measure in measures for own in tuning_answers(inputs, measure)]
-    if tuned:
-        return tuple(f"{measure}. {question} {text}" for measure, question, text in tuned)
-    answers = answers_of(inputs.answered)
-    said = tuple(filter(None, (finding(answers, measure) for measure in measures)))
-    return said or (_without_results(inputs),)
+    said = [(measure, *own) for measure in measures for own in answers_to(inputs, measure)]
+    lines = tuple(f"{measure}. {question} {text}" if question else text for measure, question, text in said)
+    return lines or (_without_results(inputs),)
 
 
 def _without_results(inputs: Inputs) -> str:

@@ -10,6 +10,7 @@ import pandas as pd
 
 from goal_sweep.analysis.blocks import Block, Objective
 from goal_sweep.analysis.results import SweepResults
+from goal_sweep.analysis.statistics.ablations import Ablation, ablations
 from goal_sweep.analysis.statistics.aggregation import aggregate, first_blocks
 from goal_sweep.analysis.statistics.effects import crossed_runs, marginals
 from goal_sweep.analysis.statistics.gains import BlockPair, Gain, block_pairs, gains
@@ -71,4 +72,15 @@ class Inputs:
         return {
             pair: {grid.metric: gains(self.results, pair, grid.metric) for grid in pair.default.grids.values()}
             for pair in self.pairs
+        }
+
+    @cached_property
+    def ablated(self) -> dict[Ablation, dict[Metric, list[dict[Objective, Gain]]]]:
+        """What each value of an axis but the first changes, by metric."""
+        return {
+            own: {
+                grid.metric: [gains(self.results, pair, grid.metric, own.untouched) for pair in own.pairs]
+                for grid in own.blocks[0].grids.values()
+            }
+            for own in ablations(self.results, self.blocks)
         }

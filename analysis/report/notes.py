@@ -71,8 +71,8 @@ def _axes_note(results: SweepResults) -> list[str]:
     last = header.stages[-1]
     axes = "; ".join(f"{name} {', '.join(map(value_text, axis.values))}" for name, axis in header.axes_of(last).items())
     return [
-        f"AXES: {axes}. The answer and the statistics are those of the first values ({header.points[last][0]}), not "
-        "of the highest; the highest mean of each point, and what each value changes, are under Ablations."
+        f"AXES: {axes}. The finding and the statistics are those of the first values ({header.points[last][0]}), not "
+        "of the highest; the highest mean of each point is under Ablations."
     ]
 
 

@@ -15,7 +15,6 @@ from goal_sweep.analysis.figures.colours import scale_of, text_colour
 from goal_sweep.analysis.figures.comparisons import interval_note
 from goal_sweep.analysis.report.answer import missing_text
 from goal_sweep.analysis.report.contents import Report
-from goal_sweep.analysis.report.finding import finding
 from goal_sweep.analysis.wording import objectives_text, signed
 from goal_sweep.sweeps.results import BASELINE, DIRECTION_TITLES, DIRECTIONS, MAIN_METRICS, MEASURES, measure_slug
 
@@ -23,6 +22,8 @@ _SENTENCE_ENDS = re.compile(r"(?<=[.]) (?=[A-Z])")
 _TOGETHER = re.compile(r"(?<=[\d)f]) (?=[%=±])|(?<=[=±]) (?=\d)|(?<=\b[PT]) (?=[a-z])")
 """Spaces at which a number would part from its sign, or a weight from its letter."""
 _JOINTS = re.compile(r"(?<=[_./])(?=\w)")
+_PIXELS = 1.5
+"""Of an image for each one of the page."""
 _LONG = 16
 """Letters of the longest word that is never broken, such as ``sig-ms/cir``."""
 
@@ -56,8 +57,7 @@ def _sentences(block: Block, measure: str) -> list[str]:
 
 
 _FUNCTIONS = (
-    *(finding, interval_note, missing_text, objectives_text, own_caption),
-    *(scale_of, shared_caption, signed, text_colour),
+    *(interval_note, missing_text, objectives_text, own_caption, scale_of, shared_caption, signed, text_colour),
 )
 
 
@@ -76,8 +76,11 @@ def report_to_html(report: Report, folder: Path) -> str:
         lstrip_blocks=True,
     )
 
-    def inlined(path: str) -> str:
-        return f"data:image/png;base64,{base64.b64encode((folder / path).read_bytes()).decode('ascii')}"
+    def image(path: str) -> Markup:
+        """The attributes of an image, in a size at which all figures have texts of one size."""
+        content = (folder / path).read_bytes()
+        width, data = int.from_bytes(content[16:20], "big"), base64.b64encode(content).decode("ascii")
+        return Markup('src="data:image/png;base64,{}" width="{}"').format(data, round(width / _PIXELS))
 
     environment.filters["unbroken"] = unbroken
     environment.globals.update({function.__name__: function for function in _FUNCTIONS})
@@ -86,7 +89,7 @@ def report_to_html(report: Report, folder: Path) -> str:
         cell_id=_cell_id,
         direction_titles=DIRECTION_TITLES,
         directions=DIRECTIONS,
-        inlined=inlined,
+        image=image,
         mean_and_spread=_mean_and_spread,
         main_metrics=MAIN_METRICS,
         measures=MEASURES,

@@ -14,7 +14,7 @@ from goal_sweep.analysis.figures.canvas import write_figure
 from goal_sweep.analysis.figures.colours import Scale, assign_colours
 from goal_sweep.analysis.report.answer import answers_of, forest_pictures
 from goal_sweep.analysis.report.contents import Report, report_to_markdown
-from goal_sweep.analysis.report.finding import first_words, tuning_answers
+from goal_sweep.analysis.report.finding import answers_to, first_words
 from goal_sweep.analysis.report.folder import ReportFolder
 from goal_sweep.analysis.report.inputs import Inputs
 from goal_sweep.analysis.report.latex.blocks import block_to_latex, stack_to_latex, stacks, table_to_latex
@@ -123,7 +123,7 @@ def write_report(
         name=results.header.sweep,
         summary=summary(results, inputs.blocks),
         notes=(*notes(inputs), *uncompared(inputs)),
-        questions={measure: tuning_answers(inputs, measure) for measure in MEASURES},
+        said={measure: answers_to(inputs, measure) for measure in MEASURES},
         answers=(answers := answers_of(inputs.answered)),
         forests=forest_pictures(answers),
         blocks=tuple(

@@ -214,7 +214,7 @@ def test_what_is_below_the_highest_mean_is_named_where_no_row_or_column_is() -> 
 
 
 def test_what_one_direction_tells_apart_is_named_beside_the_other_that_tells_nothing() -> None:
-    near, far = block(MEANS, set(MEANS)).grids, block({**MEANS, WINNER: 60.0}, set()).grids
+    near, far = block(MEANS, set(MEANS)).grids, block({**MEANS, ("con", "nca"): 49.0, WINNER: 60.0}, set()).grids
     mixed = replace(example(), grids={key: (far if key.startswith("t2i") else near)[key] for key in METRICS})
     text = finding(answers_of([mixed]), "R@1")
     assert (
@@ -238,7 +238,10 @@ def test_seeds_do_not_shrink_what_test_images_add() -> None:
         inner = {names: replace(change, of_seeds=0.5) for names, change in grid.comparison.differences.items()}
         vars(grid.comparison)["differences"].update(inner)
         vars(grid.comparison)["beyond_seeds"] = ("test images", "searches")
-    assert "perhaps more test images or searches" in finding(answers_of([found]), "R@1")
+    assert "takes more seeds, and perhaps more test images or searches" in finding(answers_of([found]), "R@1")
+    for grid in found.grids.values():
+        vars(grid)["cells"].update({key: replace(grid.cells[key], n=40) for key in GRID})
+    assert "takes more test images or searches" in finding(answers_of([found]), "R@1")
 
 
 def test_a_column_that_is_told_apart_in_no_more_than_half_of_its_rows_is_not_named() -> None:
@@ -250,11 +253,36 @@ def test_a_column_that_is_told_apart_in_no_more_than_half_of_its_rows_is_not_nam
 
 def test_a_row_that_cannot_be_judged_is_not_counted_as_told_apart() -> None:
     text = finding(answers_of([unjudged(block(GRID, LEVEL), ("sig", "cir"))]), "R@1")
-    assert "riplet weight cir costs 8.0 points against con in 4 of 6 rows" in text
+    assert "riplet weight cir costs 8.0 points against con in 4 of 6 rows, 2 not judged" in text
+    one = unjudged(unjudged(block(GRID, LEVEL), ("sig", "cir")), ("con", "con"))  # a single row is too few
+    assert "costs" not in finding(answers_of([one]), "R@1")
+
+
+def test_a_column_that_costs_points_in_some_tables_alone_is_named_with_these() -> None:
+    near, far = (
+        block({key: 50.0 - cost * (key[1] == "cir") for key in GRID}, set(level))
+        for cost, level in ((0, GRID), (8, LEVEL))
+    )
+    mixed = replace(near, grids={key: (far if key.startswith("t2i") else near).grids[key] for key in METRICS})
+    assert "costs 8.0 points against con in every row (text to image)" in finding(answers_of([mixed]), "R@1")
+    other = replace(far, key=replace(far.key, stage="finetune"))
+    assert "costs 8.0 points against con in every row of 2 of 4 tables" in finding(answers_of([near, other]), "R@1")
+
+
+def test_what_is_better_in_every_table_is_told_from_what_is_better_in_some() -> None:
+    low, high = ({BASELINE: 50.0, WINNER: 53.0, ("con", "nca"): 50.0 + gain} for gain in (0.5, 2.0))
+    blocks = block(low, {BASELINE, ("con", "nca")}), block(high, set())
+    for found in blocks[:1]:
+        for grid in found.grids.values():
+            vars(grid.comparison)["differences"][WINNER, BASELINE] = _difference(3.0, 1.0, is_level=False)
+    i2t, t2i = (own.grids for own in blocks)
+    mixed = replace(blocks[0], grids={key: (t2i if key.startswith("t2i") else i2t)[key] for key in METRICS})
+    said = "etter than con/con in every table: sig/nca (+3.0), and 1 more in some"
+    assert said in finding(answers_of([mixed]), "R@1")
 
 
 def test_what_has_a_single_run_is_called_neither_equal_nor_highest_without_a_judgement() -> None:
-    assert "Con/con has too few runs" in finding(answers_of([unjudged(block(GRID, LEVEL), BASELINE)]), "R@1")
+    assert ". con/con has too few runs" in finding(answers_of([unjudged(block(GRID, LEVEL), BASELINE)]), "R@1")
     best = unjudged(block(MEANS, {("con", "nca")}), WINNER)
     assert finding(answers_of([best]), "R@1").startswith("R@1: The highest mean has too few runs")
 

@@ -8,9 +8,9 @@ from itertools import product
 import pandas as pd
 import pytest
 
-from goal_sweep.analysis.report.sections.ablation import ablations
 from goal_sweep.analysis.report.writing import ReportResult
 from goal_sweep.analysis.results import SweepResults
+from goal_sweep.analysis.statistics.ablations import ablations
 from goal_sweep.analysis.statistics.aggregation import aggregate, missing_counts
 from goal_sweep.sweeps.axes import Axis
 from tests.helpers.blank_figures import write_texts
@@ -83,8 +83,10 @@ def test_the_report_shows_the_axes(report: ReportResult) -> None:
     assert "### Image → Text R@1 by tau, MS-COCO, VSE++ (resnet152), stage frozen" in rest
     assert re.search(r"\| con/cir \| 42\.[34] ± 0\.2 \| 44\.[34] ± 0\.2 \| \+2\.0 \(no interval\) \|", rest)
     assert "con/con does not depend on tau" in rest
-    why = "none can be judged, because seeds agree exactly (+2.0 points)"
-    assert f"tau 1 instead of 10: Image → Text R@1, {why}" in rest
+    why = "none can be judged, because seeds agree exactly (all: +2.0 points)"
+    assert f"**R@1. What does tau change?** 1 instead of 10: {why}." in answer
+    assert "**rsum. What does lr change?** 0.2 instead of 0.1: " in answer
+    assert f"R@1. What does tau change? 1 instead of 10: {why}." in report.first_words
     best = rest.split("### The highest mean at each point: R@1")[1].split("###")[0]
     assert all(best.count(f"stage frozen, {point} |") == 2 for point in POINTS)
 
