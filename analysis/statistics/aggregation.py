@@ -163,9 +163,14 @@ def _gaps(seeds: Iterable[int], runs: pd.DataFrame) -> tuple[Gap, ...]:
 
 def _protocol(results: SweepResults, key: BlockKey, runs: pd.DataFrame) -> str:
     seeds = results.header.seeds
-    return (
+    of_seeds = (
         f"Mean ± sample standard deviation (ddof = 1) over {count_text(len(seeds), 'seed')} "
-        f"({numbers_text(seeds)}); n is shown where seeds are missing.{_settings(results, key)} "
+        f"({numbers_text(seeds)}); n is shown where seeds are missing."
+    )
+    if len(seeds) == 1:
+        of_seeds = f"One run of each objective, with {seeds_text(seeds)}, so there is no standard deviation."
+    return (
+        f"{of_seeds}{_settings(results, key)} "
         f"{_selection(results, key)}{_views(results, key, runs)} Data fingerprint {key.data_fingerprint}."
     )
 
@@ -203,7 +208,9 @@ def _brief(results: SweepResults, key: BlockKey) -> str:
     """The number of seeds and any selection on test, for a caption of two lines."""
     on_test = ", SELECTED ON TEST" if stages_selected_on_test(results, key) else ""
     grid = f", {key.grid} grid" if key.grid else ""
-    return f"mean ± std of {count_text(len(results.header.seeds), 'seed')}{on_test}{grid}"
+    seeds = results.header.seeds
+    of_seeds = f"mean ± std of {len(seeds)} seeds" if len(seeds) > 1 else "1 seed"
+    return f"{of_seeds}{on_test}{grid}"
 
 
 def stages_selected_on_test(results: SweepResults, key: BlockKey) -> list[str]:

@@ -40,7 +40,7 @@ def missing_section(inputs: Inputs) -> Section | None:
     """All missing results; None without any."""
     rows = [row for block in inputs.blocks for row in _missing_rows(block)]
     head = ("block", "objectives", "seeds", "status", "reason")
-    table = TextTable(title="Missing", head=head, rows=tuple(rows), words=len(head))
+    table = TextTable(title="By block and reason", head=head, rows=tuple(rows), words=len(head))
     return Section(anchor="missing", title="Missing results", tables=(table,)) if rows else None
 
 

@@ -29,8 +29,8 @@ _CELL_NOTE = (
     f"for other seeds alone and without pairing, because the paper prints no single run of its {NUM_RUNS}."
 )
 _ORDER_NOTE = (
-    "Spearman's rank correlation of this sweep's means with each printed grid; the first row is their mean. Of the "
-    "printed order with its rows and columns permuted, 95 % of these means lie between {:+.2f} and {:+.2f}. No test is "
+    "Orders: Spearman's rank correlation of this sweep's means with each printed grid, and their mean. Of the printed "
+    "order with its rows and columns permuted, 95 % of these means lie between {:+.2f} and {:+.2f}. No test is "
     "made: another dataset, model or number of epochs may give another order."
 )
 _VALIDATED = {"resnet152_ft": ("resnet152", "finetune"), "butd": ("butd", "train"), "wsl": ("wsl", "train")}
@@ -45,11 +45,14 @@ def published_section(inputs: Inputs) -> Section:
     comparisons = compare_blocks(blocks, printed)
     models = groupby(inputs.blocks, key=lambda block: replace(block.key, point="", variant="paper", grid=""))
     orders = [table for key, points in models if (table := _order_table(key, list(points), printed)).rows]
+    said = [_ORDER_NOTE.format(*orders_by_chance(printed))] if orders else []
+    if comparisons:
+        said.append(f"Of {sum(len(own.cells) for own in comparisons)} cells {_counts(comparisons)}. {_CELL_NOTE}")
     return Section(
         anchor="published",
         title="Compared with the published numbers",
         warnings=() if comparisons else (_NOTHING,),
-        paragraphs=(f"Of all cells {_counts(comparisons)}. {_CELL_NOTE}",) if comparisons else (),
+        paragraphs=tuple(said),
         tables=(*orders, *map(_comparison_table, comparisons), gradient_validation(blocks)),
     )
 
@@ -80,12 +83,11 @@ def _order_table(model: BlockKey, points: Sequence[Block], printed: Sequence[Blo
         title=f"Order of the objectives as in the paper: {model.title}",
         head=("printed grid", *(_label(block.key) for block, _ in found)),
         rows=tuple(rows),
-        note=_ORDER_NOTE.format(*orders_by_chance(printed)),
     )
 
 
 def _label(key: BlockKey) -> str:
-    return ", ".join(filter(None, (key.point, f"{key.grid} grid" if key.grid else ""))) or "all"
+    return ", ".join(filter(None, (key.point, f"{key.grid} grid" if key.grid else ""))) or "this sweep"
 
 
 def gradient_validation(blocks: Sequence[Block] = ()) -> TextTable:

@@ -50,7 +50,7 @@ def without_other_metrics(block: Block) -> Block:
 
 def test_the_papers_own_numbers_are_equal_in_all_300_cells() -> None:
     section, tables = compared(published_blocks())
-    assert section.paragraphs[-1].startswith("Of all cells 300 equal.")
+    assert section.paragraphs[-1].startswith("Of 300 cells 300 equal.")
     cells = [table for table in tables.values() if table.head[1:3] == ("paper", "this sweep")]
     assert len(cells) == 20
     assert {table.note for table in cells} == {"15 equal; mean difference 0.0."}
@@ -60,7 +60,7 @@ def test_the_papers_own_numbers_are_equal_in_all_300_cells() -> None:
 def test_verdicts_are_counted() -> None:
     block = without_other_metrics(moved(published_blocks()[0], [0.0, 0.09, 4.0]))
     section, tables = compared([block])
-    assert section.paragraphs[-1].startswith("Of all cells 5 equal, 5 within noise, 5 higher.")
+    assert section.paragraphs[-1].startswith("Of 15 cells 5 equal, 5 within noise, 5 higher.")
     grid = tables["MS-COCO, VSE++ (resnet152), stage frozen: Image → Text R@1"]
     assert [row[3].split()[0] for row in grid.rows[:3]] == ["0.0", "+0.1", "+4.0"]
     low = [float(row[3].split()[1].strip("(")) for row in grid.rows[:3]]
