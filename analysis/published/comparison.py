@@ -28,8 +28,9 @@ _WORDS: Final[Mapping[Verdict, Words]] = {
     "worse": "lower",
     "unknown": "not judged",
 }
-_USED: Final = 0.3
-"""The share of 5 % that cells of equal spread use, fewer than paired ones: what a seed does to all is noise here."""
+_USED_OF_TWO, _USED_LATER = 0.1, 0.2
+"""The share of 5 % that cells of equal spread use, where one has two runs and where all have more; fewer than paired
+ones: what a seed does to all is noise here."""
 
 
 def verdict_of(cell: Gain) -> Words:
@@ -78,7 +79,9 @@ def compare_cells(cells: Mapping[Objective, tuple[CellSummary, CellSummary]]) ->
     sides = [[own[side] for own in cells.values()] for side in (0, 1)]
     labels = [(side, *name) for side in ("theirs", "ours") for name in cells]
     one = np.eye(len(cells))
-    judged = judge(_runs_like([*sides[0], *sides[1]]), np.hstack([-one, one]), labels, paired=False, used=_USED)
+    runs = _runs_like([*sides[0], *sides[1]])
+    used = _USED_OF_TWO if 2 in (~np.isnan(runs)).sum(axis=0) else _USED_LATER
+    judged = judge(runs, np.hstack([-one, one]), labels, paired=False, used=used)
     made = {}
     for row, (name, (printed, mine)) in enumerate(cells.items()):
         change = difference_of(judged, row, (mine.mean or 0.0) - (printed.mean or 0.0), min(mine.n, printed.n))

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from goal_sweep.analysis.blocks import Comparison, Difference
-from goal_sweep.analysis.statistics.spread import Judged, judge, pairwise
+from goal_sweep.analysis.statistics.spread import Judged, judge, of_shared_seeds, pairwise
 
 
 def compare(values: pd.DataFrame, noise: Mapping[str, pd.DataFrame] | None = None) -> Comparison:
@@ -32,7 +32,7 @@ def compare(values: pd.DataFrame, noise: Mapping[str, pd.DataFrame] | None = Non
     names = [(str(name[0]), str(name[1])) for name in known.columns]
     if not names:
         return Comparison(beyond_seeds=tuple(noise or ()))
-    means, counts = known.mean().to_numpy(), known.count().to_numpy()
+    means, counts = known.mean().to_numpy(), known[of_shared_seeds(known.to_numpy(float))].count().to_numpy()
     parts = [own.loc[names, names].to_numpy(float) for own in (noise or {}).values()]
     pairs = list(combinations(range(len(names)), 2))
     images = np.sum(parts, axis=0) if parts else None

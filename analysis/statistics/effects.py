@@ -23,7 +23,7 @@ from goal_sweep.sweeps.results import METRICS, PAIRS, TRIPLETS, Metric, in_order
 
 MARGINAL_COLUMNS = (*MODEL_COLUMNS, "stage")
 """The block's columns in the frame of :func:`marginals`, in order."""
-_USED_BY_INTERACTION, _USED_WITH_TWO = 0.7, 0.5
+_USED_BY_INTERACTION, _USED_WITH_TWO = 0.6, 0.4
 """The share of 5 % that the test of an interaction uses where spreads are equal; and with two subjects. The two tests
 of a main effect, which must both pass, use all of it each."""
 _FACTORS = {"pair": PAIRS, "triplet": TRIPLETS}

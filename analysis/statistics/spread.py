@@ -28,10 +28,11 @@ Array = NDArray[np.float64]
 Array32 = NDArray[np.float32]
 
 _USED_OF_TWO, _USED_LATER = 0.15, 0.4
-"""The share of `ALPHA` that objectives of equal spread use, where one has two runs and where all have more. The rest is
+"""The share of `ALPHA` that objectives of equal spread use, where none has a third run and where one has. The rest is
 for unequal ones, which two runs do not show."""
 _STEADY_OF_TWO, _STEADY_LATER = 1.0, 2.5
-"""An objective of two runs, and of more, is steady with at most this many times the pooled variance."""
+"""An objective of two runs, and of more, is steady with at most this many times the pooled variance. One of two runs
+among more never is: of all the variances that its own may stand for, most are larger."""
 _BESIDE, _STEADY_BESIDE = 1.0, 4.0
 """It also is with at most this many times (the second), if the mean of one that is steady by itself lies within so many
 standard errors (the first) of their difference, by the pooled variance."""
@@ -83,8 +84,7 @@ def judge(
     """Judge contrasts of objectives.
 
     Args:
-        values_SK: a row for each seed, a column for each objective, in points; NaN where a run is missing. Every row
-            and every column has a run.
+        values_SK: a row for each seed, a column for each objective, in points; NaN where a run is missing.
         contrasts_MK: the coefficients of each contrast; each row sums to zero.
         labels: the objectives' names in parts, such as pair and triplet weight; those that share one may be noisier
             together.
@@ -97,13 +97,17 @@ def judge(
     Returns:
         None if no objective has a second run to know the noise by.
     """
+    if paired:
+        values_SK = values_SK[of_shared_seeds(values_SK)]
     known = ~np.isnan(values_SK)
+    if not known.any():
+        return None
     contrasts = np.ascontiguousarray(contrasts_MK, float)
     layout = _layout(known.tobytes(), known.shape, contrasts.tobytes(), groups_of(labels).tobytes(), paired)
     if layout.df <= 0:
         return None
     counts = known.sum(axis=0)
-    used = used or (_USED_OF_TWO if 2 in counts else _USED_LATER)
+    used = used or (_USED_OF_TWO if layout.at_most_two else _USED_LATER)
     factors = _image_factors(contrasts, images_KK)
     of_images = (factors**2).sum(axis=0)
     any_images = bool(of_images.max(initial=0.0) > _ROUNDING**2)
@@ -115,11 +119,13 @@ def judge(
     ratios = np.maximum(alone, _largest_between(alone, layout.means(runs)[0], counts, steady)) if in_order else alone
     largest = _largest_of_seeds(layout)
     if any_images:
-        # Beside image noise ratios depend on the variance over seeds: were it taken too small, they would be too.
+        # Beside image noise the critical ratio depends on the variance over seeds. A small variance makes it too small.
         limit = layout.df / stats.chi2.ppf(_DOUBT, layout.df) * float(pooled[0, 0])
         largest = _largest_by_chance(layout, limit, factors)
     p = np.minimum(1.0, (len(largest) - np.searchsorted(largest, ratios) + 1) / (len(largest) + 1) / used)
-    reach = _critical(largest, used) * errors * np.where(ratios > alone, alone / np.maximum(ratios, _ROUNDING), 1.0)
+    critical = _critical(largest, used)
+    by_order = (ratios > critical) & (alone <= critical)
+    reach = critical * errors * np.where(by_order, alone / np.maximum(ratios, _ROUNDING), 1.0)
     reach_of_seeds = np.minimum(_critical(_largest_of_seeds(layout), used) * of_seeds, reach)
     is_judged = layout.determined & (errors > _ROUNDING)
     arrays = (estimates, reach, p, np.where(of_seeds <= _ROUNDING, 0.0, reach_of_seeds))
@@ -127,10 +133,15 @@ def judge(
     return Judged(estimates=estimates, reach=reach, p=p, reach_of_seeds=reach_of_seeds)
 
 
-def _largest_between(ratios_M: Array, means_K: Array, counts_K: NDArray[np.intp], steady_K: NDArray[np.bool_]) -> Array:
-    """The largest ratio of two steady objectives whose means lie between those of each two steady ones, (M,).
+def of_shared_seeds(values_SK: Array) -> NDArray[np.bool_]:
+    """The seeds of two objectives and more, (S,): a run that is alone in its seed says nothing of a difference."""
+    return np.asarray((~np.isnan(values_SK)).sum(axis=1) > 1)
 
-    Neither of the two has more runs than the outer one beside it.
+
+def _largest_between(ratios_M: Array, means_K: Array, counts_K: NDArray[np.intp], steady_K: NDArray[np.bool_]) -> Array:
+    """For each two steady objectives the largest ratio of two steady ones that lie between or are the same, (M,).
+
+    Of those between, neither has more runs than the outer one on its side.
     """
     pairs = np.triu_indices(len(means_K), 1)
     ratios_KK = np.zeros((len(means_K), len(means_K)))
@@ -197,11 +208,17 @@ class _Layout:
     pool_factor: float = 1.0
     """Makes the pooled variance unbiased for equal spreads."""
 
+    @property
+    def at_most_two(self) -> bool:
+        """Whether no objective has a third run."""
+        return bool(self.members.sum(axis=0).max() <= 2)
+
     def measure(self, runs_DR: Array) -> tuple[Array, Array, NDArray[np.bool_]]:
         """Of D sets of runs the contrasts' estimates and standard errors, (D, M), and who is steady, (D, K)."""
         own_DK, pooled_D1, free_K = self.variances(runs_DR)
-        calm_DK = (own_DK <= np.where(free_K == 1, _STEADY_OF_TWO, _STEADY_LATER) * pooled_D1) & (free_K > 0)
-        steady_DK = self._beside(runs_DR, pooled_D1, calm_DK) & (own_DK <= _STEADY_BESIDE * pooled_D1) & (free_K > 0)
+        can_be_K = free_K > (0 if self.at_most_two else 1)
+        calm_DK = (own_DK <= np.where(free_K == 1, _STEADY_OF_TWO, _STEADY_LATER) * pooled_D1) & can_be_K
+        steady_DK = self._beside(runs_DR, pooled_D1, calm_DK) & (own_DK <= _STEADY_BESIDE * pooled_D1) & can_be_K
         used_DK = np.maximum(np.where(steady_DK, 1.0, _widening(free_K)) * own_DK, pooled_D1)
         capped_DK = np.minimum(own_DK, _CAPPED * pooled_D1) * free_K
         for members_K in self.groups > 0:
@@ -217,7 +234,7 @@ class _Layout:
 
     def _beside(self, runs_DR: Array, pooled_D1: Array, calm_DK: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Whether the mean of a calm objective is beside each one's, (D, K): true of a calm one itself."""
-        counts_K, means_DK = self.members.sum(axis=0), self.means(runs_DR)
+        counts_K, means_DK = np.maximum(self.members.sum(axis=0), 1), self.means(runs_DR)
         beside_DK = np.zeros_like(calm_DK)
         for other, count in enumerate(counts_K):
             reach_DK = _BESIDE * np.sqrt(pooled_D1 * (1 / counts_K + 1 / count))
@@ -232,7 +249,7 @@ class _Layout:
             for seed in range(self.seeds.max() + 1):
                 here = self.seeds == seed
                 residuals[:, here] -= np.median(residuals[:, here], axis=1, keepdims=True)
-        counts_K = self.members.sum(axis=0)
+        counts_K = np.maximum(self.members.sum(axis=0), 1)
         free_K = counts_K - 1
         sums_DK = np.maximum(residuals**2 @ self.members - (residuals @ self.members) ** 2 / counts_K, 0)
         own_DK = sums_DK / np.maximum(free_K, 1)

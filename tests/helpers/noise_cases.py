@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from goal_sweep.analysis.blocks import BlockKey, CellSummary, Comparison
+from goal_sweep.analysis.blocks import ALPHA, BlockKey, CellSummary, Comparison
 from goal_sweep.analysis.published.comparison import compare_cells, verdict_of
 from goal_sweep.analysis.results import SweepResults
 from goal_sweep.analysis.statistics.comparison import compare
@@ -20,7 +20,8 @@ from goal_sweep.analysis.statistics.effects import EFFECTS, p_values
 from goal_sweep.analysis.statistics.gains import fates
 from goal_sweep.analysis.statistics.images import covariance
 from goal_sweep.analysis.statistics.luck import luck_of_search
-from goal_sweep.sweeps.results import METRICS, OBJECTIVES, PAIRS, TRIPLETS, TUNED, Header, Requested
+from goal_sweep.analysis.statistics.spread import judge
+from goal_sweep.sweeps.results import DEFAULT, METRICS, OBJECTIVES, PAIRS, TRIPLETS, TUNED, Header, Requested
 from goal_sweep.sweeps.tuning.trail import Candidate, Trail
 from tests.helpers.tuned_cases import TUNE
 
@@ -56,6 +57,8 @@ class Scenario:
     """Probability that a run is missing; one of each objective stays."""
     two_runs: str = ""
     """An objective of which only two runs are there."""
+    step: float = 0.0
+    """To a multiple of which values are rounded, as recalls of a number of queries are."""
     images: float = 0.0
     """With test images as of the quickstart: what an image does to each objective, times this."""
     search: Mapping[str, float] = field(default_factory=dict)
@@ -81,6 +84,8 @@ class Scenario:
                 values += scores.mean(axis=2)
                 members = np.tile(np.eye(P * T), (seeds, 1))
                 images = covariance(scores.reshape(-1, scores.shape[2]), members, np.repeat(np.arange(seeds), P * T))
+            if self.step:
+                values = np.round(values / self.step) * self.step
             gone = generator.random((seeds, P * T)) < self.missing
             gone[generator.integers(seeds, size=P * T), np.arange(P * T)] = False
             values[gone] = np.nan
@@ -232,10 +237,23 @@ def false_fates(default: Scenario, tuned: Scenario, seeds: int, number: int) -> 
     return {fate: 100 * count / number for fate, count in wrong.items()}
 
 
-def false_beside_the_paper(scenario: Scenario, seeds: int, number: int) -> float:
+def false_gains(default: Scenario, tuned: Scenario, seeds: int, number: int) -> float:
+    """How often any objective is said to gain or lose by tuning that does neither, in percent."""
+    wrong = 0
+    labels = [(grid, *name) for grid in (DEFAULT, TUNED) for name in OBJECTIVES]
+    contrasts = np.hstack([-np.eye(P * T), np.eye(P * T)])
+    pairs = zip(default.grids(seeds, number), tuned.grids(seeds, number, start=12), strict=True)
+    for (before, _), (after, _) in pairs:
+        judged = judge(np.hstack([before, after]), contrasts, labels)
+        assert judged is not None
+        wrong += bool(((judged.p < ALPHA) & (tuned.truth == default.truth)).any())
+    return 100 * wrong / number
+
+
+def false_beside_the_paper(scenario: Scenario, seeds: int, number: int, paper: Scenario | None = None) -> float:
     """How often any cell is said to be higher or lower than its printed number of three runs, in percent."""
     wrong = 0
-    pairs = zip(scenario.grids(seeds, number), scenario.grids(3, number, start=12), strict=True)
+    pairs = zip(scenario.grids(seeds, number), (paper or scenario).grids(3, number, start=12), strict=True)
     for (ours, _), (theirs, _) in pairs:
         sides = [_cells(ours), _cells(np.round(theirs, 1))]
         cells = compare_cells({name: (sides[1][name], sides[0][name]) for name in OBJECTIVES}).values()

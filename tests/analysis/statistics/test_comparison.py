@@ -124,7 +124,8 @@ def test_nothing_to_compare() -> None:
 def test_an_interval_leaves_out_zero_just_where_the_two_are_told_apart(seeds: int) -> None:
     values = pd.DataFrame(np.random.default_rng(seeds).standard_normal((seeds, 15)), columns=OBJECTIVES)
     pair = (OBJECTIVES[4], OBJECTIVES[9])
-    reach = 50.0  # so far that no calm objective is beside the first, whose error depends on that
+    values[list(pair)] += 200.0  # so that no other lies between them
+    reach = 50.0  # so far that no steady objective is beside the first, whose error depends on that
     for share in (1.0, 0.9999, 1.0001):
         values[pair[0]] += share * reach - (values[pair[0]] - values[pair[1]]).mean()
         after = compare(values).differences[pair]
@@ -186,6 +187,24 @@ def test_the_largest_ratio_between_two_is_that_of_a_plain_search() -> None:
             ]
             expected.append(max(between, default=0.0))
         assert _largest_between(ratios[pairs], means, counts, steady) == pytest.approx(np.array(expected))
+
+
+def test_a_run_that_is_alone_in_its_seed_says_nothing_of_how_runs_differ() -> None:
+    values = pd.concat([grid(), grid(seeds=7).set_axis(range(4, 11))])
+    values.loc[4:, COLUMNS[1:]] = np.nan
+    found, without = compare(values), compare(values.loc[:3])
+    for pair, change in found.differences.items():
+        assert change.p == without.differences[pair].p
+        assert change.low == pytest.approx(without.differences[pair].low)
+    values.loc[2:3, BASELINE] = np.nan
+    assert compare(values).unjudged | {found.best} >= {BASELINE}
+
+
+def test_an_objective_of_two_runs_among_more_is_judged_by_a_wide_interval() -> None:
+    values = of_known_spreads(1, means=(4.5, 0.0, -0.1))
+    assert compare(values).differences[HIGHEST, LOWEST].told_apart
+    values.loc[3, HIGHEST] = np.nan
+    assert not compare(values).differences[HIGHEST, LOWEST].told_apart
 
 
 def test_equal_means_keep_their_interval() -> None:

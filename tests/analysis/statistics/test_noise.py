@@ -15,13 +15,23 @@ from dataclasses import replace
 import pytest
 
 from goal_sweep.sweeps.results import PAIRS
-from tests.helpers.noise_cases import HALF, Rates, Scenario, effect_rates, false_beside_the_paper, false_fates, rates
+from tests.helpers.noise_cases import (
+    HALF,
+    Rates,
+    Scenario,
+    effect_rates,
+    false_beside_the_paper,
+    false_fates,
+    false_gains,
+    rates,
+)
 
 NUMBER = int(os.environ.get("SIMULATED_SWEEPS", "1000"))
 CIR, NCA, NOISY = {"/cir": -4.0}, {"/nca": 4.0}, {"con/con": 5.0}
 FALSE = {
     "equal": Scenario(),
     "equal, seeds shared": Scenario(shared=2),
+    "equal, rounded": Scenario(step=0.125),
     "equal, 15 % missing": Scenario(missing=0.15),
     "a seed moves whole rows": Scenario(by_pair=1),
     "a seed moves whole columns": Scenario(by_triplet=1),
@@ -37,17 +47,21 @@ FALSE = {
 }
 """Rows of docs/statistics.md, and others."""
 SEVERAL = {"sig/nca": 5.0, "lin/con": 5.0, "con/cir": 5.0, "lin-ms/con": 5.0, "sig-ms/cir": 5.0}
+APART = {f"{pair}/": 4.0 * place for place, pair in enumerate(PAIRS)}
 LIMITS = {
     "lognormal .7": (Scenario(lognormal=0.7), (4.3, 5.9, 3.5)),
     "lognormal 1": (Scenario(lognormal=1), (5.1, 6.8, 3.2)),
     "two 5x": (Scenario(spreads=dict(list(SEVERAL.items())[:2])), (6.0, 7.6, 3.2)),
-    "five 5x": (Scenario(spreads=SEVERAL), (5.2, 9.9, 4.4)),
-    "one 5x, with two runs": (Scenario(spreads={"sig/nca": 5}, two_runs="sig/nca"), (5.1, 6.8, 6.7)),
-    "a seed moves columns by 3": (Scenario(by_triplet=3), (7.5, 6.4, 4.3)),
+    "three 3x": (Scenario(spreads=dict.fromkeys(list(SEVERAL)[:3], 3.0)), (5.0, 7.0, 5.0)),
+    "five 5x": (Scenario(spreads=SEVERAL), (5.0, 10.3, 4.9)),
+    "one 5x, with two runs": (Scenario(spreads={"sig/nca": 5}, two_runs="sig/nca"), (5.1, 5.5, 5.0)),
+    "a seed moves columns by 3": (Scenario(by_triplet=3), (7.5, 6.6, 4.3)),
+    "rows 4 apart, one 5x": (Scenario(shifts=APART, spreads={"sig/nca": 5}), (7.7, 6.3, 2.5)),
 }
-"""What the page calls known limits, with the percent that are false with 2, 3 and 5 seeds."""
+"""What the page calls known limits, with the percent of grids where an interval fails with 2, 3 and 5 seeds."""
 LEAST = {"one +4": (18.0, 66.6, 95.0), "one -4": (38.0, 87.0, 99.0), "seven -4": (45.0, 91.0, 99.0)}
-"""Percent found, with 2, 3 and 5 seeds. A rule that was false in up to 17 % found 27, 49, 63 and 74, 91, 96."""
+"""Percent found, with 2, 3 and 5 seeds. With two and three, a rule that is false in up to 17 % of the rows above finds
+27, 49, 63 and 74, 91, 96."""
 POWER = {"one +4": {"lin/con": 4.0}, "one -4": {"lin/con": -4.0}, "seven -4": HALF}
 SEEDS = (2, 3, 5)
 EVERY = {f"{pair}/": 5.0 for pair in PAIRS}
@@ -124,7 +138,7 @@ def test_the_known_limits_over_a_thousand_grids(name: str, seeds: int) -> None:
     scenario, most = LIMITS[name]
     found = rates(scenario, seeds, NUMBER)
     show(name, seeds, found)
-    assert found.false <= beyond(most[SEEDS.index(seeds)], NUMBER)
+    assert max(found.false, 100 - found.covered) <= beyond(most[SEEDS.index(seeds)], NUMBER)
 
 
 @pytest.mark.exhaustive
@@ -158,7 +172,8 @@ def test_the_rates_of_the_effects_over_a_thousand_grids(seeds: int, images: floa
 def test_the_fates_of_pairs_over_a_thousand_grids(seeds: int) -> None:
     mixed = Scenario(shifts=CIR, spreads={"/cir": 3.0})
     equal, cir, nca, lucky = (*(Scenario(shifts=shifts) for shifts in ({}, CIR, NCA)), Scenario(search=EVERY))
-    for sides in ((equal, equal), (cir, equal), (mixed, mixed), (mixed, nca), (cir, lucky)):
+    steps = Scenario(shifts={f"{pair}/": 2.0 * place for place, pair in enumerate(PAIRS)})
+    for sides in ((equal, equal), (cir, equal), (mixed, mixed), (mixed, nca), (cir, lucky), (steps, FALSE["one 5x"])):
         found = false_fates(*sides, seeds, NUMBER)
         print(f"{seeds} seeds, {sides}: {found}")
         assert max(found.values()) <= beyond(5, NUMBER)
@@ -179,6 +194,17 @@ def test_the_luck_of_searches_over_a_thousand_grids(name: str, seeds: int) -> No
 @pytest.mark.parametrize("seeds", SEEDS)
 def test_false_differences_from_the_paper_over_a_thousand_grids(seeds: int) -> None:
     for name in ("equal", "equal, seeds shared", "one 5x", "cir 3x", "sig-ms 3x", "lognormal .5"):
-        found = false_beside_the_paper(FALSE[name], seeds, NUMBER)
-        print(f"{seeds} seeds, beside the paper, {name}: {found:.1f}")
-        assert found <= beyond(5, NUMBER)
+        for paper in (FALSE[name], FALSE["equal"]):
+            found = false_beside_the_paper(FALSE[name], seeds, NUMBER, paper)
+            print(f"{seeds} seeds, beside the paper, {name}: {found:.1f}")
+            assert found <= beyond(5, NUMBER)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_false_gains_over_a_thousand_grids(seeds: int) -> None:
+    for name in ("equal", "one 5x", "cir 3x", "lognormal .5", "five 5x"):
+        tuned, most = (LIMITS[name][0], 13.0) if name in LIMITS else (FALSE[name], 5.0)
+        found = false_gains(FALSE["equal"], tuned, seeds, NUMBER)
+        print(f"{seeds} seeds, gains, {name}: {found:.1f}")
+        assert found <= beyond(most, NUMBER)
