@@ -19,7 +19,7 @@ from goal_sweep.analysis.wording import objectives_text, signed
 from goal_sweep.sweeps.results import BASELINE, DIRECTION_TITLES, DIRECTIONS, MAIN_METRICS, MEASURES, measure_slug
 
 _SENTENCE_ENDS = re.compile(r"(?<=[.]) (?=[A-Z])")
-_TOGETHER = re.compile(r"(?<=[\d)f]) (?=[%=±])|(?<=[=±]) (?=\d)|(?<=\b[PT]) (?=[a-z])")
+_TOGETHER = re.compile(r"(?<=[\d)f]) (?=[%=±])|(?<=\bp) (?=[=<])|(?<=[=<±]) (?=\d)|(?<=\b[PT]) (?=[a-z])")
 """Spaces at which a number would part from its sign, or a weight from its letter."""
 _JOINTS = re.compile(r"(?<=[_./])(?=\w)")
 _PIXELS = 1.5

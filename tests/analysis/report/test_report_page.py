@@ -46,7 +46,7 @@ BROKEN_NAMES = """
   [...document.querySelectorAll("th, td, p, h3, caption")].filter(e => e.offsetParent).flatMap(e => {
     const broken = [], texts = document.createTreeWalker(e, NodeFilter.SHOW_TEXT), range = document.createRange();
     for (let text; (text = texts.nextNode());) {
-      for (const name of text.data.matchAll(/(?<![-\\w])[a-z]+-ms[/a-z]*|[\\d.]+\\s[%±]/g)) {
+      for (const name of text.data.matchAll(/(?<![-\\w])[a-z]+-ms[/a-z]*|[\\d.]+\\s[%±]|p\\s[=<]\\s[\\d.]+/g)) {
         range.setStart(text, name.index);
         range.setEnd(text, name.index + name[0].length);
         if (new Set([...range.getClientRects()].map(box => box.top)).size > 1) broken.push(name[0]);
