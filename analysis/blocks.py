@@ -324,5 +324,5 @@ class Block:
         if not any(grid.comparison.unjudged for grid in grids):
             return f"{_BEST}; {noise}."
         if all(len(grid.comparison.unjudged) == len(grid.means) - 1 for grid in grids):
-            return f"{_BEST}. There is no interval, so no cell is marked as within noise of the highest."
+            return f"{_BEST}. The highest has no interval, so no cell is marked as within noise of it."
         return f"{_BEST}; {noise}. Cells without an interval, such as those with one seed, have no mark."

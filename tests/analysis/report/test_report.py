@@ -112,7 +112,7 @@ def test_one_seed_has_no_interval_and_marks_nothing(tmp_path: Path) -> None:
         text = (result.folder / name).read_text().replace("\n% ", " ")
         assert "≈" not in text
         assert r"\approx" not in text
-        assert "There is no interval, so no cell is marked as within noise of the highest." in text
+        assert "The highest has no interval, so no cell is marked as within noise of it." in text
 
 
 def test_a_cell_without_a_second_seed_is_not_marked(tmp_path: Path) -> None:
