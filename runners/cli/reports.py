@@ -19,6 +19,7 @@ from goal_sweep.analysis.wording import seeds_text
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.runners.cli.options import Scale
 from goal_sweep.runners.launch.tuning.refresh import refreshed_results
+from goal_sweep.runners.results import has_table
 from goal_sweep.runners.store import Store, local_root
 from goal_sweep.runners.tracking.models import publish_best
 from goal_sweep.runners.tracking.page import SweepPage
@@ -72,6 +73,9 @@ class ReportTarget:
         except TrackingError as error:
             if store is None:
                 raise
+            if content is None and has_table(store, self.name):
+                said = f"the results table of {self.name} in the store {store.location} is damaged"
+                raise GoalError(f"{said}; goal-sweep sync or launch writes it again, from the results") from error
             why = f" ({str(error).partition(';')[0]})" if self.asked else ""
             said = f"no results of {self.name} in the store {store.location}{why}"
             raise GoalError(f"{said}; launch the sweep first, or give its --store") from error

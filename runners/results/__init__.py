@@ -5,12 +5,20 @@ Everything in it follows from the sweep and the store, so it can be written agai
 
 from goal_sweep.runners.results.edits import edits_since
 from goal_sweep.runners.results.rows import asked_row, training_row
-from goal_sweep.runners.results.table import ResultsTable, listed_again, lost_results, read_results, update_results
+from goal_sweep.runners.results.table import (
+    ResultsTable,
+    has_table,
+    listed_again,
+    lost_results,
+    read_results,
+    update_results,
+)
 
 __all__ = [
     "ResultsTable",
     "asked_row",
     "edits_since",
+    "has_table",
     "listed_again",
     "lost_results",
     "read_results",

@@ -81,6 +81,14 @@ def read_results(store: Store, sweep: str) -> ResultsTable | None:
         return None  # it follows from the results, so it is written again
 
 
+def has_table(store: Store, sweep: str) -> bool:
+    """Whether the store has a table of the sweep, be it readable or not."""
+    try:
+        return store.read_results(sweep) is not None
+    except DamagedError:
+        return True
+
+
 def lost_results(store: Store, sweep: ResolvedSweep) -> int:
     """How many finished trainings of a sweep's table would leave it, because the sweep as it is now has not them."""
     before, asked = read_results(store, sweep.config.name), {training.key for training in sweep.trainings}

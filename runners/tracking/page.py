@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+from sqlalchemy.exc import SQLAlchemyError
 
 from goal_sweep.goal_core.basics.errors import first_line
 from goal_sweep.runners.tracking import schema as names
@@ -126,7 +127,7 @@ def _told(what: str) -> Any:
         yield
     except TrackingError:
         raise
-    except (MlflowException, OSError) as error:
+    except (MlflowException, SQLAlchemyError, OSError) as error:
         raise TrackingError(f"{what}: {first_line(error)[:300]}") from error
 
 

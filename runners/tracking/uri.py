@@ -73,10 +73,10 @@ def require_database(uri: str) -> None:
     """Check that a sweep that is tracked in a file of this machine has been launched.
 
     Raises:
-        TrackingError: there is no such file.
+        TrackingError: there is no such file, or it is no database.
     """
     path = sqlite_file(uri)
-    if path is not None and not (path.is_file() and path.stat().st_size):
+    if path is not None and not (path.is_file() and _is_database(path)):
         raise TrackingError(f"no tracking database at {path}; launch the sweep first, or give its --store")
 
 

@@ -253,3 +253,17 @@ def test_a_report_of_nothing_says_what_to_do(tmp_path: Path, capsys: pytest.Capt
     assert "launch the sweep first, or give its --store" in said
     assert "database" not in said
     assert not (tmp_path / "none").exists()
+
+
+def test_a_damaged_table_or_database_is_one_line_that_says_what_to_do(
+    tmp_path: Path, empty_database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    finished(tmp_path, empty_database)
+    (tmp_path / "mlflow.db").write_bytes(b"no database" * 100)
+    assert run(arguments("report", tmp_path)) == 0
+    assert "not attached to MLflow" in capsys.readouterr().out
+    assert run(arguments("ui", tmp_path)) == 2
+    assert "mlflow.db is not an SQLite database" in capsys.readouterr().err
+    (tmp_path / "sweeps" / "scenes" / RESULTS_FILE).write_bytes(b"no table")
+    assert run(arguments("report", tmp_path)) == 2
+    assert "the results table of scenes in the store" in capsys.readouterr().err
