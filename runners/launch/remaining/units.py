@@ -73,8 +73,9 @@ class UnitQueue:
             seconds = prices.seconds(unit) if priced else None
             return (prices.time_shape(unit) if seconds is None else seconds) / unit.trainings[0].num_epochs
 
-        later = [fit(part, prices, devices).units for part in self._later()]
-        self._plan.progress.pace = Pace([packing.units, *later], packing.lanes, epoch_s, priced)
+        parts = [packing, *(fit(part, prices, devices) for part in self._later())]
+        lanes = max(part.lanes for part in parts)
+        self._plan.progress.pace = Pace([part.units for part in parts], lanes, epoch_s, priced)
 
     def _later(self) -> Iterator[list[Training]]:
         """What follows these trainings while the sweep searches: further candidates, then what reports."""

@@ -31,7 +31,8 @@ class Launch:
 
     def __init__(self, folder: Path, *settings: str, options: LaunchOptions | None = None) -> None:
         objectives = "objectives={only: [con/con, sig/cir, lin/nca, sig-ms/cir]}"
-        self.sweep = opened_in(folder / "store", objectives, "execution={sharing: trunk, cells_per_unit: 2}", *settings)
+        sharing = "execution={sharing: trunk, cells_per_unit: 2}"
+        self.sweep = opened_in(folder / "store", objectives, sharing, *settings).searched()
         self.options = options or LaunchOptions()
         self.plan = LaunchPlan(self.sweep, self.options)
         self._said = StringIO()
@@ -160,6 +161,17 @@ def test_units_fit_the_devices(tmp_path: Path, share: tuple[int, int] | None, si
     assert launch.plan.progress.pace.lanes == 2
     assert launch.plan.progress.pace.priced
     assert "7 of 8" in launch.said
+
+
+def test_a_search_counts_what_follows_it(tmp_path: Path) -> None:
+    tune = "tune={space: {objectives.params.margin: {uniform: [0.1, 0.3]}}, budget: 2}"
+    launch = Launch(tmp_path, "execution={sharing: trunk, cells_per_unit: 4}", "seeds=[1, 2, 3, 4]", tune)
+    queue = queue_of(launch)
+    queue.fit_to(devices_of(launch.sweep.config, 4), prices_of(launch))
+    pace = launch.plan.progress.pace
+    # 2 candidates of 4 objectives, then the default and the tuned grid of 4 seeds, in two stages.
+    assert [sum(len(unit.trainings) for unit in part) for part in pace.parts] == [2 * 4 * 2, 2 * 4 * 4 * 2]
+    assert pace.lanes == 4
 
 
 def test_the_longest_units_start_first(tmp_path: Path) -> None:
