@@ -164,7 +164,7 @@ def test_units_fit_the_devices(tmp_path: Path, share: tuple[int, int] | None, si
 
 
 def test_a_search_counts_what_follows_it(tmp_path: Path) -> None:
-    tune = "tune={space: {objectives.params.margin: {uniform: [0.1, 0.3]}}, budget: 2}"
+    tune = "tune={space: {stages.frozen.lr: {loguniform: [1e-3, 1e-2]}}, budget: 2}"
     launch = Launch(tmp_path, "execution={sharing: trunk, cells_per_unit: 4}", "seeds=[1, 2, 3, 4]", tune)
     queue = queue_of(launch)
     queue.fit_to(devices_of(launch.sweep.config, 4), prices_of(launch))
