@@ -124,7 +124,8 @@ def test_nothing_to_compare() -> None:
 def test_an_interval_leaves_out_zero_just_where_the_two_are_told_apart(seeds: int) -> None:
     values = pd.DataFrame(np.random.default_rng(seeds).standard_normal((seeds, 15)), columns=OBJECTIVES)
     pair = (OBJECTIVES[4], OBJECTIVES[9])
-    values[list(pair)] += 200.0  # so that no other lies between them
+    for name in pair:
+        values[name] += 200.0  # so that no other lies between them
     reach = 50.0  # so far that no steady objective is beside the first, whose error depends on that
     for share in (1.0, 0.9999, 1.0001):
         values[pair[0]] += share * reach - (values[pair[0]] - values[pair[1]]).mean()
