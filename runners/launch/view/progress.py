@@ -191,7 +191,7 @@ class Pace:
         overall = self._ratios.get(None, _Mean(1.0))
         # Copies, because the view redraws itself in a thread of its own.
         speeds = {None: overall.value} | {kind: mean.value for kind, mean in [*self._ratios.items()]}
-        for run in [*self._runs.values()]:
+        for run in {id(run): run for run in [*self._runs.values()]}.values():  # those of a unit share theirs
             if run.epoch < run.unit.trainings[0].epochs:
                 start_s = self._starts[run.follows].value if run.is_first else 0.0
                 taken = (now - run.since - start_s) / self.epoch_s(run.unit)
