@@ -53,6 +53,8 @@ class Scenario:
     """Spread of what a seed does to all objectives of one pair weight."""
     by_triplet: float = 0.0
     """The same for a triplet weight."""
+    by_cir: float = 0.0
+    """The same for cir alone."""
     missing: float = 0.0
     """Probability that a run is missing; one of each objective stays."""
     two_runs: str = ""
@@ -78,6 +80,8 @@ class Scenario:
             values += self.shared * generator.standard_normal((seeds, 1))
             values += self.by_pair * np.repeat(generator.standard_normal((seeds, P)), T, axis=1)
             values += self.by_triplet * np.tile(generator.standard_normal((seeds, T)), P)
+            if self.by_cir:
+                values += self.by_cir * _by_objective({"/cir": 1.0}, 0.0) * generator.standard_normal((seeds, 1))
             images = None
             if self.images:
                 scores = _sampled(generator, seeds, self.images)

@@ -56,6 +56,7 @@ LIMITS = {
     "five 5x": (Scenario(spreads=SEVERAL), (5.0, 10.3, 4.9)),
     "one 5x, with two runs": (Scenario(spreads={"sig/nca": 5}, two_runs="sig/nca"), (5.1, 5.5, 5.0)),
     "a seed moves columns by 3": (Scenario(by_triplet=3), (7.5, 6.6, 4.3)),
+    "a seed moves cir by 6": (Scenario(by_cir=6), (13.5, 8.5, 3.6)),
     "rows 4 apart, one 5x": (Scenario(shifts=APART, spreads={"sig/nca": 5}), (7.7, 6.3, 2.5)),
 }
 """What the page calls known limits, with the percent of grids where an interval fails with 2, 3 and 5 seeds."""
