@@ -22,6 +22,8 @@ STATES: tuple[State, ...] = ("done", "running", "waiting", "failed")
 _NEW = TrainingStatus(state="waiting")
 _REMEMBERED = 10
 """Epochs by which the speed is known; older ones count less and less."""
+_RARELY = 100
+"""The time left is not computed again before so many times what it took have passed."""
 
 
 class TimeLeft(NamedTuple):
@@ -92,6 +94,8 @@ class Pace:
     """Seconds of units after their last epoch."""
     _answer: tuple[float, TimeLeft] | None = None
     """When the time left was last computed, and what it was."""
+    _again: float = 0.0
+    """When it may be computed again."""
 
     def begin(self, unit: Unit, epoch: int) -> None:
         """Note that a worker has begun a unit, whose cells have done so many epochs."""
@@ -140,7 +144,7 @@ class Pace:
         self._starts = before._starts
 
     def left(self, epochs_left: Callable[[Training], int]) -> TimeLeft | None:
-        """What is left, computed once a second, because a large sweep has thousands of units.
+        """What is left, computed once a second at most, and less often for thousands of units.
 
         Args:
             epochs_left: how many epochs a training still has to do.
@@ -148,9 +152,10 @@ class Pace:
         Returns:
             None without a price and before the first epoch.
         """
-        now = time.monotonic()
-        if self.parts and (self.priced or self._ratios) and (self._answer is None or now >= self._answer[0] + 1.0):
+        now, began = time.monotonic(), time.perf_counter()
+        if self.parts and (self.priced or self._ratios) and (self._answer is None or now >= self._again):
             self._answer = now, self._left(epochs_left, now)
+            self._again = now + max(1.0, _RARELY * (time.perf_counter() - began))
         return self._answer and self._answer[1]
 
     @property
