@@ -84,7 +84,7 @@ def compare_cells(cells: Mapping[Objective, tuple[CellSummary, CellSummary]]) ->
     judged = judge(runs, np.hstack([-one, one]), labels, paired=False, used=used)
     made = {}
     for row, (name, (printed, mine)) in enumerate(cells.items()):
-        change = difference_of(judged, row, (mine.mean or 0.0) - (printed.mean or 0.0), min(mine.n, printed.n))
+        change = difference_of(judged, row, (mine.mean or 0.0) - (printed.mean or 0.0))
         made[name] = Gain(default=printed, tuned=mine, same=False, difference=change)
     return made
 

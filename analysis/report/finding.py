@@ -128,7 +128,7 @@ def _cost_text(tables: Mapping[Answer, Sequence[Difference | None]], line: str) 
     here = [answer for answer, own in judged.items() if not few or any(one.told_apart for one in own)]
     lines, known = (sum(len(own[answer]) for answer in here) for own in (tables, judged))
     where = f"every {line}" if len(apart) == lines else f"{len(apart)} of {lines} {line}s"
-    where += _where(here, tables).replace(" in ", " of ", 1) + f", {lines - known} not judged" * (known < lines)
+    where += _where(here, tables, before="of") + f", {lines - known} not judged" * (known < lines)
     size = low if low == high else f"{low} to {high}"
     return f"{'gains' if apart[0] > 0 else 'costs'} {size} points against con in {where}"
 
@@ -146,12 +146,12 @@ def _verdicts(answer: Answer, names: Sequence[Objective]) -> set[Verdict]:
     return {change.verdict for change in _differences(answer, names)} - {"unknown"}
 
 
-def _where(tables: Collection[Answer], here: Collection[Answer]) -> str:
+def _where(tables: Collection[Answer], here: Collection[Answer], before: str = "in") -> str:
     """In which of the tables something holds: the direction of one block, or how many of them; empty for all."""
     if len(tables) == len(here):
         return ""
     if len({answer.block.slug for answer in here}) > 1:
-        return f" in {len(tables)} of {len(here)} tables"
+        return f" {before} {len(tables)} of {len(here)} tables"
     return f" ({_direction_text(next(iter(tables)).metric.direction)})"
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from goal_sweep.analysis.blocks import Comparison, Difference
-from goal_sweep.analysis.statistics.spread import Judged, judge, of_shared_seeds, pairwise
+from goal_sweep.analysis.statistics.spread import Judged, judge, pairwise
 
 
 def compare(values: pd.DataFrame, noise: Mapping[str, pd.DataFrame] | None = None) -> Comparison:
@@ -32,29 +32,28 @@ def compare(values: pd.DataFrame, noise: Mapping[str, pd.DataFrame] | None = Non
     names = [(str(name[0]), str(name[1])) for name in known.columns]
     if not names:
         return Comparison(beyond_seeds=tuple(noise or ()))
-    means, counts = known.mean().to_numpy(), known[of_shared_seeds(known.to_numpy(float))].count().to_numpy()
+    means = known.mean().to_numpy()
     parts = [own.loc[names, names].to_numpy(float) for own in (noise or {}).values()]
     pairs = list(combinations(range(len(names)), 2))
-    images = np.sum(parts, axis=0) if parts else None
-    judged = judge(known.to_numpy(float), pairwise(len(names)), names, images, in_order=True) if pairs else None
+    beyond = np.sum(parts, axis=0) if parts else None
+    judged = judge(known.to_numpy(float), pairwise(len(names)), names, beyond, in_order=True) if pairs else None
     differences = {}
     for row, (i, j) in enumerate(pairs):
-        change = difference_of(judged, row, float(means[i] - means[j]), int(min(counts[i], counts[j])))
+        change = difference_of(judged, row, float(means[i] - means[j]))
         differences[names[i], names[j]], differences[names[j], names[i]] = change, change.turned
     in_order = {(one, other): differences[one, other] for one in names for other in names if one != other}
     return Comparison(best=names[int(means.argmax())], differences=in_order, beyond_seeds=tuple(noise or ()))
 
 
-def difference_of(judged: Judged | None, row: int, estimate: float, n: int) -> Difference:
+def difference_of(judged: Judged | None, row: int, estimate: float) -> Difference:
     """What is judged of a contrast, or its plain estimate where a side has a single run or the runs do not say.
 
     Args:
         judged: the contrasts.
         row: the contrast's number.
         estimate: the plain difference of the means.
-        n: runs of the side with fewer.
     """
-    if judged is None or n < 2 or np.isnan(judged.p[row]):
+    if judged is None or np.isnan(judged.p[row]):
         return Difference(estimate=estimate, low=None, high=None, p=None)
     estimate, reach, p, inner = (
         float(a[row]) for a in (judged.estimates, judged.reach, judged.p, judged.reach_of_seeds)

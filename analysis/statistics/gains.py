@@ -14,7 +14,7 @@ from goal_sweep.analysis.results import SweepResults
 from goal_sweep.analysis.statistics.aggregation import numbers_of, place_of, same_but_grid
 from goal_sweep.analysis.statistics.comparison import difference_of
 from goal_sweep.analysis.statistics.images import shared_noise
-from goal_sweep.analysis.statistics.spread import judge, of_shared_seeds
+from goal_sweep.analysis.statistics.spread import judge
 from goal_sweep.sweeps.results import DEFAULT, TUNED, Metric
 
 
@@ -109,10 +109,8 @@ def _differences(
     images = shared_noise(of_both, ("grid", "pair", "triplet"))
     images_KK = None if images is None else images[metric.key].loc[columns, columns].to_numpy(float)
     judged = judge(frame.to_numpy(float), contrasts, columns, images_KK)
-    counts = frame[of_shared_seeds(frame.to_numpy(float))].count()
     for row, key in enumerate(moved):
-        n = min(int(counts[grid, *key]) for grid in (DEFAULT, TUNED))
-        changes[key] = difference_of(judged, row, float(values[1][key].mean() - values[0][key].mean()), n)
+        changes[key] = difference_of(judged, row, float(values[1][key].mean() - values[0][key].mean()))
     return changes
 
 

@@ -57,7 +57,8 @@ _ROUNDING = 1e-9
 class Judged:
     """M contrasts, their intervals and significance; NaN where the runs do not determine a contrast or its noise.
 
-    Runs that agree exactly, as two of the same seed do, are no evidence of how runs differ.
+    So it is where an objective of the contrast has a single run. Runs that agree exactly, as two of the same seed do,
+    are no evidence of how runs differ, nor is one that is alone in its seed.
     """
 
     estimates: Array
@@ -98,7 +99,7 @@ def judge(
         None if no objective has a second run to know the noise by.
     """
     if paired:
-        values_SK = values_SK[of_shared_seeds(values_SK)]
+        values_SK = values_SK[(~np.isnan(values_SK)).sum(axis=1) > 1]
     known = ~np.isnan(values_SK)
     if not known.any():
         return None
@@ -106,7 +107,6 @@ def judge(
     layout = _layout(known.tobytes(), known.shape, contrasts.tobytes(), groups_of(labels).tobytes(), paired)
     if layout.df <= 0:
         return None
-    counts = known.sum(axis=0)
     used = used or (_USED_OF_TWO if layout.at_most_two else _USED_LATER)
     factors = _image_factors(contrasts, images_KK)
     of_images = (factors**2).sum(axis=0)
@@ -116,7 +116,8 @@ def judge(
     _, pooled, _ = layout.variances(runs)
     errors = np.sqrt(of_seeds**2 + of_images)
     alone = np.where(layout.determined, np.abs(estimates) / np.maximum(errors, _ROUNDING), 0.0)
-    ratios = np.maximum(alone, _largest_between(alone, layout.means(runs)[0], counts, steady)) if in_order else alone
+    between = _largest_between(alone, layout.means(runs)[0], layout.counts, steady) if in_order else alone
+    ratios = np.maximum(alone, between)
     largest = _largest_of_seeds(layout)
     if any_images:
         # Beside image noise the critical ratio depends on the variance over seeds. A small variance makes it too small.
@@ -127,18 +128,13 @@ def judge(
     by_order = (ratios > critical) & (alone <= critical)
     reach = critical * errors * np.where(by_order, alone / np.maximum(ratios, _ROUNDING), 1.0)
     reach_of_seeds = np.minimum(_critical(_largest_of_seeds(layout), used) * of_seeds, reach)
-    is_judged = layout.determined & (errors > _ROUNDING)
+    is_judged = layout.determined & (errors > _ROUNDING) & ~((contrasts != 0) @ (layout.counts < 2))
     arrays = (estimates, reach, p, np.where(of_seeds <= _ROUNDING, 0.0, reach_of_seeds))
     estimates, reach, p, reach_of_seeds = (np.where(is_judged, array, np.nan) for array in arrays)
     return Judged(estimates=estimates, reach=reach, p=p, reach_of_seeds=reach_of_seeds)
 
 
-def of_shared_seeds(values_SK: Array) -> NDArray[np.bool_]:
-    """The seeds of two objectives and more, (S,): a run that is alone in its seed says nothing of a difference."""
-    return np.asarray((~np.isnan(values_SK)).sum(axis=1) > 1)
-
-
-def _largest_between(ratios_M: Array, means_K: Array, counts_K: NDArray[np.intp], steady_K: NDArray[np.bool_]) -> Array:
+def _largest_between(ratios_M: Array, means_K: Array, counts_K: Array, steady_K: NDArray[np.bool_]) -> Array:
     """For each two steady objectives the largest ratio of two steady ones that lie between or are the same, (M,).
 
     Of those between, neither has more runs than the outer one on its side.
@@ -209,9 +205,14 @@ class _Layout:
     """Makes the pooled variance unbiased for equal spreads."""
 
     @property
+    def counts(self) -> Array:
+        """The runs of each objective, (K,); 1 for one without any, which has no part in what is determined."""
+        return np.asarray(np.maximum(self.members.sum(axis=0), 1.0))
+
+    @property
     def at_most_two(self) -> bool:
         """Whether no objective has a third run."""
-        return bool(self.members.sum(axis=0).max() <= 2)
+        return bool(self.counts.max() <= 2)
 
     def measure(self, runs_DR: Array) -> tuple[Array, Array, NDArray[np.bool_]]:
         """Of D sets of runs the contrasts' estimates and standard errors, (D, M), and who is steady, (D, K)."""
@@ -234,7 +235,7 @@ class _Layout:
 
     def _beside(self, runs_DR: Array, pooled_D1: Array, calm_DK: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Whether the mean of a calm objective is beside each one's, (D, K): true of a calm one itself."""
-        counts_K, means_DK = np.maximum(self.members.sum(axis=0), 1), self.means(runs_DR)
+        counts_K, means_DK = self.counts, self.means(runs_DR)
         beside_DK = np.zeros_like(calm_DK)
         for other, count in enumerate(counts_K):
             reach_DK = _BESIDE * np.sqrt(pooled_D1 * (1 / counts_K + 1 / count))
@@ -249,8 +250,7 @@ class _Layout:
             for seed in range(self.seeds.max() + 1):
                 here = self.seeds == seed
                 residuals[:, here] -= np.median(residuals[:, here], axis=1, keepdims=True)
-        counts_K = np.maximum(self.members.sum(axis=0), 1)
-        free_K = counts_K - 1
+        counts_K, free_K = self.counts, self.counts - 1
         sums_DK = np.maximum(residuals**2 @ self.members - (residuals @ self.members) ** 2 / counts_K, 0)
         own_DK = sums_DK / np.maximum(free_K, 1)
         limit_D1 = np.full((1, 1), np.inf)

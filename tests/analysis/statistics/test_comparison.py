@@ -171,7 +171,7 @@ def test_an_objective_that_is_not_steady_is_judged_alone() -> None:
 def test_the_largest_ratio_between_two_is_that_of_a_plain_search() -> None:
     generator, num = np.random.default_rng(0), 6
     for _ in range(50):
-        means, counts = generator.integers(5, size=num).astype(float), generator.integers(2, 4, size=num)
+        means, counts = (generator.integers(low, high, size=num).astype(float) for low, high in ((0, 5), (2, 4)))
         steady, ratios = generator.random(num) < 0.8, np.zeros((num, num))
         pairs = np.triu_indices(num, 1)
         ratios[pairs] = generator.random(len(pairs[0]))
