@@ -1,4 +1,4 @@
-"""Damaged files: they are named, and a launch trains again what is damaged and nothing else."""
+"""Damaged results: they are named, and a launch trains again what is damaged and nothing else."""
 
 from __future__ import annotations
 
@@ -16,89 +16,21 @@ from goal_sweep.goal_core.basics import atomic
 from goal_sweep.goal_core.basics.errors import UnfinishedError
 from goal_sweep.goal_core.checkpoints import BEST
 from goal_sweep.runners.cli.app import run
-from goal_sweep.runners.execution.worker import run_unit
 from goal_sweep.runners.launch.opened_sweep import OpenedSweep
 from goal_sweep.runners.launch.remaining.plan import LaunchOptions, LaunchPlan
 from tests.helpers import in_process
-from tests.helpers.in_process import launch, results, sweep_in
-
-
-class Killed(BaseException):
-    """An error that no handler catches, to stand for a killed process."""
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """The folder of a finished sweep, and its numbers."""
-    folder = tmp_path_factory.mktemp("finished")
-    with pytest.MonkeyPatch.context() as patch:
-        assert launch(sweep_in(folder), patch).status == 0
-    return folder, results(sweep_in(folder))
-
-
-@pytest.fixture
-def sweep(finished: tuple[Path, dict[str, Any]], tmp_path: Path) -> OpenedSweep:
-    """A copy of the finished sweep."""
-    shutil.copytree(finished[0] / "store", tmp_path / "store")
-    return sweep_in(tmp_path)
-
-
-@pytest.fixture(scope="module")
-def stopped_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a sweep that was killed in the third epoch of 8 steps."""
-    folder = tmp_path_factory.mktemp("stopped")
-    with pytest.MonkeyPatch.context() as patch:
-        stopped_after(sweep_in(folder), patch, 17)
-    return folder
-
-
-@pytest.fixture
-def stopped(stopped_folder: Path, tmp_path: Path) -> OpenedSweep:
-    """A copy of the killed sweep."""
-    shutil.copytree(stopped_folder / "store", tmp_path / "store")
-    return sweep_in(tmp_path)
-
-
-def flip(path: Path) -> None:
-    """Flip a bit in the middle of a file."""
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 16
-    path.write_bytes(bytes(content))
-
-
-def trained_again(sweep: OpenedSweep) -> list[str]:
-    """The trainings whose earlier files were set aside."""
-    return sorted(path.name.partition("-")[0] for path in sweep.store.root.glob("cells/*/*.damaged-1"))
+from tests.helpers.damage import cut, data_check, flip, quietly, swap, trained_again
+from tests.helpers.in_process import launch, results
 
 
 def unexpected(training: object, error: Exception) -> None:
     raise error
 
 
-def quietly(act: Callable[[Path], None]) -> Callable[[Path], None]:
-    """Change a file and leave its time alone, as bit rot does."""
-
-    def changed(path: Path) -> None:
-        before = path.stat()
-        act(path)
-        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-
-    return changed
-
-
-def data_check(sweep: OpenedSweep, *options: str) -> int:
-    arguments = [str(sweep.store.root.parent / "tiny.yaml"), "--set", f"store={sweep.store.root}"]
-    return run(["data", "check", *arguments, "--store", "--quick", *options])
-
-
 def content(folder: Path) -> dict[Path, tuple[int, bytes]]:
     """Every file and folder with the time of its last change, and the files' bytes."""
     paths = [folder, *sorted(folder.rglob("*"))]
     return {path: (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else b"") for path in paths}
-
-
-def cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-100])
 
 
 QUICK = {
@@ -199,34 +131,6 @@ def test_lost_weights_of_the_stage_before_are_trained_again(
     assert results(sweep) == finished[1]
 
 
-def test_a_full_check_reads_unfinished_states_and_features_and_says_what_it_cannot_read(
-    stopped: OpenedSweep, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    sweep = stopped
-    paths = [path for path in sweep.store.root.rglob("*.safetensors") if path.stem.startswith(("last", "best", "t"))]
-    for path in paths:
-        flip(path)
-    assert data_check(sweep) == 2
-    said = capsys.readouterr().out
-    assert all(str(path) in said for path in paths)
-    assert len(paths) >= 5
-    with monkeypatch.context() as patch:
-        patch.setattr(atomic, "RETRY_DELAYS", ())
-        patch.setattr(atomic, "before_operation", refuses(sweep.store.folder(sweep.trainings[0]).folder))
-        assert data_check(sweep) == 2
-    assert f"{sweep.trainings[0].name}: cannot read " in capsys.readouterr().out
-
-
-def refuses(folder: Path) -> Callable[[str, Path], None]:
-    """A disk that refuses every file of a folder."""
-
-    def hook(operation: str, path: Path) -> None:
-        if folder in [path, *path.parents]:
-            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
-
-    return hook
-
-
 def test_a_folder_that_cannot_be_moved_fails_its_training_alone(
     sweep: OpenedSweep, finished: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,26 +154,6 @@ def test_a_folder_that_cannot_be_moved_fails_its_training_alone(
     assert results(sweep) == finished[1]
 
 
-def swap(one: Path, other: Path) -> None:
-    spare = one.with_name("spare")
-    one.rename(spare)
-    other.rename(one)
-    spare.rename(other)
-
-
-@pytest.mark.parametrize("name", ["last.safetensors", "best-2.safetensors"])
-def test_the_states_of_two_trainings_cannot_be_swapped(
-    finished: tuple[Path, dict[str, Any]], stopped: OpenedSweep, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    sweep = stopped
-    folders = [sweep.store.folder(training) for training in sweep.by_stage[0]]
-    swap(*(folder.path(name) for folder in folders))
-    assert launch(sweep, monkeypatch).status == 0
-    assert results(sweep) == finished[1]
-    logs = "".join(folder.log_text() for folder in folders)
-    assert logs.count("belongs to another training") == 2
-
-
 def test_the_folders_of_two_trainings_cannot_be_swapped(
     sweep: OpenedSweep, finished: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -277,40 +161,6 @@ def test_the_folders_of_two_trainings_cannot_be_swapped(
     reasons = [status.reason for status in sweep.statuses().values() if status.damaged]
     assert len(reasons) == 2
     assert all("the result of another training" in reason for reason in reasons)
-    assert launch(sweep, monkeypatch).status == 0
-    assert results(sweep) == finished[1]
-
-
-def test_a_worker_starts_from_no_weights_of_another_training(
-    sweep: OpenedSweep, finished: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for training in sweep.by_stage[1]:
-        sweep.store.set_aside(training)
-    best, other = (sweep.store.folder(training).path(BEST) for training in sweep.by_stage[0])
-    left = [1]
-
-    def swapped_just_before(*given: Any) -> None:
-        """Run a unit, the first one with weights that changed after the driver had compared them."""
-        if left:
-            shutil.copy(other, best)
-            left.pop()
-        run_unit(*given)
-
-    monkeypatch.setattr(in_process, "run_unit", swapped_just_before)
-    assert launch(sweep, monkeypatch).status == 0
-    assert results(sweep) == finished[1]
-    attempts = sweep.store.folder(sweep.by_stage[1][0]).attempts.all()
-    assert "belongs to another training" in attempts[0].reason
-    assert not any(attempt.charged for attempt in attempts)
-
-
-def test_features_of_another_split_are_computed_again(
-    finished: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sweep = sweep_in(tmp_path)
-    stopped_after(sweep, monkeypatch, 3)
-    theirs = next((finished[0] / "store" / "features").glob("test*"))
-    shutil.copy(theirs, next((sweep.store.root / "features").glob("val*")))
     assert launch(sweep, monkeypatch).status == 0
     assert results(sweep) == finished[1]
 
@@ -327,77 +177,6 @@ def test_damage_that_left_size_and_time_alone_is_found_before_the_weights_are_us
     assert launch(sweep, monkeypatch).status == 0
     assert trained_again(sweep) == ["frozen"]
     assert results(sweep) == finished[1]
-
-
-def stopped_after(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
-    """Kill a launch after a number of steps."""
-    left = [steps]
-
-    def step(self: object) -> None:
-        left[0] -= 1
-        if left[0] == 0:
-            raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr("goal_sweep.runners.execution.unit_listener.UnitListener.step", step)
-        with pytest.raises(Killed):
-            launch(sweep, patch)
-
-
-@pytest.mark.parametrize("name", ["last.safetensors", "best-2.safetensors"])
-@pytest.mark.parametrize(
-    "spoil",
-    [flip, pytest.param(cut, marks=pytest.mark.exhaustive), Path.unlink],
-    ids=["flipped", "cut", "removed"],
-)
-def test_a_damaged_state_is_never_continued(
-    finished: tuple[Path, dict[str, Any]],
-    stopped: OpenedSweep,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    spoil: Callable[[Path], None],
-) -> None:
-    sweep = stopped
-    folder = sweep.store.folder(sweep.by_stage[0][0])
-    spoil(folder.path(name))
-    assert launch(sweep, monkeypatch).status == 0
-    assert results(sweep) == finished[1]
-    assert not any(attempt.charged for attempt in folder.attempts.all())
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        *[("result.json", "pipe"), ("1.json", "folder"), ("cell.json", "folder"), ("log.txt", "pipe")],
-        *[
-            pytest.param(name, kind, marks=pytest.mark.exhaustive)
-            for name in ("result.json", "1.json", "cell.json", "log.txt", "metrics", "last", "best", "table")
-            for kind in ("folder", "pipe")
-        ],
-    ],
-)
-def test_what_lies_in_a_files_place_and_is_none_is_set_aside(
-    finished: tuple[Path, dict[str, Any]],
-    stopped: OpenedSweep,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    kind: str,
-) -> None:
-    sweep, training = stopped, stopped.by_stage[0][0]
-    folder = sweep.store.folder(training)
-    places = {"1.json": folder.attempts.path(1), "cell.json": folder.folder.parent / name, "log.txt": folder.path(name)}
-    saved = {"metrics": "metrics.jsonl", "last": "last.safetensors", "best": "best-2.safetensors"}
-    path = places.get(name, folder.place(saved.get(name, "result.json")))
-    path = sweep.store._results("tiny") if name == "table" else path
-    path.unlink(missing_ok=True)
-    path.parent.mkdir(exist_ok=True, parents=True)
-    path.mkdir() if kind == "folder" else os.mkfifo(path)
-    status = sweep.statuses()[training]
-    assert (status.state, status.unreadable) == ("waiting", False)
-    assert ("is damaged: it is not a file" in status.reason) == (name in ("result.json", "1.json"))
-    assert launch(sweep, monkeypatch).status == 0
-    assert results(sweep) == finished[1]
-    assert not any(attempt.charged for attempt in folder.attempts.all())
 
 
 def test_what_the_launch_before_has_repaired_is_not_trained_again(
