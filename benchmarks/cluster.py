@@ -24,18 +24,18 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from goal_sweep.runners.execution.unit_job import UnitJob
+from goal_sweep.runners.execution.unit_watch import UnitWatch
+from goal_sweep.runners.launch.launch import launch_sweep
+from goal_sweep.runners.launch.opened_sweep import OpenedSweep, open_sweep
+from goal_sweep.runners.launch.remaining.plan import LaunchOptions
 from rich.console import Console
 
 from goal_sweep.goal_core.basics import atomic
 from goal_sweep.goal_core.basics.sealed_json import json_bytes
 from goal_sweep.goal_core.training import EpochDone
 from goal_sweep.runners.execution.capacity import Machine, Resources
-from goal_sweep.runners.execution.unit_job import UnitJob
-from goal_sweep.runners.execution.unit_watch import UnitWatch
 from goal_sweep.runners.launch import launcher
-from goal_sweep.runners.launch.launch import launch_sweep
-from goal_sweep.runners.launch.opened_sweep import OpenedSweep, open_sweep
-from goal_sweep.runners.launch.remaining.plan import LaunchOptions
 
 EPOCHS = 30
 _TICK_S = 0.1

@@ -53,9 +53,10 @@ def check(
 
     Example: goal-sweep data check emoji_vsepp.yaml --set data.root=/data/emoji
     """
+    from goal_sweep.runners.store.verification import damaged_files, of_other_data
+
     from goal_sweep.goal_core.data import check_data
     from goal_sweep.goal_core.evaluation.feature_files import check_origin
-    from goal_sweep.runners.store.verification import damaged_files, of_other_data
     from goal_sweep.sweeps import load_sweep
 
     if set_aside and not store:

@@ -82,7 +82,7 @@ def _plan(sweep: ResolvedSweep, count: int | None, *, measured: bool) -> dict[st
     from goal_sweep.goal_core.data import published_counts
     from goal_sweep.goal_core.models.sizes import DataSize
     from goal_sweep.runners.execution.capacity import Resources
-    from goal_sweep.runners.launch.opened_sweep import OpenedSweep
+    from goal_sweep.runners.launch.opened import OpenedSweep
     from goal_sweep.runners.launch.tuning import foresee
     from goal_sweep.runners.planning.devices import to_plan_for
     from goal_sweep.runners.planning.estimate import fit, plan_rows

@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from goal_sweep.runners.execution.session.node import PATIENT
 from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import LiteralScalarString
 
@@ -30,7 +31,6 @@ from goal_sweep.runners.cluster.backend import (
     succeed,
     template,
 )
-from goal_sweep.runners.execution.session.node import PATIENT
 from goal_sweep.runners.store.submissions import Submission
 
 _FOLDER, _ANNOTATION = "/goal-sweep", "goal-sweep/sweep.yaml"

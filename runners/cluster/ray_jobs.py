@@ -29,8 +29,9 @@ from goal_sweep.runners.cluster.backend import (
     check_variables,
     launch_command,
 )
-from goal_sweep.runners.execution.session.joining import MODE, TOKEN_PATH
-from goal_sweep.runners.store.records.provenance import BUILT_FROM, gather
+
+MODE, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"
+from goal_sweep.runners.store.provenance import BUILT_FROM, gather
 from goal_sweep.runners.store.submissions import Submission
 
 _GREETING_S = 15

@@ -29,11 +29,11 @@ from pathlib import Path
 from typing import get_args
 
 import psutil
+from goal_sweep.runners.execution.session.joining import MODE, TOKEN_PATH
+from goal_sweep.runners.execution.session.node import SAVING, NodeFailedError, RayNode, private_folder
 
 from goal_sweep.goal_core.basics.atomic import replace_bytes
 from goal_sweep.goal_core.basics.errors import GoalError, UnfinishedError
-from goal_sweep.runners.execution.session.joining import MODE, TOKEN_PATH
-from goal_sweep.runners.execution.session.node import SAVING, NodeFailedError, RayNode, private_folder
 from goal_sweep.sweeps.clusters import MissingNodes
 
 _SEE_S = 30.0

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import threading
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context, parent_process
-
-from goal_sweep.runners.execution.session.supervisor import die_with
 
 
 def process_pool(count: int, *, tasks_each: int | None = None) -> ProcessPoolExecutor:
@@ -22,5 +22,5 @@ def process_pool(count: int, *, tasks_each: int | None = None) -> ProcessPoolExe
 
 def _begin() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if (parent := parent_process()) and parent.pid:  # or else it would wait for tasks for ever
-        die_with(parent.pid)
+    if parent := parent_process():  # or else it would wait for tasks for ever
+        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()

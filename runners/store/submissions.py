@@ -20,7 +20,7 @@ from typing import Any
 
 from goal_sweep.goal_core.basics.atomic import DamagedError, create_bytes, make_folder, replace_bytes
 from goal_sweep.goal_core.basics.sealed_json import json_bytes
-from goal_sweep.runners.store.leases.processes import user_name
+from goal_sweep.runners.store.attempts import user_name
 from goal_sweep.runners.store.storage.folders import LOCAL, read_record
 
 _ID = re.compile(r"([a-z0-9][a-z0-9-]*)-[0-9a-f]{6}-(\d+)")

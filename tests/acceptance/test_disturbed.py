@@ -80,7 +80,7 @@ def test_a_killed_launch_continues_with_the_same_numbers(unbroken: Path, tmp_pat
     assert again.returncode == 0, again.stdout + again.stderr
     assert (results(folder), histories(folder)) == (results(unbroken), histories(unbroken))
     check_mlflow(folder)
-    assert not any(attempt["charged"] for each in attempts(folder).values() for attempt in each)
+    assert not any(attempt["counted"] for each in attempts(folder).values() for attempt in each)
 
 
 @pytest.mark.parametrize(("number", "says"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])

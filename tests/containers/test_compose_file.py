@@ -9,9 +9,9 @@ from typing import Any
 
 import jsonschema
 import pytest
+from goal_sweep.runners.execution.session.node import PATIENT
 from ruamel.yaml import YAML
 
-from goal_sweep.runners.execution.session.node import PATIENT
 from tests.helpers.paths import ROOT
 
 FILES = ("docker-compose.yml", "docker-compose.gpu.yml", "tests/cluster/compose/docker-compose.test.yml")

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from goal_sweep.runners.launch.opened_sweep import open_sweep
 
 from goal_sweep.goal_core.models.sizes import DataSize
-from goal_sweep.runners.launch.opened_sweep import open_sweep
 from goal_sweep.runners.planning import measuring
 from goal_sweep.runners.planning.estimate import fit
 from goal_sweep.runners.planning.prices import BASE_MB, Known, Prices

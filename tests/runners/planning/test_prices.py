@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from goal_sweep.goal_core.data import SplitCounts
 from goal_sweep.runners.launch.launch import sweep_prices
 from goal_sweep.runners.launch.opened_sweep import OpenedSweep, open_sweep
+
+from goal_sweep.goal_core.data import SplitCounts
 from goal_sweep.runners.planning.estimate import plan_rows
 from goal_sweep.runners.planning.prices import Known, Prices
 from goal_sweep.runners.store import Attempt

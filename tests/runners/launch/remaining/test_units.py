@@ -7,15 +7,15 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from goal_sweep.runners.execution.unit_job import UnitJob
+from goal_sweep.runners.launch.launcher import Launcher
+from goal_sweep.runners.launch.remaining.plan import LaunchOptions, LaunchPlan
+from goal_sweep.runners.launch.remaining.units import UnitQueue
 from rich.console import Console
 
 from goal_sweep.goal_core.data import SplitCounts
 from goal_sweep.goal_core.models.sizes import DataSize
 from goal_sweep.goal_core.training import TrainingFailed
-from goal_sweep.runners.execution.unit_job import UnitJob
-from goal_sweep.runners.launch.launcher import Launcher
-from goal_sweep.runners.launch.remaining.plan import LaunchOptions, LaunchPlan
-from goal_sweep.runners.launch.remaining.units import UnitQueue
 from goal_sweep.runners.launch.view.live import LiveView
 from goal_sweep.runners.planning.prices import Known, Prices
 from goal_sweep.runners.store import BEST, charged_failures

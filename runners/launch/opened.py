@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from shutil import copyfile
-from typing import TYPE_CHECKING
 
 from goal_sweep.goal_core import checkpoints
 from goal_sweep.goal_core.basics.atomic import make_folder, replace_with
@@ -17,18 +16,12 @@ from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.goal_core.data import Dataset, Progress, SplitCounts, index_path, open_dataset, published_counts
 from goal_sweep.goal_core.evaluation.feature_files import check_origin
 from goal_sweep.goal_core.models.frameworks import initial_weights_id
-from goal_sweep.goal_core.training.config import own_settings
-from goal_sweep.runners.execution.inputs import code_digest, software
 from goal_sweep.runners.launch.tuning import Ended, describe, ends_of, replay
 from goal_sweep.runners.launch.view.progress import SweepProgress
 from goal_sweep.runners.planning.processes import process_pool
-from goal_sweep.runners.store import BEST, LAST, Store, TrainingStatus
+from goal_sweep.runners.store import Store, TrainingStatus
 from goal_sweep.runners.tracking.uri import resolve_uri
-from goal_sweep.sweeps import ResolvedSweep, Running, SweepConfig, Training, Unit, load_sweep
-
-if TYPE_CHECKING:
-    from goal_sweep.goal_core.training import UnitPlan
-    from goal_sweep.runners.execution.unit_job import UnitJob
+from goal_sweep.sweeps import ResolvedSweep, Running, SweepConfig, Training, load_sweep
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,85 +57,15 @@ class OpenedSweep(ResolvedSweep):
         """How trainings ended; see `ends_of`."""
         return ends_of(self.store, trainings, self.config.resources.max_attempts, retried=retried)
 
-    def statuses(self, *, thorough: bool = False) -> dict[Training, TrainingStatus]:
-        """The status of every training, read from the store.
-
-        Args:
-            thorough: verify every file of finished trainings, also those that have not changed since they were written.
-        """
-        return self.store.status(self.trainings, max_attempts=self.config.resources.max_attempts, thorough=thorough)
+    def statuses(self) -> dict[Training, TrainingStatus]:
+        """The status of every training, read from the store."""
+        return self.store.status(self.trainings, max_attempts=self.config.resources.max_attempts)
 
     def progress(self) -> SweepProgress:
         """The progress of the sweep, read from the store."""
         progress = SweepProgress(self.trainings, self.statuses())
         progress.phase = describe(self) if self.trails else ""
         return progress
-
-    def plan_unit(self, unit: Unit) -> UnitPlan:
-        """Turn a unit into the plan that the trainer takes."""
-        # with torch, which looking at a sweep does without
-        from goal_sweep.goal_core.training import TrainingPlan, UnitPlan
-
-        first, resources = unit.trainings[0], self.config.resources
-        plans = [
-            TrainingPlan(
-                key=training.key,
-                cell_id=training.cell.id,
-                objective=training.cell.objective,
-                init=self.store.folder(training.before).place(BEST) if training.before else None,
-                init_key=training.before.key if training.before else "",
-                state=self.store.folder(training.before).place(LAST)
-                if training.before and training.continues
-                else None,
-                own=own_settings(training.stage, unit.stage),
-            )
-            for training in unit.trainings
-        ]
-        return UnitPlan(
-            trainings=tuple(plans),
-            data=first.cell.data,
-            model=first.cell.model,
-            seed=first.cell.seed,
-            stage=unit.stage,
-            until=first.until,
-            tested=first.cell.tested,
-            precision=first.precision,
-            device="cuda" if resources.gpus else "cpu",
-            threads=resources.cpus,
-            loader_workers=resources.loader_workers,
-            processes=max(1, int(resources.gpus)),
-            units_per_gpu=self.config.execution.units_per_gpu,
-            sharing=self.config.execution.sharing,
-            cache=self.store.features,
-            packs=self.store.packs,
-            plugins=tuple(one for one in self.config.plugins if one.kinds != {"trackers"}),
-        )
-
-    def job(
-        self, unit: Unit, launch_id: str, forgiven: Mapping[Training, int], *, rank: tuple[int, float] = (0, 0.0)
-    ) -> UnitJob:
-        """Turn a unit into the job that a worker takes.
-
-        Args:
-            unit: the unit.
-            launch_id: the id of this launch.
-            forgiven: number of each training's charged attempts that no longer count.
-            rank: units of a lower rank start first.
-        """
-        from goal_sweep.runners.execution.unit_job import UnitJob
-
-        resources = self.config.resources
-        return UnitJob(
-            unit=unit,
-            plan=self.plan_unit(unit),
-            store=self.store.location,
-            launch_id=launch_id,
-            code=code_digest(),
-            software=software(),
-            max_attempts={one: resources.max_attempts + forgiven.get(one, 0) for one in unit.trainings},
-            watchdog=resources.watchdog,
-            rank=rank,
-        )
 
     def unlike_published(self) -> str:
         """Which splits have not the published size of the data that `data.name` names; empty if all have."""

@@ -65,8 +65,8 @@ def versions_of(packages: Sequence[str]) -> Mapping[str, str]:
 @functools.cache
 def _checkout() -> tuple[str, str]:
     this = Path(__file__).resolve()
-    commit, diff = checkout_state(this, source_folders(this.parents[3]))
-    return (commit, diff) if commit else built_from(this.parents[1] / BUILT_FROM)
+    commit, diff = checkout_state(this, source_folders(this.parents[2]))
+    return (commit, diff) if commit else built_from(this.parent / BUILT_FROM)
 
 
 def source_folders(root: Path) -> list[str]:

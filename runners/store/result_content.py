@@ -5,7 +5,6 @@ One without one of these fields, or with a value of another kind, is damaged, or
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
@@ -13,7 +12,7 @@ from typing_extensions import TypedDict
 
 from goal_sweep.goal_core.basics.atomic import DamagedError
 from goal_sweep.goal_core.basics.sealed_json import parse_json
-from goal_sweep.goal_core.checkpoints import BEST, RANKS
+from goal_sweep.goal_core.checkpoints.names import BEST, RANKS, best_name
 
 RESULT = "result.json"
 METRICS = "metrics.jsonl"
@@ -23,7 +22,6 @@ Count = Annotated[int, Field(strict=True, ge=1, le=10**6)]
 """A whole number from 1."""
 Seconds = Annotated[float, Field(strict=True, ge=0, le=2**33)]
 """Seconds, also since 1970, where they end in the year 2242."""
-_Size = Annotated[int, Field(ge=0, lt=2**63)]
 _Number = Annotated[float, Field(gt=-1e308, lt=1e308)]
 _NotFinite = Annotated[Literal["nan", "inf", "-inf"], AfterValidator(float)]
 """How JSON files of the store write numbers that JSON lacks."""
@@ -35,9 +33,7 @@ class _Stated(TypedDict):
 
     __pydantic_config__ = _STRICT  # type: ignore[misc]  # pydantic reads it from a TypedDict
     name: str
-    bytes: _Size
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    modified_ns: _Size
 
 
 _Record = NotRequired[_Stated]
@@ -54,7 +50,6 @@ class _Result(TypedDict):
     attempt: Count
     seconds: Seconds
     finished: Seconds
-    imported: NotRequired[str]
     files: _Files
 
 
@@ -85,9 +80,9 @@ def parse_result(content: bytes, source: str) -> dict[str, Any]:
     best = result["best_epoch"]
     if best > result["epochs"]:
         raise DamagedError(f"{source} is damaged: its best_epoch {best} is after its {result['epochs']} epochs")
-    stems = {BEST: rf"best-{best}\.\d+\.safetensors", METRICS: r"metrics\.\d+\.jsonl", RANKS: r"ranks\.\d+\.npz"}
+    names = {BEST: best_name(best), METRICS: METRICS, RANKS: RANKS}
     for key, stated in result["files"].items():
-        if not re.fullmatch(stems[key], stated["name"], re.ASCII):
+        if stated["name"] != names[key]:
             raise DamagedError(f"{source} is damaged: its files have {stated['name'][:80]!r} as {key}")
     return result
 
