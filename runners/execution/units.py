@@ -1,5 +1,7 @@
-"""Run units as Ray Tune trials. Tune starts and places them; the launch knows what there is to run, and the store what
-is done, so Tune remembers nothing and is never restored. Loading this module loads Ray.
+"""Run units as Ray Tune trials. Loading this module loads Ray.
+
+Tune starts and places them. The launch knows what there is to run, and the store what is done, so Tune remembers
+nothing and is never restored.
 """
 
 from __future__ import annotations

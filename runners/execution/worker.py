@@ -1,5 +1,6 @@
-"""What a worker does with a unit: compare this machine with the driver's, claim the trainings, train them, and record
-how each ended. It is the only process that writes to a training, and it may end itself: when its training hangs, or an
+"""What a worker does with a unit: check its machine, claim the trainings, train them, and record how each ended.
+
+It is the only process that writes to a training while it trains. It ends itself when its training hangs, or when an
 error leaves it without its GPU.
 """
 
@@ -15,7 +16,6 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from goal_sweep.goal_core.basics.atomic import StorageError
-from goal_sweep.goal_core.basics.devices import forget_peak, peak_memory_mb
 from goal_sweep.goal_core.basics.errors import FencedError, GoalError, listening
 from goal_sweep.goal_core.data.dataset import Dataset
 from goal_sweep.goal_core.training.config import own_settings
@@ -46,7 +46,8 @@ from goal_sweep.sweeps.cells import Training
 class Send(Protocol):
     """Passes events, and whatever else it is given, on to the driver."""
 
-    def __call__(self, events: Sequence[TrainingEvent] = (), **more: Any) -> None: ...
+    def __call__(self, events: Sequence[TrainingEvent] = (), **more: Any) -> None:
+        """Pass them on."""
 
 
 UNCOUNTED = ("storage", "refused", "inputs", "damaged")
@@ -129,13 +130,13 @@ def _claim(job: UnitJob, store: Store, send: Send) -> dict[str, TrainingFolder]:
         folder = store.folder(training)
         try:
             store.write_cell(training.cell)
-            folder.claim(job.launch)
+            folder.claim(job.launch, len(job.unit.trainings))
         except (AlreadyDoneError, ClaimedError, ClaimLostError):
             continue
         except OSError as error:
             send([TrainingFailed.because_of(training.key, error)])
         else:
-            folder.memory_mb, claimed[training.key] = peak_memory_mb, folder
+            claimed[training.key] = folder
     return claimed
 
 
@@ -156,7 +157,6 @@ def _train(
         callback = UnitCallback(left, send, job.resources.watchdog, lambda: store.is_asked_to_stop(job.launch), smaller)
         with callback, listening(callback.warned):
             try:
-                forget_peak()
                 if isinstance(dataset, Exception):
                     raise dataset
                 train_unit(_plan(job, store, left, chunk), left, callback, dataset)

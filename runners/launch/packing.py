@@ -62,8 +62,9 @@ class Packer:
             }
         counts = Counter(unit.stage.name for unit in chain)
         for number, stage in enumerate(sweep.by_stage):
-            name, own = stage[0].stage.name if stage else "", [one for one in todo if one.stage == stage[0].stage]
+            own = [one for one in todo if one in {*stage}]
             if own:
+                name = own[0].stage.name
                 self._note(
                     f"{name}: {len(own)} of {len(sweep.by_stage[number])} cells to train in {counts[name]} units"
                 )
@@ -77,7 +78,7 @@ class Packer:
         config = self._remaining.sweep.config
         stages = {stage.name: float(number) for number, stage in enumerate(config.stages)}
         units = pack(chosen, config.execution, self._limits)
-        ranked = []
+        ranked: list[tuple[tuple[float, ...], Unit]] = []
         for unit in sorted(units, key=lambda unit: -(self._seconds(unit) or len(unit.trainings))):
             is_first = bool(unit.features) and unit.features not in self._made
             self._made.add(unit.features)

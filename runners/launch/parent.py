@@ -1,5 +1,6 @@
-"""The plain parent of a launch, which starts it again where it ended without its own word: Ray's library ends its
-process within milliseconds of the end of Ray's processes, and nothing in that process could say so.
+"""The plain parent of a launch, which starts it again where it ended without its own word.
+
+Ray's library ends its process within milliseconds of the end of Ray's own, and nothing in that process could say so.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 
 MOST_RESTARTS = 3
 _WORD = "GOAL_SWEEP_PARENT"
@@ -34,7 +35,7 @@ def watch_over(command: list[str]) -> int:
             theirs.close()
             for number in _SIGNALS:
                 if signal.getsignal(number) != signal.SIG_IGN:  # as nohup ignores one
-                    signal.signal(number, lambda which, _, launch=launch: launch.send_signal(which))
+                    signal.signal(number, partial(_pass_on, launch))
             status = launch.wait()
             with suppress(OSError):
                 if ours.recv(1):
@@ -42,6 +43,10 @@ def watch_over(command: list[str]) -> int:
         again = "it goes on" if restarts < MOST_RESTARTS else "the same command continues"
         print(f"this launch was ended, by Ray or from outside; {again}", file=sys.stderr, flush=True)
     return 75
+
+
+def _pass_on(launch: subprocess.Popen[bytes], number: int, frame: object) -> None:
+    launch.send_signal(number)
 
 
 def say(status: int) -> None:

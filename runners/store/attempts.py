@@ -65,16 +65,16 @@ class Attempt(Provenance):
     """Whether it had saved a state when it ended. Failures before it no longer count."""
     state_before: int = 0
     """When the state that it began with was written (ns since 1970); 0 without one."""
-    memory_mb: float = 0.0
-    """Most GPU memory that torch reserved in its process, in megabytes; 0 where it used none."""
+    shared_by: Count = 1
+    """Trainings that its process trained side by side, this one included."""
 
     @classmethod
-    def of_this_process(cls, n: int, launch: str, state_before: int) -> Attempt:
-        """An attempt that begins now."""
+    def of_this_process(cls, n: int, launch: str, **how: Any) -> Attempt:
+        """An attempt that begins now; `how` has further fields."""
         pid = os.getpid()
         return cls(
             n=n, launch=launch, user=user_name(), host=socket.gethostname(), machine=machine_identity(), pid=pid,
-            process_started=_start_of(pid) or "", started=time.time(), state_before=state_before, **asdict(gather()),
+            process_started=_start_of(pid) or "", started=time.time(), **how, **asdict(gather()),
         )  # fmt: skip
 
     def ending(self, outcome: Outcome, *, reason: str = "", **how: Any) -> Attempt:

@@ -54,8 +54,6 @@ class TrainingFolder:
         self.attempts = AttemptFolder(folder, storage)
         self.attempt: Attempt | None = None
         """This object's attempt, from `claim` to its end."""
-        self.memory_mb: Callable[[], float] = float
-        """Measures the GPU memory that the attempt has needed, in megabytes; asked when it ends."""
         self._writing = threading.Lock()
         """Of the attempt's record, which another thread renews."""
 
@@ -139,13 +137,14 @@ class TrainingFolder:
 
     # The claim.
 
-    def claim(self, launch: str) -> None:
+    def claim(self, launch: str, shared_by: int = 1) -> None:
         """Begin an attempt, to which all further writes belong.
 
         It supersedes a running attempt of the same launch, whose driver saw the process end.
 
         Args:
             launch: the launch for which this process works.
+            shared_by: trainings that it trains side by side.
 
         Raises:
             AlreadyDoneError: the training has its result.
@@ -159,7 +158,8 @@ class TrainingFolder:
             if newest is not None and newest.launch != launch and self._is_held(newest):
                 raise ClaimedError(f"{self.folder.parent.name}/{self.folder.name} is trained by {newest.describe()}")
             number = 1 if newest is None else newest.n + 1
-            attempt = Attempt.of_this_process(number, launch, self._state_written())
+            how = {"state_before": self._state_written(), "shared_by": shared_by}
+            attempt = Attempt.of_this_process(number, launch, **how)
             if self.attempts.create(attempt):
                 break
         else:
@@ -168,8 +168,9 @@ class TrainingFolder:
         self.check()
         for earlier in self.attempts.all()[:-1]:
             if earlier.outcome == "running":
-                how = {"progressed": earlier.state_before != attempt.state_before}
-                self.attempts.write(earlier.ending("lost", reason="its process ended unexpectedly", **how))
+                progressed = earlier.state_before != attempt.state_before
+                lost = earlier.ending("lost", reason="its process ended unexpectedly", progressed=progressed)
+                self.attempts.write(lost)
         for folder in (self.folder, self.attempts.folder):
             atomic.remove_leftovers(folder)
         try:
@@ -192,12 +193,15 @@ class TrainingFolder:
         if done:
             raise AlreadyDoneError(f"{self.folder.parent.name}/{self.folder.name} is done")
 
-    def check(self) -> Attempt:
-        """Check that this object's attempt still owns the training, and return it.
+    def check(self) -> None:
+        """Check that this object's attempt still owns the training.
 
         Raises:
             ClaimLostError: it does not.
         """
+        self._own()
+
+    def _own(self) -> Attempt:
         if self.attempt is None:
             raise ValueError(f"{self.folder} must be claimed before it is written")
         numbers = self.attempts.numbers()
@@ -212,7 +216,7 @@ class TrainingFolder:
         """Show that this object's attempt lives."""
         with self._writing:
             if self.attempt is not None:
-                self.attempts.write(self.check())
+                self.attempts.write(self._own())
 
     # Writing.
 
@@ -272,7 +276,7 @@ class TrainingFolder:
         Raises:
             StorageError: also where a file that the result rests on is gone.
         """
-        attempt = self.check()
+        attempt = self._own()
         atomic.crash_point("finish: begin")
         files = {BEST: best_name(int(result["best_epoch"])), METRICS: METRICS, RANKS: RANKS}
         stated = {key: self._stated(name) for key, name in files.items() if key == BEST or self._has(name)}
@@ -303,9 +307,9 @@ class TrainingFolder:
             **how: ``trace``, ``counted`` and ``final`` of `Attempt`.
         """
         with self._writing:
-            attempt, self.attempt = self.check(), None
-            how |= {"progressed": outcome != "done" and self.progressed(attempt), "memory_mb": self.memory_mb()}
-            self.attempts.write(attempt.ending(outcome, reason=reason, ended=time.time(), **how))
+            attempt, self.attempt = self._own(), None
+            progressed = outcome != "done" and self.progressed(attempt)
+            self.attempts.write(attempt.ending(outcome, reason=reason, ended=time.time(), progressed=progressed, **how))
 
     # For the driver, about a training whose worker has ended.
 

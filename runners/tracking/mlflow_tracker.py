@@ -1,5 +1,6 @@
-"""Writes a sweep's runs to MLflow, one way: from what the driver read in the store. Nothing is read back but what is
-there already, so that a run is continued and no value is written twice.
+"""Writes a sweep's runs to MLflow, one way: from what the driver read in the store.
+
+Nothing is read back but what is there already, so that a run is continued and no value is written twice.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
@@ -48,7 +49,7 @@ class Tracking:
         plugins = {plugin.name for plugin in sweep.config.plugins}
         own = {entry.name: entry.function for entry in trackers.values() if entry.plugin in plugins}
         self._threads: list[TrackerThread[Any]] = [self.mlflow]
-        self._threads += [TrackerThread(one, lambda make=make: make(name), warn) for one, make in own.items()]
+        self._threads += [TrackerThread(one, partial(make, name), warn) for one, make in own.items()]
 
     def __enter__(self) -> Tracking:
         for thread in self._threads:
