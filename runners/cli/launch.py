@@ -19,7 +19,7 @@ from goal_sweep.runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepAr
 from goal_sweep.runners.cli.plan import show_plan
 
 if TYPE_CHECKING:
-    from goal_sweep.runners.launch.loop import LaunchOutcome
+    from goal_sweep.runners.launch.launch import LaunchOutcome
     from goal_sweep.runners.launch.opened import OpenedSweep
     from goal_sweep.runners.launch.remaining import LaunchOptions
     from goal_sweep.runners.launch.signals import StopSignals
@@ -90,7 +90,7 @@ def _launch(arguments: SweepArguments, options: LaunchOptions, signals: StopSign
     with signals.loading():
         from goal_sweep.runners.cli.noise import judge
         from goal_sweep.runners.execution.inputs import check_code
-        from goal_sweep.runners.launch.loop import launch_sweep
+        from goal_sweep.runners.launch.launch import launch_sweep
 
         check_code(os.environ.get(_SUBMITTED_CODE), "submitted")
         opened = arguments.open(renew=True)

@@ -1,0 +1,102 @@
+"""`goal-sweep launch`: train what a sweep lacks, and leave the store and MLflow complete.
+
+A launch that was killed at any point continues when it is started again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from goal_sweep.goal_core.basics.atomic import StorageError
+from goal_sweep.runners.launch.loop import Launch
+from goal_sweep.runners.launch.opened import OpenedSweep
+from goal_sweep.runners.launch.remaining import LaunchOptions, Remaining
+from goal_sweep.runners.launch.signals import StopSignals
+from goal_sweep.runners.launch.view.grids import Judge
+from goal_sweep.runners.launch.view.live import LiveView
+from goal_sweep.runners.launch.view.progress import SweepProgress
+from goal_sweep.runners.results import edits_since, update_results
+from goal_sweep.runners.tracking.tracking import Tracking
+
+CATCH_UP_S, HURRY_S = 60.0, 5.0
+"""Seconds that trackers may take to catch up at the end of a launch, and of one that has to end soon."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchOutcome:
+    """How a launch ended."""
+
+    status: int
+    """Exit status: 0 all is done, 1 cells failed, 75 something is left, 75 or 130 a signal stopped it."""
+    progress: SweepProgress
+    found_nothing_to_do: bool
+    """Whether no training was left to do when the launch began."""
+    stopped: bool = False
+    """Whether a signal stopped it."""
+    is_tracked: bool = True
+    """Whether MLflow has everything."""
+
+
+def launch_sweep(
+    sweep: OpenedSweep,
+    options: LaunchOptions,
+    console: Console,
+    command: Callable[..., str],
+    signals: StopSignals,
+    judge: Judge | None = None,
+) -> LaunchOutcome:
+    """Train what a sweep lacks.
+
+    Args:
+        sweep: the sweep.
+        options: the options of this launch.
+        console: where to show progress.
+        command: writes another command on the same sweep, from the verb and its arguments.
+        signals: handles the signals that stop the launch; it must be entered already.
+        judge: the rule for "not significantly worse", for the grids at the end.
+
+    Raises:
+        UnfinishedError: Ray, the store or its credentials are gone. Finished epochs are kept, and the same command
+            continues.
+        GoalError: nothing can be trained; the message says why.
+    """
+    if options.failed != "keep":
+        sweep = sweep.searched(retried=True)
+    remaining = Remaining(sweep, options)
+    view = LiveView(remaining.progress, sweep.config.name, console, command, judge)
+    todo = remaining.startable(ahead=True)
+    if not todo and not remaining.held:
+        view.show_all()
+        return LaunchOutcome(status=remaining.exit_status, progress=remaining.progress, found_nothing_to_do=True)
+    sweep.check_trainable()
+    if unlike := sweep.unlike_published():
+        view.note(f"warning: {unlike}")
+    for line in (*(f"data: {one}" for one in sweep.dataset.notes), *filter(None, [remaining.progress.phase])):
+        view.note(line)
+    sweep.prepare()
+    for line in edits_since(sweep.store, sweep, todo):
+        view.note(line)
+    with Tracking(sweep, sweep.store.root, live=True, warn=lambda line: view.note(f"tracking: {line}")) as tracking:
+        tracking.catch_up(update_results(sweep.store, sweep))
+        launch = Launch(remaining, options, view, tracking, signals)
+        try:
+            status = launch.run()
+        finally:
+            hurried = signals.received is not None
+            with suppress(StorageError):  # the next launch or sync writes it
+                tracking.finish(update_results(sweep.store, remaining.sweep))
+            tracking.close(HURRY_S if hurried else CATCH_UP_S)
+    if trouble := tracking.mlflow.trouble:
+        view.note(f"tracking: {trouble} ({command('sync', with_tracking=True)} writes what is missing)")
+    view.show_all()
+    return LaunchOutcome(
+        status=status,
+        progress=remaining.progress,
+        found_nothing_to_do=False,
+        stopped=signals.received is not None,
+        is_tracked=not trouble,
+    )
