@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,18 @@ from typing import Annotated, Literal
 import typer
 
 from goal_sweep.goal_core.basics.errors import GoalError, UnfinishedError
-from goal_sweep.runners.cli.options import AsJson, Scale, Set, StoreDir, Sweep, SweepArguments, Uri, console, local_path
+from goal_sweep.runners.cli.options import (
+    AsJson,
+    Scale,
+    Set,
+    StoreDir,
+    Stores,
+    Sweep,
+    SweepArguments,
+    Uri,
+    console,
+    local_path,
+)
 
 results = typer.Typer()
 _SYNC_WAIT_S = 600.0
@@ -24,7 +36,7 @@ def report(
         list[str], typer.Argument(metavar="SWEEP...", help="A sweep; further ones are compared with it.")
     ],
     set_: Set = None,
-    store: StoreDir = None,
+    store: Stores = None,
     tracking_uri: Uri = None,
     out: Annotated[Path | None, typer.Option(parser=local_path, help="Folder of the report.")] = None,
     compare: Annotated[Literal["published"] | None, typer.Option(help="Compare with the paper's numbers.")] = None,
@@ -33,15 +45,14 @@ def report(
 ) -> None:
     """Write the tables, heatmaps, learning curves and statistics, and attach them to the sweep's MLflow run.
 
-    The numbers are those of the results folder; where it has none, those of the results table in MLflow. With
-    --tracking-uri, SWEEP may also be the name of an experiment there.
+    Several results folders are shown as one: --store A --store B.
 
     Example: goal-sweep report quickstart.yaml --out report
     """
     from goal_sweep.runners.cli import reports
 
-    overrides = SweepArguments("", set_, store, tracking_uri).overrides
-    targets = reports.report_targets(sweeps, overrides, tracking_uri)
+    stores = store or list(filter(None, [os.environ.get("GOAL_SWEEP_STORE")]))
+    targets = reports.report_targets(sweeps, SweepArguments("", set_, None, tracking_uri).overrides, stores)
     result, why = reports.report(targets, out, compare, scale)
     warned = reports.warnings(targets[0], result)
     if as_json:
@@ -69,7 +80,7 @@ def card(
     from goal_sweep.analysis.report.sections.card import model_card
     from goal_sweep.runners.cli import reports
 
-    (target,) = reports.report_targets([sweep], SweepArguments("", set_, store, tracking_uri).overrides, tracking_uri)
+    (target,) = reports.report_targets([sweep], SweepArguments("", set_, store, tracking_uri).overrides)
     text = model_card(target.results())
     if out is None:
         print(text, end="")
@@ -98,7 +109,7 @@ def sync(
     from goal_sweep.runners.tracking.uri import TrackingError, read_only
 
     opened = SweepArguments(sweep, set_, store, tracking_uri).open()
-    target = reports.ReportTarget.of(opened.config)
+    target = reports.ReportTarget(config=opened.config)
     if why := read_only(target.uri):
         raise TrackingError(why)
     if lost := lost_results(opened.store, opened):

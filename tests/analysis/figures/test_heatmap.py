@@ -21,7 +21,7 @@ def has_colour(image: np.ndarray, colour: str) -> bool:
 
 
 def test_best_cell_has_the_full_colour(tmp_path: Path) -> None:
-    block = next(b for b in published_blocks() if b.slug == "coco-vsepp-vit_base_patch16-finetune")
+    block = next(b for b in published_blocks() if b.key.slug == "coco-vsepp-vit_base_patch16-finetune")
     write_figure([tmp_path / "a.png"], draw_heatmap, block, BLUE)
     image = imread(tmp_path / "a.png")
     assert image.shape[1] > 1.5 * image.shape[0] > 900

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
 import pytest
 
-from goal_sweep.analysis.figures.colours import CIVIDIS, GREEN, ColourScale, text_colour
-from goal_sweep.analysis.results import SweepResults
 from tests.helpers.blank_figures import write_texts
 from tests.helpers.chromium import CHROMIUM, Browser
 from tests.helpers.results_cases import SweepWriter, recalls
 
-PDFLATEX = shutil.which("pdflatex")
 WIDTHS = (360, 600, 1400)
 SCREEN = 900
 
@@ -224,7 +219,7 @@ def test_the_metric_is_switched_in_place_and_a_cell_leads_to_its_runs(browser: B
     assert (visible(browser, "table.grid"), visible(browser, "table.forest")) == (4, 4)
     browser.click("rsum", "label")
     assert (visible(browser, "table.grid"), visible(browser, "table.forest")) == (2, 2)
-    assert "\nrsum: " in browser.text()
+    assert "difference of 6 points" in browser.text() or "agree exactly" in browser.text()
     browser.click("R@5", "label")
     browser.click("Text → Image", "label")
     assert (visible(browser, "table.grid"), visible(browser, "table.forest")) == (2, 2)
@@ -293,37 +288,3 @@ def test_it_fits_the_frame_in_which_mlflow_shows_it(browser: Browser, page: Path
     shown(browser, frame)
     browser.wait_for("answered")
     assert browser.ask("window.facts") == {"outside": [], "dead": 0, "open": True}
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(PDFLATEX is None, reason="needs pdflatex on the path")
-def test_every_latex_table_compiles_as_it_stands(tmp_path: Path, broken: SweepResults) -> None:
-    write_texts(broken, tmp_path / "broken")
-    tables = sorted(tmp_path.glob("**/*.tex"))
-    body = "\n".join(f"\\input{{{table}}}\\clearpage" for table in tables)
-    (tmp_path / "all.tex").write_text(
-        "\\documentclass{article}\\usepackage{booktabs,colortbl}\\usepackage{xcolor}\\usepackage{graphicx}"
-        f"\\begin{{document}}\n{body}\n\\end{{document}}\n"
-    )
-    made = subprocess.run(
-        [str(PDFLATEX), "-interaction=nonstopmode", "-halt-on-error", "all.tex"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert made.returncode == 0, made.stdout[-2000:]
-    names = {table.name for table in tables}
-    assert {"coco-vsepp-resnet152-frozen.tex", "coco-vsepp-resnet152-frozen-rsum.tex"} <= names
-    wide = [float(points) for points in re.findall(r"Overfull \\hbox \(([0-9.]+)pt", made.stdout)]
-    assert not [points for points in wide if points > 1]
-
-
-def test_both_scales_run_from_pale_to_full_and_keep_their_numbers_readable() -> None:
-    for full in (GREEN, CIVIDIS):
-        scale = ColourScale(low=0.0, high=1.0, full=full)
-        inks = [text_colour(scale.colour(value / 20)) for value in range(21)]
-        assert inks[0] == "000000"
-        brightness = [sum(bytes.fromhex(scale.colour(value / 20))) for value in range(21)]
-        assert brightness == sorted(brightness, reverse=True)
