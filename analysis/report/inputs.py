@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,8 +16,6 @@ class Inputs:
     """A sweep's results, and their blocks, computed once."""
 
     results: SweepResults
-    others: Mapping[str, SweepResults]
-    """The sweeps that this one is compared with, by a unique label."""
 
     @cached_property
     def blocks(self) -> tuple[BlockResults, ...]:
@@ -39,9 +36,3 @@ class Inputs:
     def as_printed(self) -> tuple[BlockResults, ...]:
         """The blocks that are compared with the paper: the default grid, whose objectives have the same settings."""
         return first_blocks(self.results, self.blocks, "", DEFAULT)
-
-    @cached_property
-    def sweeps(self) -> dict[str, Sequence[BlockResults]]:
-        """The first blocks of this sweep and of those it is compared with, by the sweep's label; this one is first."""
-        others = {label: first_blocks(other, aggregate(other)) for label, other in self.others.items()}
-        return {self.results.header.sweep: self.first, **others}

@@ -22,12 +22,7 @@ from goal_sweep.analysis.report.page import report_to_html
 from goal_sweep.analysis.report.parts import Section
 from goal_sweep.analysis.report.runs import runs_of
 from goal_sweep.analysis.report.sections.blocks import block_section, missing_section, settings_section
-from goal_sweep.analysis.report.sections.changes import (
-    ablation_section,
-    side_by_side_section,
-    tuned_section,
-    uncompared,
-)
+from goal_sweep.analysis.report.sections.changes import ablation_section, stages_section, tuned_section
 from goal_sweep.analysis.report.sections.learning import curves_section
 from goal_sweep.analysis.report.sections.published import published_section
 from goal_sweep.analysis.report.sections.search import search_section
@@ -89,7 +84,6 @@ def write_report(
     results: SweepResults,
     folder: Path,
     *,
-    others: Mapping[str, SweepResults] | None = None,
     compare_with_paper: bool = False,
     scale: Scale = "paper",
     mlflow_page: str = "",
@@ -102,17 +96,16 @@ def write_report(
     Args:
         results: of the sweep.
         folder: created if missing.
-        others: results of other sweeps by a unique label, whose numbers are shown beside this one's.
         compare_with_paper: show the paper's numbers beside those of the same blocks.
         scale: ``paper`` colours tables as in the paper; ``colour-blind`` uses one scale that is safe for all readers.
         mlflow_page: the address of the sweep's experiment in MLflow, to which the page leads; empty without one.
     """
-    inputs, files = Inputs(results=results, others=others or {}), ReportFolder(folder)
+    inputs, files = Inputs(results=results), ReportFolder(folder)
     colours = assign_colours((block.key for block in inputs.blocks), scale)
     report = Report(
         name=results.header.sweep,
         summary=summary(results, inputs.blocks),
-        notes=(*notes(inputs), *uncompared(inputs)),
+        notes=tuple(notes(inputs)),
         said={measure: said(inputs, measure) for measure in MEASURES},
         answers=answers_of(inputs.answered),
         blocks=tuple(
@@ -143,7 +136,7 @@ def _details(inputs: Inputs, *, compare_with_paper: bool) -> list[Section]:
         search_section(inputs),
         ablation_section(inputs),
         published_section(inputs) if compare_with_paper else None,
-        side_by_side_section(inputs),
+        stages_section(inputs),
         curves_section(inputs),
         weights_section(inputs),
         settings_section(inputs),

@@ -149,7 +149,7 @@ def _report(sweep: OpenedSweep, outcome: LaunchOutcome, arguments: SweepArgument
         console.print(f"nothing to train; report: {target.folder / 'report.html'}")
         return
     try:
-        result, why = reports.report([target], None, None, "paper", attach=outcome.is_tracked)
+        result, why = reports.report(target, attach=outcome.is_tracked)
         reports.print_result(result, console)
         if why:
             print(f"the report is not in MLflow: {why}; afterwards: {again}", file=sys.stderr)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import indent, wrap
-from typing import Any, Literal
+from typing import Literal
 
 from rich.console import Console
 
@@ -83,30 +83,27 @@ def _stored(config: SweepConfig) -> SweepResults:
     return read_results(content, f"the store {store.location}", store.root if store.root.is_dir() else None)
 
 
-def report_targets(sweeps: Sequence[str], overrides: Sequence[str], stores: Sequence[str] = ()) -> list[ReportTarget]:
-    """The targets of several sweeps, given by path or shipped name; ``stores`` are read in place of a sweep's own.
+def report_target(sweep: str, overrides: Sequence[str], stores: Sequence[str] = ()) -> ReportTarget:
+    """The target of a sweep, given by path or shipped name; ``stores`` are read in place of its own.
 
     Raises:
-        GoalError: a sweep file is invalid, or the same sweep is given twice.
+        SweepError: the sweep file is invalid.
     """
     places = [[f"store={json.dumps(store, ensure_ascii=False)}"] for store in stores] or [[]]
+    first, *others = (load_sweep(sweep, [*overrides, *place]) for place in places)
     asked = any(text.startswith("tracking=") for text in overrides)
-    configs = [[load_sweep(sweep, [*overrides, *place]) for place in places] for sweep in sweeps]
-    targets = [ReportTarget(config=own[0], others=tuple(own[1:]), asked=asked) for own in configs]
-    if len({(target.uri, target.config.name) for target in targets}) < len(targets):
-        raise GoalError(f"the same sweep is given twice: {', '.join(target.config.name for target in targets)}")
-    return targets
+    return ReportTarget(config=first, others=tuple(others), asked=asked)
 
 
 def report(
-    targets: Sequence[ReportTarget],
-    out: Path | None,
-    compare: Literal["published"] | None,
-    scale: Scale,
+    target: ReportTarget,
+    out: Path | None = None,
+    compare: Literal["published"] | None = None,
+    scale: Scale = "paper",
     *,
     attach: bool = True,
 ) -> tuple[ReportResult, str]:
-    """Write the report of the first sweep beside the others, and attach it to its MLflow run if that can answer.
+    """Write the report of a sweep, and attach it to its MLflow run if that can answer.
 
     Returns:
         The report, and why it is not attached; empty if it is.
@@ -114,25 +111,18 @@ def report(
     Raises:
         GoalError: there are no results, or the report's folder cannot be written.
     """
-    first, *others = targets
-    folder = out or first.folder
-    results, named = first.results(), dict[str, SweepResults]()
-    for other in others:
-        label = other.config.name
-        label = label if label not in (first.config.name, *named) else f"{label} ({len(named) + 2})"
-        named[label] = other.results()
-    page = first.page() if attach else "tracking is not up to date"
+    folder, results = out or target.folder, target.results()
+    page = target.page() if attach else "tracking is not up to date"
     address = page.address if isinstance(page, SweepPage) else ""
-    options: Any = {"compare_with_paper": compare is not None, "scale": scale, "mlflow_page": address}
     try:
-        result = write_report(results, folder, others=named, **options)
+        result = write_report(results, folder, compare_with_paper=compare is not None, scale=scale, mlflow_page=address)
     except OSError as error:
         raise GoalError(f"no report in {folder}: {error}; give another folder with --out") from error
     if isinstance(page, str):
         return result, page
     try:
         page.attach_report(folder, files_of_report(folder))
-        publish_best(page, first.config.store, best_trainings(result.inputs))
+        publish_best(page, target.config.store, best_trainings(result.inputs))
     except TrackingError as error:
         return result, str(error)
     return result, ""
@@ -171,7 +161,7 @@ def warnings(target: ReportTarget, result: ReportResult) -> list[str]:
 def restore(target: ReportTarget) -> bool:
     """Write the best cell's model to MLflow, and attach the report if the store has one, which it returns."""
     page = SweepPage(target.uri, target.config.name)
-    publish_best(page, target.config.store, best_trainings(Inputs(results=target.results(), others={})))
+    publish_best(page, target.config.store, best_trainings(Inputs(results=target.results())))
     has_report = (target.folder / REPORT_LIST).is_file()
     if has_report:
         page.attach_report(target.folder, files_of_report(target.folder))

@@ -32,9 +32,7 @@ _END_WAIT_S = 10.0
 
 @results.command()
 def report(
-    sweeps: Annotated[
-        list[str], typer.Argument(metavar="SWEEP...", help="A sweep; further ones are compared with it.")
-    ],
+    sweep: Sweep,
     set_: Set = None,
     store: Stores = None,
     tracking_uri: Uri = None,
@@ -52,9 +50,9 @@ def report(
     from goal_sweep.runners.cli import reports
 
     stores = store or list(filter(None, [os.environ.get("GOAL_SWEEP_STORE")]))
-    targets = reports.report_targets(sweeps, SweepArguments("", set_, None, tracking_uri).overrides, stores)
-    result, why = reports.report(targets, out, compare, scale)
-    warned = reports.warnings(targets[0], result)
+    target = reports.report_target(sweep, SweepArguments("", set_, None, tracking_uri).overrides, stores)
+    result, why = reports.report(target, out, compare, scale)
+    warned = reports.warnings(target, result)
     if as_json:
         print(json.dumps({**result.as_json(), "warnings": warned}, indent=2))
         return
@@ -80,7 +78,7 @@ def card(
     from goal_sweep.analysis.report.sections.card import model_card
     from goal_sweep.runners.cli import reports
 
-    (target,) = reports.report_targets([sweep], SweepArguments("", set_, store, tracking_uri).overrides)
+    target = reports.report_target(sweep, SweepArguments("", set_, store, tracking_uri).overrides)
     text = model_card(target.results())
     if out is None:
         print(text, end="")

@@ -37,11 +37,11 @@ def ui(
 
     Example: goal-sweep ui quickstart.yaml --port 5001
     """
-    from goal_sweep.runners.cli.reports import report_targets
+    from goal_sweep.runners.cli.reports import report_target
     from goal_sweep.runners.store import Store
     from goal_sweep.runners.tracking.uri import read_only, require_database
 
-    (target,) = report_targets([sweep], SweepArguments(sweep, set_, store, tracking_uri).overrides)
+    target = report_target(sweep, SweepArguments(sweep, set_, store, tracking_uri).overrides)
     if target.uri.startswith(("http://", "https://")):
         console.print(page_link(target.uri, target.config.name, target.uri.rstrip("/")))
         return

@@ -225,10 +225,8 @@ def example() -> BlockResults:
     return BlockResults(key=key, protocol="Mean ± std over seeds 1, 2, 3. Data ab.", grids=grids)
 
 
-def inputs_of(
-    results: SweepResults | None = None, others: Mapping[str, SweepResults] | None = None, **known: Any
-) -> Inputs:
+def inputs_of(results: SweepResults | None = None, **known: Any) -> Inputs:
     """What sections of a report are computed from; ``known`` stands for what it would compute, by its name."""
-    inputs = Inputs(results=results or SweepWriter().results(), others=others or {})
+    inputs = Inputs(results=results or SweepWriter().results())
     vars(inputs).update(known)
     return inputs

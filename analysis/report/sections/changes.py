@@ -1,11 +1,11 @@
-"""The sections that show blocks side by side: stages and sweeps, the values of an axis, both grids of a search."""
+"""The sections that show blocks side by side: stages, the values of an axis, both grids of a search."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from goal_sweep.analysis.blocks import BlockResults, CellSummary, Objective
+from goal_sweep.analysis.blocks import BlockKey, BlockResults, CellSummary, Objective
 from goal_sweep.analysis.report.answer import answer_table, answers_of
 from goal_sweep.analysis.report.inputs import Inputs
 from goal_sweep.analysis.report.parts import Section, TextTable
@@ -50,53 +50,19 @@ def _change(first: CellSummary, cell: CellSummary) -> tuple[str, str]:
     return cell.text(), signed(cell.mean - first.mean)
 
 
-def side_by_side_section(inputs: Inputs) -> Section | None:
-    """The stages and sweeps of each dataset, framework, backbone and variant; None where each has one."""
-    tables, warnings = [], []
-    for columns in columns_of(inputs.sweeps).values():
-        model = columns[0][1].key
-        title = model.model_title + (f", variant {model.own_variant}" if model.own_variant else "")
-        named = list(zip(_labels(columns), (block for _, block in columns), strict=True))
-        tables += [change_table(f"{metric.title}, {title}", named, metric) for metric in MAIN_METRICS]
-        if len({block.key.data_fingerprint for _, block in columns}) > 1:
-            warnings.append(
-                f"{model.model_title}: the columns were measured on different data (their fingerprints differ); "
-                "differences between them are not due to objectives or settings alone."
-            )
-    title = "Stages and sweeps side by side"
-    said = (_NOTE, *warnings)
-    return Section(anchor="side-by-side", title=title, paragraphs=said, tables=tuple(tables)) if tables else None
-
-
-def columns_of(sweeps: Mapping[str, Sequence[BlockResults]]) -> dict[tuple[str, ...], list[Column]]:
-    """The blocks of several sweeps, by dataset, framework, backbone and variant: groups of two or more.
-
-    Columns are by sweep, then stage, both in the given order. Blocks without a number are omitted.
-    """
-    groups: dict[tuple[str, ...], list[Column]] = {}
-    for sweep, blocks in sweeps.items():
-        for block in (block for block in blocks if not block.is_empty):
-            key = block.key
-            groups.setdefault((key.dataset, key.framework, key.backbone, key.variant), []).append((sweep, block))
-    return {key: columns for key, columns in groups.items() if len(columns) > 1}
-
-
-def _labels(columns: Sequence[Column]) -> list[str]:
-    """What distinguishes the columns: the stage, the sweep, or both; and the grid of a tuned sweep."""
-    several = len({sweep for sweep, _ in columns}) > 1
-    stages = len({block.key.stage for _, block in columns}) > 1 or not several
-    words = (
-        (sweep * several, block.key.stage * stages, f"({block.key.grid})" if block.key.grid else "")
-        for sweep, block in columns
-    )
-    return [" ".join(filter(None, own)) for own in words]
-
-
-def uncompared(inputs: Inputs) -> list[str]:
-    """A sentence for each other sweep that has nothing in common with this one."""
-    shown = {sweep for columns in columns_of(inputs.sweeps).values() for sweep, _ in columns}
-    without = [label for label in inputs.others if label not in shown]
-    return [f"Sweep {name!r} has no finished block with the same dataset, framework and backbone." for name in without]
+def stages_section(inputs: Inputs) -> Section | None:
+    """The stages of each model side by side; None where each has one with a number."""
+    groups: dict[BlockKey, list[BlockResults]] = {}
+    for block in (block for block in inputs.first if not block.is_empty):
+        groups.setdefault(replace(block.key, stage="", point=""), []).append(block)
+    tables = [
+        change_table(f"{metric.title}, {blocks[0].key.model_title}", [(b.key.stage, b) for b in blocks], metric)
+        for blocks in groups.values()
+        for metric in MAIN_METRICS
+        if len(blocks) > 1
+    ]
+    title = "Stages side by side"
+    return Section(anchor="stages", title=title, paragraphs=(_NOTE,), tables=tuple(tables)) if tables else None
 
 
 def ablation_section(inputs: Inputs) -> Section | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from matplotlib.figure import Figure
 
 from goal_sweep.analysis.figures.canvas import write_figure
@@ -20,8 +19,3 @@ def test_a_figure_is_written_to_all_its_files(tmp_path: Path) -> None:
     paths = [tmp_path / "a.png", tmp_path / "a.pdf"]
     write_figure(paths, one_text, "x")
     assert [path.read_bytes()[:4] for path in paths] == [b"\x89PNG", b"%PDF"]
-
-
-def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="nowhere"):
-        write_figure([tmp_path / "nowhere" / "a.png"], one_text, "x")

@@ -76,7 +76,8 @@ def test_tables_compile_and_fit_the_page(tmp_path: Path, layout: str) -> None:
     tables += [block_to_latex(example(), GREEN, measure) for measure in ("R@1", "rsum")]
     packages = r"\usepackage{adjustbox,booktabs}\usepackage[table]{xcolor}"
     body = "".join(f"{table}\n\\clearpage\n" for table in tables)
-    document = rf"\documentclass[{layout}]{{article}}{packages}\begin{{document}}{{\sloppy\listoftables}}{body}\end{{document}}"
+    body = rf"\begin{{document}}{{\sloppy\listoftables}}{body}\end{{document}}"
+    document = rf"\documentclass[{layout}]{{article}}{packages}{body}"
     (tmp_path / "t.tex").write_text(document, encoding="utf-8")
     command = ["pdflatex", "-halt-on-error", "-interaction=nonstopmode", "t.tex"]
     for _ in range(2):  # the second reads the list of tables

@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 from goal_sweep.analysis.report.folder import files_of_report
 from goal_sweep.analysis.report.inputs import Inputs
 from goal_sweep.analysis.report.sections.card import model_card
-from goal_sweep.analysis.report.writing import ReportResult, best_trainings, write_report
+from goal_sweep.analysis.report.writing import ReportResult, best_trainings
 from goal_sweep.analysis.results import SweepResults, read_results
 from goal_sweep.runners.cli.options import console
 from goal_sweep.sweeps.results import METRICS, RSUM, ResultsError
@@ -63,7 +63,7 @@ def test_a_complete_sweep_has_all_files_and_no_gap(whole: ReportResult) -> None:
 def test_the_model_to_register_is_not_chosen_on_test(complete: SweepResults) -> None:
     chosen = (complete.runs["pair"] == "lin") & (complete.runs["triplet"] == "con")
     higher = complete.runs.assign(**{RSUM.val: 100.0 * chosen})
-    found = best_trainings(Inputs(results=replace(complete, runs=higher), others={}))
+    found = best_trainings(Inputs(results=replace(complete, runs=higher)))
     assert sorted(found) == sorted(complete.runs.loc[chosen, "training"])
 
 
@@ -88,6 +88,14 @@ def test_a_broken_sweep_says_everything_that_is_missing(gappy: ReportResult) -> 
     assert not [f for f in gappy.files if "finetune" in f.name]
 
 
+def test_nothing_finished_is_a_report_too(tmp_path: Path) -> None:
+    writer = SweepWriter(seeds=[1, 2], objectives=["con/con", "sig/cir"])
+    writer.write("con/con", 1, status="failed")
+    result = write_texts(writer.results(), tmp_path, compare_with_paper=True)
+    assert (result.num_expected, result.num_counted) == (4, 0)
+    assert "only the order of the objectives is compared" in (tmp_path / "report.md").read_text()
+
+
 def test_one_seed_has_no_interval_and_marks_nothing(tmp_path: Path) -> None:
     writer = SweepWriter(seeds=[1], objectives=["con/con", "sig-ms/cir"])
     writer.write("con/con", 1, metrics=recalls("con/con", 1, shift=-30))
@@ -100,17 +108,6 @@ def test_one_seed_has_no_interval_and_marks_nothing(tmp_path: Path) -> None:
         assert "≈" not in text
         assert r"\approx" not in text
         assert "Nothing can be tested with these runs." in text
-
-
-def test_a_cell_without_a_second_seed_is_not_marked(tmp_path: Path) -> None:
-    writer = SweepWriter(seeds=[1, 2], objectives=["con/con", "con/nca", "sig-ms/cir"])
-    for seed in (1, 2):
-        writer.write("sig-ms/cir", seed)
-        writer.write("con/con", seed, metrics=recalls("sig-ms/cir", seed, shift=(0.0, -0.3)[seed - 1]))
-    writer.write("con/nca", 1)
-    text = (write_texts(writer.results(), tmp_path).folder / "report.md").read_text()
-    assert "| **P con** | <u>41.4 ± 0.0</u> ≈ | 40.1 ± -- (n=1) | -- |" in text
-    assert "Cells that cannot be tested, such as those with one seed, have no mark." in text
 
 
 class Page(HTMLParser):
@@ -193,16 +190,6 @@ def test_texts_from_the_table_cannot_become_formulas(tmp_path: Path, text: str) 
     assert set(runs["setting/stages.frozen.lr"]) == {"-0.5", "low"}
 
 
-def test_nothing_finished_is_a_report_too(tmp_path: Path) -> None:
-    writer = SweepWriter(seeds=[1, 2], objectives=["con/con", "sig/cir"])
-    writer.write("con/con", 1, status="failed")
-    result = write_texts(writer.results(), tmp_path, compare_with_paper=True)
-    assert (result.num_expected, result.num_counted) == (4, 0)
-    text = (tmp_path / "report.md").read_text()
-    assert "0 of 4 trainings (cell and stage) are finished" in text
-    assert "only the order of the objectives is compared" in text
-
-
 def test_writing_again_replaces_the_old_report_and_nothing_else(tmp_path: Path) -> None:
     writer = SweepWriter(seeds=[1, 2], objectives=["con/con", "sig-ms/cir"])
     for objective, seed in product(writer.objectives, writer.seeds):
@@ -212,9 +199,9 @@ def test_writing_again_replaces_the_old_report_and_nothing_else(tmp_path: Path) 
     old.parent.mkdir()
     old.write_text("stale")
     tmp_path.joinpath("report.json").write_text(json.dumps({"files": ["tables/old-block.md", "report.json"]}))
-    first = write_report(writer.results(), tmp_path)
+    first = write_texts(writer.results(), tmp_path)
     before = {f: f.read_bytes() for f in first.files}
-    again = write_report(writer.results(), tmp_path)
+    again = write_texts(writer.results(), tmp_path)
     assert {f: f.read_bytes() for f in again.files} == before
     assert not old.exists()
     assert tmp_path.joinpath("mine.txt").read_text() == "keep"
@@ -232,5 +219,6 @@ def test_a_folder_without_the_list_of_a_report_is_refused(tmp_path: Path, listed
 @pytest.mark.slow
 def test_forty_seeds_of_a_block_are_a_report(tmp_path: Path) -> None:
     result = write_texts(read_results(large_table(600, blocks=1, epochs=2), "x"), tmp_path)
-    assert (result.num_counted, result.inputs.blocks[0].cells["con", "con"].n) == (600, 40)
-    assert result.inputs.blocks[0].grids["rsum"].comparison.from_baseline["sig-ms", "cir"].verdict == "better"
+    (block,) = result.inputs.blocks
+    assert (result.num_counted, block.cells["con", "con"].n) == (600, 40)
+    assert block.grids["rsum"].comparison.from_baseline["sig-ms", "cir"].verdict == "better"

@@ -84,19 +84,6 @@ def test_objectives_left_out_and_added_by_a_user() -> None:
     assert len(cells_frame([block])) == 3 * 7
 
 
-def test_tidy_frame_has_a_row_per_cell_and_metric(broken: SweepResults) -> None:
-    frame = cells_frame(aggregate(broken))
-    assert len(frame) == 2 * 15 * 7
-    assert set(zip(frame["direction"], frame["metric"], strict=True)) == {
-        *((d, m) for d in ("i2t", "t2i") for m in ("R@1", "R@5", "R@10")),
-        ("both", "rsum"),
-    }
-    hole = frame[(frame["pair"] == "lin") & (frame["triplet"] == "con") & (frame["stage"] == "frozen")]
-    assert hole["mean"].isna().all()
-    assert set(hole["n"]) == {0}
-    assert hole["missing"].str.count("failed").eq(3).all()
-
-
 def test_every_training_has_its_settings_and_what_selected_it(tmp_path: Path) -> None:
     writer = SweepWriter(seeds=[1], objectives=["con/con", "sig/cir"], stages=["frozen", "finetune"])
     selected = {f"val/{name}": 30.0 + place for place, name in enumerate(RECALLS)} | {"val/rsum": 195.0}

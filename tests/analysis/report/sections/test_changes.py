@@ -1,4 +1,4 @@
-"""Blocks side by side: stages and sweeps, and a sweep with axes.
+"""Blocks side by side: stages, and a sweep with axes.
 
 Of its objectives, `con/con` does not have tau, `con/cir` does, and both have two learning rates.
 """
@@ -11,7 +11,7 @@ from itertools import product
 import pandas as pd
 import pytest
 
-from goal_sweep.analysis.report.sections.changes import columns_of, side_by_side_section, uncompared
+from goal_sweep.analysis.report.sections.changes import stages_section
 from goal_sweep.analysis.report.writing import ReportResult
 from goal_sweep.analysis.results import SweepResults
 from goal_sweep.analysis.statistics.ablations import ablations
@@ -111,31 +111,23 @@ def test_the_variant_as_an_axis_places_a_training_of_one_variant_in_both() -> No
 
 
 def test_stages_of_a_sweep_stand_side_by_side(complete: SweepResults) -> None:
-    inputs = inputs_of(complete)
-    ((key, columns),) = columns_of(inputs.sweeps).items()
-    assert key == ("coco", "vsepp", "resnet152", "paper")
-    assert [block.key.stage for _, block in columns] == ["frozen", "finetune"]
-    section = side_by_side_section(inputs)
+    section = stages_section(inputs_of(complete))
     assert section is not None
     assert section.tables[0].head == ("objective", "frozen", "finetune", "change")
     assert section.tables[0].rows[0] == ("con/con", "40.0 ± 0.3", "45.0 ± 0.3", "+5.0")
 
 
-def test_sweeps_with_gaps_and_other_data_say_so(complete: SweepResults) -> None:
-    writer = SweepWriter("another", seeds=[1, 2], objectives=["con/con", "sig/cir"])
-    writer.write("con/con", 1, data_fingerprint="other")
-    sweeps = {"complete": aggregate(complete)[:1], "another": aggregate(writer.results())}
-    section = side_by_side_section(inputs_of(complete, sweeps=sweeps))
+def test_a_missing_mean_has_no_change() -> None:
+    writer = SweepWriter(seeds=[1, 2], objectives=["con/con", "sig/cir"], stages=["frozen", "finetune"])
+    writer.write_all()
+    writer.write("con/con", 1, "finetune")
+    section = stages_section(inputs_of(writer.results()))
     assert section is not None
-    assert any("different data" in paragraph for paragraph in section.paragraphs)
-    rows = {row[0]: row for row in section.tables[0].rows}
-    assert section.tables[0].head == ("objective", "complete", "another", "change")
-    assert rows["con/con"] == ("con/con", "40.0 ± 0.3", "40.0 ± -- (n=1)", "0.0")
-    assert rows["sig/cir"][2:] == ("--", "--")
-    assert rows["lin/con"][2:] == ("--", "--")
+    assert section.tables[0].rows == (
+        ("con/con", "40.1 ± 0.2", "45.0 ± -- (n=1)", "+4.9"),
+        ("sig/cir", "40.9 ± 0.2", "--", "--"),
+    )
 
 
-def test_one_block_has_nothing_beside_it(complete: SweepResults) -> None:
-    alone = inputs_of(complete, {"b": complete}, sweeps={"complete": aggregate(complete)[:1]})
-    assert side_by_side_section(alone) is None
-    assert [note.split()[1] for note in uncompared(alone)] == ["'b'"]
+def test_one_stage_has_nothing_beside_it(results: SweepResults) -> None:
+    assert stages_section(inputs_of(results)) is None
