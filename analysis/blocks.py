@@ -5,11 +5,11 @@ Every mark, sentence, file and figure that says whether objectives differ asks t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from math import ceil, inf, isnan, nan
-from typing import Literal
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,9 +19,8 @@ from goal_sweep.sweeps.results import BASELINE, LOSS, METRICS, Metric
 
 Objective = tuple[str, str]
 """A pair weight and a triplet weight."""
-Name = str | Objective
-"""An objective, or a single weight."""
-Factor = Literal["pair", "triplet"]
+Name = TypeVar("Name", bound=Hashable)
+"""Of an objective, or of a single weight."""
 Verdict = Literal["better", "worse", "not significant", "not judged"]
 Array = NDArray[np.float64]
 OF_EACH = "of each objective"
@@ -169,7 +168,7 @@ class Difference:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Comparison:
+class Comparison(Generic[Name]):
     """The objectives of a grid, or the levels of a weight, compared in pairs by one metric."""
 
     names: Sequence[Name] = ()
@@ -243,10 +242,10 @@ class Comparison:
 class Weights:
     """What each weight does on its own, by one metric: its mean over the other weight within each seed."""
 
-    levels: Mapping[tuple[Factor, str], CellSummary] = field(default_factory=dict)
-    """By factor and weight."""
-    comparisons: Mapping[Factor | Literal["interaction"], Comparison] = field(default_factory=dict)
-    """Of the weights of each factor; and of the deviations of objectives from the sum of both weights' effects."""
+    levels: Mapping[tuple[str, str], CellSummary] = field(default_factory=dict)
+    """By ``pair`` or ``triplet``, and the weight."""
+    comparisons: Mapping[str, Comparison[Any]] = field(default_factory=dict)
+    """``pair``, ``triplet``, and ``interaction``: of what remains of objectives when both are removed."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -256,7 +255,7 @@ class Grid:
     metric: Metric
     cells: Mapping[Objective, CellSummary]
     """By ``(pair, triplet)``, row by row; every row has the same columns."""
-    comparison: Comparison = field(default_factory=Comparison)
+    comparison: Comparison[Objective] = field(default_factory=Comparison)
     weights: Weights = field(default_factory=Weights)
     beside: tuple[float, ...] = ()
     """Means of another grid on the same colour scale."""

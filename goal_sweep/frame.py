@@ -40,7 +40,7 @@ def results(
 
     stores = [store] if isinstance(store, str | os.PathLike) else store
     with forgotten_after():  # another sweep may have a plugin with the same names
-        found = report_target(os.fspath(sweep), overrides, list(map(os.fspath, stores))).results()
+        found = report_target(os.fspath(sweep), overrides, [os.fspath(one) for one in stores]).results()
     frame = pd.concat([part for part in (found.runs, found.candidates) if len(part)] or [found.runs]).sort_index()
     if by_epoch:
         names = [name.removeprefix(EPOCHS) for name in found.table.column_names if name.startswith(EPOCHS)]

@@ -15,8 +15,10 @@ from goal_sweep.analysis.report.inputs import Inputs
 from goal_sweep.analysis.report.notes import progress_text
 from goal_sweep.analysis.statistics.weights import FACTORS
 from goal_sweep.analysis.wording import count_text, list_text, objectives_text, signed
-from goal_sweep.sweeps.results import RSUM
+from goal_sweep.sweeps.results import BASELINE, RSUM
 
+_MOST = 3
+"""Weights that a sentence names, the largest differences first."""
 _UNEVEN = {2: 13, 3: 8}
 """Percent of simulated grids with a false statement where spreads differ, by seeds; docs/statistics.md has them."""
 
@@ -93,7 +95,8 @@ def _weights(judged: Sequence[Answer]) -> list[str]:
     ]
     mixed = sum(own["interaction"].smallest_p < ALPHA for own in tables)
     depends = f"; pair and triplet weights interact{_where(mixed, tables)}" if mixed and clauses else ""
-    text = ", ".join(clauses) or "no weight differs significantly"
+    less = f", {len(clauses) - _MOST} others less" if len(clauses) > _MOST else ""
+    text = ", ".join(clauses[:_MOST]) + less or "no weight differs significantly"
     return [f"Against con, averaged over the other weight: {text}{depends}."]
 
 
@@ -108,13 +111,14 @@ def _where(number: int, tables: Sequence[object]) -> str:
 
 def _gains(judged: Sequence[Answer]) -> list[str]:
     compared = [answer for answer in judged if answer.grid.comparison.from_baseline]
-    gains = [answer.grid.gain for answer in compared if answer.grid.gain is not None]
+    higher = {answer: answer.grid.gain for answer in compared if BASELINE not in answer.top}
+    gains = [gain for gain in higher.values() if gain is not None]
     if not compared:
         return ["There is no con/con to compare with."]
     if not gains:
         return ["No objective has a higher mean than con/con."]
     if len(compared) <= 2:
-        texts = [f"{_direction(answer)}{answer.gain_text}" for answer in compared]
+        texts = [f"{_direction(answer)}{answer.gain_text}" for answer in higher]
         return [f"Highest over con/con: {'; '.join(texts)}."]
     sizes = sorted(gain.estimate for gain in gains)
     number = sum(gain.verdict == "better" for gain in gains)

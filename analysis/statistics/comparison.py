@@ -6,6 +6,7 @@ Tukey-Kramer, with no spread taken below the pooled one. docs/statistics.md expl
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,7 @@ _ROUNDING = 1e-9
 """In points. A standard error below it is a rounding error."""
 
 
-def compare(values: pd.DataFrame, images: pd.DataFrame | None = None, *, free: int | None = None) -> Comparison:
+def compare(values: pd.DataFrame, images: pd.DataFrame | None = None, *, free: int | None = None) -> Comparison[Any]:
     """Compare objectives, or the levels of a weight, in pairs.
 
     A run is the effect of its objective, plus that of its seed, plus noise. v_k is the variance of objective k's

@@ -7,16 +7,17 @@ are compared by the rule that compares objectives.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from goal_sweep.analysis.blocks import Array, CellSummary, Comparison, Factor, Name, Objective, Weights
+from goal_sweep.analysis.blocks import Array, CellSummary, Comparison, Objective, Weights
 from goal_sweep.analysis.statistics.comparison import compare
 
-FACTORS: tuple[Factor, ...] = ("pair", "triplet")
+FACTORS = ("pair", "triplet")
 
 
 def crossed(objectives: Collection[Objective]) -> list[Objective]:
@@ -48,7 +49,7 @@ def weigh(values: pd.DataFrame, images: pd.DataFrame | None = None) -> Weights:
     Returns:
         Nothing with fewer than two pair or triplet weights.
     """
-    names = crossed([(str(pair), str(triplet)) for pair, triplet in values.dropna(axis=1, how="all").columns])
+    names = crossed([(str(name[0]), str(name[1])) for name in values.dropna(axis=1, how="all").columns])
     pairs, triplets = levels_of(names)
     num_p, num_t = len(pairs), len(triplets)
     if min(num_p, num_t) < 2:
@@ -58,7 +59,7 @@ def weigh(values: pd.DataFrame, images: pd.DataFrame | None = None) -> Weights:
     rest = (grid_SPT - of_pairs - of_triplets + grid_SPT.mean(axis=(1, 2), keepdims=True)).reshape(len(values), -1)
     mean_P, mean_T = np.full((1, num_p), 1 / num_p), np.full((1, num_t), 1 / num_t)
 
-    def compared(values_SL: Array, labels: Sequence[Name], to_LK: Array, free: int | None = None) -> Comparison:
+    def compared(values_SL: Array, labels: list[Any], to_LK: Array, free: int | None = None) -> Comparison[Any]:
         frame = pd.DataFrame(values_SL, columns=labels)
         if images is None:
             return compare(frame, free=free)

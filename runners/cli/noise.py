@@ -23,4 +23,6 @@ def judge(points: Mapping[tuple[str, str], Mapping[int, float]]) -> Judgement | 
     from goal_sweep.analysis.statistics.comparison import compare
 
     compared = compare(pd.DataFrame({objective: pd.Series(of_seed) for objective, of_seed in points.items()}))
-    return Judgement(best=compared.best, level=compared.near) if compared.is_judged else None
+    if compared.best is None or not compared.is_judged:
+        return None
+    return Judgement(best=compared.best, level=compared.near)

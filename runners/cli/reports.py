@@ -19,6 +19,7 @@ from goal_sweep.analysis.wording import seeds_text
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.runners.cli.options import Scale
 from goal_sweep.runners.launch.tuning.refresh import refreshed_results
+from goal_sweep.runners.results import has_table
 from goal_sweep.runners.store import Store, local_root
 from goal_sweep.runners.tracking.models import publish_best
 from goal_sweep.runners.tracking.page import SweepPage
@@ -77,9 +78,10 @@ def _stored(config: SweepConfig) -> SweepResults:
     store = Store(config.store)
     content = refreshed_results(store, config)
     if content is None:
-        raise GoalError(
-            f"no results of {config.name} in the store {store.location}; launch the sweep first, or give its --store"
-        )
+        there = f"{config.name} in the store {store.location}"
+        if has_table(store, config.name):
+            raise GoalError(f"the results table of {there} is damaged; goal-sweep sync or launch writes it again")
+        raise GoalError(f"no results of {there}; launch the sweep first, or give its --store")
     return read_results(content, f"the store {store.location}", store.root if store.root.is_dir() else None)
 
 

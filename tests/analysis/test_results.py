@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from tests.helpers.results_cases import SweepWriter, of_epochs, recalls
 TWO = ("con/con", "sig/cir")
 
 
-def store(name: str, seeds: tuple[int, ...], skip: tuple[tuple[str, int], ...] = (), **options: object) -> SweepResults:
+def store(name: str, seeds: tuple[int, ...], skip: tuple[tuple[str, int], ...] = (), **options: Any) -> SweepResults:
     writer = SweepWriter("shared", seeds=seeds, objectives=TWO)
     writer.write_all(skip=skip, checkpoint="cells/c/best", **options)
     return writer.results(Path("/stores") / name)

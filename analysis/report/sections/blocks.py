@@ -41,7 +41,7 @@ def missing_section(inputs: Inputs) -> Section | None:
     asked = {b.key.title: sum(cell.requested for cell in b.cells.values()) for b in inputs.blocks}
     listed = [
         (title, f"all {len(names)}" if len(names) == asked[title] > 1 else ", ".join(names), *rest)
-        for (title, *rest), names in rows
+        for (title, *rest), names in ((list(map(str, place)), own) for place, own in rows)
     ]
     table = TextTable(title="By block and reason", head=tuple(head), rows=tuple(listed), words=len(head))
     return Section(anchor="missing", title="Missing results", tables=(table,))

@@ -33,8 +33,8 @@ def test_a_complete_sweep_needs_no_note() -> None:
 def test_trainings_whose_epochs_speak_against_them_are_named(column: str, word: str, tmp_path: Path) -> None:
     writer = SweepWriter(seeds=[1, 2], objectives=["con/con", "sig/cir"])
     for objective, seed in (("con/con", 1), ("sig/cir", 1), ("sig/cir", 2)):
-        writer.write(objective, seed, **{column: "why" if objective == "sig/cir" else ""})
-    writer.write("con/con", 2, status="failed", **{column: "does not count"})
+        writer.write(objective, seed)[column] = "why" if objective == "sig/cir" else ""
+    writer.write("con/con", 2, status="failed")[column] = "does not count"
     (note,) = said(writer, word)
     assert "2 of 3 trainings of MS-COCO, VSE++ (resnet152), stage frozen" in note
     assert note.endswith(": sig/cir (seeds 1, 2).")

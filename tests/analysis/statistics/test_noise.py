@@ -43,7 +43,7 @@ def grid(generator: np.random.Generator, seeds: int, spreads: np.ndarray, lognor
 def false_percent(seeds: int, number: int, spreads: np.ndarray = EQUAL, lognormal: float = 0.0) -> float:
     """Of grids with any significant difference."""
     generator = np.random.default_rng(11)
-    return 100 * np.mean([significant(grid(generator, seeds, spreads, lognormal)) for _ in range(number)])
+    return 100 * float(np.mean([significant(grid(generator, seeds, spreads, lognormal)) for _ in range(number)]))
 
 
 def significant(values: pd.DataFrame) -> bool:
@@ -90,6 +90,6 @@ def test_the_rates_of_the_page(seeds: int) -> None:
     generator, found = np.random.default_rng(3), 0.0
     for _ in range(1000):
         comparison = compare(grid(generator, seeds, EQUAL) + 4.0 * (np.arange(15) == 3))
-        found += np.mean(np.delete(comparison.p[3], 3) < 0.05) / 10
+        found += float(np.mean(np.delete(comparison.p[3], 3) < 0.05)) / 10
     print(f"{seeds} seeds: {found:.0f} % of differences of 4 found")
     assert found == pytest.approx(FOUND[place], abs=4)

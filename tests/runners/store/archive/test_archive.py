@@ -16,7 +16,7 @@ from goal_sweep.goal_core.basics import atomic
 from goal_sweep.goal_core.basics.atomic import StorageError
 from goal_sweep.goal_core.checkpoints import BEST
 from goal_sweep.runners.cli.app import run as goal_sweep
-from goal_sweep.runners.cli.reports import report_targets
+from goal_sweep.runners.cli.reports import report_target
 from goal_sweep.runners.launch.opened_sweep import OpenedSweep
 from goal_sweep.runners.launch.remaining.plan import LaunchOptions, LaunchPlan
 from goal_sweep.runners.store import LeaseHeldError, Store
@@ -271,8 +271,8 @@ def test_an_import_fills_mlflow_and_leaves_a_sweep_file_to_report_by(
     assert goal_sweep(["import", str(archive), "--store", str(root)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "scenes: 3 results added, 0 were there already"
-    (target,) = report_targets([lines[-1].rpartition(" ")[2]], [], None)
-    assert (target.name, target.uri) == ("scenes", f"sqlite:///{root / 'mlflow.db'}")
+    target = report_target(lines[-1].rpartition(" ")[2], [])
+    assert (target.config.name, target.uri) == ("scenes", f"sqlite:///{root / 'mlflow.db'}")
     content = Content(target.uri, "scenes")
     assert len(content.children) == 3
     assert {run.data.tags["goal.status"] for run in content.children} == {"done"}
