@@ -30,7 +30,7 @@ def compare(values: pd.DataFrame, images: pd.DataFrame | None = None, *, free: i
 
     q is the 95 % point of the studentized range for the number of objectives and the degrees of freedom of the pooled
     variance; p comes from the same distribution. Where runs are missing, differences and V are those of least squares.
-    An objective with a single run has no spread of its own and is not judged.
+    An objective with a single run has no spread of its own and is not judged: its differences are those of plain means.
 
     Args:
         values: a row for each seed, a column for each objective, entries in points; NaN where a run is missing.
@@ -44,7 +44,8 @@ def compare(values: pd.DataFrame, images: pd.DataFrame | None = None, *, free: i
     if known.empty:
         return Comparison()
     names, num = list(known.columns), known.shape[1]
-    best = names[int(known.mean().to_numpy().argmax())]
+    plain_K = known.mean().to_numpy()
+    best, plain_KK = names[int(plain_K.argmax())], plain_K[:, None] - plain_K
     seeds_R, columns_R = np.nonzero(known.notna().to_numpy())
     runs_R = known.to_numpy(float)[seeds_R, columns_R]
     design_RP = np.hstack([np.eye(num)[columns_R], np.eye(len(known))[seeds_R]])
@@ -55,13 +56,13 @@ def compare(values: pd.DataFrame, images: pd.DataFrame | None = None, *, free: i
     squares_K = members_KR @ (residual_RR @ (runs_R - runs_R.mean())) ** 2
     has_spread_K = free_K > 1e-6
     own_K = np.divide(squares_K, free_K, where=has_spread_K, out=np.zeros(num))
-    means_K = weights_KR @ runs_R
-    estimates_KK = means_K[:, None] - means_K
     groups, df = int(has_spread_K.sum()), round(free_K.sum())
     if groups < 2 or df < 1:
         unknown_KK = np.full((num, num), np.nan)
-        return Comparison(names=names, best=best, estimates=estimates_KK, reach=unknown_KK, p=unknown_KK)
+        return Comparison(names=names, best=best, estimates=plain_KK, reach=unknown_KK, p=unknown_KK)
 
+    means_K = weights_KR @ runs_R
+    estimates_KK = means_K[:, None] - means_K
     used_R = np.maximum(own_K, squares_K.sum() / df)[columns_R]
     of_seeds_KK = _of_differences(weights_KR * used_R @ weights_KR.T)
     of_images_KK = np.zeros((num, num)) if images is None else _of_differences(images.loc[names, names].to_numpy())
@@ -74,7 +75,7 @@ def compare(values: pd.DataFrame, images: pd.DataFrame | None = None, *, free: i
     return Comparison(
         names=names,
         best=best,
-        estimates=estimates_KK,
+        estimates=np.where(is_judged_KK, estimates_KK, plain_KK),
         reach=np.where(is_judged_KK, quantile * errors_KK, np.nan),
         p=np.where(is_judged_KK, tail(np.abs(estimates_KK) / np.maximum(errors_KK, _ROUNDING), groups, df), np.nan),
         with_images=images is not None,

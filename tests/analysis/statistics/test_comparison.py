@@ -105,6 +105,7 @@ def test_runs_that_share_no_seed_are_not_judged() -> None:
     values.iloc[:2, :2], values.iloc[2:, 2:] = [[50.0, 52.1], [50.4, 52.0]], [[40.0, 40.3], [40.5, 40.1]]
     found = compare(values).differences
     assert found[OBJECTIVES[0], OBJECTIVES[2]].verdict == "not judged"
+    assert found[OBJECTIVES[0], OBJECTIVES[2]].estimate == pytest.approx(50.2 - 40.25)
     assert found[OBJECTIVES[0], OBJECTIVES[1]].verdict != "not judged"
 
 
