@@ -1,12 +1,13 @@
 """What a report says first, by one measure: four kinds of sentences, and what speaks against them.
 
-They follow from the comparisons of single tables. Over more than two tables they say in how many they hold.
+They follow from the comparisons of single tables. Over several blocks they say in how many tables they hold.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from math import inf
 from statistics import median
 
 from goal_sweep.analysis.blocks import ALPHA
@@ -19,6 +20,8 @@ from goal_sweep.sweeps.results import BASELINE, RSUM
 
 _MOST = 3
 """Weights that a sentence names, the largest differences first."""
+_MANY = 100
+"""More seeds than these are not counted."""
 _UNEVEN = {2: 13, 3: 8}
 """Percent of simulated grids with a false statement where spreads differ, by seeds; docs/statistics.md has them."""
 
@@ -43,7 +46,7 @@ def sentences(answers: Sequence[Answer], measure: str) -> list[str]:
 
 
 def _best(here: Sequence[Answer]) -> list[str]:
-    if len(here) <= 2:
+    if _are_of_one_block(here):
         return [_best_of(answer) for answer in here]
     wins = Counter(name for answer in here for name in answer.top)
     named = list_text([f"{'/'.join(name)} ({count})" for name, count in wins.most_common()])
@@ -60,7 +63,15 @@ def _best_of(answer: Answer) -> str:
     if not answer.others:
         return f"{where}{answer.best_text}: {answer.mean}."
     highest = f"{where}{objectives_text(answer.top)} {'is' if len(answer.top) == 1 else 'are'} highest ({answer.mean})"
-    return f"{highest}; not significantly worse: {answer.near_text}."
+    return (
+        f"{highest}; not significantly worse: {answer.near_text}."
+        if answer.grid.comparison.is_judged
+        else f"{highest}."
+    )
+
+
+def _are_of_one_block(here: Sequence[Answer]) -> bool:
+    return len({answer.block.key for answer in here}) == 1
 
 
 def _direction(answer: Answer) -> str:
@@ -117,7 +128,7 @@ def _gains(judged: Sequence[Answer]) -> list[str]:
         return ["There is no con/con to compare with."]
     if not gains:
         return ["No objective has a higher mean than con/con."]
-    if len(compared) <= 2:
+    if _are_of_one_block(compared):
         texts = [f"{_direction(answer)}{answer.gain_text}" for answer in higher]
         return [f"Highest over con/con: {'; '.join(texts)}."]
     sizes = sorted(gain.estimate for gain in gains)
@@ -131,7 +142,8 @@ def _seeds(judged: Sequence[Answer], measure: str) -> list[str]:
     more = median(answer.grid.comparison.more_seeds(points) for answer in judged)
     if more == 0:
         return []
-    takes = "more test images" if more == float("inf") else f"about {count_text(round(more), 'more seed')}"
+    takes = f"about {count_text(round(more), 'more seed')}" if more <= _MANY else f"more than {_MANY} more seeds"
+    takes = "more test images" if more == inf else takes
     return [f"To make a difference of {count_text(points, 'point')} significant takes {takes}."]
 
 
