@@ -104,13 +104,13 @@ def _launch(arguments: SweepArguments, options: LaunchOptions, signals: StopSign
 def _report(sweep: OpenedSweep, outcome: LaunchOutcome, arguments: SweepArguments) -> None:
     from goal_sweep.runners.cli import reports
 
-    target, digest = reports.ReportTarget.of(sweep.config, asked=True), outcome.progress.digest()
+    target, digest = reports.ReportTarget(config=sweep.config, asked=True), outcome.progress.digest()
     again = arguments.command("report", with_tracking=True)
     if outcome.found_nothing_to_do and reports.is_current(target, digest):
         console.print(f"nothing to train; report: {target.folder / 'report.html'}")
         return
     try:
-        result, why = reports.report([target], None, None, "paper", attach=outcome.is_tracked)
+        result, why = reports.report(target, attach=outcome.is_tracked)
         reports.print_result(result, console)
         if why:
             print(f"the report is not in MLflow: {why}; afterwards: {again}", file=sys.stderr)
