@@ -21,7 +21,7 @@ from goal_sweep.runners.launch.signals import StopSignals
 from goal_sweep.runners.launch.view.grids import Judge
 from goal_sweep.runners.launch.view.live import LiveView
 from goal_sweep.runners.launch.view.progress import SweepProgress
-from goal_sweep.runners.planning.prices import Prices, finished
+from goal_sweep.runners.planning.speeds import Speeds, in_store
 from goal_sweep.runners.results import edits_since
 from goal_sweep.runners.tracking.sync import SweepTracking
 
@@ -127,8 +127,8 @@ def _launch(
                     tracking.limit(0)
                 else:
                     tracking.sync_all()
-                    prices = partial(sweep_prices, sweep)
-                    status = Launcher(sweep, options, plan, view, tracking, heartbeat.id, signals, prices, ray).run()
+                    speeds = partial(sweep_speeds, sweep)
+                    status = Launcher(sweep, options, plan, view, tracking, heartbeat.id, signals, speeds, ray).run()
         else:
             # Nothing was trained, so there is little to catch up with, and a dead server is not waited for.
             finish(view, tracking, patient=False)
@@ -145,7 +145,7 @@ def _launch(
     )
 
 
-def sweep_prices(sweep: OpenedSweep) -> Prices:
-    """What the units of a sweep cost."""
-    prices = Prices(config=sweep.config, size=DataSize.of_dataset(sweep.dataset))
-    return replace(prices, known=finished(prices, sweep.store, sweep.statuses()))
+def sweep_speeds(sweep: OpenedSweep) -> Speeds:
+    """How fast the trainings of a sweep are."""
+    known = in_store(sweep.store, sweep.statuses())
+    return Speeds(sweep.config, DataSize.of_dataset(sweep.dataset), known=known)

@@ -29,7 +29,7 @@ from goal_sweep.runners.launch.signals import StopSignals
 from goal_sweep.runners.launch.view.live import LiveView
 from goal_sweep.runners.launch.view.progress import Pace
 from goal_sweep.runners.planning.devices import of_machines
-from goal_sweep.runners.planning.prices import Prices
+from goal_sweep.runners.planning.speeds import Speeds
 from goal_sweep.runners.tracking.sync import SweepTracking
 from goal_sweep.runners.tracking.trackers import Trackers
 from goal_sweep.sweeps import Training
@@ -90,7 +90,7 @@ class Launcher:
         tracking: writes the progress to MLflow.
         launch_id: the id that claims the attempts of this launch.
         signals: handles the signals that stop the launch; it must be entered already.
-        prices: what units cost; None packs as many cells into a unit as can share one.
+        speeds: of the sweep's trainings; None packs as many cells into a unit as can share one.
         ray: keeps Ray for further parts of the launch; None where there are none.
     """
 
@@ -103,10 +103,10 @@ class Launcher:
         tracking: SweepTracking,
         launch_id: str,
         signals: StopSignals | None = None,
-        prices: Callable[[], Prices] | None = None,
+        speeds: Callable[[], Speeds] | None = None,
         ray: LaunchRay | None = None,
     ) -> None:
-        self._prices, self._ray = prices, ray or LaunchRay()
+        self._speeds, self._ray = speeds, ray or LaunchRay()
         self._sweep, self._options, self._plan, self._view = sweep, options, plan, view
         self._tracking, self._launch_id = tracking, launch_id
         self._trackers = Trackers(sweep, view.note)
@@ -197,10 +197,10 @@ class Launcher:
             self._tracking.wait_open()
             if damaged := self._plan.set_aside_found(self._refused):
                 self._view.note(f"files of {damaged} finished trainings are damaged; these are trained again")
-            if self._prices is not None:
+            if self._speeds is not None:
                 devices = of_machines(ray.machines(), needs, here=options.address is None)
                 devices = replace(devices, count=max(devices.count, options.devices))
-                self._queue.fit_to(devices, self._prices())
+                self._queue.fit_to(devices, replace(self._speeds(), gpu=devices.gpu))
                 self._progress.pace.remember(kept.pace)
                 kept.pace = self._progress.pace
             leaving.callback(gc.unfreeze)

@@ -14,8 +14,8 @@ from goal_sweep.runners.launch.remaining.plan import LaunchPlan
 from goal_sweep.runners.launch.tuning import foresee
 from goal_sweep.runners.launch.view.progress import Pace
 from goal_sweep.runners.planning.devices import Devices
-from goal_sweep.runners.planning.estimate import fit
-from goal_sweep.runners.planning.prices import Prices
+from goal_sweep.runners.planning.packing import Packing, pack_for
+from goal_sweep.runners.planning.speeds import Speeds, solo_times
 from goal_sweep.sweeps import Training, Unit, pack, pack_chain
 
 
@@ -46,35 +46,34 @@ class UnitQueue:
             self._of_cell.setdefault(training.cell.id, []).append(training)
         self._auto: Mapping[str, int] = {}
         """The number of cells in a unit that was chosen for each stage where the user leaves it to us."""
-        self._prices: Prices | None = None
+        self._packing: Packing | None = None
         self._made: set[str] = set()
         """The cached features that units of this launch compute."""
         self._attempts: dict[Training, int] = {}
         """The trainings whose units wait or run, with the number of attempts before."""
 
-    def fit_to(self, devices: Devices, prices: Prices) -> None:
+    def fit_to(self, devices: Devices, speeds: Speeds) -> None:
         """Choose how many cells a unit gets, and tell the user why.
 
         Without this, as many cells share a unit as can.
 
         Args:
             devices: the devices of this launch.
-            prices: what units cost.
+            speeds: of the sweep's trainings.
         """
         if not (todo := self._plan.startable(self._sweep.trainings, ahead=True)):
             return
-        packing = fit(todo, prices, devices)
-        self._prices, self._auto = packing.prices, packing.limits
-        for line in (*packing.lines, *filter(None, [devices.cpus])):
+        self._packing = packing = pack_for(todo, devices, speeds)
+        self._auto = packing.limits
+        for line in (*packing.lines, *devices.notes):
             self._note(line)
-        prices, priced = packing.prices, all(packing.prices.seconds(unit) for unit in packing.units)
+        priced = all(packing.seconds(unit) for unit in packing.units)
 
         def epoch_s(unit: Unit) -> float:
-            seconds = prices.seconds(unit) if priced else None
-            return (prices.time_shape(unit) if seconds is None else seconds) / unit.trainings[0].num_epochs
+            return (packing.seconds(unit) or solo_times(unit)) / unit.stage.epochs
 
-        parts = [packing, *(fit(part, prices, devices) for part in self._later())]
-        lanes = max(part.lanes for part in parts)
+        parts = [packing, *(pack_for(part, devices, speeds) for part in self._later())]
+        lanes = max(min(devices.count, len(part.units)) for part in parts)
         self._plan.progress.pace = Pace([part.units for part in parts], lanes, epoch_s, priced)
 
     def _later(self) -> Iterator[list[Training]]:
@@ -148,10 +147,10 @@ class UnitQueue:
         Before all others of its stage comes one that computes cached features, so that the others find them there.
         """
         stages = [self._number[unit.stage.name] for unit in units]
-        if self._prices is None:
+        if self._packing is None:
             return [(2 * stage, float(place)) for place, stage in enumerate(stages)]
         ranks: dict[int, tuple[int, float]] = {}
-        lengths = [self._prices.seconds(unit) or self._prices.time_shape(unit) for unit in units]
+        lengths = [self._packing.seconds(unit) or solo_times(unit) for unit in units]
         for place in sorted(range(len(units)), key=lambda place: -lengths[place]):
             features = units[place].features
             is_first = bool(features) and features not in self._made
