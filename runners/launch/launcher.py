@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import gc
 import math
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
@@ -40,9 +38,6 @@ SAVE_S = 20.0
 """Seconds that the running units get to save their cells after a signal."""
 CATCH_UP_S, HURRY_S = 60.0, 5.0
 """Seconds that tracking may take to catch up at the end of a launch, and of one that has to end soon."""
-
-PROGRESS = "GOAL_SWEEP_PROGRESS"
-"""Variable of a batch job that names a file: some runs in a row that leave none end the job."""
 
 
 class LaunchRay(ExitStack):
@@ -114,8 +109,6 @@ class Launcher:
         self._trainings = {training.key: training for training in sweep.trainings}
         self._damages: Counter[Training] = Counter()
         """How often a file of a training was found damaged."""
-        self._has_progressed = False
-        """Whether a training has saved something."""
         self._failed_fast = False
         """Whether a training failed and the launch should not go on."""
         self._cut_short = ""
@@ -291,8 +284,6 @@ class Launcher:
 
     def events(self, events: Sequence[TrainingEvent]) -> None:
         """Process what happened to the trainings of a unit."""
-        if not all(isinstance(event, TrainingFailed) for event in events):
-            self._note_progress()
         # The cells of a unit report an epoch together. Each line's time left counts the epochs of all of them.
         for event in events:
             if isinstance(event, EpochDone):
@@ -361,20 +352,10 @@ class Launcher:
             return
         self._leave(training, f"storage: {error}")
 
-    def _note_progress(self) -> None:
-        """Tell a batch job that a training has saved something, so that another run is worth it."""
-        if not self._has_progressed:
-            self._has_progressed = True
-            with suppress(OSError):
-                if path := os.environ.get(PROGRESS):
-                    Path(path).touch()
-
     def _end_running(self, reason: str) -> None:
         for training in self._sweep.trainings:
             if self._progress[training].state == "running":
                 folder = self._sweep.store.folder(training)
                 with suppress(OSError, DamagedError):  # the next launch finds that the attempt was cut off
                     folder.end_for(self._launch_id, "interrupted", reason, charged=False)
-                    if (last := folder.attempts.newest()) and last.launch_id == self._launch_id and last.progressed:
-                        self._note_progress()  # within an epoch
                 self._progress.waiting(training)

@@ -132,8 +132,8 @@ def test_mlflow_and_ray_ask_who_it_is(stack):
     with pytest.raises(urllib.error.HTTPError, match="401"):
         urllib.request.urlopen(f"http://127.0.0.1:{PORTS['RAY_PORT']}/api/jobs/", timeout=30)
     without = ["docker", "exec", "-e", "RAY_AUTH_TOKEN_PATH=/dev/null", stack.container("ray-worker")]
-    script = "python /opt/goal-sweep/docker/node_is_healthy.py ray-head:6379"
-    assert subprocess.run([*without, "sh", "-c", script], capture_output=True, check=False).returncode != 0
+    asked = [*without, "ray", "health-check", "--address", "ray-head:6379"]
+    assert subprocess.run(asked, capture_output=True, check=False).returncode != 0
 
 
 def test_only_the_loopback_interface_is_published(stack):

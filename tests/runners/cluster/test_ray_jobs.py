@@ -130,7 +130,7 @@ def test_logs_and_cancellation(tmp_path: Path) -> None:
     backend = RayJobs(lambda *_: client)
     assert list(backend.logs(asked, tmp_path, follow=False)) == ["one", "two"]
     assert list(backend.logs(asked, tmp_path, follow=True)) == ["one", "two", "three"]
-    backend.cancel(asked, tmp_path)
+    backend.cancel(asked)
     assert client.stopped == ["tiny-0a1b2c-1"]
 
 
