@@ -41,8 +41,8 @@ def job(tmp_path: Path, *overrides: str, store: Path = Path("/shared/store"), **
     )
 
 
-def submission(to: str, **more: str) -> Submission:
-    return Submission(id="tiny-0a1b2c-1", sweep="tiny", to=to, job="7", **more)
+def submission(to: str, address: str = "") -> Submission:
+    return Submission(id="tiny-0a1b2c-1", sweep="tiny", to=to, job="7", address=address)
 
 
 def on_path(folder: Path, monkeypatch: pytest.MonkeyPatch, **programs: str) -> Callable[[], list[str]]:

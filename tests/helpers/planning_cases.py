@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from goal_sweep.goal_core.data.formats.report import published_counts
 from goal_sweep.goal_core.models.sizes import DataSize
+from goal_sweep.runners.cli.plan import plan_of
 from goal_sweep.runners.execution.capacity import Machine, Resources
 from goal_sweep.runners.planning.devices import Devices
 from goal_sweep.runners.planning.speeds import Speeds
@@ -22,6 +24,12 @@ def published_speeds(name: str, *overrides: str) -> Speeds:
     """The speeds of a shipped sweep with its published data, as they are counted."""
     config = load_sweep(name, overrides, environ={})
     return Speeds(config, DataSize.of(published_counts(config.data)))
+
+
+def rows_of(name: str, *overrides: str, environ: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The rows of the plan of a shipped sweep on one device, with its published data."""
+    rows: list[dict[str, Any]] = plan_of(unopened(load_sweep(name, overrides, environ=environ)), 1)["stages"]
+    return rows
 
 
 def unit_of(speeds: Speeds, stage: str, cells: int = 1) -> Unit:

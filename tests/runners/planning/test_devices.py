@@ -66,7 +66,8 @@ def test_a_plan_and_a_launch_on_this_machine_see_the_same_gpus(driver: dict[str,
     ray = [machine(CPU=16, GPU=2, accelerator_type__H100=1, memory=8e9)]
     planned = to_plan_for(need, None)
     assert planned == of_machines(ray, need, here=True)
-    assert (planned.count, planned.gpu, planned.memory_mb) == (2, "NVIDIA H100", pytest.approx(85_520.8, abs=0.1))
+    assert (planned.count, planned.gpu) == (2, "NVIDIA H100")
+    assert planned.memory_mb == pytest.approx(85_520.8, abs=0.1)
     assert of_machines(ray, need).memory_mb == 80_000  # nobody asks the machines of a cluster
     driver["memory.total"] = ["[N/A]"]
     assert (to_plan_for(need, None).count, to_plan_for(need, None).memory_mb) == (1, None)

@@ -63,9 +63,9 @@ def test_the_text_has_no_number_that_the_json_lacks(
     for fact in ("113,287 images", "566,435 captions", "by roofline", "A100", "on 8 GPUs"):
         assert fact in shown
     assert [found[key] for key in ("cells", "backbones", "seeds", "objectives")] == [45, 1, 3, 15]
-    assert "take 64 CPUs" in found["devices"]["notes"][0]
+    assert "take 64 CPUs" in found["notes"][0]
     assert found["packing"][0].startswith("frozen: 45 trainings as 6 units of 7 to 8 on 8 GPUs: ")
-    for line in (*found["packing"], *found["devices"]["notes"]):
+    for line in (*found["packing"], *found["notes"]):
         assert line in shown
     for row in found["stages"]:
         (line,) = [line for line in shown.splitlines() if line.strip().startswith(f"{row['stage']}  ")]
@@ -94,10 +94,10 @@ def test_the_gpus_of_this_machine_count_with_their_memory_and_the_cores_beside_t
     found = as_json("coco_vsepp", "--set", "resources.cpus=16")
     assert found["card"] == "RTX 3090"
     assert any("85 % of a device's memory" in line for line in found["packing"])
-    (idle,) = found["devices"]["notes"]
+    (idle,) = found["notes"]
     for number in ("4 of the 8 units", "128 CPUs", "resources.cpus=8"):
         assert number in idle
-    assert as_json("coco_vsepp")["devices"]["notes"] == []
+    assert as_json("coco_vsepp")["notes"] == []
 
 
 def test_the_search_of_a_tuned_sweep_is_in_the_table_and_in_the_end(
