@@ -46,11 +46,6 @@ class Submission:
     address: str = ""
     """Of the dashboard of a Ray cluster."""
 
-    @property
-    def number(self) -> int:
-        """Its number among the submissions of its sweep."""
-        return int(self.id.rpartition("-")[2])
-
 
 class Submissions:
     """Reads and writes the submissions of a store.
@@ -112,7 +107,7 @@ class Submissions:
         """
         paths = [path for path in self.folder.glob("*.json") if _ID.fullmatch(path.stem)]
         known = [one for one in map(self._read, paths) if one is not None and one.sweep == sweep]
-        return sorted(known, key=lambda one: (one.submitted, one.number))
+        return sorted(known, key=lambda one: (one.submitted, one.id))
 
     def _read(self, path: Path) -> Submission | None:
         """A record; None if it was withdrawn a moment ago."""
