@@ -44,7 +44,6 @@ def test_devices_are_what_ray_reports_and_fits() -> None:
     ("cpus", "machines", "count", "numbers"),
     [
         (8, [(8, 8)], 1, ("1 of the 8 units", "8 of 8 CPUs", "64 CPUs", "resources.cpus=1 ")),
-        (8, [(64, 8)], 8, ()),
         (8, [(16, 8), (64, 8)], 10, ("10 of the 16 units", "8 of 80 CPUs", "128 CPUs", "resources.cpus=2 ")),
         (2, [(4, 8)], 2, ("2 of the 8 units", "2 of 4 CPUs", "16 CPUs")),
         (1, [(64, 0)], 1, ()),

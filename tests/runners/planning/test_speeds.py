@@ -19,8 +19,8 @@ from tests.helpers.in_process import launch, sweep_in
 from tests.helpers.planning_cases import published_speeds, unit_of
 
 
-def step_s(stage: str, *overrides: str, sweep: str = "coco_vsepp", gpu: str = "A100") -> float:
-    speeds = replace(published_speeds(sweep, *overrides), gpu=gpu)
+def step_s(stage: str, *overrides: str, gpu: str = "A100") -> float:
+    speeds = replace(published_speeds("coco_vsepp", *overrides), gpu=gpu)
     speed = speeds.of(unit_of(speeds, stage))
     assert speed is not None
     assert speed.source == "by roofline"
