@@ -43,7 +43,6 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m tests.rooms
 	$(MAKE) docs
 
 # The documents as a site, in site/. A page that no menu names, or a link that leads nowhere, is an error.
@@ -66,5 +65,6 @@ OUT ?= gpu-proof
 gpu:
 	$(WITH_TORCH) -m benchmarks.gpu --out $(OUT) $(GPU)
 
+# Results stay.
 clean:
-	rm -rf $(VENV) goal-sweep-store
+	rm -rf $(VENV) site

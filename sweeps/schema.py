@@ -139,6 +139,8 @@ class ExecutionConfig(Settings):
     cells_per_unit: Annotated[int | Literal["auto"], Range(at_least=0)] = "auto"
     """Largest number of cells in a unit; 0 means no limit. `auto`: for each stage, the number with which the sweep ends
     earliest on the devices at hand (docs/performance.md). A number above 1 needs another sharing than `none`."""
+    ray_timeout: Annotated[int, Range(at_least=10)] = 600
+    """Seconds that Ray's processes on this machine may take to start and to answer, which a busy machine makes slow."""
     units_per_gpu: Annotated[int, Range(at_least=1)] = 1
     """How many units share a GPU where `resources.gpus` is 1 (docs/performance.md)."""
 

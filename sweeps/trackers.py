@@ -25,26 +25,23 @@ class Tracker(Protocol):
                 `setting/stages.frozen.lr`.
         """
 
-    def epoch(self, training: str, epoch: int, metrics: Mapping[str, float]) -> None:
+    def epoch(self, training: str, record: Mapping[str, Any]) -> None:
         """An epoch of a training has ended.
 
         Args:
             training: its key.
-            epoch: from 1; the same again where a training repeats it after a stop.
-            metrics: such as `train/loss`, `val/rsum`, `time/step_ms`.
+            record: `epoch` (from 1; the same again where a training repeats it after a stop), `time` (seconds since
+                1970), and `metrics`, such as `train/loss`, `val/rsum`, `time/step_ms`.
         """
 
-    def end(self, training: str, status: str, metrics: Mapping[str, float]) -> None:
-        """A training has ended.
+    def end(self, training: str, row: Mapping[str, Any]) -> None:
+        """A training has ended for this launch.
 
         Args:
             training: its key; that of one which has never begun if it cannot.
-            status: `done` or `failed`.
-            metrics: such as `test/rsum`, of the selected epoch; empty of one that failed.
+            row: all that `goal_sweep.results` says of it: `status` (`done`, `failed`, or `waiting` where the next
+                launch goes on), metrics such as `test/rsum`, and those of every epoch in `epochs/...`.
         """
-
-    def close(self) -> None:
-        """The launch ends. Trainings that have not ended go on in the next."""
 
 
 trackers: Registry[Callable[[str], Tracker]] = Registry("tracker")

@@ -42,7 +42,6 @@ def notes(inputs: Inputs) -> list[str]:
         *_tuning_note(results),
         *_selection_note(results, blocks),
         *_source_note(results),
-        *imported_note(results),
         *(f"Sweep {label!r}: {note}" for label, other in inputs.others.items() for note in imported_note(other)),
         *_font_note(inputs.sweeps, blocks),
         *_flaw_notes(results, blocks),

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any, NoReturn, TextIO
 
-from goal_sweep.runners.execution.session.supervisor import supervise, will_end
+from goal_sweep.runners.launch.parent import end_with_parent, has_parent, say, watch_over
 
 
 class LastingOutput(io.FileIO):
@@ -37,7 +37,7 @@ def open_closed() -> None:
 
 def _refuse(why: str) -> NoReturn:
     print(f"error: {why}", file=sys.stderr)
-    will_end(2)
+    say(2)
     sys.exit(2)
 
 
@@ -52,8 +52,10 @@ def main() -> None:
         if next((word for word in sys.argv[1:] if not word.startswith("-")), "") == "launch":
             from goal_sweep.runners.launch.signals import end_at_once, handle
 
+            if not has_parent():  # -P: a module of the current folder must not hide one of Python's
+                sys.exit(watch_over([sys.executable, "-P", "-m", "goal_sweep.runners.cli", *sys.argv[1:]]))
+            end_with_parent()
             handle(end_at_once)
-            supervise()
             sys.stdout, sys.stderr = map(LastingOutput.of, (sys.stdout, sys.stderr))
         from goal_sweep.runners.cli.app import main
     except ModuleNotFoundError as error:

@@ -26,7 +26,7 @@ from goal_sweep.runners.cli.listing import listing
 from goal_sweep.runners.cli.plan import planning
 from goal_sweep.runners.cli.results import results
 from goal_sweep.runners.cli.ui import page
-from goal_sweep.runners.execution.session.supervisor import will_end
+from goal_sweep.runners.launch.parent import say
 
 app = typer.Typer(
     help="Train image-text retrieval models with every GOAL objective, and print the tables of a paper.",
@@ -111,7 +111,7 @@ def _explain(error: Exception) -> int:
 def main() -> None:
     """Run the command line of this process, and end the process."""
     status = run()
-    will_end(status)
+    say(status)
     if "ray" in sys.modules:
         # Ray's own work at exit waits for a head process that may be gone, and then ends the process with status 1.
         with contextlib.suppress(OSError):  # nobody may read any more

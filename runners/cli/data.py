@@ -37,59 +37,30 @@ def check(
     sweep: Sweep,
     set_: Set = None,
     quick: Annotated[bool, typer.Option("--quick", help="Check presence and size only; do not read images.")] = False,
-    store: Annotated[bool, typer.Option("--store", help="Also read every file of the sweep's results.")] = False,
-    set_aside: Annotated[
-        bool, typer.Option(help="With --store, move damaged results away, so that the next launch repeats them.")
-    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check which of a sweep's data are present, missing or wrong. Downloads nothing.
 
-    With --store, read every file of the sweep's results and compare it with its checksum, and say which trainings
-    finished with other data than is there now. A launch sees by itself where a file's size or time has changed; with
-    --set-aside it also repeats what only this check finds.
-
-    Exit status: 0 if the data are complete and no result is damaged, else 2.
+    Exit status: 0 if the data are complete, else 2.
 
     Example: goal-sweep data check emoji_vsepp.yaml --set data.root=/data/emoji
     """
     from goal_sweep.goal_core.data import check_data
     from goal_sweep.goal_core.evaluation.feature_files import check_origin
-    from goal_sweep.runners.store.verification import damaged_files, of_other_data
     from goal_sweep.sweeps import load_sweep
 
-    if set_aside and not store:
-        raise ConfigError("give --set-aside with --store")
     config = load_sweep(sweep, set_ or [])
     with progress_bar("reading") as count:
         report = check_data(config.data, quick=quick, progress=partial(count, "images"))
     names = [backbone.name for backbone in config.model.backbones]
     if report.complete:
         report.attempt("features.json", lambda: check_origin(config.data, names))
-    # A cell's id contains the fingerprint of the data, so its results can only be found if the data is complete.
-    arguments = SweepArguments(sweep, set_ or [])
-    opened = arguments.open(renew=True) if store and report.complete else None
-    damaged, other = None, []
-    if opened is not None:
-        damaged = damaged_files(opened.store, opened.trainings, set_aside=set_aside)
-        other = of_other_data(opened.store, opened.config.data, report.fingerprint or opened.data_fingerprint)
     if as_json:
         content = {"name": report.name, "complete": report.complete}
-        content |= {"damaged": damaged, "other_data": other} if store else {}
         print(json.dumps(content | {"findings": [asdict(finding) for finding in report.findings]}, indent=2))
     else:
-        _print_report(report, arguments)
-        for line in [*(f"damaged  {one}" for one in damaged or ()), *(f"other    {one}" for one in other)]:
-            console.print(line)
-        if damaged is not None:
-            console.print(f"results: {f'{len(damaged)} damaged' if damaged else 'no file is damaged'}")
-            if other:
-                console.print(f"results: {len(other)} with other data than is there now, {report.fingerprint}")
-            if damaged and not set_aside:
-                console.print("with --set-aside, the next launch trains the damaged results again")
-        elif store:
-            console.print("results: not read, because the data are incomplete")
-    raise typer.Exit(0 if report.complete and not damaged else _INCOMPLETE)
+        _print_report(report, SweepArguments(sweep, set_ or []))
+    raise typer.Exit(0 if report.complete else _INCOMPLETE)
 
 
 def _print_report(report: DataReport, arguments: SweepArguments) -> None:

@@ -92,7 +92,7 @@ def submit(
 
 def _check_here(loaded: ClusterSweep) -> None:
     """Check data and weights if they are on this machine; the cluster's nodes check what they have in any case."""
-    from goal_sweep.runners.launch.opened_sweep import open_config
+    from goal_sweep.runners.launch.opened import open_config
 
     try:
         open_config(loaded.config).check_trainable()

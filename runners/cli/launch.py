@@ -20,8 +20,8 @@ from goal_sweep.runners.cli.plan import plan_of, show_plan
 
 if TYPE_CHECKING:
     from goal_sweep.runners.launch.launch import LaunchOutcome
-    from goal_sweep.runners.launch.opened_sweep import OpenedSweep
-    from goal_sweep.runners.launch.remaining.plan import LaunchOptions
+    from goal_sweep.runners.launch.opened import OpenedSweep
+    from goal_sweep.runners.launch.remaining import LaunchOptions
     from goal_sweep.runners.launch.signals import StopSignals
     from goal_sweep.runners.store import TrainingFolder
     from goal_sweep.sweeps import Training
@@ -43,37 +43,25 @@ def launch(
             help="Ray cluster to train on, as host:port of its head, or auto; default: this machine.",
         ),
     ] = None,
-    devices: Annotated[
-        int, typer.Option(min=0, help="Devices to which an autoscaler may take the cluster; units are packed for them.")
-    ] = 0,
     store: StoreDir = None,
     tracking_uri: Uri = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and plan; train nothing.")] = False,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Also retry failed cells.")] = False,
     only_failed: Annotated[bool, typer.Option("--only-failed", help="Retry failed cells and nothing else.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Repeat finished cells; old results are kept.")] = False,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first failed cell.")] = False,
-    share: Annotated[
-        str | None, typer.Option("--share", help="2/4: train the second quarter of the cells; MLflow is left to sync.")
-    ] = None,
-    wait_for_launch: Annotated[
-        int,
-        typer.Option("--wait-for-launch", min=0, help="Seconds to wait for another launch of the same cells to end."),
-    ] = 0,
     trust_plugins: Trust = False,
 ) -> None:
-    """Train what a sweep lacks, then write its report.
+    """Train what a sweep lacks, then write its report. Several launches of a sweep at once share the work.
 
     Example: goal-sweep launch quickstart.yaml --set seeds=[1,2]
     """
     from goal_sweep.runners.launch.signals import StopSignals
 
-    if only_failed and (retry_failed or force):
-        raise GoalError("give --only-failed without --retry-failed and --force, which train more than the failed cells")
+    if only_failed and retry_failed:
+        raise GoalError("give --only-failed or --retry-failed")
     arguments = SweepArguments(sweep, set_, store, tracking_uri, running_of(trust_plugins))
-    part = _share(share, repeats=retry_failed or only_failed or force)
     if dry_run:
-        from goal_sweep.runners.execution.session.joining import check_address
+        from goal_sweep.runners.execution.session import check_address
 
         check_address(address or "auto")
         opened = arguments.open(renew=True)
@@ -85,16 +73,8 @@ def launch(
     with StopSignals() as signals:
         try:
             with signals.loading():
-                from goal_sweep.runners.launch.remaining.plan import LaunchOptions
-            options = LaunchOptions(
-                address=address,
-                devices=devices,
-                failed=failed,
-                force=force,
-                fail_fast=fail_fast,
-                share=part,
-                wait_s=wait_for_launch,
-            )
+                from goal_sweep.runners.launch.remaining import LaunchOptions
+            options = LaunchOptions(address=address, failed=failed, fail_fast=fail_fast)
             status = _launch(arguments, options, signals)
         except (KeyboardInterrupt, Exception) as error:
             # A library may turn the interruption of its work into an error of its own.
@@ -105,37 +85,18 @@ def launch(
     raise typer.Exit(status)
 
 
-def _share(text: str | None, *, repeats: bool) -> tuple[int, int] | None:
-    """Parse `--share`: the number of this launch, from 1, and how many there are."""
-    if text is None:
-        return None
-    number, slash, total = text.partition("/")
-    if not slash or not number.isdigit() or not total.isdigit() or not 1 <= int(number) <= int(total):
-        raise GoalError(f"--share must be such as 2/4, the second of four launches, got {text!r}")
-    if repeats:
-        raise GoalError("give --share without --retry-failed, --only-failed and --force, which need one launch alone")
-    return int(number), int(total)
-
-
 def _launch(arguments: SweepArguments, options: LaunchOptions, signals: StopSignals) -> int:
     """Launch a sweep and write its report. Returns the exit status."""
     with signals.loading():
         from goal_sweep.runners.cli.noise import judge
         from goal_sweep.runners.execution.inputs import check_code
-        from goal_sweep.runners.execution.session.session import RayLostError
-        from goal_sweep.runners.execution.session.supervisor import start_again
         from goal_sweep.runners.launch.launch import launch_sweep
 
         check_code(os.environ.get(_SUBMITTED_CODE), "submitted")
         opened = arguments.open(renew=True)
-    try:
-        with arguments.placed():
-            outcome = launch_sweep(opened, options, console, arguments.command, signals, judge)
-    except RayLostError as error:
-        if options.address is not None:
-            raise
-        start_again(error)
-    if not outcome.stopped and options.share is None:
+    with arguments.placed():
+        outcome = launch_sweep(opened, options, console, arguments.command, signals, judge)
+    if not outcome.stopped:
         _report(opened, outcome, arguments)
     return outcome.status
 
@@ -207,7 +168,7 @@ def status(
 
     Example: goal-sweep status quickstart.yaml
     """
-    from goal_sweep.runners.launch.view.live import format_duration, overview, until
+    from goal_sweep.runners.launch.view.live import overview
     from goal_sweep.runners.store.submissions import Submissions
 
     if jobs:
@@ -225,12 +186,10 @@ def status(
                 "stage": training.stage.name,
                 "state": one.state,
                 "epoch": one.epochs,
-                "epochs": training.epochs,
+                "epochs": training.stage.epochs,
                 "val_rsum": None if math.isnan(one.best_rsum) else one.best_rsum,
                 "reason": one.reason,
-                "damaged": one.damaged,
                 "test": dict(one.metrics) if training.cell.tested else {},
-                "imported": one.imported,
             }
             for training in progress.trainings
             for one in [progress[training]]
@@ -238,11 +197,8 @@ def status(
         print(json.dumps(rows, indent=2))
         return
     console.print(overview(progress, opened.config.name))
-    for driver in opened.store.drivers.all():
-        if driver.alive and driver.record.sweep == opened.config.name:
-            console.print(f"launch: {driver.describe()}")
-            if (left := driver.left_s) is not None:
-                console.print(f"  left {format_duration(left)}, {until(left)}")
+    for holder in dict.fromkeys(progress[one].holder for one in opened.trainings if progress[one].holder):
+        console.print(f"training: {holder}")
     records = Submissions(opened.store.root)
     for line in job_lines(records, records.of(opened.config.name)):
         console.print(line)
@@ -288,7 +244,7 @@ def log_lines(sweep: OpenedSweep, pattern: str | None, *, failed: bool, follow: 
     if not chosen:
         raise GoalError(f"no cell of {sweep.config.name} has {pattern!r} in its id or name")
     folders = {sweep.store.folder(training): training for training in chosen}
-    sizes = {folder: folder.log_sizes() for folder in folders}
+    sizes = {folder: folder.logs() for folder in folders}
     is_silent = True
     for folder, training in folders.items():
         if lines := list(_log_of(folder, failed=failed)):
@@ -299,7 +255,7 @@ def log_lines(sweep: OpenedSweep, pattern: str | None, *, failed: bool, follow: 
     while follow:
         time.sleep(_POLL_SECONDS)
         for folder, training in folders.items():
-            for path, size in folder.log_sizes().items():
+            for path, size in folder.logs().items():
                 before = sizes[folder].get(path, 0)
                 if size > before:
                     added = (folder.storage.read(path) or b"")[before:]

@@ -24,7 +24,7 @@ from goal_sweep.goal_core.basics.errors import ConfigError, DataError, GoalError
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from goal_sweep.runners.launch.opened_sweep import OpenedSweep
+    from goal_sweep.runners.launch.opened import OpenedSweep
     from goal_sweep.sweeps import Running
 
 
@@ -122,7 +122,7 @@ class SweepArguments:
         Args:
             renew: look at every image of the data, as a command does that trains; else the index is believed.
         """
-        from goal_sweep.runners.launch.opened_sweep import open_sweep
+        from goal_sweep.runners.launch.opened import open_sweep
 
         if renew:
             _ask_no_absent_hub()

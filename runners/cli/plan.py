@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from goal_sweep.sweeps import ResolvedSweep, Training, Unit
 
 planning = typer.Typer()
+_SPANS = ((86400, "days"), (3600, "hours"), (60, "minutes"), (1, "seconds"))
 
 
 @planning.command()
@@ -75,7 +77,7 @@ def plan_of(
     from goal_sweep.goal_core.data.formats.report import published_counts
     from goal_sweep.goal_core.models.sizes import DataSize
     from goal_sweep.runners.execution.capacity import Resources
-    from goal_sweep.runners.launch.opened_sweep import OpenedSweep
+    from goal_sweep.runners.launch.opened import OpenedSweep
     from goal_sweep.runners.launch.tuning import foresee
     from goal_sweep.runners.planning.devices import to_plan_for
     from goal_sweep.runners.planning.packing import end_s, pack_for
@@ -109,7 +111,12 @@ def plan_of(
         known |= recorded(gpu_record, units)
     if opened is not None and measure:
         at_once = to_plan_for(devices.need, None).count
-        known |= measured(units, speeds, at_once, opened.dataset, opened.plan_unit)
+        from goal_sweep.runners.execution.worker import unit_plan  # with torch, which other plans do without
+
+        make = partial(unit_plan, store=opened.store, resources=config.resources, sharing=config.execution.sharing)
+        known |= measured(
+            units, speeds, at_once, opened.dataset, lambda unit: replace(make(unit), plugins=config.plugins)
+        )
     speeds = replace(speeds, known=known)
     ends = [end_s(packing.units, speeds.seconds, devices.count) for packing in packings]
     unseen = f"not on this machine; planned from its published size, {splits.get('train')} to train on"
@@ -151,7 +158,6 @@ def _sum(numbers: Sequence[float | None]) -> float | None:
 
 def show_plan(sweep: ResolvedSweep, plan: dict[str, Any]) -> None:
     """Print a plan as text."""
-    from goal_sweep.runners.launch.view.live import format_duration
     from goal_sweep.sweeps.overview import describe_size
 
     size, *axes = describe_size(sweep)
@@ -180,10 +186,15 @@ def show_plan(sweep: ResolvedSweep, plan: dict[str, Any]) -> None:
     if unknown := sorted({row["backbone"] for row in left if None in (row["hours"], row["memory_mb"])}):
         console.print(f"-- not known of {', '.join(unknown)}; --measure trains a few steps here for the time")
     if left:
-        when = "when it ends is not known" if plan["end_s"] is None else f"ends after {format_duration(plan['end_s'])}"
+        when = "when it ends is not known" if plan["end_s"] is None else f"ends after {_duration(plan['end_s'])}"
         console.print(f"{when} on {plan['devices']['name']}")
     for line in (*plan["packing"], *plan["notes"]):
         console.print(line)
+
+
+def _duration(seconds: float) -> str:
+    size, name = next(((size, name) for size, name in _SPANS if seconds >= 2 * size), _SPANS[-1])
+    return f"{seconds / size:.{seconds < 20 * size:d}f} {name}"
 
 
 def _rounded(number: float | None) -> str:

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import indent, wrap
 from typing import Literal
 
+from mlflow.exceptions import MlflowException
 from rich.console import Console
+from sqlalchemy.exc import SQLAlchemyError
 
 from goal_sweep.analysis.report.folder import REPORT_LIST, files_of_report
-from goal_sweep.analysis.report.inputs import Inputs
-from goal_sweep.analysis.report.writing import ReportResult, best_trainings, write_report
+from goal_sweep.analysis.report.writing import ReportResult, write_report
 from goal_sweep.analysis.results import SweepResults, read_results
 from goal_sweep.analysis.wording import seeds_text
-from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.goal_core.basics.errors import GoalError, first_line
 from goal_sweep.runners.cli.options import Scale
 from goal_sweep.runners.launch.tuning.refresh import refreshed_results
 from goal_sweep.runners.results import has_table
 from goal_sweep.runners.store import Store, local_root
-from goal_sweep.runners.tracking.models import publish_best
 from goal_sweep.runners.tracking.page import SweepPage
-from goal_sweep.runners.tracking.runs import require_own
 from goal_sweep.runners.tracking.uri import TrackingError, read_only, resolve_uri, sqlite_file
 from goal_sweep.sweeps import SweepConfig, SweepNotFoundError, load_sweep
 
@@ -66,10 +66,7 @@ class ReportTarget:
             if content is not None and store is not None:
                 root = store.root if store.root.is_dir() else None
                 return read_results(content, f"the store {store.location}", root)
-            if why := self._uncalled:
-                raise TrackingError(why)
-            page = SweepPage(self.uri, self.name)
-            return read_results(page.results_table(), f"{self.uri}: the results of {self.name}")
+            raise TrackingError("no results there")
         except TrackingError as error:
             if store is None:
                 raise
@@ -85,10 +82,7 @@ class ReportTarget:
         if why := self._uncalled or read_only(self.uri):
             return why
         try:
-            page = SweepPage(self.uri, self.name)
-            if self.config is not None and (store := Store(self.config.store)).id:
-                require_own(self.name, page.parent.data.tags, store)
-            return page
+            return SweepPage(self.uri, self.name)
         except TrackingError as error:
             return str(error)
 
@@ -154,16 +148,9 @@ def report(
         return result, page
     try:
         page.attach_report(folder, files_of_report(folder))
-        _publish(page, result.inputs, first)
     except TrackingError as error:
         return result, str(error)
     return result, ""
-
-
-def _publish(page: SweepPage, inputs: Inputs, target: ReportTarget) -> None:
-    """Let the best cell of a sweep be a model in MLflow."""
-    if target.config is not None:
-        publish_best(page, target.config.store, best_trainings(inputs))
 
 
 def _require_writable(folder: Path) -> None:
@@ -217,7 +204,6 @@ def restore(target: ReportTarget) -> bool:
         GoalError: MLflow cannot be written.
     """
     page = SweepPage(target.uri, target.name)
-    _publish(page, Inputs(results=target.results(), others={}), target)
     has_report = (target.folder / REPORT_LIST).is_file()
     if has_report:
         page.attach_report(target.folder, files_of_report(target.folder))
@@ -237,4 +223,13 @@ def page_link(target: ReportTarget, server: str) -> str:
         return f"no runs yet: {error}"
     runs = f"mlflow.search_runs(experiment_names=[{target.name!r}], filter_string=\"tags.`goal.role` = 'report'\")"
     python = f"mlflow.set_tracking_uri({server!r}); {runs}"
-    return f"{page.address_at(server)}\ncharts: {page.charts_at(server)}\nin Python: {python}"
+    return f"{page.address_at(server)}\nin Python: {python}"
+
+
+@contextmanager
+def told(what: str) -> Iterator[None]:
+    """Turn the errors of MLflow into one line."""
+    try:
+        yield
+    except (MlflowException, SQLAlchemyError, OSError) as error:
+        raise TrackingError(f"{what}: {first_line(error)[:300]}") from error

@@ -1,21 +1,18 @@
-"""The commands that read and carry results: `report`, `card`, `sync`, `export`, `import`."""
+"""The commands that read results and keep them in order: `report`, `card`, `sync`, `gc`."""
 
 from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from goal_sweep.goal_core.basics.errors import GoalError, UnfinishedError
+from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.runners.cli.options import AsJson, Scale, Set, StoreDir, Sweep, SweepArguments, Uri, console, local_path
 
 results = typer.Typer()
-_SYNC_WAIT_S = 600.0
-_END_WAIT_S = 10.0
 
 
 @results.command()
@@ -84,17 +81,15 @@ def sync(
     set_: Set = None,
     store: StoreDir = None,
     tracking_uri: Uri = None,
-    take_over: Annotated[
-        bool, typer.Option("--take-over", help="Also replace MLflow runs that show another store's results.")
-    ] = False,
+    rewrite: Annotated[bool, typer.Option("--rewrite", help="Delete the sweep's runs and write all anew.")] = False,
 ) -> None:
-    """Rebuild a sweep's results table, its MLflow runs and the attached report from the store.
+    """Write to MLflow what is missing there: runs, the results table, and the report. The store has everything.
 
     Example: goal-sweep sync quickstart.yaml
     """
     from goal_sweep.runners.cli import reports
-    from goal_sweep.runners.results import lost_results
-    from goal_sweep.runners.tracking.sync import SweepTracking
+    from goal_sweep.runners.results import lost_results, update_results
+    from goal_sweep.runners.tracking.mlflow_tracker import MlflowTracker
     from goal_sweep.runners.tracking.uri import TrackingError, read_only
 
     opened = SweepArguments(sweep, set_, store, tracking_uri).open()
@@ -107,11 +102,13 @@ def sync(
             "the results table: give the file and the settings of the last launch, or launch these"
         )
     opened.store.prepare()
-    with SweepTracking(opened, opened.store, live=False, thorough=True, take_over=take_over) as tracking:
-        tracking.sync_all(wait=_SYNC_WAIT_S)
-        tracking.require_own()
-        if tracking.trouble:
-            raise UnfinishedError(tracking.trouble)
+    table = update_results(opened.store, opened)
+    with reports.told("cannot write tracking"):
+        tracker = MlflowTracker(target.uri, opened.config.name, live=False)
+        if rewrite:
+            tracker.remove_all()
+        tracker.catch_up(table)
+        tracker.finish(table)
     attached = reports.restore(target)
     console.print(f"tracking is up to date{', and has the report' if attached else ''}")
 
@@ -126,9 +123,8 @@ def gc(
 ) -> None:
     """List what a sweep's results keep although nobody needs it, with sizes; remove it with --delete.
 
-    That is: the states of finished trainings, what was set aside as damaged or by --force, what interrupted writes
-    left, and cached features if every training in the store is finished. Weights and results stay, and so does
-    everything that a launch would continue from. While a launch works on the store, nothing is removed.
+    That is: the states of finished trainings, what interrupted writes left, and cached features if every training in
+    the store is finished. Weights and results stay, and so does everything that a launch would continue from.
 
     Example: goal-sweep gc quickstart.yaml
     """
@@ -139,7 +135,7 @@ def gc(
     arguments = SweepArguments(sweep, set_, store)
     opened = arguments.open()
     if delete:
-        found = remove_garbage(opened.store, opened.config.name, opened.trainings)
+        found = remove_garbage(opened.store, opened.trainings)
     else:
         found = find_garbage(opened.store, opened.trainings)
     if as_json:
@@ -156,59 +152,3 @@ def gc(
         console.print(f"{total} removed" if found else "nothing to remove")
     else:
         console.print(f"{total} can be removed: {arguments.command('gc', '--delete')}")
-
-
-@results.command("export")
-def export_(
-    sweep: Sweep,
-    file: Annotated[Path, typer.Argument(help="The archive to write.")],
-    set_: Set = None,
-    store: StoreDir = None,
-) -> None:
-    """Write a sweep's finished results, without weights, to one file.
-
-    Names of hosts, paths, logs and uncommitted changes stay here.
-
-    Example: goal-sweep export quickstart.yaml quickstart.tar.gz
-    """
-    from goal_sweep.runners.store.archive import export_results
-
-    opened = SweepArguments(sweep, set_, store).open()
-    done, asked = export_results(opened, opened.store, file)
-    left = f"; the other {asked - done} are not finished" if done < asked else ""
-    console.print(f"{file}: {done} of {asked} results{left}")
-
-
-@results.command("import")
-def import_(
-    file: Annotated[Path, typer.Argument(help="An archive that `export` wrote.")],
-    store: Annotated[str, typer.Option("--store", help="Results folder to add to.")] = "./goal-sweep-store",
-    tracking_uri: Uri = None,
-) -> None:
-    """Add the results of an archive to a results folder and to MLflow, without the data or the weights.
-
-    Nothing is added unless the archive and the results folder are right.
-
-    Example: goal-sweep import quickstart.tar.gz --store results
-    """
-    from goal_sweep.runners.store import Store
-    from goal_sweep.runners.store.archive import add_results, opened_archive, plan_import
-    from goal_sweep.runners.tracking.sync import SweepTracking
-    from goal_sweep.runners.tracking.uri import resolve_uri
-
-    target = Store(store)
-    uri = resolve_uri(tracking_uri or "sqlite:///{store}/mlflow.db", target.root)
-    with opened_archive(file) as archive:
-        outcome = plan_import(archive, target)
-        tracked = replace(archive, config=replace(archive.config, tracking=uri))
-        with SweepTracking(tracked, target, live=False, warn=lambda line: None, closing_s=_END_WAIT_S) as tracking:
-            path = add_results(archive, outcome, target, uri)
-            added, known = len(outcome.added), len(outcome.known)
-            console.print(f"{archive.config.name}: {added} results added, {known} were there already")
-            if outcome.begun:
-                left = f"begun in {target.location} and not finished; a launch continues them"
-                console.print(f"  {len(outcome.begun)} not imported: {left}")
-            tracking.sync_all(wait=_SYNC_WAIT_S, patient=False)
-            if tracking.trouble:
-                raise UnfinishedError(f"the results are imported, but {tracking.trouble}")
-    console.print(f"report: {SweepArguments(str(path)).command('report')}")

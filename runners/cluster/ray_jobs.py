@@ -27,7 +27,7 @@ from goal_sweep.runners.cluster.backend import (
     check_variables,
     launch_command,
 )
-from goal_sweep.runners.store.records.provenance import BUILT_FROM, gather
+from goal_sweep.runners.store.provenance import BUILT_FROM, gather
 from goal_sweep.runners.store.submissions import Submission
 
 _GREETING_S = 15

@@ -1,5 +1,4 @@
-"""Run units: Ray Tune in the driver, and the work of its workers. Only this room imports ray.
+"""Ray: `session` starts or joins it, `units` has Tune run units, `worker` is what a worker does with one.
 
-`runners.launch` and `runners.cli` import it. It imports the store, not the tracking. Import its names from its modules,
-because ray takes seconds to load.
+In runners, only this room imports ray (and `runners.cluster` its client for jobs).
 """

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from goal_sweep.sweeps import ResourceConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """The resources of one unit."""
+    """What a unit needs."""
 
     cpus: int
     gpus: float
@@ -33,10 +33,6 @@ class Resources:
         """What is asked of Ray. It says `accelerator_type:A100` 1.0 of each machine with such GPUs."""
         kind = {f"accelerator_type:{self.accelerator}": 0.001} if self.accelerator else {}
         return {"CPU": float(self.cpus)} | ({"GPU": self.gpus} if self.gpus else {}) | kind
-
-    def shared_by(self, units: int) -> Resources:
-        """The resources of one of several units that share a GPU. Ray counts GPUs in steps of 0.0001, and rounds."""
-        return replace(self, gpus=int(self.gpus * 10_000 / units) / 10_000) if units > 1 else self
 
     def __str__(self) -> str:
         kind = f" of type {self.accelerator}" if self.accelerator else ""
@@ -91,7 +87,7 @@ def check_here(need: Resources, here: Machine | None = None) -> None:
         DeviceError: it does not; names the settings with which it would.
     """
     if here is None:  # only Ray finds out the kind of a GPU
-        here, need = _this_machine(), replace(need, accelerator="")
+        here, need = _this_machine(gpus=need.gpus > 0), replace(need, accelerator="")
     if here.fits(need):
         return
     has = {name: int(here.resources.get(kind, 0)) for name, kind in (("gpus", "GPU"), ("cpus", "CPU"))}
@@ -103,34 +99,13 @@ def check_here(need: Resources, here: Machine | None = None) -> None:
     )
 
 
-def _this_machine() -> Machine:
+def _this_machine(*, gpus: bool) -> Machine:
     """What Ray may find on this machine at most."""
-    from torch import cuda  # counts GPUs without starting one
+    counted = {"CPU": float(os.cpu_count() or 1)}
+    if gpus:
+        from torch import cuda  # takes seconds; counts GPUs without starting one
 
-    counted = {"CPU": float(os.cpu_count() or 1), "GPU": float(cuda.device_count())}
+        counted["GPU"] = float(cuda.device_count())
     with contextlib.suppress(ValueError):  # Ray says what is wrong with it
         counted |= json.loads(os.environ.get("RAY_OVERRIDE_RESOURCES", "{}"))
     return Machine(id="", host=socket.gethostname(), address="", resources=counted)
-
-
-def check_possible(machines: Sequence[Machine], need: Resources) -> None:
-    """Check before a launch that it does not wait for what can never come. A cluster without machines is waited for.
-
-    Args:
-        machines: the machines alive.
-        need: the resources of a unit.
-
-    Raises:
-        DeviceError: there are machines to work with, but none is large enough.
-    """
-    workers = [machine for machine in machines if machine.resources.get("CPU", 0) or machine.resources.get("GPU", 0)]
-    if workers and not any(machine.fits(need) for machine in workers):
-        raise DeviceError(
-            f"a unit needs {need} (resources.*), but no machine of the cluster is that large; its machines have "
-            f"{kinds_of(workers)}. --devices N waits for machines that join later"
-        )
-
-
-def kinds_of(machines: Sequence[Machine]) -> str:
-    """Write what machines have, each kind once."""
-    return "; ".join(sorted({machine.describe() for machine in machines})) or "no CPU or GPU"

@@ -9,22 +9,19 @@ from __future__ import annotations
 import hashlib
 import socket
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from goal_sweep import goal_core, runners, sweeps
 from goal_sweep.goal_core.basics.atomic import retried
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.goal_core.data import Dataset, open_dataset
 from goal_sweep.goal_core.models.frameworks import initial_weights_id
-from goal_sweep.runners.store import BEST, LAST, Store
-from goal_sweep.runners.store.records.provenance import versions_of
+from goal_sweep.runners.execution.job import UnitJob
+from goal_sweep.runners.store import Store
+from goal_sweep.runners.store.provenance import versions_of
 from goal_sweep.sweeps import Unit, content_id
-
-if TYPE_CHECKING:
-    from goal_sweep.goal_core.training import TrainingPlan, UnitPlan
 
 
 class InputsDifferError(GoalError):
@@ -64,19 +61,14 @@ def software() -> dict[str, str]:
     return {name: text.partition("+")[0] for name, text in versions_of(_PACKAGES).items()}
 
 
-def check_machine(store: Store, launch_id: str, device: str) -> None:
-    """Check that this machine sees the driver's store and has the device of a unit.
-
-    Args:
-        store: the store, as this machine sees it.
-        launch_id: the driver's launch, whose record the driver has written there.
-        device: ``cuda`` or ``cpu``.
+def check_machine(store: Store, job: UnitJob) -> None:
+    """Check that this machine sees the driver's store, has the device of a unit, and the driver's versions.
 
     Raises:
         UnfitMachineError: it does not; nothing was written but a probe.
     """
     host, deadline = socket.gethostname(), time.monotonic() + _VISIBLE_S
-    while store.drivers.state(launch_id) is None:
+    while not store.sees_launch(job.launch):
         if time.monotonic() > deadline:
             raise UnfitMachineError(
                 f"{host} does not see the store of the launch at {store.location}; every machine must see it "
@@ -84,31 +76,23 @@ def check_machine(store: Store, launch_id: str, device: str) -> None:
             )
         time.sleep(0.5)
     try:
-        store.drivers.file_time()
+        store.write_probe()
     except OSError as error:
         raise UnfitMachineError(f"{host} cannot write the store {store.location}: {error}") from error
-    if device == "cuda":
+    if job.resources.gpus:
         import torch
 
         if not torch.cuda.is_available():
             raise UnfitMachineError(f"{host} has no GPU that torch {torch.__version__} can use (resources.gpus)")
-
-
-def check_software(expected: Mapping[str, str]) -> None:
-    """Compare this machine's versions with the driver's.
-
-    Args:
-        expected: the driver's `software`; packages that it does not name are not compared.
-
-    Raises:
-        InputsDifferError: some differ.
-    """
-    here = {name: software().get(name, "missing") for name in expected}
-    different = [f"{name} {here[name]}, not {wanted}" for name, wanted in expected.items() if here[name] != wanted]
+    here = software()
+    different = [
+        f"{name} {here.get(name, 'missing')}, not {wanted}"
+        for name, wanted in job.software.items()
+        if here.get(name) != wanted
+    ]
     if different:
-        raise InputsDifferError(
-            f"{socket.gethostname()} has other versions than the machine that launched the sweep: "
-            f"{'; '.join(different)}"
+        raise UnfitMachineError(
+            f"{host} has other versions than the machine that launched the sweep: {'; '.join(different)}"
         )
 
 
@@ -129,24 +113,6 @@ def check_code(code: str | None, did: Literal["launched", "submitted"] = "launch
             f"{socket.gethostname()} has other code of goal-sweep ({Path(str(goal_core.__file__)).parent}) than the "
             f"machine that {did} the sweep; {mend}"
         )
-
-
-def on_this_machine(plan: UnitPlan, unit: Unit, store: Store) -> UnitPlan:
-    """A plan whose first weights and cached features are files of this machine.
-
-    Raises:
-        StorageError: the store cannot be read.
-    """
-    before = {training.key: training.before for training in unit.trainings}
-
-    def local(one: TrainingPlan) -> TrainingPlan:
-        first = before[one.key]
-        if first is None:
-            return one
-        folder = store.folder(first)
-        return replace(one, init=folder.path(BEST), state=None if one.state is None else folder.path(LAST))
-
-    return replace(plan, trainings=tuple(map(local, plan.trainings)), cache=store.features, packs=store.packs)
 
 
 def open_inputs(unit: Unit, code: str, indexes: Path) -> Dataset:

@@ -7,12 +7,10 @@ may run on other machines.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from goal_sweep.goal_core.training.config import StageConfig
-from goal_sweep.runners.store import Attempt
 
 if TYPE_CHECKING:
     from goal_sweep.goal_core.training import UnitPlan
@@ -45,20 +43,6 @@ class Chunks:
         """The next to try after these ran out of memory; None if there is none."""
         half = -(-(self.size or self.batch) // 2)
         return replace(self, size=half) if self.can_split and half >= SMALLEST else None
-
-    def after(self, attempts: Iterable[Attempt], launch_id: str) -> Chunks:
-        """The chunks for the next attempt at a training, half of the smallest with which this launch ran out of memory.
-
-        Args:
-            attempts: those made so far.
-            launch_id: of this launch.
-        """
-        chunks = self
-        for attempt in attempts:
-            if attempt.launch_id == launch_id and attempt.out_of_memory:
-                tried = replace(self, size=attempt.micro_batch)
-                chunks = min(chunks, tried.smaller or tried, key=lambda one: one.size or one.batch)
-        return chunks
 
     def of_plan(self, plan: UnitPlan) -> UnitPlan:
         """The plan with these chunks."""

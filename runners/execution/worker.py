@@ -1,210 +1,332 @@
-"""What a worker process does with a unit: claim its trainings, train them, and record how each ended."""
+"""What a worker does with a unit: check its machine, claim the trainings, train them, and record how each ended.
+
+It is the only process that writes to a training while it trains. It ends itself when its training hangs, or when an
+error leaves it without its GPU.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
-from collections.abc import Callable, Collection, Sequence
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from typing import Any, Protocol
 
-from goal_sweep.goal_core.basics.atomic import DamagedError
-from goal_sweep.goal_core.basics.devices import forget_peak, peak_memory_mb
+from goal_sweep.goal_core.basics.atomic import StorageError
 from goal_sweep.goal_core.basics.errors import FencedError, GoalError, listening
-from goal_sweep.goal_core.basics.plugins import exits_are_errors
-from goal_sweep.goal_core.data import Dataset
-from goal_sweep.goal_core.training import TrainingEvent, TrainingFailed, train_unit
-from goal_sweep.runners.execution.inputs import (
-    InputsDifferError,
-    UnfitMachineError,
-    check_machine,
-    check_software,
-    on_this_machine,
-    open_inputs,
+from goal_sweep.goal_core.data.dataset import Dataset
+from goal_sweep.goal_core.training.config import Sharing, own_settings
+from goal_sweep.goal_core.training.plan import (
+    EpochDone,
+    Listener,
+    TrainingEvent,
+    TrainingFailed,
+    TrainingPlan,
+    UnitPlan,
 )
-from goal_sweep.runners.execution.memory import Chunks
-from goal_sweep.runners.execution.unit_job import UnitJob
-from goal_sweep.runners.execution.unit_listener import SavedError, UnitListener, log_to_all
-from goal_sweep.runners.execution.verdict import judge
+from goal_sweep.goal_core.training.train import train_unit
+from goal_sweep.runners.execution.inputs import UnfitMachineError, check_machine, open_inputs
+from goal_sweep.runners.execution.job import UnitJob
 from goal_sweep.runners.store import (
+    BEST,
     PATIENCE_S,
     AlreadyDoneError,
-    Attempt,
-    LeaseHeldError,
-    LeaseLostError,
+    ClaimedError,
+    ClaimLostError,
     Store,
     TrainingFolder,
-    charged_failures,
+    renewed,
 )
-from goal_sweep.sweeps import Training
+from goal_sweep.sweeps.cells import Training
+from goal_sweep.sweeps.schema import ResourceConfig
+from goal_sweep.sweeps.units import Unit
 
 
-def run_unit(
-    job: UnitJob,
-    send: Callable[[Sequence[TrainingEvent]], None],
-    *,
-    node: str = "",
-    node_lost: Callable[[str], bool] = lambda node: False,
-    elsewhere: bool = False,
-) -> None:
-    """Run the trainings of a unit that are not done yet.
+class Send(Protocol):
+    """Passes events, and whatever else it is given, on to the driver."""
+
+    def __call__(self, events: Sequence[TrainingEvent] = (), **more: Any) -> None:
+        """Pass them on."""
+
+
+UNCOUNTED = ("storage", "refused", "inputs", "damaged")
+"""Kinds of failure that are not the cell's fault, but that of a disk, a machine or another training."""
+FINAL = ("diverged", "collapsed")
+"""Kinds of failure that another attempt would repeat with the same numbers."""
+SMALLEST = 4
+"""Fewest pairs to encode at a time. What does not fit then is not the batch."""
+ENDED_ITSELF = 70
+"""Exit status of a worker that hung, or lost its GPU."""
+STOP_CHECK_S = 1.0
+"""Seconds between looks at the store for the driver's wish to stop."""
+_RECORD_S = 30.0
+"""Seconds that the record of a hang may take."""
+
+
+def train_trial(config: Mapping[str, Any]) -> None:
+    """What Ray Tune runs: train a unit, and report its events, each time with Ray's id of the machine.
+
+    Args:
+        config: ``job``, a reference to a `UnitJob`.
+    """
+    import ray
+    from ray import tune
+
+    node = ray.get_runtime_context().get_node_id()
+
+    def report(events: Sequence[TrainingEvent] = (), **more: Any) -> None:
+        tune.report({"node": node, "events": list(events), **more})  # waits until the driver has read it
+
+    report()  # where the unit begins
+    try:
+        run_unit(ray.get(config["job"]), report)
+    except UnfitMachineError as error:
+        report(unfit=str(error))
+
+
+def run_unit(job: UnitJob, send: Send) -> None:
+    """Train the trainings of a unit that are not done, and that nobody else trains.
 
     When this returns, the store holds how each of them ended. An error of the whole unit (unreadable data, no GPU)
-    fails each training and is not raised, because the driver decides whether to try again. If this process dies, the
-    driver calls this again in another process, which finds out whether a training is at fault (`runners.execution.
-    verdict`). If the driver asks its workers to stop, every training saves its exact state, and their attempts are left
-    for the driver to end.
+    fails each training and is not raised. If the driver asks its workers to stop, every training saves its exact state
+    and ends its attempt.
 
     Args:
         job: the unit.
         send: passes events on to the driver.
-        node: Ray's id of this machine.
-        node_lost: whether the machine of a given id is gone.
-        elsewhere: whether another machine may train the unit if this one lacks something.
 
     Raises:
         UnfitMachineError: this machine lacks something, and another may train the unit. Nothing was claimed.
     """
+    store, warnings = Store(job.store, patience=PATIENCE_S), list[str]()
     dataset: Dataset | Exception
-    warnings = list[str]()
     try:
-        if elsewhere:
-            check_machine(Store(job.store), job.launch_id, job.plan.device)
-            check_software(job.software)
-        for plugin in job.plan.plugins:
+        if job.elsewhere:
+            check_machine(store, job)
+        for plugin in job.plugins:
             plugin.run()
         with listening(warnings.append):
-            dataset = open_inputs(job.unit, job.code, Store(job.store).indexes)
+            dataset = open_inputs(job.unit, job.code, store.indexes)
     except UnfitMachineError:
         raise
-    except (GoalError, OSError) as error:
-        if elsewhere:
-            host = socket.gethostname()
-            raise UnfitMachineError(str(error) if host in str(error) else f"{host}: {error}") from error
-        if isinstance(error, InputsDifferError):
-            reason = str(error)
-            send([TrainingFailed(key=one.key, kind="inputs", reason=reason, trace="") for one in job.unit.trainings])
-            return
-        dataset = error
-    except Exception as error:
-        dataset = error  # of which each training fails, with an attempt that records it
-    worker = _Worker(job, send, node, dataset, warnings)
-    verdict = judge(worker.store, job.unit.trainings, job.launch_id, node_lost)
-    if verdict.charged:
-        send(verdict.charged)
-    for suspects in verdict.suspects:
-        worker.train(suspects, until_saved=True)
-    worker.train([training for training in job.unit.trainings if training not in verdict.alone])
-    for training in verdict.alone:
-        worker.train([training])
-    worker.store.storage.close()
+    except (Exception, SystemExit) as error:  # a plugin's, too
+        if job.elsewhere and isinstance(error, GoalError | OSError):
+            raise UnfitMachineError(f"{socket.gethostname()}: {error}") from error
+        dataset = error if isinstance(error, Exception) else GoalError(f"a plugin left with {error}")
+    folders = _claim(job, store, send)
+    send(claimed=[*folders])
+    with renewed([*folders.values()]):
+        for line in warnings:
+            _log_to_all(folders, line)
+        _train(job, store, folders, dataset, send)
+    store.storage.close()
 
 
-class _Worker:
-    """Trains groups of a unit's trainings, one group after the other."""
+def _claim(job: UnitJob, store: Store, send: Send) -> dict[str, TrainingFolder]:
+    """Claim a unit's trainings. Returns the folders by key of those that this process has now."""
+    claimed: dict[str, TrainingFolder] = {}
+    for training in job.unit.trainings:
+        folder = store.folder(training)
+        try:
+            store.write_cell(training.cell)
+            folder.claim(job.launch, len(job.unit.trainings))
+        except (AlreadyDoneError, ClaimedError, ClaimLostError):
+            continue
+        except OSError as error:
+            send([TrainingFailed.because_of(training.key, error)])
+        else:
+            claimed[training.key] = folder
+    return claimed
+
+
+def _train(
+    job: UnitJob, store: Store, folders: Mapping[str, TrainingFolder], dataset: Dataset | Exception, send: Send
+) -> None:
+    """Train claimed trainings side by side. Those that run out of memory go on with smaller chunks of each batch.
+
+    The gradient stays that of the whole batch (`goal_core.models.batch_rows`), so nothing but time is lost.
+    """
+    stage = job.unit.stage
+    splits = not stage.needs_whole_batches(job.unit.trainings[0].cell.data.format)
+    chunk = stage.micro_batch
+    left = dict(folders)
+    while left:
+        half = -(-(chunk or stage.batch_size) // 2)
+        smaller = half if splits and half >= SMALLEST else 0
+        callback = UnitCallback(left, send, job.resources.watchdog, lambda: store.is_asked_to_stop(job.launch), smaller)
+        with callback, listening(callback.warned):
+            try:
+                if isinstance(dataset, Exception):
+                    raise dataset
+                plan = unit_plan(job.unit, store, job.resources, job.sharing)
+                own = tuple(one for one in plan.trainings if one.key in left)
+                plan = replace(plan, trainings=own, stage=replace(stage, micro_batch=chunk))
+                train_unit(plan, left, callback, dataset)
+            except Exception as error:
+                callback.events([TrainingFailed.because_of(key, error) for key in left.keys() - callback.ended])
+        for key in left.keys() - callback.ended - callback.out_of_memory:  # the driver has asked it to stop
+            with contextlib.suppress(OSError, FencedError):
+                left[key].end("interrupted", "its launch was stopped")
+        left, chunk = {key: left[key] for key in left if key in callback.out_of_memory}, smaller
+
+
+def unit_plan(unit: Unit, store: Store, resources: ResourceConfig, sharing: Sharing) -> UnitPlan:
+    """What the trainer takes of a unit."""
+    first = unit.trainings[0]
+
+    def plan(training: Training) -> TrainingPlan:
+        before = training.before
+        return TrainingPlan(
+            key=training.key,
+            cell_id=training.cell.id,
+            objective=training.cell.objective,
+            init=store.folder(before).path(BEST) if before else None,
+            init_key=before.key if before else "",
+            own=own_settings(training.stage, unit.stage),
+        )
+
+    return UnitPlan(
+        trainings=tuple(plan(training) for training in unit.trainings),
+        data=first.cell.data,
+        model=first.cell.model,
+        seed=first.cell.seed,
+        stage=unit.stage,
+        tested=first.cell.tested,
+        precision=first.precision,
+        device="cuda" if resources.gpus else "cpu",
+        threads=resources.cpus,
+        loader_workers=resources.loader_workers,
+        sharing=sharing,
+        cache=store.features,
+        packs=store.packs,
+    )
+
+
+class UnitCallback(Listener):
+    """Follows a unit's training: records failures, passes events on, and ends the process when it hangs.
+
+    Args:
+        folders: the folders of its trainings, by key.
+        send: passes events on to the driver.
+        watchdog: seconds without a step after which the process is ended; 0 disables this.
+        asked_to_stop: whether the driver wants the unit to save and stop.
+        smaller: pairs at a time with which a training that runs out of memory can go on; 0 where it cannot.
+    """
 
     def __init__(
         self,
-        job: UnitJob,
-        send: Callable[[Sequence[TrainingEvent]], None],
-        node: str,
-        dataset: Dataset | Exception,
-        warnings: Sequence[str],
+        folders: Mapping[str, TrainingFolder],
+        send: Send,
+        watchdog: int,
+        asked_to_stop: Callable[[], bool] = lambda: False,
+        smaller: int = 0,
     ) -> None:
-        self._job, self._send, self._node, self._dataset, self._warnings = job, send, node, dataset, warnings
-        self.store = Store(job.store, patience=PATIENCE_S)
-        self._asked_to_stop = partial(self.store.drivers.is_asked_to_stop, job.launch_id)
-        self._ended: set[str] = set()
+        self.ended: set[str] = set()
         """Keys of the trainings that are done or failed."""
+        self.out_of_memory: set[str] = set()
+        """Keys of those that go on with smaller chunks."""
+        self._folders, self._send, self._limit, self._smaller = folders, send, watchdog, smaller
+        self._asked_to_stop, self._stopping, self._asked_at = asked_to_stop, False, time.monotonic()
+        self._seen = time.monotonic()
+        self._waiting = False
+        """Whether the training waits for the driver, which may be suspended."""
+        self._over = threading.Event()
 
-    def train(self, trainings: Sequence[Training], *, until_saved: bool = False) -> None:
-        """Train a group side by side.
+    def __enter__(self) -> UnitCallback:
+        if self._limit:
+            threading.Thread(target=self._watch, name="goal-sweep watchdog", daemon=True).start()
+        return self
 
-        Args:
-            trainings: the group; those that ended or cannot be claimed are left out.
-            until_saved: stop after the first epoch of which they have saved a state.
+    def __exit__(self, *exc: object) -> None:
+        self._over.set()
+
+    def step(self) -> None:
+        """Note a sign of life."""
+        self._seen = time.monotonic()
+
+    alive = step
+
+    def warned(self, line: str) -> None:
+        """Add a line to the log of every training that has not ended."""
+        _log_to_all({key: folder for key, folder in self._folders.items() if key not in self.ended}, line)
+
+    def stopping(self) -> bool:
+        """Whether the driver has asked the unit to save and stop. It looks about once a second."""
+        if not self._stopping and time.monotonic() - self._asked_at >= STOP_CHECK_S:
+            self._asked_at, self._stopping = time.monotonic(), self._asked_to_stop()
+        return self._stopping
+
+    def events(self, events: Sequence[TrainingEvent]) -> None:
+        """Write failures into the store, then send the events to the driver.
+
+        An error after which the process cannot use its GPU any more ends the process: it would fail every cell, and
+        which one caused it shows when they are tried apart.
         """
-        if self._asked_to_stop():
-            return
-        job, plan = self._job, self._job.plan
-        asked = Chunks.of(plan.stage, plan.data.format, plan.processes)
-        attempts = self._open(trainings)
-        tried = (asked.after(each, job.launch_id) for each in attempts.values())
-        chunks = min([asked, *tried], key=lambda one: one.size or one.batch)  # of the training with the least memory
-        folders = self._claim(attempts, chunks)
-        if not folders:
-            return
-        self._send(())  # it has begun
-        for line in self._warnings:
-            log_to_all(folders, line)
-        if until_saved:
-            log_to_all(folders, "tried apart from the rest of its unit, because a worker died without progress")
-        chosen = tuple(one for one in plan.trainings if one.key in folders)
-        listener = UnitListener(
-            folders,
-            self._send,
-            job.watchdog,
-            self._asked_to_stop,
-            until_saved=until_saved,
-            chunks=chunks,
-            units_per_gpu=plan.units_per_gpu,
-        )
-        with listener, listening(listener.warned):
-            try:
-                forget_peak()
-                if isinstance(self._dataset, Exception):
-                    raise self._dataset
-                plan = on_this_machine(replace(plan, trainings=chosen), job.unit, self.store)
-                with exits_are_errors():
-                    train_unit(chunks.of_plan(plan), folders, listener, self._dataset)
-            except SavedError:
-                for key in folders.keys() - listener.ended:
-                    with contextlib.suppress(OSError, FencedError):
-                        folders[key].release("saved a state, so it goes on with the rest of its unit")
-            except Exception as error:
-                left = [key for key in folders if key not in listener.ended]
-                listener.events([TrainingFailed.because_of(key, error) for key in left])
-        self._ended |= listener.ended - listener.out_of_memory
-        if again := [training for training in trainings if training.key in listener.out_of_memory]:
-            self.train(again, until_saved=until_saved)
-
-    def _open(self, trainings: Sequence[Training]) -> dict[Training, list[Attempt]]:
-        """The trainings that are not done and have an attempt left, each with its attempts so far."""
-        found = {}
-        for training in trainings:
-            folder, attempts = self.store.folder(training), list[Attempt]()
-            try:
-                if training.key in self._ended or folder.result() is not None:
+        self._seen = time.monotonic()
+        passed_on = []
+        for event in events:
+            if isinstance(event, TrainingFailed):
+                if event.kind == "device":
+                    self._end_process(event.reason)
+                if event.kind == "memory" and self._smaller:
+                    self.out_of_memory.add(event.key)
+                    self._folders[event.key].log(f"out of memory; goes on with {self._smaller} pairs at a time")
                     continue
-                attempts = folder.attempts.all()
-            except DamagedError:
-                pass  # the claim sets it aside
-            except OSError as error:
-                self._refuse(training.key, error)
-                continue
-            hopeless = any(attempt.final for attempt in attempts if attempt.launch_id == self._job.launch_id)
-            if not hopeless and charged_failures(attempts) < self._job.max_attempts[training]:
-                found[training] = attempts
-        return found
+                self._fail(event)
+            if not isinstance(event, EpochDone):
+                self.ended.add(event.key)
+            passed_on.append(event)
+        self._waiting = True
+        try:
+            self._send(passed_on)
+        finally:
+            self._seen, self._waiting = time.monotonic(), False
 
-    def _claim(self, trainings: Collection[Training], chunks: Chunks) -> dict[str, TrainingFolder]:
-        """Claim trainings. Returns the folders by key of those that this process has now."""
-        claimed: dict[str, TrainingFolder] = {}
-        how = {"micro_batch": chunks.size, "units_per_gpu": self._job.plan.units_per_gpu, "shared_by": len(trainings)}
-        for training in trainings:
-            folder = self.store.folder(training)
-            try:
-                self.store.write_cell(training.cell)
-                folder.claim(self._job.launch_id, node=self._node, **how)
-            except (AlreadyDoneError, LeaseHeldError, LeaseLostError):
-                continue  # an earlier attempt of this trial finished it, or another launch has it
-            except OSError as error:
-                self._refuse(training.key, error)
-            else:
-                folder.memory_mb, claimed[training.key] = peak_memory_mb, folder
-        return claimed
+    def _fail(self, event: TrainingFailed) -> None:
+        how = {"counted": event.kind not in UNCOUNTED, "final": event.kind in FINAL}
+        try:
+            self._folders[event.key].end("failed", event.reason, trace=event.trace, **how)
+        except FencedError:
+            return  # the cell's new owner decides how it ended
+        except OSError as error:
+            # The disk that made the cell fail cannot store the failure either; the driver still learns of it.
+            os.write(2, f"{event.reason} (and its record could not be written: {error})\n".encode())
 
-    def _refuse(self, key: str, error: OSError) -> None:
-        """Report a training whose files cannot be used. It costs no attempt, and the others go on."""
-        self._ended.add(key)
-        self._send([TrainingFailed.because_of(key, error)])
+    def _watch(self) -> None:
+        """End the process when its training hangs."""
+        pause, woke = min(5.0, self._limit / 4), time.monotonic()
+        while not self._over.wait(pause):
+            slept, woke = time.monotonic() - woke, time.monotonic()
+            # A process that was suspended (a stopped job, a closed laptop) did not hang, nor does one whose driver is,
+            # nor one that waits for the store.
+            if slept > 2 * pause + 1 or self._waiting or any(folder.is_waiting for folder in self._folders.values()):
+                self._seen = woke
+            if woke - self._seen >= self._limit:
+                self._end_process(f"hung: no step for {woke - self._seen:.0f} s (resources.watchdog = {self._limit})")
+
+    def _end_process(self, reason: str) -> None:
+        try:
+            # A disk that hangs must not keep the process from ending.
+            record = threading.Thread(target=self._record_end, args=[reason], daemon=True)
+            record.start()
+            record.join(timeout=_RECORD_S)
+        finally:
+            os._exit(ENDED_ITSELF)  # the stuck thread cannot be asked to stop
+
+    def _record_end(self, reason: str) -> None:
+        """End the attempts. Whose fault it was the driver finds out."""
+        left = {key: folder for key, folder in self._folders.items() if key not in self.ended and folder.attempt}
+        _log_to_all(left, reason)
+        for folder in left.values():
+            with contextlib.suppress(OSError, FencedError, ValueError):
+                folder.end("lost", reason)
+
+
+def _log_to_all(folders: Mapping[str, TrainingFolder], line: str) -> None:
+    """Add a line to the log of every training, as far as the disk takes it."""
+    for folder in folders.values():
+        with contextlib.suppress(StorageError):
+            folder.log(line)

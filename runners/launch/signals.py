@@ -7,16 +7,18 @@ first moment of a launch finds a handler.
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
-from goal_sweep.runners.execution.session.supervisor import INTERRUPTED, STOPPED
-from goal_sweep.runners.execution.session.watch import end_process
+from goal_sweep.runners.launch.parent import say
 
+STOPPED, INTERRUPTED = 75, 130
+"""Exit status of a launch that was stopped before its end, and of one that the user interrupted."""
 _SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT)
 REPEAT_S = 1.0
 """A signal this soon after another is the same wish: some senders signal a process and then its whole group."""
@@ -27,7 +29,10 @@ def end_at_once(number: int, frame: FrameType | None = None) -> None:
 
     An exception would pass through the C++ code of a library that is being loaded, which aborts the process.
     """
-    end_process(f"{_cause(number)}: the same command continues", _status(number))
+    with suppress(OSError):  # nobody may read it
+        os.write(2, f"{_cause(number)}: the same command continues\n".encode())
+    say(_status(number))
+    os._exit(_status(number))
 
 
 def handle(handler: Callable[[int, FrameType | None], None]) -> dict[int, Any]:

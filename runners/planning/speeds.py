@@ -107,8 +107,8 @@ def in_store(store: Store, statuses: Mapping[Training, TrainingStatus]) -> dict[
         for one in alike[:_LOOKED_AT]:
             with suppress(OSError, DamagedError, IndexError):  # a speed is no reason to stop
                 folder = store.folder(one)
-                last, attempt = folder.records(statuses[one].result)[-1]["metrics"], folder.attempts.all()[-1]
-                alone = attempt.shared_by / solo_times(Unit(trainings=(one,) * attempt.shared_by))
+                last, beside = folder.records()[-1]["metrics"], folder.attempts.all()[-1].shared_by
+                alone = beside / solo_times(Unit(trainings=(one,) * beside))
                 validation = last["time/val_s"] / max(last["time/train_s"], 1e-9)
                 steps.append(alone * last["time/step_ms"] / 1000 * (1 + validation))
         if steps:

@@ -9,7 +9,7 @@ from typing import Any
 from goal_sweep.runners.results.rows import DIFF_DIGITS, asked_row
 from goal_sweep.runners.results.table import ResultsTable, read_results
 from goal_sweep.runners.store import Store
-from goal_sweep.runners.store.records.provenance import gather
+from goal_sweep.runners.store.provenance import gather
 from goal_sweep.sweeps import ResolvedSweep, Training
 from goal_sweep.sweeps.results import DEFAULT, SETTING
 
@@ -65,8 +65,8 @@ def changes(
     without = sum(row["status"] == "done" and row["git_diff"] != git_diff for row in rows) if git_diff else 0
     if without:
         yield (
-            f"the source tree has uncommitted changes that {without} finished trainings ran without "
-            "(--force repeats finished trainings)"
+            f"the source tree has uncommitted changes that {without} finished trainings ran without; another --store "
+            "repeats them"
         )
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
 from goal_sweep.goal_core.basics.errors import printable
-from goal_sweep.goal_core.checkpoints import RANKS
 from goal_sweep.goal_core.training import below_warmup, weak_objective
-from goal_sweep.runners.store import BEST, LOG, Attempt, Store, TrainingFolder, TrainingStatus
+from goal_sweep.runners.store import BEST, LOG, Attempt, Store, TrainingStatus
 from goal_sweep.sweeps import Training
 from goal_sweep.sweeps.results import COLUMNS, EPOCHS, SETTING, TEST, VAL
 
@@ -54,7 +53,7 @@ def stored_row(store: Store, training: Training, status: TrainingStatus) -> dict
     records: list[dict[str, Any]] = []
     with suppress(DamagedError, StorageError):
         attempts = folder.attempts.all()
-        records = folder.records(result)
+        records = folder.records()
     begun, newest = bool(status.attempts or result), attempts[-1] if attempts else None
     ended = result.get("finished", newest.ended if newest is not None else None)
     row: dict[str, Any] = {
@@ -71,13 +70,12 @@ def stored_row(store: Store, training: Training, status: TrainingStatus) -> dict
         "device": printable(newest.device) if newest is not None else "",
         "git_commit": newest.git_commit if newest is not None else "",
         "git_diff": newest.git_diff_sha256[:DIFF_DIGITS] if newest is not None else "",
-        "imported": status.imported,
         "stacked": result.get("stacked"),
         "below_warmup": "",
         "weak_objective": "",
-        "checkpoint": _path(folder, BEST, result) if result else "",
-        "log": _path(folder, LOG, result) if begun else "",
-        "ranks": _ranks(folder, result),
+        "checkpoint": _path(folder.place(BEST, result)) if result else "",
+        "log": _path(folder.folder / LOG) if begun else "",
+        "ranks": folder.ranks(result),
     }
     if best is not None:
         row["below_warmup"] = below_warmup(records, training.stage.warmup_epochs, best)
@@ -88,9 +86,8 @@ def stored_row(store: Store, training: Training, status: TrainingStatus) -> dict
     return row | _epochs(records)
 
 
-def training_row(store: Store, training: Training, max_attempts: int) -> dict[str, Any]:
-    """All columns of one training, read from the store now."""
-    status = store.status([training], max_attempts=max_attempts)[training]
+def training_row(store: Store, training: Training, status: TrainingStatus) -> dict[str, Any]:
+    """All columns of one training."""
     return asked_row(training) | stored_row(store, training, status)
 
 
@@ -107,14 +104,6 @@ def _values(records: Sequence[Mapping[str, Any]], name: str) -> list[float]:
     return [record["metrics"][name] for record in records if name in record["metrics"]]
 
 
-def _ranks(folder: TrainingFolder, result: Mapping[str, Any]) -> bytes | None:
-    """The file of ranks that a result states, where it is as stated."""
-    stated = result.get("files", {}).get(RANKS)
-    content = folder.storage.read(folder.folder / stated["name"]) if stated else None
-    return content if content and hashlib.sha256(content).hexdigest() == stated["sha256"] else None
-
-
-def _path(folder: TrainingFolder, name: str, result: Mapping[str, Any]) -> str:
-    """The path of a file in the store, with forward slashes; empty if it is not there."""
-    place = folder.place(name, result)
-    return "/".join(["cells", *place.parts[-3:]]) if folder.storage.exists(place) else ""
+def _path(place: Path) -> str:
+    """The path of a file in the store, with forward slashes."""
+    return "/".join(["cells", *place.parts[-3:]])

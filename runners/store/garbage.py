@@ -1,30 +1,27 @@
 """What a store keeps although nobody needs it any more, for `goal-sweep gc`.
 
 A finished training needs the files that its result states, its attempts and its log. An unfinished one needs all it
-has, because a launch continues from it. So does one whose state another training continues, until that is done; should
-that be lost afterwards, both are trained again. Features are computed again where they are missing, so they are needed
-as long as some training that the store knows may read them.
+has, because a launch continues from it. Features are computed again where they are missing, so they are needed as long
+as some training that the store knows may read them.
 """
 
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from goal_sweep.goal_core.basics.atomic import is_leftover
-from goal_sweep.runners.store.leases.heartbeat import LeaseHeldError
-from goal_sweep.runners.store.records.result_content import RESULT
+from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.runners.store.result_content import RESULT
 from goal_sweep.runners.store.storage.folders import LOCAL, Storage
 from goal_sweep.runners.store.store import Store
-from goal_sweep.runners.store.trainings.files import WORKING
-from goal_sweep.sweeps import Training
+from goal_sweep.runners.store.training import WORKING
+from goal_sweep.sweeps.cells import Training
 
-Kind = Literal["states", "set aside", "leftovers", "features"]
-_ASIDE = re.compile(r"(.+)\.(?:replaced|damaged)-\d+")
+Kind = Literal["states", "leftovers", "features"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,22 +42,17 @@ class Garbage:
 
 
 def find_garbage(store: Store, trainings: Sequence[Training]) -> list[Garbage]:
-    """Find what can be removed: of a sweep's cells, and what dead processes left anywhere in the store.
-
-    Args:
-        store: the store. Nothing in it is changed.
-        trainings: all trainings of the sweep.
+    """Find what can be removed: of a sweep's cells, and what dead processes left there. Changes nothing.
 
     Raises:
         StorageError: the store cannot be read.
     """
     statuses, storage = store.status(trainings), store.storage
-    needed = {one.before for one, status in statuses.items() if one.continues and status.state != "done"}
     names = {store.folder(training).folder: training.name for training in trainings}
     kept = {  # of finished trainings, by folder: the files that their results state
         store.folder(training).folder: {stated["name"] for stated in status.result["files"].values()}
         for training, status in statuses.items()
-        if status.state == "done" and training not in needed
+        if status.state == "done"
     }
     found: dict[tuple[Kind, str], Garbage] = {}
     cells = list(dict.fromkeys(folder.parent for folder in names))
@@ -76,52 +68,33 @@ def find_garbage(store: Store, trainings: Sequence[Training]) -> list[Garbage]:
     return list(found.values())
 
 
-def remove_garbage(store: Store, sweep: str, trainings: Sequence[Training]) -> list[Garbage]:
-    """Remove what `find_garbage` finds, while no launch works on the store. Launches of this sweep are kept out.
-
-    Args:
-        store: the store.
-        sweep: the sweep's name, which a launch that is kept out shows.
-        trainings: all trainings of the sweep.
+def remove_garbage(store: Store, trainings: Sequence[Training]) -> list[Garbage]:
+    """Remove what `find_garbage` finds, while nothing of the sweep is trained.
 
     Returns:
         What was removed.
 
     Raises:
-        LeaseHeldError: a driver works on the store; nothing was removed.
+        GoalError: a training is running; nothing was removed.
         StorageError: the store cannot be read, or something not removed.
     """
-    for driver in store.drivers.all():
-        if driver.alive:
-            raise LeaseHeldError(f"the store is in use by {driver.describe()}; nothing was removed")
-    with store.heartbeat(f"gc of {sweep}") as heartbeat:
-        heartbeat.start(training.key for training in trainings)
-        removed = find_garbage(store, trainings)
-        for garbage in removed:
-            for path in sorted(garbage.files, key=lambda path: path.name != RESULT):  # it alone means done
-                garbage.storage.remove(path)
-            for folder in sorted({path.parent for path in garbage.files}, reverse=True):
-                with contextlib.suppress(OSError):  # others have files there, or it is in a bucket
-                    folder.rmdir()
-        return removed
+    for training, status in store.status(trainings).items():
+        if status.state == "running":
+            raise GoalError(f"{training.name} is being trained by {status.holder}; nothing was removed")
+    removed = find_garbage(store, trainings)
+    for garbage in removed:
+        for path in garbage.files:
+            garbage.storage.remove(path)
+        for folder in sorted({path.parent for path in garbage.files}, reverse=True):
+            with contextlib.suppress(OSError):  # others have files there, or it is in a bucket
+                folder.rmdir()
+    return removed
 
 
 def _kind(path: Path, names: Mapping[Path, str], kept: Mapping[Path, Set[str]]) -> tuple[Kind, str] | None:
-    """What kind of garbage a file in a cell's folder is, and whose; None if somebody needs it.
-
-    Args:
-        path: the file.
-        names: the sweep's trainings, by folder.
-        kept: by folder of each finished training whose state nobody needs, the files that its result states.
-    """
+    """What kind of garbage a file in a cell's folder is, and whose; None if somebody needs it."""
     if is_leftover(path):
         return "leftovers", "interrupted writes"
-    for parent in path.parents:
-        aside = _ASIDE.fullmatch(parent.name)
-        if aside and (owner := names.get(parent.with_name(aside[1]))):
-            return "set aside", f"{owner}: {parent.name}"
-    if path.name.endswith(".damaged") and path.parent in names:
-        return "set aside", f"{names[path.parent]}: damaged files"
     if path.parent in kept and WORKING.fullmatch(path.name) and path.name not in kept[path.parent]:
         return "states", names[path.parent]
     return None
@@ -131,7 +104,6 @@ def _has_unfinished(store: Store) -> bool:
     """Whether the store knows of a training, of whatever sweep, that is not finished."""
     for listed in store.storage.each(lambda cell: store.storage.files(cell, below=True), store.cell_folders()):
         trainings = {path.parent for path in listed if path.parent.parent.parent.name == "cells"}
-        trainings = {folder for folder in trainings if not _ASIDE.fullmatch(folder.name)}
-        if not trainings or any(folder / RESULT not in listed for folder in trainings):
+        if any(folder / RESULT not in listed for folder in trainings):
             return True
     return False

@@ -1,16 +1,15 @@
-"""The results folder, the source of truth about what has been trained.
+"""The results folder, the only truth about what has been trained.
 
 ::
 
-    STORE/store.json                        the version of this layout, and what tells this store from others
-    STORE/launches/<launch id>.json|.keys   the running drivers (runners.store.leases); .stop asks the workers of one
-                                            to save and stop
+    STORE/store.json                        the version of this layout
+    STORE/launches/<launch id>.json|.stop   a launch that runs, and that its workers are to save and stop
     STORE/submissions/                      batch jobs (runners.store.submissions)
     STORE/sweeps/<sweep>/results.parquet    the sweep's results table (runners.results); follows from the results
     STORE/cells/<cell id>/cell.json         description of the cell, written once
-    STORE/cells/<cell id>/<stage>-<key>/    one training (runners.store.trainings)
-        log.txt  attempts/<n>.json  result.json
-        metrics.<n>.jsonl  ranks.<n>.npz  last.<n>.safetensors  best-<epoch>.<n>.safetensors     of attempt n
+    STORE/cells/<cell id>/<stage>-<key>/    one training (runners.store.training)
+        attempts/<n>.json  log.txt  metrics.jsonl  ranks.npz  result.json
+        last.safetensors  last-spare.safetensors  best-<epoch>.safetensors
 
 ``result.json`` is written last, and it alone means done. Reading, including `status`, changes nothing.
 """
@@ -18,28 +17,23 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import itertools
 import json
 import os
-import uuid
+import socket
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
 
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
 from goal_sweep.goal_core.basics.sealed_json import json_bytes
-from goal_sweep.goal_core.data import own_indexes
-from goal_sweep.runners.store.leases.heartbeat import DriverRecords, Heartbeat
-from goal_sweep.runners.store.records.result_content import RESULT
+from goal_sweep.goal_core.data.formats.index import own_indexes
+from goal_sweep.runners.store.status import TrainingStatus, status_of
 from goal_sweep.runners.store.storage.folders import read_json
 from goal_sweep.runners.store.storage.place import is_object_store, local_root, opened
-from goal_sweep.runners.store.trainings.folder import TrainingFolder
-from goal_sweep.runners.store.trainings.status import TrainingStatus, status_of
-from goal_sweep.sweeps import Cell, Training
+from goal_sweep.runners.store.training import TrainingFolder
+from goal_sweep.sweeps.cells import Cell, Training
 from goal_sweep.sweeps.results import RESULTS_FILE
 
-_VERSION = 5
+_VERSION = 6
 
 
 class Store:
@@ -61,8 +55,14 @@ class Store:
         self._base, self.storage = opened(str(location), patience)
         self.location = str(location) if is_object_store(str(location)) else str(self.root)
         """As every process of the launch can open it."""
-        self.drivers = DriverRecords(self._base / "launches", self.storage)
-        self._check_version()
+        version = self._version()
+        if version not in (None, _VERSION):
+            is_later = isinstance(version, int) and version > _VERSION
+            what, advice = ("a later", "upgrade it") if is_later else ("an earlier", "start another store")
+            raise StorageError(
+                f"store {self.location} was written by {what} version of goal-sweep (layout {version}, this version "
+                f"reads {_VERSION}); {advice}"
+            )
 
     @property
     def features(self) -> Path:
@@ -72,34 +72,23 @@ class Store:
     @property
     def indexes(self) -> Path:
         """The folder of this machine for the indexes of datasets: this user's own until the store is made."""
-        return self.root / "indexes" if self.id else own_indexes()
+        return self.root / "indexes" if self.exists else own_indexes()
 
     @property
     def packs(self) -> Path:
         """The folder of this machine for packed images: `GOAL_SWEEP_PACKS`, or one in the store."""
         return Path(os.environ.get("GOAL_SWEEP_PACKS") or self.root / "packs").expanduser()
 
-    def _check_version(self) -> None:
-        version = self._stated("version")
-        if version not in (None, _VERSION):
-            is_later = isinstance(version, int) and version > _VERSION
-            what = "a later" if is_later else "an earlier development"
-            advice = "upgrade it" if is_later else "start another store, or read this one with that version"
-            raise StorageError(
-                f"store {self.location} was written by {what} version of goal-sweep (layout {version}, this version "
-                f"reads {_VERSION}); {advice}"
-            )
-
     @property
-    def id(self) -> str:
-        """What tells this store from all others, wherever it is moved; empty before `prepare`."""
-        return str(self._stated("id") or "")
+    def exists(self) -> bool:
+        """Whether the store has been made."""
+        return self._version() is not None
 
-    def _stated(self, name: str) -> object:
-        """What the store states of itself; None where it does not, or its statement is damaged."""
+    def _version(self) -> object:
+        """The version that the store states; None where it does not, or its statement is damaged."""
         # Other versions have another kind of checksum, or none.
         with contextlib.suppress(DamagedError, UnicodeDecodeError, json.JSONDecodeError, AttributeError):
-            return json.loads(self.storage.read(self._base / "store.json") or "{}").get(name)
+            return json.loads(self.storage.read(self._base / "store.json") or "{}").get("version")
         return None
 
     def prepare(self) -> None:
@@ -108,16 +97,9 @@ class Store:
         Raises:
             StorageError: it cannot be created or written.
         """
-        self.storage.prepare([self._base / "cells", self.drivers.folder])
-        path, content = self._base / "store.json", json_bytes({"version": _VERSION, "id": uuid.uuid4().hex})
-        if self._stated("version") is None and not self.storage.create(path, content):
-            if self._stated("version") is None:  # it is damaged
-                self.storage.replace(path, content)
-
-    def heartbeat(self, sweep: str, *, ttl: float = 60.0, renew: float = 10.0) -> Heartbeat:
-        """Make a heartbeat for this process; see `runners.store.leases.heartbeat.Heartbeat`."""
-        self.prepare()
-        return Heartbeat(self.drivers, sweep, ttl=ttl, renew=renew)
+        self.storage.prepare([self._base / "cells", self._base / "launches"])
+        if not self.exists:
+            self.storage.replace(self._base / "store.json", json_bytes({"version": _VERSION}))
 
     def folder(self, training: Training) -> TrainingFolder:
         """The folder of a training, for reading, and for writing after `TrainingFolder.claim`."""
@@ -125,7 +107,7 @@ class Store:
 
     def folder_of(self, cell_id: str, stage: str, key: str) -> TrainingFolder:
         """The folder of a training that is known only by its cell id, stage and key."""
-        return TrainingFolder(self._cell_folder(cell_id) / f"{stage}-{key}", self.drivers)
+        return TrainingFolder(self._cell_folder(cell_id) / f"{stage}-{key}", self.storage)
 
     def cell_folders(self) -> list[Path]:
         """The folder of every cell that the store knows."""
@@ -135,11 +117,7 @@ class Store:
         return self._base / "cells" / cell_id
 
     def write_cell(self, cell: Cell) -> None:
-        """Write ``cell.json``, which tells people what the cell is, unless it exists. A damaged file is replaced.
-
-        Raises:
-            StorageError: the file cannot be written.
-        """
+        """Write ``cell.json``, which tells people what the cell is, unless it exists."""
         path = self._cell_folder(cell.id) / "cell.json"
         with contextlib.suppress(DamagedError):
             if read_json(self.storage, path) is not None:
@@ -147,48 +125,57 @@ class Store:
         self.storage.make_folder(path.parent)
         self.storage.replace(path, json_bytes(cell.describe()))
 
-    def status(
-        self, trainings: Iterable[Training], *, max_attempts: int = 1, thorough: bool = False
-    ) -> dict[Training, TrainingStatus]:
-        """Read the status of trainings. Writes nothing; a damaged file is reported in the status, not raised.
+    def status(self, trainings: Iterable[Training], *, max_attempts: int = 1) -> dict[Training, TrainingStatus]:
+        """Read the status of trainings, in the given order. Writes nothing.
 
         Args:
-            trainings: the trainings to look up.
-            max_attempts: number of charged failures after which a training is failed instead of waiting for another
-                try.
-            thorough: verify every file of finished trainings, also those that have not changed since they were written.
-
-        Returns:
-            One entry for each training, in the given order.
+            trainings: the trainings.
+            max_attempts: counted failures after which a training is failed instead of waiting for another try.
         """
-        driver_of, asked = functools.cache(self.drivers.state), list(trainings)
+        asked = list(trainings)
+        statuses = self.storage.each(lambda training: status_of(self.folder(training), max_attempts), asked)
+        return dict(zip(asked, statuses, strict=True))
 
-        def read(training: Training) -> TrainingStatus:
-            return status_of(self.folder(training), driver_of, max_attempts, thorough=thorough)
-
-        return dict(zip(asked, self.storage.each(read, asked), strict=True))
-
-    def set_aside(self, training: Training, why: Literal["replaced", "damaged"] = "replaced") -> Path | None:
-        """Move a training's folder away, so that the next launch trains it again. Nothing is deleted.
-
-        Args:
-            training: the training.
-            why: the folder's new name ends in ``.replaced-1`` or ``.damaged-1``, or the next free number.
-
-        Returns:
-            The new location, or None if there was nothing to move.
+    def begin_launch(self, launch: str) -> None:
+        """Let the machines of a launch see that this is its store.
 
         Raises:
-            StorageError: the folder cannot be moved.
+            StorageError: the store cannot be written.
         """
-        folder = self.folder(training).folder
-        names = (folder.with_name(f"{folder.name}.{why}-{number}") for number in itertools.count(1))
-        target = next(path for path in names if not self.storage.exists(path))
-        try:
-            self.storage.move(folder, target, last=RESULT)
-        except FileNotFoundError:
-            return None
-        return target
+        self.storage.replace(self._launch(launch, "json"), json_bytes({"host": socket.gethostname()}))
+
+    def sees_launch(self, launch: str) -> bool:
+        """Whether `begin_launch` was called with a launch; no if the store cannot be read."""
+        return self.storage.appeared(self._launch(launch, "json"))
+
+    def write_probe(self) -> None:
+        """Find out whether this machine can write the store.
+
+        Raises:
+            StorageError: it cannot.
+        """
+        self.storage.now(self._base / "launches")
+
+    def ask_to_stop(self, launch: str) -> None:
+        """Ask the workers of a launch to save their state and stop.
+
+        Raises:
+            StorageError: the store cannot be written.
+        """
+        self.storage.replace(self._launch(launch, "stop"), b"")
+
+    def is_asked_to_stop(self, launch: str) -> bool:
+        """Whether a launch's workers are to save and stop; no if the store cannot be read."""
+        return self.storage.appeared(self._launch(launch, "stop"))
+
+    def end_launch(self, launch: str) -> None:
+        """Remove what `begin_launch` and `ask_to_stop` wrote."""
+        for suffix in ("json", "stop"):
+            with contextlib.suppress(OSError):
+                self.storage.remove(self._launch(launch, suffix))
+
+    def _launch(self, launch: str, suffix: str) -> Path:
+        return self._base / "launches" / f"{launch}.{suffix}"
 
     def fetch(self, path: str) -> Path:
         """A file of this machine with the content of a path in the store, such as a results table states it."""

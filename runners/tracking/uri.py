@@ -23,10 +23,6 @@ class TrackingError(GoalError):
     """Tracking cannot work with its current settings; waiting does not help."""
 
 
-class OtherStoreError(TrackingError):
-    """The runs of a sweep show the results of another store, which are left alone."""
-
-
 def resolve_uri(uri: str, store: Path) -> str:
     """Make the paths of a tracking URI absolute.
 
@@ -132,12 +128,3 @@ def network_warning(path: Path) -> str:
         f"the tracking database {path} is on a network file system ({kind}), where SQLite may lock up or break; "
         "set tracking to a local file or a server (the store may stay where it is)"
     )
-
-
-def file_identity(path: Path) -> tuple[int, int] | None:
-    """Device and inode, which distinguish a file from a later one of the same name; None if there is no file."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino

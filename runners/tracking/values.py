@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from goal_sweep.runners.tracking import schema as names
-from goal_sweep.sweeps import content_id
 from goal_sweep.sweeps.results import EPOCHS, SETTING, TEST, VAL
 
 _MAX_TAG = 4000
 _TIMES = (f"{EPOCHS}epoch", f"{EPOCHS}time")
 Row = Mapping[str, Any]
-"""A row of the results table; without the columns by epoch where only tags and final metrics are asked for."""
+"""A row of the results table; of a training that only begins, without the columns that come from the store."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedStep:
+class LoggedStep(NamedTuple):
     """The metrics of one step."""
 
     step: int
@@ -30,8 +27,8 @@ class LoggedStep:
 
 def tags_of(row: Row) -> dict[str, str]:
     """The tags of a training's run."""
-    tags = {tag: str(row[column] or "")[:_MAX_TAG] for tag, column in names.COLUMNS_OF_TAGS.items()}
-    if row["git_diff"]:
+    tags = {tag: str(row.get(column) or "")[:_MAX_TAG] for tag, column in names.COLUMNS_OF_TAGS.items()}
+    if row.get("git_diff"):
         tags["goal.git_commit"] += f", modified ({row['git_diff']})"
     return {tag: text for tag, text in tags.items() if text} | names.SOURCE
 
@@ -52,7 +49,7 @@ def final_of(row: Row) -> LoggedStep:
     """The metrics of a finished training on the test split, and those of the selected epoch on the val split."""
     test = {name: value for name, value in row.items() if name.startswith(TEST)}
     val = {names.SELECTED + name.removeprefix(VAL): value for name, value in row.items() if name.startswith(VAL)}
-    return LoggedStep(int(row["best_epoch"]), _finite({**test, **val}), _ms(row["ended"]))
+    return logged(int(row["best_epoch"]), {**test, **val}, row["ended"])
 
 
 def epochs_of(row: Row) -> Iterator[LoggedStep]:
@@ -64,19 +61,11 @@ def epochs_of(row: Row) -> Iterator[LoggedStep]:
         if name.startswith(EPOCHS) and name not in _TIMES and values
     }
     for number, epoch in enumerate(epochs):
-        metrics = _finite({name: values[number] for name, values in series.items()})
-        yield LoggedStep(int(epoch), metrics, _ms(row[_TIMES[1]][number]))
+        metrics = {name: values[number] for name, values in series.items()}
+        yield logged(int(epoch), metrics, row[_TIMES[1]][number])
 
 
-def digest_of(row: Row) -> str:
-    """16 hex digits that change with anything but the epochs of what a run shows."""
-    final = dict(final_of(row).metrics) if row["status"] == "done" else {}
-    return content_id([tags_of(row), params_of(row), final, row["attempts"], str(row["started"]), str(row["ended"])])
-
-
-def _finite(metrics: Mapping[str, float | None]) -> dict[str, float]:
-    return {name: value for name, value in metrics.items() if value is not None and math.isfinite(value)}
-
-
-def _ms(seconds: float | None) -> int:
-    return int((seconds if seconds and math.isfinite(seconds) else 0) * 1000)
+def logged(step: int, metrics: Mapping[str, float | None], time: float | None) -> LoggedStep:
+    """The metrics of a step at a time, in seconds since 1970."""
+    finite = {name: value for name, value in metrics.items() if value is not None and math.isfinite(value)}
+    return LoggedStep(step, finite, int((time if time and math.isfinite(time) else 0) * 1000))

@@ -7,16 +7,16 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
-from goal_sweep.runners.execution.capacity import Machine
 from goal_sweep.runners.execution.unit_job import UnitJob
-from goal_sweep.runners.execution.worker import run_unit
-from goal_sweep.runners.launch import launch as launch_module
-from goal_sweep.runners.launch import launcher
 from goal_sweep.runners.launch.launch import LaunchOutcome, launch_sweep
 from goal_sweep.runners.launch.opened_sweep import OpenedSweep, open_sweep
 from goal_sweep.runners.launch.remaining.plan import LaunchOptions
+from rich.console import Console
+
+from goal_sweep.runners.execution.capacity import Machine
+from goal_sweep.runners.execution.worker import run_unit
+from goal_sweep.runners.launch import launch as launch_module
+from goal_sweep.runners.launch import launcher
 from goal_sweep.runners.results import update_results
 from goal_sweep.sweeps import Training
 

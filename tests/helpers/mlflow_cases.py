@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from goal_sweep.runners.tracking.sync import SweepTracking
 from mlflow import MlflowClient
 
 from goal_sweep.runners.store import Store, TrainingFolder
 from goal_sweep.runners.tracking import schema as names
-from goal_sweep.runners.tracking.sync import SweepTracking
 from goal_sweep.sweeps import ResolvedSweep, ResourceConfig
 from tests.helpers.sweep_cases import resolved
 

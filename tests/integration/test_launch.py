@@ -10,8 +10,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-
 from goal_sweep.runners.execution.session.session import RaySession
+
 from goal_sweep.runners.launch import launcher
 from tests.helpers.in_process import InProcess
 from tests.helpers.launches import check_mlflow, goal_sweep_here, results

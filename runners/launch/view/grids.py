@@ -120,7 +120,7 @@ def block_counts(progress: SweepProgress, block: Block) -> str:
     parts = [f"{counts['done']} of {len(seeds)} done"]
     if epochs := [progress[seed].epochs for seed in seeds if progress[seed].state == "running"]:
         span = f"{min(epochs)}" if min(epochs) == max(epochs) else f"{min(epochs)}-{max(epochs)}"
-        parts.append(f"{counts['running']} running (epoch {span} of {seeds[0].epochs})")
+        parts.append(f"{counts['running']} running (epoch {span} of {seeds[0].stage.epochs})")
     if begun := sum(map(progress.begun, seeds)):
         parts.append(f"{begun} begun")
     if counts["failed"]:
@@ -141,7 +141,7 @@ def legend(*, judged: bool = False) -> Text:
 
 
 def _marks(progress: SweepProgress, seeds: Sequence[Training], *, always: bool) -> Text:
-    """A mark for each seed, as long as not all are done or `always`; and whether any was imported."""
+    """A mark for each seed, as long as not all are done or `always`."""
     text, counts = Text(), progress.counts(seeds)
     done, failed = counts["done"], counts["failed"]
     if always or done < len(seeds):
@@ -151,13 +151,13 @@ def _marks(progress: SweepProgress, seeds: Sequence[Training], *, always: bool) 
         else:
             for seed in seeds:
                 text.append_text(_mark(progress, seed))
-    return text.append(" i" if any(progress[seed].imported for seed in seeds) else "")
+    return text
 
 
 def _mark(progress: SweepProgress, seed: Training) -> Text:
     status = progress[seed]
     if status.state == "running" or progress.begun(seed):
-        place = status.epochs * (len(SHARES) - 1) // max(1, seed.epochs)
+        place = status.epochs * (len(SHARES) - 1) // max(1, seed.stage.epochs)
         return Text(SHARES[place], style="yellow" if status.state == "running" else "dim")
     if status.state == "done":
         return Text(DONE)

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import os
 import secrets
-import stat
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,17 +71,7 @@ class Storage:
 
     def replace(self, path: Path, content: bytes) -> None:
         """Write a file in one step."""
-        self._make_way(path)
         atomic.replace_bytes(path, content)
-
-    def _make_way(self, path: Path) -> None:
-        """Rename what lies in a file's place and is none, such as a folder, to ``<name>.damaged``."""
-        try:
-            mode = path.stat().st_mode  # once, for this comes before every write
-        except OSError:
-            return
-        if not stat.S_ISREG(mode):
-            self.move(path, path.with_name(f"{path.name}.damaged"))
 
     def create(self, path: Path, content: bytes, *, guard: Task | None = None) -> bool:
         """As `replace`, but never replaces a file; of several processes exactly one succeeds.
@@ -104,10 +93,6 @@ class Storage:
         except (FileNotFoundError, NotADirectoryError):
             return None
         return Written(bytes=stat.st_size, modified_ns=stat.st_mtime_ns)
-
-    def exists(self, path: Path) -> bool:
-        """Whether there is a file, or a folder with something in it."""
-        return path.exists()
 
     def entries(self, folder: Path) -> list[Path]:
         """The files and folders in a folder; empty if there is no such folder."""
@@ -163,22 +148,6 @@ class Storage:
         """Remove a file, if there is one."""
         path.unlink(missing_ok=True)
 
-    def move(self, path: Path, target: Path, *, last: str = "") -> None:
-        """Give a file or a folder another name, which must be free.
-
-        Args:
-            path: the file or folder.
-            target: its new path.
-            last: the file without which the folder means nothing. Where a move takes several steps, this file leaves
-                first and arrives last.
-
-        Raises:
-            FileNotFoundError: there is no such file or folder.
-        """
-        if not path.exists():
-            raise FileNotFoundError(f"there is no {path}")
-        perform("rename", path, lambda: path.rename(target), doing="rename")
-
     def save_with(self, path: Path, write: Callable[[Path], object], *, guard: Task) -> None:
         """Let a library write a file.
 
@@ -206,7 +175,6 @@ class Storage:
         """
 
         def write() -> None:
-            self._make_way(path)
             descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
             try:
                 os.write(descriptor, content)

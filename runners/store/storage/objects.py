@@ -110,9 +110,6 @@ class ObjectStorage(Storage):
     def written(self, path: Path) -> Written | None:
         return self._in(path.parent).get(path)
 
-    def exists(self, path: Path) -> bool:
-        return path in self._in(path.parent)
-
     def entries(self, folder: Path) -> list[Path]:
         return list(self._in(folder))
 
@@ -142,15 +139,6 @@ class ObjectStorage(Storage):
     def remove(self, path: Path) -> None:
         self._ask("remove", path, self._api.delete)
         path.unlink(missing_ok=True)
-
-    def move(self, path: Path, target: Path, *, last: str = "") -> None:
-        files = [path] if self.written(path) is not None else list(self.files(path, below=True))
-        if not files:
-            raise FileNotFoundError(f"there is no {self.shown(path)}")
-        for each in sorted(files, key=lambda each: each == path / last):
-            self._copy(each, self._key(target / each.relative_to(path)))
-        for each in sorted(files, key=lambda each: each != path / last):
-            self.remove(each)
 
     def save_with(self, path: Path, write: Callable[[Path], object], *, guard: Task) -> None:
         make_folder(path.parent)
@@ -266,10 +254,6 @@ class ObjectStorage(Storage):
             attributes = {_SHA256: hashlib.file_digest(file, "sha256").hexdigest()}
         how = {"mode": mode, "attributes": attributes, "chunk_size": PART, "max_concurrency": 4}
         self._ask("write", path, lambda client, key: self._api.put(client, key, content, **how))
-
-    def _copy(self, path: Path, to: str) -> None:
-        """Let the server copy an object, with its digest."""
-        self._ask("copy", path, lambda client, key: self._api.copy(client, key, to))
 
 
 def _written(meta: Any) -> Written:

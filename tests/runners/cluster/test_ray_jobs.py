@@ -12,7 +12,7 @@ from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.runners.cluster.backend import ClusterError, Job
 from goal_sweep.runners.cluster.ray_jobs import RayJobs
 from goal_sweep.runners.execution.inputs import code_digest, source_hash
-from goal_sweep.runners.store.records.provenance import gather
+from goal_sweep.runners.store.provenance import gather
 from tests.helpers.cluster_cases import job, submission
 
 LEAST = ("ray.address=http://head:8265", "ray.store=/shared/store")

@@ -41,7 +41,7 @@ def test_a_refusal_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(ClusterError) as refused:
         Slurm().submit(sent)
     assert str(refused.value) == f"cannot submit to Slurm: {said}"
-    (tmp_path / "bin/sbatch").unlink()
+    monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ClusterError, match=r"^sbatch is not installed"):
         Slurm().submit(sent)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from goal_sweep.runners.execution.session.session import RaySession
 
 from goal_sweep.goal_core.basics.errors import DeviceError
 from goal_sweep.runners.execution.capacity import (
@@ -13,7 +14,6 @@ from goal_sweep.runners.execution.capacity import (
     Resources,
     check_possible,
 )
-from goal_sweep.runners.execution.session.session import RaySession
 
 NEED = Resources(cpus=2, gpus=0.5, accelerator="A100")
 

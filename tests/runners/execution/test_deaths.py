@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from goal_sweep.runners.execution.deaths import MOST, Kind, pause_after, read_death
 
 ID = "ab" * 28

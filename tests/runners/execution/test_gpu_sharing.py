@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+from goal_sweep.runners.execution.unit_job import UnitJob
 
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer
 from goal_sweep.runners.execution import memory
 from goal_sweep.runners.execution.capacity import Resources
-from goal_sweep.runners.execution.unit_job import UnitJob
 from goal_sweep.runners.execution.worker import run_unit
 from goal_sweep.runners.store import charged_failures
 from tests.helpers import in_process

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from goal_sweep.runners.execution.machines import BUSY_S, FAILURES, REST_S, ClusterMachines
 
 from goal_sweep.goal_core.basics.errors import DeviceError
 from goal_sweep.runners.execution.capacity import Machine, Resources
-from goal_sweep.runners.execution.machines import BUSY_S, FAILURES, REST_S, ClusterMachines
 
 HEAD, RIGHT = (
     Machine(id=name, host=name, address="a", resources={"CPU": cpus}) for name, cpus in (("h", 0.0), ("r", 8.0))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from goal_sweep.runners.launch.opened_sweep import OpenedSweep
 
 from goal_sweep.goal_core.checkpoints import InitialModel
 from goal_sweep.goal_core.data.config import RegionsConfig
@@ -17,7 +18,6 @@ from goal_sweep.goal_core.training.cells.stack import CellStack
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer
 from goal_sweep.goal_core.training.trunk import Trunk
 from goal_sweep.runners.execution.memory import SMALLEST, Chunks
-from goal_sweep.runners.launch.opened_sweep import OpenedSweep
 from goal_sweep.runners.store import Attempt, charged_failures
 from tests.helpers.in_process import launch, results, sweep_in
 from tests.helpers.training_cases import FROZEN, unit_of

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from goal_sweep.runners.execution import worker
 from goal_sweep.runners.execution.unit_job import UnitJob
 from goal_sweep.runners.execution.unit_listener import RANK_LOST, UnitListener
+
+from goal_sweep.runners.execution import worker
 from goal_sweep.runners.execution.worker import run_unit
 from goal_sweep.runners.store import charged_failures
 from goal_sweep.sweeps import pack

@@ -11,13 +11,6 @@ from unittest.mock import Mock
 
 import pytest
 import ray
-from ray.air.execution._internal.actor_manager import RayActorManager
-from ray.exceptions import OutOfMemoryError, RayActorError
-from ray.tune.search import Searcher
-
-from goal_sweep.goal_core.basics.errors import GoalError
-from goal_sweep.runners.execution import tune_parts
-from goal_sweep.runners.execution.capacity import Resources
 from goal_sweep.runners.execution.deaths import read_death
 from goal_sweep.runners.execution.tune_parts import (
     UnitCallback,
@@ -27,6 +20,13 @@ from goal_sweep.runners.execution.tune_parts import (
     request,
 )
 from goal_sweep.runners.execution.unit_watch import UnitWatch
+from ray.air.execution._internal.actor_manager import RayActorManager
+from ray.exceptions import OutOfMemoryError, RayActorError
+from ray.tune.search import Searcher
+
+from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.runners.execution import tune_parts
+from goal_sweep.runners.execution.capacity import Resources
 
 NEED = Resources(cpus=2, gpus=0.25, accelerator="A100")
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console
-
 from goal_sweep.runners.launch.remaining.plan import LaunchOptions, LaunchPlan
 from goal_sweep.runners.launch.remaining.units import UnitQueue
+from rich.console import Console
+
 from goal_sweep.runners.launch.view.grids import block_title
 from goal_sweep.runners.launch.view.live import overview
 from goal_sweep.runners.results import update_results

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from goal_sweep.runners.launch.launch import LaunchOutcome
+from goal_sweep.runners.launch.opened_sweep import OpenedSweep
+from goal_sweep.runners.launch.remaining.plan import LaunchOptions
 
 from goal_sweep.goal_core.basics import atomic
 from goal_sweep.goal_core.data import Dataset, open_dataset
 from goal_sweep.goal_core.data.config import DataConfig
 from goal_sweep.goal_core.objectives import triplet_weights
 from goal_sweep.runners.execution import inputs
-from goal_sweep.runners.launch.launch import LaunchOutcome
-from goal_sweep.runners.launch.opened_sweep import OpenedSweep
-from goal_sweep.runners.launch.remaining.plan import LaunchOptions
 from tests.helpers.in_process import launch, results, sweep_in
 from tests.helpers.paths import ROOT
 

@@ -8,23 +8,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from goal_sweep.runners.execution.unit_job import UnitJob
+from goal_sweep.runners.execution.unit_listener import UnitListener
+from goal_sweep.runners.launch.launch import LaunchOutcome, launch_sweep
+from goal_sweep.runners.launch.launcher import PROGRESS, Launcher
+from goal_sweep.runners.launch.opened_sweep import OpenedSweep
+from goal_sweep.runners.launch.remaining.plan import LaunchOptions, LaunchPlan
 from rich.console import Console
 
 from goal_sweep.goal_core.basics.atomic import StorageError
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.goal_core.basics.sealed_json import json_bytes
 from goal_sweep.goal_core.training import EpochDone, TrainingFailed
-from goal_sweep.runners.execution.unit_job import UnitJob
-from goal_sweep.runners.execution.unit_listener import UnitListener
-from goal_sweep.runners.launch.launch import LaunchOutcome, launch_sweep
-from goal_sweep.runners.launch.launcher import Launcher
-from goal_sweep.runners.launch.opened_sweep import OpenedSweep
-from goal_sweep.runners.launch.remaining.plan import LaunchOptions, LaunchPlan
+from goal_sweep.runners.cluster.slurm import render_sbatch
 from goal_sweep.runners.launch.view.live import LiveView
 from goal_sweep.runners.launch.view.progress import Pace
-from goal_sweep.runners.store import BEST, RESULT, AttemptFolder, Store, charged_failures
+from goal_sweep.runners.store import BEST, LAST, RESULT, AttemptFolder, Store, charged_failures
 from goal_sweep.sweeps import Training, pack
-from tests.helpers.store_cases import train
+from tests.helpers.cluster_cases import job
+from tests.helpers.store_cases import train, write_weights
 from tests.helpers.sweep_cases import opened_in
 
 
@@ -256,6 +258,32 @@ def test_a_store_that_refuses_one_training_fails_only_that_one(
     assert "Read-only file system" in plan.progress[first].reason
     assert plan.progress[first].reason.startswith("storage: ")
     assert len(rounds) == 2
+
+
+@pytest.mark.parametrize(
+    ("what", "is_progress"), [("epoch", True), ("save", True), ("claim", False), ("failure", False)]
+)
+def test_a_batch_job_learns_whether_a_training_has_saved_something(
+    what: str, is_progress: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs that leave no such file end the job, so a launch that trains must leave one."""
+    assert f'export {PROGRESS}="$folder/progress' in render_sbatch(job(tmp_path))
+    monkeypatch.setenv(PROGRESS, str(tmp_path / "progress"))
+    sweep = opened_in(tmp_path / "store")
+    plan, training = LaunchPlan(sweep, LaunchOptions()), sweep.trainings[0]
+    launcher, folder = launcher_of(sweep, plan, LaunchOptions()), sweep.store.folder(training)
+    if what == "epoch":
+        launcher.events([EpochDone(key=training.key, record={"epoch": 1, "time": 0.0, "metrics": {}})])
+    elif what == "failure":
+        launcher.events([TrainingFailed(key=training.key, kind="storage", reason="no space", trace="")])
+    else:
+        folder.claim("L")
+        plan.progress.running(training)
+        if what == "save":
+            folder.save_with(LAST, write_weights)
+            folder.release("stopped by SIGUSR1")
+        launcher._end_running("stopped by SIGUSR1")
+    assert (tmp_path / "progress").exists() is is_progress
 
 
 def launched(sweep: OpenedSweep, options: LaunchOptions) -> tuple[LaunchOutcome, str]:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from goal_sweep.goal_core.models.sizes import DataSize
-from goal_sweep.runners.launch.opened_sweep import open_sweep
+from goal_sweep.runners.execution.worker import unit_plan
+from goal_sweep.runners.launch.opened import open_sweep
 from goal_sweep.runners.planning import speeds as measuring
 from goal_sweep.runners.planning.memory import disk_mb, memory_mb
 from goal_sweep.sweeps import Unit, pack
@@ -75,5 +76,6 @@ def test_the_count_is_near_what_a_process_takes(tmp_path: Path, stage: int) -> N
     unit = Unit(trainings=pack(sweep.by_stage[stage], sweep.config.execution)[0].trainings[:2])
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn) as process:
-        measured = process.submit(measuring._measure, sweep.plan_unit(unit)).result().memory_mb
+        plan = unit_plan(unit, sweep.store, sweep.config.resources, "auto")
+        measured = process.submit(measuring._measure, plan).result().memory_mb
     assert memory_mb(unit, sweep.config, DataSize.of_dataset(sweep.dataset)) == pytest.approx(measured, rel=0.3)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.goal_core.models.sizes import DataSize
-from goal_sweep.runners.launch.launch import sweep_speeds
-from goal_sweep.runners.launch.opened_sweep import open_sweep
+from goal_sweep.runners.execution.worker import unit_plan
+from goal_sweep.runners.launch.opened import open_sweep
 from goal_sweep.runners.planning.roofline import CARDS, card_named
-from goal_sweep.runners.planning.speeds import Speed, Speeds, measured, recorded, solo_times
-from goal_sweep.sweeps import pack
-from tests.helpers.in_process import launch, sweep_in
+from goal_sweep.runners.planning.speeds import Speed, Speeds, in_store, measured, recorded
+from goal_sweep.sweeps import Unit, pack
 from tests.helpers.planning_cases import published_speeds, unit_of
 
 
@@ -95,21 +95,22 @@ def test_a_gpu_record_gives_the_steps_of_its_own_models(tmp_path: Path) -> None:
         recorded(path, units)
 
 
-def test_trainings_of_the_store_tell_their_speed_whoever_trained_beside_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sweep = sweep_in(tmp_path)
-    assert sweep_speeds(sweep).known == {}
-    assert launch(sweep, monkeypatch).status == 0
-    known = sweep_speeds(sweep).known
-    assert set(known) == {(one.cell.model, one.stage.name) for one in sweep.trainings}
-    took = sum(float(sweep.statuses()[one].result["seconds"]) for one in sweep.by_stage[0])
-    (unit,) = pack(sweep.by_stage[0], sweep.config.execution)
-    speeds = sweep_speeds(sweep)
-    step = speeds.known[unit.kind].step_s
-    assert speeds.known[unit.kind].source == "in the store"
-    # Seconds of the steps alone, without the validation that a speed contains.
-    assert 0.2 < speeds.steps(unit.stage) * solo_times(unit) * step / took < 20
+def test_trainings_of_the_store_tell_their_speed_whoever_trained_beside_them(tmp_path: Path) -> None:
+    sweep = open_sweep("coco_vsepp+smoke", [f"store={tmp_path}"])
+    assert in_store(sweep.store, sweep.statuses()) == {}
+    training = sweep.by_stage[1][0]
+    folder = sweep.store.folder(training)
+    folder.claim("launch", 3)
+    taken = {"time/train_s": 4.0, "time/val_s": 1.0, "time/step_ms": 200.0}  # of one of three cells
+    folder.write_metrics([{"epoch": 1, "time": 1.0, "metrics": taken}])
+    known = in_store(sweep.store, sweep.statuses())
+    unit = Unit(trainings=(training,) * 3)
+    assert list(known) == [unit.kind]
+    speeds = Speeds(sweep.config, DataSize.of_dataset(sweep.dataset), known=known)
+    seconds = speeds.seconds(unit)
+    assert seconds is not None
+    assert seconds - 3.0 == pytest.approx(speeds.steps(unit.stage) * 3 * 0.2 * 5 / 4)
+    assert known[unit.kind].source == "in the store"
 
 
 @pytest.mark.exhaustive
@@ -117,6 +118,7 @@ def test_trainings_of_the_store_tell_their_speed_whoever_trained_beside_them(
 def test_measured_kinds_have_a_speed_of_their_own(tmp_path: Path) -> None:
     sweep = open_sweep("scenes", [f"store={tmp_path}", "seeds=[1]"])
     speeds = Speeds(sweep.config, DataSize.of_dataset(sweep.dataset))
-    known = measured(pack(sweep.trainings, sweep.config.execution), speeds, 1, sweep.dataset, sweep.plan_unit)
+    plan = partial(unit_plan, store=sweep.store, resources=sweep.config.resources, sharing="auto")
+    known = measured(pack(sweep.trainings, sweep.config.execution), speeds, 1, sweep.dataset, plan)
     assert {stage for _, stage in known} == {"frozen", "finetune"}
     assert all(one.step_s > 0 and one.source == "measured here" for one in known.values())

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from goal_sweep.runners.store.records.provenance import gather
 
 from goal_sweep.goal_core.checkpoints import RANKS
 from goal_sweep.runners.launch.tuning.refresh import refreshed_results
 from goal_sweep.runners.results import listed_again, read_results, table, training_row, update_results
 from goal_sweep.runners.results.rows import asked_row, stored_row
 from goal_sweep.runners.store import Store, TrainingStatus
-from goal_sweep.runners.store.records.provenance import gather
 from goal_sweep.sweeps import ResolvedSweep, Training
 from goal_sweep.sweeps.results import COLUMNS
 from tests.helpers.mlflow_cases import ALONE, SWEEP, TRAINING, folder_of

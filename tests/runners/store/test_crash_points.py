@@ -7,10 +7,11 @@ import json
 import os
 from dataclasses import replace
 
+from goal_sweep.runners.store.leases.processes import ProcessIdentity
+
 from goal_sweep.goal_core.basics import atomic
 from goal_sweep.goal_core.basics.sealed_json import read_json
 from goal_sweep.runners.store import BEST, Store
-from goal_sweep.runners.store.leases.processes import ProcessIdentity
 from goal_sweep.runners.store.storage.folders import LOCAL
 from tests.helpers.store_cases import named, result_of, train
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from goal_sweep.runners.tracking.sync import SweepTracking
 
 from goal_sweep.runners.store import Store
 from goal_sweep.runners.tracking import schema as names
-from goal_sweep.runners.tracking.sync import SweepTracking
 from goal_sweep.sweeps import ResolvedSweep
 from tests.helpers.mlflow_cases import Content
 from tests.helpers.store_cases import record, result, write_weights

@@ -14,12 +14,12 @@ import threading
 import time
 
 import pytest
+from goal_sweep.runners.tracking.client import Experiment
+from goal_sweep.runners.tracking.sync import SweepTracking
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
 
-from goal_sweep.runners.tracking.client import Experiment
-from goal_sweep.runners.tracking.sync import SweepTracking
 from goal_sweep.runners.tracking.uri import TrackingError, sqlite_file
 from tests.helpers.mlflow_cases import (
     KEY,

@@ -10,12 +10,12 @@ import mlflow
 import numpy as np
 import pytest
 import torch
+from goal_sweep.runners.tracking.models import publish_best
 
 from goal_sweep.goal_core.basics.errors import WeightsError
 from goal_sweep.goal_core.checkpoints import BEST
 from goal_sweep.goal_core.evaluation import embed_split, open_checkpoint
 from goal_sweep.runners.store import Store
-from goal_sweep.runners.tracking.models import publish_best
 from goal_sweep.runners.tracking.page import SweepPage
 from goal_sweep.sweeps import Training
 from tests.helpers.mlflow_cases import database, synced

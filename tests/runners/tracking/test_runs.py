@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import fields
 
 import pytest
+from goal_sweep.runners.tracking.runs import RunWriter, TrackedRun
 from mlflow import MlflowClient
 
 from goal_sweep.runners.results import training_row
-from goal_sweep.runners.tracking.runs import RunWriter, TrackedRun
 from goal_sweep.runners.tracking.values import params_of
 from tests.helpers.mlflow_cases import (
     ALONE,

@@ -10,14 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from goal_sweep.runners.tracking.client import Experiment
+from goal_sweep.runners.tracking.sync import SweepTracking
 from mlflow import MlflowClient
 
 from goal_sweep.runners.results import training_row
 from goal_sweep.runners.store import Store
 from goal_sweep.runners.tracking import schema as names
-from goal_sweep.runners.tracking.client import Experiment
 from goal_sweep.runners.tracking.page import SweepPage
-from goal_sweep.runners.tracking.sync import SweepTracking
 from goal_sweep.runners.tracking.uri import OtherStoreError
 from goal_sweep.runners.tracking.values import params_of
 from goal_sweep.sweeps.results import RESULTS_FILE

@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from goal_sweep.runners.tracking.views import filter_of
 from mlflow.utils.search_utils import SearchUtils
 
 from goal_sweep.goal_core.training import StageConfig
 from goal_sweep.runners.store import Store
 from goal_sweep.runners.tracking import schema as names
 from goal_sweep.runners.tracking.page import SweepPage
-from goal_sweep.runners.tracking.views import filter_of
 from tests.helpers.mlflow_cases import synced
 from tests.helpers.sweep_cases import resolved
 

@@ -6,10 +6,10 @@ import socket
 from collections.abc import Callable
 
 import pytest
+from goal_sweep.runners.execution.session.joining import MODE, TOKEN, TOKEN_PATH, reach
 
 from goal_sweep.goal_core.basics.errors import GoalError, UnfinishedError
 from goal_sweep.runners.execution.session import joining
-from goal_sweep.runners.execution.session.joining import MODE, TOKEN, TOKEN_PATH, reach
 
 REFUSED = "Traceback\nray.exceptions.AuthenticationError: RPC error: InvalidAuthToken: Authentication token is missing"
 Head = Callable[[str], str]

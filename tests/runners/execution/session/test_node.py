@@ -15,10 +15,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+from goal_sweep.runners.execution.session.node import NodeFailedError, RayNode, is_alive, private_folder
 
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.runners.execution.session import node as module
-from goal_sweep.runners.execution.session.node import NodeFailedError, RayNode, is_alive, private_folder
 from tests.helpers.paths import ROOT
 from tests.helpers.ray_nodes import A_RAYLET
 from tests.helpers.until import until

@@ -11,11 +11,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from goal_sweep.runners.execution.session.session import RaySession
 
 from goal_sweep.goal_core.basics.errors import DeviceError
 from goal_sweep.runners.execution.capacity import Resources, check_here
 from goal_sweep.runners.execution.session import session as ray_session
-from goal_sweep.runners.execution.session.session import RaySession
 from tests.helpers.paths import ROOT
 
 _LAUNCH = """

@@ -6,9 +6,9 @@ import socket
 import threading
 
 import pytest
+from goal_sweep.runners.execution.session.watch import RayWatch
 
 from goal_sweep.runners.execution.session import watch as module
-from goal_sweep.runners.execution.session.watch import RayWatch
 from tests.helpers.until import until
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from goal_sweep.runners.launch.remaining.plan import LaunchOptions, of_others
 
 from goal_sweep.goal_core.basics.errors import GoalError
-from goal_sweep.runners.launch.remaining.plan import LaunchOptions, of_others
 from tests.helpers.in_process import launch, results, sweep_in
 from tests.helpers.sweep_cases import opened_in
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
 import pytest
+from goal_sweep.runners.execution.unit_job import UnitJob
+from goal_sweep.runners.launch.launcher import Launcher
+from goal_sweep.runners.launch.remaining.plan import LaunchOptions, LaunchPlan
+from goal_sweep.runners.launch.remaining.units import UnitQueue
 from rich.console import Console
 
 from goal_sweep.goal_core.data import SplitCounts
 from goal_sweep.goal_core.models.sizes import DataSize
 from goal_sweep.goal_core.training import TrainingFailed
-from goal_sweep.runners.execution.unit_job import UnitJob
-from goal_sweep.runners.launch.launcher import Launcher
-from goal_sweep.runners.launch.remaining.plan import LaunchOptions, LaunchPlan
-from goal_sweep.runners.launch.remaining.units import UnitQueue
 from goal_sweep.runners.launch.view.live import LiveView
-from goal_sweep.runners.planning.speeds import Speeds
+from goal_sweep.runners.planning.prices import Known, Prices
 from goal_sweep.runners.store import BEST, charged_failures
 from goal_sweep.sweeps import Training
 from tests.helpers.in_process import NoTracking
@@ -140,9 +141,13 @@ def queue_of(launch: Launch) -> UnitQueue:
     return queue
 
 
-def speeds_of(launch: Launch) -> Speeds:
+def prices_of(launch: Launch, **known: float) -> Prices:
+    """Prices by which each stage takes so many times as long as counted."""
     size = DataSize(captions=50_000, images=20_000, val=SplitCounts(images=100, captions=500), words=100)
-    return Speeds(launch.sweep.config, size)
+    config = launch.sweep.config
+    prices = Prices(config=config, size=size)
+    (model,) = config.model.models
+    return replace(prices, known={(model, stage): Known("finished", time) for stage, time in known.items()})
 
 
 @pytest.mark.parametrize(("share", "sizes"), [(None, [2, 2]), ((1, 2), [1, 1])])
@@ -151,7 +156,7 @@ def test_units_fit_the_devices(tmp_path: Path, share: tuple[int, int] | None, si
     launch = Launch(tmp_path, settings, options=LaunchOptions(share=share))
     assert names(launch.first) == [("frozen", ["con/con", "lin/nca", "sig/cir", "sig-ms/cir"][: sum(sizes)])]
     queue = queue_of(launch)
-    queue.fit_to(devices_of(launch.sweep.config, 2, notes=("7 of 8",)), speeds_of(launch))
+    queue.fit_to(devices_of(launch.sweep.config, 2, cpus="7 of 8"), prices_of(launch))
     assert sorted(len(job.unit.trainings) for job in queue.round()) == sizes
     assert launch.plan.progress.pace.lanes == 2
     assert launch.plan.progress.pace.priced
@@ -162,7 +167,7 @@ def test_a_search_counts_what_follows_it(tmp_path: Path) -> None:
     tune = "tune={space: {stages.frozen.lr: {loguniform: [1e-3, 1e-2]}}, budget: 2}"
     launch = Launch(tmp_path, "execution={sharing: trunk, cells_per_unit: 4}", "seeds=[1, 2, 3, 4]", tune)
     queue = queue_of(launch)
-    queue.fit_to(devices_of(launch.sweep.config, 4), speeds_of(launch))
+    queue.fit_to(devices_of(launch.sweep.config, 4), prices_of(launch))
     pace = launch.plan.progress.pace
     # 2 candidates of 4 objectives, then the default and the tuned grid of 4 seeds, in two stages.
     assert [sum(len(unit.trainings) for unit in part) for part in pace.parts] == [2 * 4 * 2, 2 * 4 * 4 * 2]
@@ -172,7 +177,7 @@ def test_a_search_counts_what_follows_it(tmp_path: Path) -> None:
 def test_the_longest_units_start_first(tmp_path: Path) -> None:
     launch = Launch(tmp_path, "objectives={only: [con/con, sig/cir, lin/nca]}", "data.image.augment=crop_flip")
     queue = queue_of(launch)
-    queue.fit_to(devices_of(launch.sweep.config), speeds_of(launch))
+    queue.fit_to(devices_of(launch.sweep.config), prices_of(launch))
     jobs = queue.round()
     assert {len(job.unit.trainings) for job in jobs} == {1, 2}
     assert min(jobs, key=lambda job: job.rank) == max(jobs, key=lambda job: len(job.unit.trainings))
@@ -182,7 +187,7 @@ def test_a_unit_that_computes_features_comes_before_others_that_need_them(tmp_pa
     settings = ["seeds=[1, 2]", "execution={sharing: trunk, cells_per_unit: 1}", "data.image.augment=none"]
     launch = Launch(tmp_path, *settings)
     queue = queue_of(launch)
-    queue.fit_to(devices_of(launch.sweep.config, 2), speeds_of(launch))
+    queue.fit_to(devices_of(launch.sweep.config, 2), prices_of(launch))
     jobs = sorted(queue.round(), key=lambda job: job.rank)
     # Random backbones have features of their own for each seed: two devices compute those of both at the same time.
     assert [job.unit.trainings[0].cell.seed for job in jobs[:2]] == [1, 2]

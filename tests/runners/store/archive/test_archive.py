@@ -11,16 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from goal_sweep.runners.launch.opened_sweep import OpenedSweep
+from goal_sweep.runners.launch.remaining.plan import LaunchOptions, LaunchPlan
+from goal_sweep.runners.store.archive import ArchiveError, add_results, export_results, opened_archive, plan_import
 
 from goal_sweep.goal_core.basics import atomic
 from goal_sweep.goal_core.basics.atomic import StorageError
 from goal_sweep.goal_core.checkpoints import BEST
 from goal_sweep.runners.cli.app import run as goal_sweep
 from goal_sweep.runners.cli.reports import report_targets
-from goal_sweep.runners.launch.opened_sweep import OpenedSweep
-from goal_sweep.runners.launch.remaining.plan import LaunchOptions, LaunchPlan
 from goal_sweep.runners.store import LeaseHeldError, Store
-from goal_sweep.runners.store.archive import ArchiveError, add_results, export_results, opened_archive, plan_import
 from goal_sweep.sweeps import load_sweep
 from tests.helpers.archive_cases import files_in, finished_sweep, import_into, train_fully
 from tests.helpers.mlflow_cases import Content

@@ -15,10 +15,10 @@ from dataclasses import asdict, replace
 
 import psutil
 import pytest
-
-from goal_sweep.goal_core.basics.sealed_json import json_bytes
 from goal_sweep.runners.store.leases.heartbeat import DriverRecords, Heartbeat, LeaseHeldError
 from goal_sweep.runners.store.leases.processes import ProcessIdentity
+
+from goal_sweep.goal_core.basics.sealed_json import json_bytes
 from tests.helpers.paths import ROOT
 from tests.helpers.store_cases import load, named, train
 from tests.helpers.until import until

@@ -6,10 +6,10 @@ import threading
 from pathlib import Path
 
 import pytest
-
-from goal_sweep.runners.store import AlreadyDoneError
 from goal_sweep.runners.store.leases.lease import LeaseLostError
 from goal_sweep.runners.store.records.attempts import AttemptFolder
+
+from goal_sweep.runners.store import AlreadyDoneError
 from tests.helpers.store_cases import load, named, record, result, train, write_weights
 
 TRAINING = named("c" * 16)

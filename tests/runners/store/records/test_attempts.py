@@ -5,10 +5,10 @@ import os
 import socket
 
 import pytest
+from goal_sweep.runners.store.records.attempts import Attempt, AttemptFolder
 
 from goal_sweep.goal_core.basics.sealed_json import json_bytes
 from goal_sweep.runners.store import Store
-from goal_sweep.runners.store.records.attempts import Attempt, AttemptFolder
 from tests.helpers.store_cases import named
 
 TRAINING = named("a" * 16)

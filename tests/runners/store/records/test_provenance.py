@@ -7,10 +7,10 @@ import subprocess
 import zipfile
 
 import pytest
-from hatchling.builders.wheel import WheelBuilder
-
 from goal_sweep.runners.store.records import provenance
 from goal_sweep.runners.store.records.provenance import BUILT_FROM, built_from, checkout_state, gather
+from hatchling.builders.wheel import WheelBuilder
+
 from tests.helpers.paths import ROOT
 
 

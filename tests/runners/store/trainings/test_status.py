@@ -6,10 +6,10 @@ import os
 import time
 
 import pytest
+from goal_sweep.runners.store.leases.lease import LeaseLostError
 
 from goal_sweep.goal_core.basics.atomic import StorageError
 from goal_sweep.runners.store import LAST, Store
-from goal_sweep.runners.store.leases.lease import LeaseLostError
 from tests.helpers.store_cases import named, record, train, write_result
 
 TRAINING = named("c" * 16)

@@ -9,11 +9,11 @@ import pickle
 from pathlib import Path
 
 import pytest
+from goal_sweep.runners.store.leases.lease import LeaseLostError
 
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
 from goal_sweep.goal_core.basics.sealed_json import json_bytes
 from goal_sweep.runners.store import AlreadyDoneError
-from goal_sweep.runners.store.leases.lease import LeaseLostError
 from tests.helpers.store_cases import load, named, record, result, train, write_result, write_weights
 
 TRAINING = named("c" * 16)

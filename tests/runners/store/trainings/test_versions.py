@@ -3,7 +3,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-
 from goal_sweep.runners.store.trainings.files import is_whole_zip
 
 

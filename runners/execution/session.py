@@ -1,0 +1,195 @@
+"""Start Ray on this machine or join a cluster, and leave it again."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import os
+import secrets
+import socket
+import stat
+from pathlib import Path
+from typing import Any, Self
+
+from goal_sweep.goal_core.basics.errors import GoalError, UnfinishedError
+from goal_sweep.runners.execution.capacity import Machine, Resources, check_here
+
+# Read by ray when it is imported. They replace Tune's display by ours, switch off the csv, json and tensorboard loggers
+# (which write every report to disk again), make Ctrl-C an exception in the driver, and prevent the usage report that
+# the user did not ask for. Nothing reads the state of its trials that Tune writes to disk, so it is written once.
+_QUIET = {
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "TUNE_GLOBAL_CHECKPOINT_S": "inf",
+    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+_ALONE = {
+    # Ray's switch to listen on the loopback interface only, whatever its name says: without it, the services of a local
+    # Ray accept connections from the network.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    # Ray's memory monitor would end a worker that the kernel might leave alone; the kernel ends only one.
+    "RAY_memory_monitor_refresh_ms": "0",
+    # Ray's own default of 15 leaves its workers hardly any time of a machine that others use too.
+    "RAY_worker_niceness": "0",
+    "RAY_AUTH_MODE": "token",
+}
+"""Variables of a Ray on this machine alone."""
+_SLOW_S = (
+    "RAY_raylet_start_wait_time_s",
+    "RAY_gcs_server_port_wait_time_s",
+    "RAY_gcs_server_request_timeout_seconds",
+    "RAY_gcs_rpc_server_connect_timeout_s",
+    "RAY_py_gcs_connect_timeout_s",
+    "RAY_worker_register_timeout_seconds",
+    "RAY_grpc_keepalive_timeout_ms",
+    "RAY_grpc_client_keepalive_timeout_ms",
+    "RAY_agent_register_timeout_ms",
+    "RAY_health_check_initial_delay_ms",
+    "RAY_health_check_timeout_ms",
+)
+"""Ray's limits for its own processes to start and to answer, in the unit that each ends in."""
+# In a Ray job, this process passes on variables that the job was given. Ray would call that a conflict.
+_IN_JOB = {"RAY_OVERRIDE_JOB_RUNTIME_ENV": "1"}
+_CONNECT_S = 5.0
+AGAIN = "run the same command again to continue"
+
+
+class RayLostError(UnfinishedError):
+    """Ray has ended, or does not answer."""
+
+
+class RaySession:
+    """A running Ray: a local one, or a cluster that was joined. A context manager.
+
+    Args:
+        address: the cluster's, ``host:port`` of its head or ``auto``; None starts a local Ray.
+        need: the resources of a unit.
+        patience_s: seconds that the processes of a local Ray may take to start or to answer, on a busy machine.
+    """
+
+    def __init__(self, address: str | None, need: Resources, patience_s: int) -> None:
+        self.address, self.need, self._patience_s = address, need, patience_s
+
+    def __enter__(self) -> Self:
+        """Start or join Ray.
+
+        Raises:
+            DeviceError: this machine is too small for a unit.
+            UnfinishedError: the cluster does not answer, or Ray does not start.
+            GoalError: the address is not that of a head, or the cluster refuses this machine.
+        """
+        if self.address is None:
+            check_here(self.need)
+        else:
+            check_address(self.address)
+            _connect(self.address)
+        for name, value in (_QUIET | (_IN_JOB if self.address else self._local())).items():
+            os.environ.setdefault(name, value)
+        try:
+            self._init()
+            if self.address is None:
+                check_here(self.need, self.machines()[0])
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _local(self) -> dict[str, str]:
+        """Variables of a local Ray; other users of this machine get neither at its sockets nor at its services."""
+        slow = {name: f"{self._patience_s}{'000' * name.endswith('_ms')}" for name in _SLOW_S}
+        folder = _private_folder(Path(os.environ.get("RAY_TMPDIR") or "/tmp") / f"goal-sweep-{os.geteuid()}")
+        return _ALONE | slow | {"RAY_TMPDIR": str(folder), "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+
+    def _init(self) -> None:
+        import ray
+
+        logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
+        how: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
+        how |= {"address": "local", "include_dashboard": False}
+        if self.address is not None:
+            passed_on = {
+                name: value for name, value in os.environ.items() if name.startswith(("AWS_ENDPOINT", "GOAL_"))
+            }
+            how |= {"address": self.address, "include_dashboard": None, "runtime_env": {"env_vars": passed_on}}
+        try:
+            ray.init(**how)
+        except SystemExit:  # from Ray's own handler of SIGTERM
+            raise KeyboardInterrupt from None
+        except Exception as error:  # Ray raises bare exceptions too
+            said = " ".join(str(error).split())[:300]
+            if self.address is None:
+                raise RayLostError(f"Ray does not start on {socket.gethostname()}: {said}; {AGAIN}") from error
+            raise GoalError(f"cannot join the Ray cluster at {self.address}: {said}") from error
+
+    def __exit__(self, *exc: object) -> None:
+        """Leave Ray. A local Ray ends, and its workers with it."""
+        import ray
+
+        # What Tune leaves behind holds references to Ray's objects. If another thread collects one while Ray shuts
+        # down, Ray ends the process with status 1.
+        gc.collect()
+        gc.disable()
+        try:
+            ray.shutdown()
+        finally:
+            gc.enable()
+
+    def machines(self) -> list[Machine]:
+        """The machines alive.
+
+        Raises:
+            RayLostError: Ray does not answer.
+        """
+        import ray
+
+        try:
+            return [Machine.of_ray(node) for node in ray.nodes() if node["Alive"]]
+        except Exception as error:
+            raise RayLostError(f"Ray does not answer any more; {AGAIN}") from error
+
+
+def check_address(address: str) -> None:
+    """Check that an address is written as that of a cluster is; whether one answers there shows later."""
+    host, _, port = address.rpartition(":")
+    if address != "auto" and ("://" in address or not host or not port.isdecimal() or not 0 < int(port[:6]) < 65536):
+        raise GoalError(
+            f"--address {address}: give host:port of the head process, as `ray start --head` prints it (its port is "
+            "6379 unless --port says otherwise), not the dashboard's or the client's, or auto"
+        )
+
+
+def _connect(address: str) -> None:
+    """Refuse an address at which nothing listens; Ray would try it for minutes."""
+    if address == "auto":
+        return
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
+    except OSError as error:
+        why = "no answer" if isinstance(error, TimeoutError) else getattr(error, "strerror", None) or str(error)
+        raise UnfinishedError(
+            f"no Ray cluster at {address} ({why}): is its head running (`ray start --head --port={port}`), and may "
+            "this machine reach the port? Then the same command continues"
+        ) from error
+
+
+def _private_folder(path: Path) -> Path:
+    """Make a folder that nobody else may enter, or check that it is one: Ray opens its sockets to everybody.
+
+    Raises:
+        GoalError: another user has made it, or it is not a folder.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    status = path.lstat()  # a link could lead into a folder of somebody else
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        raise GoalError(f"{path} belongs to another user, and Ray's files are to lie there; remove it")
+    path.chmod(0o700)
+    return path

@@ -1,1 +1,0 @@
-"""Ray itself: start its processes on this machine or join a cluster, notice their end, and leave again."""

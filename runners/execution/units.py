@@ -1,0 +1,169 @@
+"""Run units as Ray Tune trials. Loading this module loads Ray.
+
+Tune starts and places them. The launch knows what there is to run, and the store what is done, so Tune remembers
+nothing and is never restored.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray import tune
+from ray.tune.search import Searcher
+
+from goal_sweep.runners.execution.job import Death, Work
+from goal_sweep.runners.execution.session import AGAIN, RayLostError, RaySession
+from goal_sweep.runners.execution.worker import train_trial
+
+_PENDING = "32"
+"""Units that ask a cluster for room at the same time. The more there are, the faster an autoscaler adds machines."""
+_NODE_ID = "ray.io/node-id"
+"""The label that Ray gives to each machine."""
+
+
+def run_units(session: RaySession, work: Work) -> None:
+    """Train units until the work is over or stops.
+
+    Raises:
+        RayLostError: Ray has ended. What ends Tune alone, such as Ray's own word that a worker took too much memory,
+            costs a start of the units that ran.
+    """
+    if session.address is not None:
+        os.environ.setdefault("TUNE_MAX_PENDING_TRIALS_PG", _PENDING)
+    while not work.is_over and not work.stopping:
+        _fit(session, _Given(work))
+
+
+class _NotKept:
+    """Tune writes its parts into a file that nothing reads. Ours hold what cannot be written."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+
+class _Given:
+    """The starts that Tune was given, of which each ends once.
+
+    Args:
+        work: whose they are.
+    """
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.numbers: set[int] = set()
+
+    def end(self, number: int, death: Death | None) -> None:
+        """Tell that a start has ended."""
+        if number in self.numbers:
+            self.numbers.remove(number)
+            self.work.ended(number, death)
+
+
+class _Queue(_NotKept, Searcher):  # type: ignore[misc]  # ray is not typed
+    """Gives Tune one start after the other, and lets it wait while none can begin."""
+
+    def __init__(self, given: _Given) -> None:
+        super().__init__()
+        self._given = given
+
+    def suggest(self, trial_id: str) -> Any:
+        work = self._given.work
+        work.step()
+        if work.is_over or work.stopping:
+            return Searcher.FINISHED
+        if (start := work.next()) is None:
+            return None
+        self._given.numbers.add(start.number)
+        return {"number": start.number, "job": ray.put(start.job), "avoid": [*start.avoid]}
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        pass
+
+    def save(self, checkpoint_path: str) -> None:
+        pass
+
+    def restore(self, checkpoint_path: str) -> None:
+        pass
+
+
+class _Ears(_NotKept, tune.Callback):  # type: ignore[misc]  # ray is not typed
+    """Passes on what Tune tells of its trials."""
+
+    def __init__(self, given: _Given) -> None:
+        self._given = given
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
+    ) -> None:
+        self._given.work.reported(trial.config["number"], result)
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self._given.end(trial.config["number"], None)
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self._given.end(trial.config["number"], Death.read(_error_text(trial)))
+
+    def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        self._given.work.step()
+
+
+class _End(_NotKept, tune.Stopper):  # type: ignore[misc]  # ray is not typed
+    """Ends all units when the work stops."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        return self._work.stopping
+
+
+def _fit(session: RaySession, given: _Given) -> None:
+    def resources(config: Mapping[str, Any]) -> Any:
+        others = [{_NODE_ID: f"!in({','.join(config['avoid'])})"}] if config["avoid"] else None
+        return tune.PlacementGroupFactory([session.need.bundle], bundle_label_selector=others)
+
+    # Tune must write its bookkeeping somewhere; nothing reads it.
+    with tempfile.TemporaryDirectory(prefix="goal-sweep-tune-") as scratch:
+        tuner = tune.Tuner(
+            tune.with_resources(train_trial, resources),
+            tune_config=tune.TuneConfig(
+                num_samples=-1,  # the queue says when it is over
+                search_alg=_Queue(given),
+                trial_name_creator=lambda trial: f"unit-{trial.config['number']:04d}",
+                trial_dirname_creator=lambda trial: f"unit-{trial.config['number']:04d}-{trial.trial_id}",
+                # Reusing a CPU worker saves seconds of imports; a used CUDA context may not be clean.
+                reuse_actors=session.need.gpus == 0,
+            ),
+            run_config=tune.RunConfig(
+                name="units", storage_path=scratch, verbose=0, stop=_End(given.work), callbacks=[_Ears(given)]
+            ),
+        )
+        try:
+            tuner.fit()
+        except Exception as error:  # such as a RuntimeError around what Ray says of a worker that it has ended
+            if not isinstance(error, tune.TuneError | ray.exceptions.RayError | RuntimeError):
+                raise
+            if not session.machines():
+                last = str(error).strip().rpartition("\n")[2].strip() or type(error).__name__
+                raise RayLostError(f"Ray stopped: {last}; {AGAIN}") from error
+            death: Death | None = Death.read(str(error))
+        else:
+            death = None
+    for number in sorted(given.numbers):  # Tune has stopped them, or not begun them
+        given.end(number, death)
+
+
+def _error_text(trial: Any) -> str:
+    """The last error of a trial, as Tune keeps it in a file; empty if it cannot be read."""
+    try:
+        return Path(trial.error_file).read_text()
+    except (OSError, TypeError):
+        return ""

@@ -1,0 +1,156 @@
+"""A sweep with its data and its store opened, so that its trainings have keys. Most commands start from one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from shutil import copyfile
+
+from goal_sweep.goal_core import checkpoints
+from goal_sweep.goal_core.basics.atomic import make_folder, replace_with
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.data import Dataset, Progress, SplitCounts, index_path, open_dataset, published_counts
+from goal_sweep.goal_core.evaluation.feature_files import check_origin
+from goal_sweep.goal_core.models.frameworks import initial_weights_id
+from goal_sweep.runners.launch.tuning import Ended, describe, ends_of, replay
+from goal_sweep.runners.launch.view.progress import SweepProgress
+from goal_sweep.runners.planning.processes import process_pool
+from goal_sweep.runners.store import Store, TrainingStatus
+from goal_sweep.runners.tracking.uri import resolve_uri
+from goal_sweep.sweeps import ResolvedSweep, Running, SweepConfig, Training, load_sweep
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenedSweep(ResolvedSweep):
+    """A sweep that is ready to be planned, shown or launched."""
+
+    dataset: Dataset
+    store: Store
+
+    def prepare(self) -> None:
+        """Make the store, and put the index of the data into it, so that no worker reads them all.
+
+        Raises:
+            StorageError: the store cannot be made.
+        """
+        before = self.store.indexes
+        self.store.prepare()
+        if before != self.store.indexes:
+            own, kept = (index_path(self.config.data, folder) for folder in (before, self.store.indexes))
+            with suppress(OSError):  # without it the data are read again
+                make_folder(kept.parent)
+                replace_with(kept, partial(copyfile, own))
+
+    def searched(self, *, retried: bool = False) -> OpenedSweep:
+        """This sweep with what its search has proposed and chosen by now, as the store tells.
+
+        Args:
+            retried: failed candidates will be tried again, so they have not ended.
+        """
+        return self if self.config.tune is None else replay(self, partial(self.ends, retried=retried))
+
+    def ends(self, trainings: Sequence[Training], *, retried: bool = False) -> dict[Training, Ended | None]:
+        """How trainings ended; see `ends_of`."""
+        return ends_of(self.store, trainings, self.config.resources.max_attempts, retried=retried)
+
+    def statuses(self) -> dict[Training, TrainingStatus]:
+        """The status of every training, read from the store."""
+        return self.store.status(self.trainings, max_attempts=self.config.resources.max_attempts)
+
+    def progress(self) -> SweepProgress:
+        """The progress of the sweep, read from the store."""
+        progress = SweepProgress(self.trainings, self.statuses())
+        progress.phase = describe(self) if self.trails else ""
+        return progress
+
+    def unlike_published(self) -> str:
+        """Which splits have not the published size of the data that `data.name` names; empty if all have."""
+        published, lines = published_counts(self.config.data), []
+        if not published:
+            return ""
+        for name, split in self.dataset.splits.items():
+            found = SplitCounts(images=split.num_images, captions=split.num_captions)
+            if found != published.get(name, found):
+                lines.append(f"{name} has {found}, but {self.dataset.name} as published has {published[name]}")
+        name_it = "if no file is missing, give the data a name of its own, such as --set data.name=mine"
+        return f"{'; '.join(lines)}; {name_it}" if lines else ""
+
+    def check_trainable(self) -> None:
+        """Check what would otherwise fail only in training: batch sizes against the data, weights against the model.
+
+        Raises:
+            ConfigError: a batch is larger than the training split.
+            WeightsError: weights do not fit the model.
+            PluginError: a plugin's part does not work.
+        """
+        captions = self.dataset.splits["train"].num_captions
+        for stage in self.config.stages:
+            if stage.batch_size > captions:
+                raise ConfigError(
+                    f"must be at most {captions}, the number of captions in the train split of {self.dataset.name!r}, "
+                    f"got {stage.batch_size}",
+                    key=f"stages.{stage.name}.batch_size",
+                )
+        if self.config.plugins:
+            from goal_sweep.goal_core.objectives.trial import (
+                try_objective,  # with torch, which looking at a sweep does without
+            )
+
+            for objective in dict.fromkeys(training.cell.objective for training in self.trainings):
+                try_objective(objective)
+        if self.config.plugins or "torch" in sys.modules:
+            _check_weights(self.config, self.dataset)
+            return
+        # In a process of its own: a driver is small, and would keep torch and the models' memory to its end.
+        with process_pool(1) as pool:
+            pool.submit(_open_and_check_weights, self.config, self.store.indexes).result()
+
+
+def _open_and_check_weights(config: SweepConfig, indexes: Path) -> None:
+    _check_weights(config, open_dataset(config.data, indexes))
+
+
+def _check_weights(config: SweepConfig, dataset: Dataset) -> None:
+    for model in config.model.models:
+        checkpoints.check_initial_weights(model, config.data, dataset)
+
+
+def open_sweep(
+    sweep: str,
+    overrides: Sequence[str] = (),
+    *,
+    running: Running = "never",
+    renew: bool = True,
+    progress: Progress = lambda done, total: None,
+) -> OpenedSweep:
+    """Load a sweep and everything that its cell ids depend on.
+
+    Args:
+        sweep: path of a sweep file, or the name of a shipped sweep.
+        overrides: ``key=value`` settings that replace those of the file.
+        running: which of its plugins run.
+        renew: look at every image of the data; else they are taken for what they were when they were indexed.
+        progress: called while images are read for the index.
+
+    Raises:
+        GoalError: the sweep file is invalid, or the data or weights are missing or invalid.
+    """
+    return open_config(load_sweep(sweep, overrides, running=running), renew=renew, progress=progress)
+
+
+def open_config(
+    config: SweepConfig, *, renew: bool = True, progress: Progress = lambda done, total: None
+) -> OpenedSweep:
+    """Open a sweep that is loaded already; see `open_sweep`."""
+    results = Store(config.store)
+    resolve_uri(config.tracking, results.root)  # an unsupported URI shows here, before anything is trained
+    dataset = open_dataset(config.data, results.indexes, renew=renew, progress=progress)
+    check_origin(config.data, [backbone.name for backbone in config.model.backbones])
+    weights = {model.backbone.name: initial_weights_id(model) for model in config.model.models}
+    return OpenedSweep(
+        config=config, data_fingerprint=dataset.fingerprint, weights=weights, dataset=dataset, store=results
+    ).searched()

@@ -1,0 +1,86 @@
+"""Packs what can start into units, and orders them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from goal_sweep.goal_core.models.sizes import DataSize
+from goal_sweep.runners.execution.capacity import Machine, Resources
+from goal_sweep.runners.launch.remaining import LaunchOptions, Remaining
+from goal_sweep.runners.planning.devices import of_machines
+from goal_sweep.runners.planning.packing import pack_for
+from goal_sweep.runners.planning.speeds import Speeds, in_store
+from goal_sweep.sweeps.cells import Training
+from goal_sweep.sweeps.units import Unit, pack
+
+
+class Packer:
+    """Packs what can start into units.
+
+    Args:
+        remaining: what is left.
+        machines: those of the launch.
+        need: the resources of a unit.
+        options: the options of the launch.
+        note: shows a line to the user.
+    """
+
+    def __init__(
+        self,
+        remaining: Remaining,
+        machines: Sequence[Machine],
+        need: Resources,
+        options: LaunchOptions,
+        note: Callable[[str], None],
+    ) -> None:
+        self._remaining, self._note = remaining, note
+        self._devices = of_machines(machines, need, here=options.address is None)
+        self._limits: Mapping[str, int] = {}
+        self._seconds: Callable[[Unit], float | None] = lambda unit: None
+        self._made: set[str] = set()
+        """The cached features that units of this launch compute."""
+
+    def look_ahead(self) -> None:
+        """Choose how many cells a unit gets, for all that can be trained now or after it, and say so."""
+        remaining, sweep = self._remaining, self._remaining.sweep
+        if not (todo := remaining.startable(ahead=True)):
+            return
+        size, known = DataSize.of_dataset(sweep.dataset), in_store(sweep.store, sweep.statuses())
+        packing = pack_for(todo, self._devices, Speeds(sweep.config, size, self._devices.gpu, known))
+        self._limits, self._seconds = packing.limits, packing.seconds
+        for line in (*packing.lines, *self._devices.notes):
+            self._note(line)
+        chain = packing.units
+        seconds = {unit: self._seconds(unit) for unit in chain}
+        if None not in seconds.values():
+            remaining.progress.weights = {
+                one: (seconds[unit] or 0.0) / len(unit.trainings) / one.stage.epochs
+                for unit in chain
+                for one in unit.trainings
+            }
+        counts = Counter(unit.stage.name for unit in chain)
+        for number, stage in enumerate(sweep.by_stage):
+            own = [one for one in todo if one in {*stage}]
+            if own:
+                name = own[0].stage.name
+                self._note(
+                    f"{name}: {len(own)} of {len(sweep.by_stage[number])} cells to train in {counts[name]} units"
+                )
+
+    def units(self, chosen: Sequence[Training]) -> list[tuple[tuple[float, ...], Unit]]:
+        """Units of trainings that can start now, each with its rank: those of a lower rank start first.
+
+        Earlier stages come first, and of these the longest units. Before all others of its stage comes one that
+        computes cached features, so that the others find them there.
+        """
+        config = self._remaining.sweep.config
+        stages = {stage.name: float(number) for number, stage in enumerate(config.stages)}
+        units = pack(chosen, config.execution, self._limits)
+        ranked: list[tuple[tuple[float, ...], Unit]] = []
+        for unit in sorted(units, key=lambda unit: -(self._seconds(unit) or len(unit.trainings))):
+            is_first = bool(unit.features) and unit.features not in self._made
+            self._made.add(unit.features)
+            length = self._seconds(unit) or float(len(unit.trainings))
+            ranked.append(((stages[unit.stage.name], 0.0 if is_first else 1.0, -length), unit))
+        return ranked

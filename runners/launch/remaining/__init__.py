@@ -1,1 +1,0 @@
-"""What a launch still has to do: `plan` says which trainings are left, and `units` what can start now."""

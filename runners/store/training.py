@@ -1,0 +1,351 @@
+"""A training's folder in the store: its files, the claim of its trainer, and how its attempts end."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from goal_sweep.goal_core.basics import atomic
+from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
+from goal_sweep.goal_core.basics.errors import FencedError, GoalError
+from goal_sweep.goal_core.basics.sealed_json import json_bytes
+from goal_sweep.goal_core.checkpoints.names import BEST, LAST, RANKS, SPARE, best_name
+from goal_sweep.runners.store.attempts import RENEW_S, Attempt, AttemptFolder, Outcome
+from goal_sweep.runners.store.result_content import METRICS, RESULT, parse_epoch, parse_result
+from goal_sweep.runners.store.storage.folders import LOCAL, Storage
+
+LOG = "log.txt"
+WORKING = re.compile(r"last(?:-spare)?\.safetensors|best-\d+\.safetensors")
+"""Files that a training needs until it is done; afterwards only the weights of its best epoch."""
+_RIVALS = 50
+
+
+class AlreadyDoneError(GoalError):
+    """The training has its result, so it cannot be claimed."""
+
+
+class ClaimedError(GoalError):
+    """Another process trains this training."""
+
+
+class ClaimLostError(FencedError):
+    """A later attempt has taken over this attempt's training. It must stop without writing anything."""
+
+
+class TrainingFolder:
+    """A training's folder. Every process may read it; `claim` gives the right to write.
+
+    What writes raises `ClaimLostError` if another attempt has taken over, and `StorageError` if the store cannot be
+    written; what was there before is then unchanged. What reads raises `StorageError` if a file cannot be read.
+
+    Args:
+        folder: ``STORE/cells/<cell id>/<stage>-<stage key>``; need not exist.
+        storage: what keeps it.
+    """
+
+    def __init__(self, folder: Path, storage: Storage = LOCAL) -> None:
+        self.folder, self.storage = folder, storage
+        self.attempts = AttemptFolder(folder, storage)
+        self.attempt: Attempt | None = None
+        """This object's attempt, from `claim` to its end."""
+        self._writing = threading.Lock()
+        """Of the attempt's record, which another thread renews."""
+
+    def __repr__(self) -> str:
+        return f"TrainingFolder({str(self.folder)!r})"
+
+    # Reading.
+
+    def path(self, name: str) -> Path:
+        """A file of this machine with the content of a file of the training; it may not exist."""
+        return self.storage.fetch(self.place(name))
+
+    def place(self, name: str, result: Mapping[str, Any] | None = None) -> Path:
+        """The path of a file in the store; it may not exist.
+
+        Args:
+            name: such as ``metrics.jsonl``. `BEST` stands for the weights that gave the result.
+            result: the result, if it has been read already.
+        """
+        if name == BEST:
+            if result is None:
+                with contextlib.suppress(DamagedError):
+                    result = self.result()
+            name = str((result or {}).get("files", {}).get(BEST, {}).get("name", BEST))
+        return self.folder / name
+
+    def result(self) -> dict[str, Any] | None:
+        """The result; None if the training is not done.
+
+        Raises:
+            DamagedError: the file is not a result of this training.
+        """
+        content, source = self.storage.read(self.folder / RESULT), self.storage.shown(self.folder / RESULT)
+        if content is None:
+            return None
+        result = parse_result(content, source)
+        own = {"cell": self.folder.parent.name, "stage_key": self._key}
+        for name, value in own.items():
+            if result.get(name, value) != value:
+                raise DamagedError(f"{source} is the result of another training ({name} {result[name]})")
+        return result
+
+    def records(self) -> list[dict[str, Any]]:
+        """The epochs' records so far, in order.
+
+        Raises:
+            DamagedError: a line is not an epoch's record.
+        """
+        path = self.folder / METRICS
+        shown, lines = self.storage.shown(path), (self.storage.read(path) or b"").splitlines()
+        return [parse_epoch(line, f"{shown}:{number}") for number, line in enumerate(lines, start=1)]
+
+    def ranks(self, result: Mapping[str, Any]) -> bytes | None:
+        """The file of the test queries' ranks that a result states; None without one, or if it is not as stated."""
+        stated = result.get("files", {}).get(RANKS)
+        content = self.storage.read(self.folder / RANKS) if stated else None
+        return content if content and hashlib.sha256(content).hexdigest() == stated["sha256"] else None
+
+    def logs(self) -> dict[Path, int]:
+        """The files of the log, and the bytes of each, to see what is added. In a bucket, each attempt has one."""
+        paths = [path for path in self.storage.entries(self.folder) if re.fullmatch(r"log(\.\d+)?\.txt", path.name)]
+        sizes = {path: self.storage.written(path) for path in sorted(paths, key=lambda path: (len(path.name), path))}
+        return {path: written.bytes for path, written in sizes.items() if written is not None}
+
+    def log_text(self) -> str:
+        """The log of all attempts."""
+        return "".join((self.storage.read(path) or b"").decode(errors="replace") for path in self.logs())
+
+    def progressed(self, attempt: Attempt) -> bool:
+        """Whether a state was saved since an attempt began."""
+        return attempt.progressed or self._state_written() != attempt.state_before
+
+    def _state_written(self) -> int:
+        """When the newest state was written (ns since 1970); 0 without one."""
+        found = (self.storage.written(self.folder / name) for name in (LAST, SPARE))
+        return max((one.modified_ns for one in found if one is not None), default=0)
+
+    @property
+    def _key(self) -> str:
+        return self.folder.name.rpartition("-")[2]
+
+    # The claim.
+
+    def claim(self, launch: str, shared_by: int = 1) -> None:
+        """Begin an attempt, to which all further writes belong.
+
+        It supersedes a running attempt of the same launch, whose driver saw the process end.
+
+        Args:
+            launch: the launch for which this process works.
+            shared_by: trainings that it trains side by side.
+
+        Raises:
+            AlreadyDoneError: the training has its result.
+            ClaimedError: another process trains it.
+            StorageError: the folder cannot be written.
+        """
+        self.storage.make_folder(self.attempts.folder)
+        for _ in range(_RIVALS):
+            self._refuse_if_done()
+            newest = self.attempts.newest()
+            if newest is not None and newest.launch != launch and self._is_held(newest):
+                raise ClaimedError(f"{self.folder.parent.name}/{self.folder.name} is trained by {newest.describe()}")
+            number = 1 if newest is None else newest.n + 1
+            how = {"state_before": self._state_written(), "shared_by": shared_by}
+            attempt = Attempt.of_this_process(number, launch, **how)
+            if self.attempts.create(attempt):
+                break
+        else:
+            raise ClaimedError(f"too many processes claim {self.folder} at the same time; try again later")
+        self.attempt = attempt
+        self.check()
+        for earlier in self.attempts.all()[:-1]:
+            if earlier.outcome == "running":
+                progressed = earlier.state_before != attempt.state_before
+                lost = earlier.ending("lost", reason="its process ended unexpectedly", progressed=progressed)
+                self.attempts.write(lost)
+        for folder in (self.folder, self.attempts.folder):
+            atomic.remove_leftovers(folder)
+        try:
+            self._refuse_if_done()
+        except AlreadyDoneError:  # the owner before finished between the first look and the claim
+            self.end("interrupted", "the training was already done")
+            raise
+
+    def _is_held(self, newest: Attempt) -> bool:
+        here = newest.outcome != "running" or newest.process_lives() is not None
+        return self.attempts.is_held(newest, now=None if here else self.attempts.now())
+
+    def _refuse_if_done(self) -> None:
+        try:
+            done = self.result() is not None
+        except DamagedError as error:
+            self.log(f"trained again: {error}")
+            self.storage.remove(self.folder / RESULT)
+            return
+        if done:
+            raise AlreadyDoneError(f"{self.folder.parent.name}/{self.folder.name} is done")
+
+    def check(self) -> None:
+        """Check that this object's attempt still owns the training.
+
+        Raises:
+            ClaimLostError: it does not.
+        """
+        self._own()
+
+    def _own(self) -> Attempt:
+        if self.attempt is None:
+            raise ValueError(f"{self.folder} must be claimed before it is written")
+        numbers = self.attempts.numbers()
+        if not numbers or numbers[-1] != self.attempt.n:
+            raise ClaimLostError(
+                f"attempt {self.attempt.n} at {self.folder.parent.name}/{self.folder.name} has lost its claim to a "
+                "later one; what it was writing is discarded"
+            )
+        return self.attempt
+
+    def renew(self) -> None:
+        """Show that this object's attempt lives."""
+        with self._writing:
+            if self.attempt is not None:
+                self.attempts.write(self._own())
+
+    # Writing.
+
+    def save_with(self, name: str, write: Callable[[Path], object]) -> None:
+        """Let a library write a file, which then takes the place of the one before.
+
+        Args:
+            name: the file's name in this folder.
+            write: writes the whole content to its argument, a path that does not exist yet.
+        """
+        self.check()
+        self.storage.save_with(self.folder / name, write, guard=self.check)
+
+    def write_metrics(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Write ``metrics.jsonl`` anew with exactly these records, a line each.
+
+        Args:
+            records: ``{"epoch": 1-based, "time": seconds since 1970, "metrics": {name: float}}``, and any other JSON
+                values.
+        """
+        content = b"".join(json_bytes(record, indent=None) for record in records)
+        self.save_with(METRICS, lambda path: path.write_bytes(content))
+
+    def log(self, line: str) -> None:
+        """Append to ``log.txt``, each line with the time (UTC) and the number of the attempt. Needs no claim."""
+        number = 0 if self.attempt is None else self.attempt.n
+        prefix = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime())} attempt {number} | "
+        text = "".join(f"{prefix}{part}\n" for part in line.splitlines() or [""])
+        self.storage.append(self.folder / LOG, text.encode(), writer=number)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a call waits for a store that is slow or away."""
+        return self.storage.is_waiting
+
+    def discard(self, name: str) -> None:
+        """Remove a file that is no longer needed. If it cannot be removed, it stays."""
+        self.check()
+        self.storage.discard(self.folder / name, guard=self.check)
+
+    def versions(self, name: str) -> list[Path]:  # until the trainer asks for `path` alone
+        path = self.path(name)
+        return [path] if path.exists() else []
+
+    def set_aside(self, path: Path) -> None:
+        self.discard(path.name)
+
+    def finish(self, result: Mapping[str, Any]) -> None:
+        """Write the result. The training is then done, and nothing in the folder changes any more.
+
+        Adds ``"stage_key"``, ``"attempt"``, ``"finished"`` (seconds since 1970), and ``"files"``: by name, the files
+        that the result rests on, with their SHA-256. What nobody needs then is removed.
+
+        Args:
+            result: as the trainer reports it; ``status`` is ``done`` and ``metrics`` maps names to numbers.
+
+        Raises:
+            StorageError: also where a file that the result rests on is gone.
+        """
+        attempt = self._own()
+        atomic.crash_point("finish: begin")
+        files = {BEST: best_name(int(result["best_epoch"])), METRICS: METRICS, RANKS: RANKS}
+        stated = {key: self._stated(name) for key, name in files.items() if key == BEST or self._has(name)}
+        own = {"stage_key": self._key, "attempt": attempt.n, "finished": time.time(), "files": stated}
+        if not self.storage.create(self.folder / RESULT, json_bytes({**result, **own}), guard=self.check):
+            raise ClaimLostError(f"{self.folder / RESULT} was written by another attempt; this one's is discarded")
+        atomic.crash_point("finish: before outcome")
+        self.end("done")
+        kept = {one["name"] for one in stated.values()}
+        with contextlib.suppress(OSError):
+            for path in self.storage.entries(self.folder):
+                if WORKING.fullmatch(path.name) and path.name not in kept:
+                    atomic.before_operation("remove", path)
+                    self.storage.remove(path)
+
+    def _has(self, name: str) -> bool:
+        return self.storage.written(self.folder / name) is not None
+
+    def _stated(self, name: str) -> dict[str, str]:
+        return {"name": name, "sha256": self.storage.digest(self.folder / name)}
+
+    def end(self, outcome: Outcome, reason: str = "", **how: Any) -> None:
+        """End this object's attempt.
+
+        Args:
+            outcome: how.
+            reason: one line.
+            **how: ``trace``, ``counted`` and ``final`` of `Attempt`.
+        """
+        with self._writing:
+            attempt, self.attempt = self._own(), None
+            progressed = outcome != "done" and self.progressed(attempt)
+            self.attempts.write(attempt.ending(outcome, reason=reason, ended=time.time(), progressed=progressed, **how))
+
+    # For the driver, about a training whose worker has ended.
+
+    def end_for(self, launch: str, outcome: Outcome, reason: str, *, counted: bool = False) -> None:
+        """End the newest attempt if it is still that of a launch, whose process has ended.
+
+        Args:
+            launch: the launch.
+            outcome: how.
+            reason: one line, unless the process has left one.
+            counted: whether it counts against `resources.max_attempts`.
+        """
+        newest = self.attempts.newest()
+        if newest is not None and newest.launch == launch and newest.outcome in ("running", "lost"):
+            how = {"ended": newest.ended or time.time(), "counted": counted, "progressed": self.progressed(newest)}
+            self.attempts.write(newest.ending(outcome, reason=newest.reason or reason, **how))
+
+    def forget_result(self, why: str) -> None:
+        """Take the result away, because a file that it rests on is damaged: the training is trained again."""
+        self.log(f"trained again: {why}")
+        self.storage.remove(self.folder / RESULT)
+
+
+@contextlib.contextmanager
+def renewed(folders: Sequence[TrainingFolder]) -> Iterator[None]:
+    """Show in the block that claimed trainings are being trained. A claim that was lost shows at the next write."""
+    over = threading.Event()
+
+    def renew() -> None:
+        while not over.wait(RENEW_S):
+            for folder in folders:
+                with contextlib.suppress(StorageError, FencedError):
+                    folder.renew()
+
+    threading.Thread(target=renew, name="goal-sweep claims", daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()

@@ -1,0 +1,222 @@
+"""Tells trackers what becomes of a sweep's trainings, each on a thread of its own that training never waits for."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, TypeVar
+
+from mlflow.exceptions import MlflowException
+
+from goal_sweep.goal_core.basics.errors import GoalError, first_line
+from goal_sweep.runners.results import ResultsTable, asked_row
+from goal_sweep.runners.tracking.mlflow_tracker import MlflowTracker
+from goal_sweep.runners.tracking.uri import TrackingError, resolve_uri, sqlite_file
+from goal_sweep.sweeps.cells import ResolvedSweep, Training
+from goal_sweep.sweeps.trackers import Tracker, trackers
+
+T = TypeVar("T", bound=Tracker)
+_RETRY_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+"""Seconds before each retry of a call; the last one repeats."""
+_REFUSALS = frozenset(
+    {"RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS", "INVALID_PARAMETER_VALUE", "INVALID_STATE", "BAD_REQUEST"}
+)
+_AWAY_S = 10.0
+"""Seconds that the end of a launch waits for a tracker that did not answer."""
+_TRIES = 3
+"""Tries after which a call that MLflow refuses is given up; before, somebody may have deleted a run or the database."""
+
+
+class Tracking:
+    """Tells MLflow and the trackers of a sweep's plugins. A context manager.
+
+    Args:
+        sweep: the sweep.
+        store: the store's folder on this machine.
+        live: whether this process trains.
+        warn: receives a line, on another thread.
+    """
+
+    def __init__(self, sweep: ResolvedSweep, store: Path, *, live: bool, warn: Callable[[str], None]) -> None:
+        uri, name = resolve_uri(sweep.config.tracking, store), sweep.config.name
+        self.mlflow = TrackerThread("MLflow", lambda: MlflowTracker(uri, name, live=live), warn, tries=_TRIES)
+        self.mlflow.file = sqlite_file(uri)
+        plugins = {plugin.name for plugin in sweep.config.plugins}
+        own = {entry.name: entry.function for entry in trackers.values() if entry.plugin in plugins}
+        self._threads: list[TrackerThread[Any]] = [self.mlflow]
+        self._threads += [TrackerThread(one, partial(make, name), warn) for one, make in own.items()]
+
+    def __enter__(self) -> Tracking:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close(0.0)
+
+    def begin(self, training: Training) -> None:
+        """Tell that a training begins, or goes on."""
+        row = asked_row(training)
+        self._tell(lambda tracker: tracker.begin(training.key, row))
+
+    def epoch(self, training: str, record: Mapping[str, Any]) -> None:
+        """Tell of an epoch's record."""
+        self._tell(lambda tracker: tracker.epoch(training, record))
+
+    def end(self, row: Mapping[str, Any]) -> None:
+        """Tell how a training ended, by its row in the results table."""
+        self._tell(lambda tracker: tracker.end(row["training"], row))
+
+    def catch_up(self, table: ResultsTable) -> None:
+        """Have MLflow's runs of trainings that ended earlier written, where they are missing."""
+        self.mlflow.tell(lambda tracker: tracker.catch_up(table))
+
+    def finish(self, table: ResultsTable) -> None:
+        """Have the results table attached in MLflow, and the sweep's run ended."""
+        self.mlflow.tell(lambda tracker: tracker.finish(table))
+
+    def close(self, seconds: float) -> None:
+        """Wait until everything is told, but no longer than so many seconds in all, and stop."""
+        deadline = time.monotonic() + seconds
+        for thread in self._threads:
+            thread.close(deadline - time.monotonic())
+
+    def _tell(self, call: Callable[[Tracker], None]) -> None:
+        for thread in self._threads:
+            thread.tell(call)
+
+
+class TrackerThread(Generic[T]):
+    """Calls a tracker in order, and tries again while MLflow does not answer.
+
+    The thread is a daemon: Python joins the threads of a pool when it exits, and then a hanging call would keep a
+    finished launch alive.
+
+    Args:
+        name: of the tracker, in messages.
+        make: makes it; called again after a call has failed.
+        warn: receives a line when trouble begins and when it ends.
+        tries: after which an error is given up that waiting does not mend; 1: every error, and the tracker stays.
+    """
+
+    def __init__(self, name: str, make: Callable[[], T], warn: Callable[[str], None], *, tries: int = 1) -> None:
+        self._name, self._make, self._warn, self._tries = name, make, warn, tries
+        self.file: Path | None = None
+        """The database, if it is a file; one that was replaced or deleted is opened again."""
+        self._calls: SimpleQueue[Callable[[T], None] | None] = SimpleQueue()
+        self._tracker: T | None = None
+        self._identity: object = None
+        self._stopping, self._opened = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._work, name=f"goal-sweep {name}", daemon=True)
+        self.refused: TrackingError | None = None
+        """Why it can never work, once that has shown."""
+        self.trouble = ""
+        """Why something is not written; empty if all is."""
+
+    def start(self) -> None:
+        """Begin to call."""
+        self._thread.start()
+
+    def tell(self, call: Callable[[T], None]) -> None:
+        """Have a call made."""
+        self._calls.put(call)
+
+    def check(self, seconds: float) -> None:
+        """Wait until the tracker is made, no longer than so many seconds.
+
+        Raises:
+            TrackingError: it can never work.
+        """
+        self._opened.wait(seconds)
+        if self.refused is not None:
+            raise self.refused
+
+    def close(self, seconds: float) -> None:
+        """Wait until all calls are made, no longer than so many seconds, and stop."""
+        if not self._stopping.is_set():
+            self._calls.put(None)
+            self._thread.join(max(0.0, min(seconds, _AWAY_S) if self.trouble else seconds))
+            self._stopping.set()
+            if self._thread.is_alive() and not self.trouble:
+                self.trouble = f"{self._name} does not answer in time"
+
+    # On the thread.
+
+    def _work(self) -> None:
+        self._call(lambda tracker: None)
+        self._opened.set()
+        while not self._stopping.is_set() and self.refused is None:
+            try:
+                call = self._calls.get(timeout=1.0)
+            except Empty:
+                continue
+            if call is None:
+                return
+            self._call(call)
+
+    def _call(self, call: Callable[[T], None]) -> None:
+        tries = 0
+        while not self._stopping.is_set():
+            try:
+                call(self._opened_tracker())
+            except TrackingError as error:
+                self.refused, self.trouble = error, f"{self._name}: {_line(error)}"
+                self._warn(f"tracking is off for this launch: {_line(error)}")
+                return
+            except (Exception, SystemExit) as error:
+                tries += 1
+                if self._tries == 1 or (tries >= self._tries and not _is_temporary(error)):
+                    self._give_up(error)
+                    return
+                self._tracker = None
+                self._opened.set()  # it is slow or away, and is caught up with later
+                if tries == 1:
+                    self.trouble = f"{self._name} does not answer: {_line(error)}"
+                    self._warn(f"{self.trouble}; training goes on, and it is tried again")
+                self._stopping.wait(_RETRY_S[min(tries, len(_RETRY_S)) - 1])
+            else:
+                self._opened.set()
+                if tries:
+                    self.trouble = ""
+                    self._warn(f"{self._name} answers again")
+                return
+
+    def _opened_tracker(self) -> T:
+        if self._tracker is None or (self.file is not None and _identity(self.file) != self._identity):
+            self._tracker = self._make()
+            self._identity = self.file and _identity(self.file)
+        return self._tracker
+
+    def _give_up(self, error: BaseException) -> None:
+        line = f"{self._name}: {type(error).__name__}: {_line(error)}"
+        if not self.trouble:
+            self._warn(f"an update is skipped: {line}")
+        self.trouble = line
+        self._opened.set()
+
+
+def _is_temporary(error: BaseException) -> bool:
+    """Whether a call may succeed later."""
+    if isinstance(error, MlflowException):
+        return error.error_code not in _REFUSALS
+    # Connections and databases raise errors of many libraries, which are worth a retry; a bug is not.
+    bugs = (GoalError, TypeError, KeyError, AttributeError, ValueError, AssertionError, SystemExit)
+    return not isinstance(error, bugs)
+
+
+def _identity(path: Path) -> object:
+    """Device and inode, which tell a file from a later one of the same name; NaN, which equals nothing, without one."""
+    try:
+        found = path.stat()
+    except OSError:
+        return math.nan
+    return found.st_dev, found.st_ino
+
+
+def _line(error: BaseException) -> str:
+    return first_line(error)[:300]

@@ -1,0 +1,131 @@
+"""Launches that are killed, stopped, doubled, or whose cell fails: the same command ends with the same numbers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.helpers.product import (
+    attempts,
+    check_mlflow,
+    histories,
+    num_epochs,
+    results,
+    run,
+    run_by_every_process,
+    start,
+    status,
+    tiny_in,
+    wait_until,
+)
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
+
+SLOW = """
+import importlib.util, os, sys, time
+
+def tamper(trainer):
+    step = trainer.step
+    def tampered(cell, *arguments, **named):
+        objective = cell.objective.name
+        STATEMENT
+        step(cell, *arguments, **named)
+    trainer.step = tampered
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name != "goal_sweep.goal_core.training.cells.trainer":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        load = spec.loader.exec_module
+        spec.loader.exec_module = lambda module: (load(module), tamper(module.CellTrainer))
+        return spec
+
+sys.meta_path.insert(0, Finder())
+"""
+"""Has every process execute a statement before each step of a cell."""
+
+
+def slowed(folder: Path, seconds: float = 0.05) -> dict[str, str]:
+    return run_by_every_process(folder, SLOW.replace("STATEMENT", f"time.sleep({seconds})"))
+
+
+def started_training(folder: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    """A launch that has saved another epoch."""
+    before = num_epochs(folder)
+    launch = start(folder, "launch", "tiny.yaml", environment=environment)
+    wait_until(lambda: num_epochs(folder) > before, launch, folder)
+    return launch
+
+
+def kill_all(launch: subprocess.Popen[bytes]) -> None:
+    """Kill a launch with every process that it has started."""
+    processes = [psutil.Process(launch.pid), *psutil.Process(launch.pid).children(recursive=True)]
+    for process in processes:
+        process.kill()
+    launch.wait(60)
+
+
+def test_a_killed_launch_continues_with_the_same_numbers(unbroken: Path, tmp_path: Path) -> None:
+    folder = tiny_in(tmp_path / "run")
+    kill_all(started_training(folder, slowed(tmp_path / "slow")))
+    assert len(results(folder)) < 4
+    again = run(folder, "launch", "tiny.yaml")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert (results(folder), histories(folder)) == (results(unbroken), histories(unbroken))
+    check_mlflow(folder)
+    assert not any(attempt["counted"] for each in attempts(folder).values() for attempt in each)
+
+
+@pytest.mark.parametrize(("number", "says"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+def test_a_signal_saves_and_the_same_command_continues(
+    unbroken: Path, tmp_path: Path, number: signal.Signals, says: int
+) -> None:
+    folder = tiny_in(tmp_path / "run")
+    launch = started_training(folder, slowed(tmp_path / "slow"))
+    os.kill(launch.pid, number)
+    assert launch.wait(120) == says
+    assert {row["state"] for row in status(folder)} <= {"waiting", "done"}
+    again = run(folder, "launch", "tiny.yaml")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert (results(folder), histories(folder)) == (results(unbroken), histories(unbroken))
+    check_mlflow(folder)
+
+
+def test_two_launches_at_once_share_the_work(unbroken: Path, tmp_path: Path) -> None:
+    folder = tiny_in(tmp_path / "run")
+    environment = slowed(tmp_path / "slow")
+    first, second = (start(folder, "launch", "tiny.yaml", environment=environment) for _ in range(2))
+    assert sorted({first.wait(600), second.wait(600)})[0] == 0
+    assert results(folder) == results(unbroken)
+    assert {len(each) for each in attempts(folder).values()} == {1}
+    check_mlflow(folder)
+
+
+def test_a_cell_fails_alone(unbroken: Path, tmp_path: Path) -> None:
+    folder = tiny_in(tmp_path / "run")
+    fault = 'if objective == "con/con": raise RuntimeError("a fault of this cell")'
+    failed = run(folder, "launch", "tiny.yaml", environment=run_by_every_process(tmp_path / "fault", SLOW.replace(
+        "STATEMENT", fault
+    )))  # fmt: skip
+    assert failed.returncode == 1, failed.stdout + failed.stderr
+    rows = {row["name"]: row for row in status(folder)}
+    assert sorted(row["state"] for row in rows.values()) == ["done", "done", "failed", "failed"]
+    assert "a fault of this cell" in rows["con/con test_resnet seed 1 (frozen)"]["reason"]
+    assert results(folder).items() <= results(unbroken).items()
+    assert "a fault of this cell" in run(folder, "logs", "tiny.yaml", "--failed").stdout
+    report = (folder / "goal-sweep-store" / "reports" / "tiny" / "report.md").read_text()
+    assert "--" in report
+    unchanged = run(folder, "launch", "tiny.yaml")
+    assert unchanged.returncode == 1
+    assert len(results(folder)) == 2
+    retried = run(folder, "launch", "tiny.yaml", "--retry-failed")
+    assert retried.returncode == 0, retried.stdout + retried.stderr
+    assert (results(folder), histories(folder)) == (results(unbroken), histories(unbroken))
+    check_mlflow(folder)
