@@ -100,7 +100,7 @@ def test_a_job_of_two_nodes_survives_a_requeue(bench: Mapping[str, str], unbroke
 
     assert run.wait_for_the_end() == 0
     assert f"{run.jobs[-1]['id']} begins on n[1-2], run 2" in run.log
-    assert not any(one["charged"] for of in attempts(run.folder).values() for one in of)
+    assert not any(one["counted"] for of in attempts(run.folder).values() for one in of)
     check_equal(run.folder, unbroken)
     check_mlflow(run.folder)
     assert not processes_of(job)
@@ -186,6 +186,6 @@ def test_two_sweeps_share_the_same_nodes(bench: Mapping[str, str], unbroken: Pat
 def test_the_jobs_of_an_array_train_each_cell_once(bench: Mapping[str, str], unbroken: Path, tmp_path: Path) -> None:
     run = Submitted(tmp_path / "run", bench, array=2, cpus_per_node=1, pause=0.5)
     assert run.wait_for_the_end() == 0
-    owners = [{one["launch_id"] for one in of} for of in attempts(run.folder).values()]
+    owners = [{one["launch"] for one in of} for of in attempts(run.folder).values()]
     assert all(len(of) == 1 for of in owners)
     check_equal(run.folder, unbroken)
