@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from functools import partial
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,11 +16,12 @@ from rich.table import Table
 from goal_sweep.runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Trust, console, running_of
 
 if TYPE_CHECKING:
-    from goal_sweep.runners.planning.speeds import Speeds
+    from goal_sweep.goal_core.training.plan import UnitPlan
+    from goal_sweep.runners.launch.opened import OpenedSweep
+    from goal_sweep.runners.planning.speeds import Kind, Speed, Speeds
     from goal_sweep.sweeps import ResolvedSweep, Training, Unit
 
 planning = typer.Typer()
-_SPANS = ((86400, "days"), (3600, "hours"), (60, "minutes"), (1, "seconds"))
 
 
 @planning.command()
@@ -81,7 +82,7 @@ def plan_of(
     from goal_sweep.runners.launch.tuning import foresee
     from goal_sweep.runners.planning.devices import to_plan_for
     from goal_sweep.runners.planning.packing import end_s, pack_for
-    from goal_sweep.runners.planning.speeds import Speeds, in_store, measured, recorded
+    from goal_sweep.runners.planning.speeds import Speeds, in_store, recorded
     from goal_sweep.sweeps.overview import factors
 
     config, opened = sweep.config, sweep if isinstance(sweep, OpenedSweep) else None
@@ -110,13 +111,7 @@ def plan_of(
     if gpu_record is not None:
         known |= recorded(gpu_record, units)
     if opened is not None and measure:
-        at_once = to_plan_for(devices.need, None).count
-        from goal_sweep.runners.execution.worker import unit_plan  # with torch, which other plans do without
-
-        make = partial(unit_plan, store=opened.store, resources=config.resources, sharing=config.execution.sharing)
-        known |= measured(
-            units, speeds, at_once, opened.dataset, lambda unit: replace(make(unit), plugins=config.plugins)
-        )
+        known |= _measured(opened, units, speeds)
     speeds = replace(speeds, known=known)
     ends = [end_s(packing.units, speeds.seconds, devices.count) for packing in packings]
     unseen = f"not on this machine; planned from its published size, {splits.get('train')} to train on"
@@ -127,6 +122,23 @@ def plan_of(
         **{"end_s": _sum(ends), "packing": list(packings[-1].lines) if packings else []},
         "notes": [*devices.notes, *(f"data: {line}" for line in (opened.dataset.notes if opened else ()))],
     }
+
+
+def _measured(sweep: OpenedSweep, units: Sequence[Unit], speeds: Speeds) -> dict[Kind, Speed]:
+    """What a few steps take here, in as many processes at a time as this machine trains units."""
+    from goal_sweep.runners.execution.capacity import Resources
+    from goal_sweep.runners.execution.worker import unit_plan  # with torch, which other plans do without
+    from goal_sweep.runners.planning.devices import to_plan_for
+    from goal_sweep.runners.planning.speeds import measured
+
+    config = sweep.config
+
+    def plan(unit: Unit) -> UnitPlan:
+        made = unit_plan(unit, sweep.store, config.resources, config.execution.sharing)
+        return replace(made, plugins=config.plugins)
+
+    at_once = to_plan_for(Resources.of(config.resources), None).count
+    return measured(units, speeds, at_once, sweep.dataset, plan)
 
 
 def _row(label: str, trainings: Sequence[Training], units: Sequence[Unit], speeds: Speeds) -> dict[str, Any]:
@@ -180,21 +192,15 @@ def show_plan(sweep: ResolvedSweep, plan: dict[str, Any]) -> None:
     Console(file=console.file, width=max(130, console.width)).print(table)  # rather too long than cut off
     left = [row for row in plan["stages"] if row["units"]]
     if "by roofline" in {row["time_from"] for row in left}:
-        console.print(
-            f"by roofline: counted for {plan['card']} (docs/performance.md); --measure trains a few steps here"
-        )
+        console.print(f"by roofline: counted for {plan['card']} (docs/performance.md); --measure trains steps here")
     if unknown := sorted({row["backbone"] for row in left if None in (row["hours"], row["memory_mb"])}):
         console.print(f"-- not known of {', '.join(unknown)}; --measure trains a few steps here for the time")
     if left:
-        when = "when it ends is not known" if plan["end_s"] is None else f"ends after {_duration(plan['end_s'])}"
-        console.print(f"{when} on {plan['devices']['name']}")
+        end_s, on = plan["end_s"], plan["devices"]["name"]
+        when = "when it ends is not known" if end_s is None else f"ends after {timedelta(seconds=round(end_s))}"
+        console.print(f"{when} on {on}")
     for line in (*plan["packing"], *plan["notes"]):
         console.print(line)
-
-
-def _duration(seconds: float) -> str:
-    size, name = next(((size, name) for size, name in _SPANS if seconds >= 2 * size), _SPANS[-1])
-    return f"{seconds / size:.{seconds < 20 * size:d}f} {name}"
 
 
 def _rounded(number: float | None) -> str:

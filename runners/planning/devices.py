@@ -23,11 +23,10 @@ class Devices:
     count: int
     """How many units can train at the same time; at least 1."""
     need: Resources
-    """What a unit takes."""
     gpu: str = ""
     """The name of the GPUs, as the driver of this machine or Ray says it; empty if it is not known."""
     memory_mb: float | None = None
-    """Memory of each in megabytes; None if it is not known."""
+    """Of each; None if it is not known."""
     notes: tuple[str, ...] = ()
     """What the user should know: CPUs that are too few, or that this machine has no such devices."""
 
@@ -43,7 +42,7 @@ def of_machines(machines: Sequence[Machine], need: Resources, *, here: bool = Fa
     Args:
         machines: the machines alive.
         need: the resources of a unit.
-        here: whether there is only this machine, whose driver tells the GPUs.
+        here: whether this machine is all, whose driver tells the GPUs.
     """
     fitting = [machine.resources for machine in machines if machine.fits(need)]
     kinds = [key.removeprefix(_KIND) for has in fitting for key in has if key.startswith(_KIND)]

@@ -68,7 +68,7 @@ def choose(trainings: Sequence[Training], config: SweepConfig, count: int, fit: 
         trainings: the trainings still to do, of all stages.
         config: the sweep.
         count: how many units train at the same time.
-        fit: by stage, the most cells whose unit fits into memory, 0 for none; nothing where that is not known.
+        fit: by stage, the most cells whose unit fits into memory, 0 for none.
     """
     groups: dict[str, int] = {}
     is_open = config.execution.cells_per_unit == "auto" and config.execution.sharing != "none"
