@@ -145,12 +145,12 @@ def test_a_sweep_to_its_end(stack, unbroken):
     check(stack, "calm", unbroken)
 
 
-def kill(service: str) -> Callable[[Stack], None]:
-    return lambda stack: run("docker", "kill", stack.container(service)) and None
+def kill(service: str) -> Callable[[Stack], object]:
+    return lambda stack: run("docker", "kill", stack.container(service))
 
 
-def restart(service: str) -> Callable[[Stack], None]:
-    return lambda stack: run("docker", "start", stack.container(service)) and None
+def restart(service: str) -> Callable[[Stack], object]:
+    return lambda stack: run("docker", "start", stack.container(service))
 
 
 def cut_off(stack: Stack) -> None:
@@ -160,11 +160,11 @@ def cut_off(stack: Stack) -> None:
     run("docker", "network", "connect", network, worker)
 
 
-def in_head(command: str) -> Callable[[Stack], None]:
-    return lambda stack: run("docker", "exec", stack.container("ray-head"), "sh", "-c", command) and None
+def in_head(command: str) -> Callable[[Stack], object]:
+    return lambda stack: run("docker", "exec", stack.container("ray-head"), "sh", "-c", command)
 
 
-FAULTS: dict[str, tuple[Callable[[Stack], None], Callable[[Stack], None] | None, tuple[int, ...]]] = {
+FAULTS: dict[str, tuple[Callable[[Stack], object], Callable[[Stack], object] | None, tuple[int, ...]]] = {
     "worker": (kill("ray-worker"), None, (0,)),
     "cut": (cut_off, None, (0,)),
     "postgres": (kill("postgres"), None, (0,)),
