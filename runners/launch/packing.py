@@ -51,22 +51,18 @@ class Packer:
         self._limits, self._seconds = packing.limits, packing.seconds
         for line in (*packing.lines, *self._devices.notes):
             self._note(line)
-        chain = packing.units
-        seconds = {unit: self._seconds(unit) for unit in chain}
+        seconds = {unit: self._seconds(unit) for unit in packing.units}
         if None not in seconds.values():
             remaining.progress.weights = {
                 one: (seconds[unit] or 0.0) / len(unit.trainings) / one.stage.epochs
-                for unit in chain
+                for unit in packing.units
                 for one in unit.trainings
             }
-        counts = Counter(unit.stage.name for unit in chain)
-        for number, stage in enumerate(sweep.by_stage):
-            own = [one for one in todo if one in {*stage}]
-            if own:
-                name = own[0].stage.name
-                self._note(
-                    f"{name}: {len(own)} of {len(sweep.by_stage[number])} cells to train in {counts[name]} units"
-                )
+        units = Counter(unit.stage.name for unit in packing.units)
+        cells = Counter(training.stage.name for training in todo)
+        for stage in sweep.by_stage:
+            if stage and cells[name := stage[0].stage.name]:
+                self._note(f"{name}: {cells[name]} of {len(stage)} cells to train in {units[name]} units")
 
     def units(self, chosen: Sequence[Training]) -> list[tuple[tuple[float, ...], Unit]]:
         """Units of trainings that can start now, each with its rank: those of a lower rank start first.
