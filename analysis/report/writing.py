@@ -30,7 +30,7 @@ from goal_sweep.analysis.report.sections.weights import weights_section
 from goal_sweep.analysis.report.sentences import first_words, said
 from goal_sweep.analysis.results import SweepResults
 from goal_sweep.analysis.statistics.aggregation import cells_frame, missing_counts
-from goal_sweep.sweeps.results import MEASURES, RSUM, SETTING
+from goal_sweep.sweeps.results import MEASURES, SETTING
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,15 +163,3 @@ def _csv(frame: pd.DataFrame) -> str:
     texts = frame.select_dtypes(exclude="number").columns
     harmless = {name: frame[name].replace(r"^(?=[=+\-@\t\r])(?![+-]?[\d.]+$)", "'", regex=True) for name in texts}
     return str(frame.assign(**harmless).to_csv(index=False, lineterminator="\n"))
-
-
-def best_trainings(inputs: Inputs) -> tuple[str, ...]:
-    """The keys of the trainings of each block's objective with the highest mean val rsum, all its seeds."""
-    keys: dict[str, None] = {}  # one training may be in both grids of a tuned sweep
-    for block in inputs.blocks:
-        runs = inputs.results.of_block(inputs.results.counted, block.key)
-        groups = runs[runs[RSUM.val].notna()].groupby(["pair", "triplet"])
-        if len(groups):
-            own = groups.get_group(groups[RSUM.val].mean().idxmax()).sort_values("seed")
-            keys |= dict.fromkeys(map(str, own["training"]))
-    return tuple(keys)
