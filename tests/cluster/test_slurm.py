@@ -153,7 +153,7 @@ exec {python} "$@"
     ("on_n2", "said"),
     [
         ("{python} -I -S", "No module named"),  # without the path on which goal-sweep lies
-        ("unshare --mount sh -c 'mount -t tmpfs none {store} && exec {python} \"$@\"' sh", "cannot be read"),
+        ("unshare --mount sh -c 'mount -t tmpfs none {store} && exec {python} \"$@\"' sh", "is neither a file"),
     ],
     ids=["goal-sweep", "store"],
 )
