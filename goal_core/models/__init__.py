@@ -9,7 +9,6 @@ from goal_sweep.goal_core.basics.exports import on_first_use
 
 if TYPE_CHECKING:
     from goal_sweep.goal_core.models.backbones import ImageBackbone, build_backbone
-    from goal_sweep.goal_core.models.batch_rows import Share
     from goal_sweep.goal_core.models.config import (
         BackboneConfig,
         BertConfig,

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from goal_sweep.goal_core.data import Split
 from goal_sweep.goal_core.models.backbones import ImageBackbone
-from goal_sweep.goal_core.models.batch_rows import WHOLE, Share
 
 _HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -40,8 +39,8 @@ class Pairs:
     """Unit vectors, (B, D)."""
     context: tuple[Tensor, ...] = ()
     """What the framework's own loss needs besides the embeddings: tensors with B rows each."""
-    share: Share = WHOLE
-    """How the batch was encoded, so that the framework's own loss is computed likewise."""
+    chunk: int = 0
+    """Pairs that were encoded at a time, so that the framework's own loss is computed likewise; 0: all."""
 
     def columns(self) -> tuple[Tensor, ...]:
         """The embeddings, and the tensors of the context in their order."""
@@ -123,12 +122,8 @@ class Heads(nn.Module):
         """
         raise NotImplementedError
 
-    def take_gradient_norms(self, share: Share) -> dict[str, Tensor]:
-        """Norms to log of the gradients that each loss of this step sent, scalars on the device; called after backward.
-
-        Args:
-            share: how the batch was encoded; all processes call this together.
-        """
+    def take_gradient_norms(self) -> dict[str, Tensor]:
+        """Norms to log of the gradients that each loss of the step sent, scalars on the device, after backward."""
         return {}
 
     def stacked(self, tensors: Mapping[str, Tensor]) -> Heads:

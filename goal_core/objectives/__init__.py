@@ -26,7 +26,6 @@ from goal_sweep.goal_core.objectives.triplets import RelativeSet, Triplets
 from goal_sweep.goal_core.objectives.variants import VARIANTS, Variant, accepted_parameters
 
 if TYPE_CHECKING:
-    from goal_sweep.goal_core.objectives.distributed import gather_batch, gather_rows
     from goal_sweep.goal_core.objectives.gradient_objective import (
         GradientObjective,
         LossObjective,

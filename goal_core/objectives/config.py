@@ -68,21 +68,18 @@ class ObjectiveConfig:
         own = [name for name in loss.parameters if not parameter_problem(loss.function, name, FROM_MODEL)]
         return replace(self, params={**dict.fromkeys(own, FROM_MODEL), **self.params})
 
-    def build(
-        self, *, check_finite: bool = True, own: Mapping[str, Tensor] | None = None, copies: int = 1
-    ) -> GradientObjective:
+    def build(self, *, check_finite: bool = True, own: Mapping[str, Tensor] | None = None) -> GradientObjective:
         """The objective as a callable on embeddings; see :class:`GradientObjective`.
 
         Args:
             check_finite: as there.
-            own: what a model brings for a baseline; see :class:`LossObjective`, also for ``copies``.
-            copies: processes that each compute it.
+            own: what a model brings for a baseline; see :class:`LossObjective`.
         """
         # With torch, which settings do without.
         from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective, LossObjective
 
         if self.triplet == LOSS:
-            return LossObjective(self.pair, check_finite=check_finite, own=own or {}, copies=copies, **self.params)
+            return LossObjective(self.pair, check_finite=check_finite, own=own or {}, **self.params)
         return GradientObjective(
             pair=self.pair, triplet=self.triplet, variant=self.variant, check_finite=check_finite, **self.params
         )

@@ -150,7 +150,6 @@ class LossObjective(GradientObjective):
         check_finite: as for :class:`GradientObjective`.
         own: what the model brings for the parameters that are `model`: for `temperature` the logarithm of its inverse,
             and `bias`. A tensor that requires a gradient gets one. If one is lacking, all of them are the defaults.
-        copies: processes that each compute the loss of the whole batch, and whose gradients of ``own`` are added up.
         params: parameters of the baseline that differ from its defaults.
 
     Raises:
@@ -158,14 +157,12 @@ class LossObjective(GradientObjective):
         ConfigError: an unknown parameter, or a value out of range.
     """
 
-    def __init__(
-        self, name: str, *, own: Mapping[str, Tensor], copies: int = 1, check_finite: bool = True, **params: Value
-    ) -> None:
+    def __init__(self, name: str, *, own: Mapping[str, Tensor], check_finite: bool = True, **params: Value) -> None:
         super().__init__(pair="con", triplet="con", check_finite=check_finite)
         self.name, self.pair, self.triplet = f"{name}/{LOSS}", name, LOSS
         values = resolve_parameters(name, LOSS, "paper", params)
         asked = [key for key, value in values.items() if value == FROM_MODEL]
-        self._own, self._copies = {key: own[key] for key in asked if own.keys() >= set(asked)}, copies
+        self._own = {key: own[key] for key in asked if own.keys() >= set(asked)}
         defaults = {key: baselines[name].parameters[key] for key in asked if key not in self._own}
         self.params = {**values, **defaults}
         """The parameters; `model` where the model brings the value."""
@@ -197,7 +194,7 @@ class LossObjective(GradientObjective):
         scalar, stats = super().forward_with_stats(image_emb, text_emb, ids)
         assert isinstance(stats.gradient, DenseGradient)
         for tensor, gradient in zip(self._own.values(), stats.gradient.d_own, strict=True):
-            scalar = scalar + (gradient / self._copies * (tensor - tensor.detach())).sum()  # adds 0, and the gradient
+            scalar = scalar + (gradient * (tensor - tensor.detach())).sum()  # adds 0, and the gradient
         return scalar, stats
 
     def _weigh(self, images: Tensor, texts: Tensor, ids_N: Tensor | None) -> ObjectiveStats:

@@ -34,7 +34,6 @@ def choose_path(unit: UnitPlan) -> UnitPath:
         stage=unit.stage,
         precision=unit.precision,
         device=unit.device,
-        processes=unit.processes,
     )
 
 
@@ -46,7 +45,6 @@ def path_of(
     stage: StageConfig,
     precision: Precision,
     device: str,
-    processes: int,
 ) -> UnitPath:
     """The path of a unit that need not exist yet; arguments as the fields of `UnitPlan`.
 
@@ -57,7 +55,7 @@ def path_of(
         return UnitPath("none", "the unit has one cell")
     if sharing in ("none", "trunk"):
         return UnitPath("trunk", f"sharing {sharing} is set")
-    if obstacle := _obstacle(model, stage, precision, processes):
+    if obstacle := _obstacle(model, stage, precision):
         return UnitPath("trunk", f"sharing {sharing}, but {obstacle}")
     if sharing == "heads":
         return UnitPath("heads", "sharing heads is set")
@@ -66,7 +64,7 @@ def path_of(
     return UnitPath("heads", "sharing auto on a GPU")
 
 
-def _obstacle(model: ModelConfig, stage: StageConfig, precision: Precision, processes: int) -> str:
+def _obstacle(model: ModelConfig, stage: StageConfig, precision: Precision) -> str:
     """Why heads cannot be stacked, in words; empty if they can."""
     if not framework_of(model).stacks(model):
         return f"framework {model.framework} has no stacked heads" + " of this text encoder" * bool(model.text.encoder)
@@ -76,6 +74,4 @@ def _obstacle(model: ModelConfig, stage: StageConfig, precision: Precision, proc
         return "with precision fp16 each cell skips steps of its own"
     if 0 < stage.micro_batch < stage.batch_size:
         return f"micro_batch {stage.micro_batch} encodes each cell's batches in chunks"
-    if processes > 1:
-        return f"{processes} devices train each cell together"
     return ""

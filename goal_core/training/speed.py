@@ -64,14 +64,14 @@ def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSp
     begin_process(unit)
     stage = replace(unit.stage, epochs=1, warmup_epochs=0, frozen_epochs=0, ramp_epochs=0, lr_drops=(), select_on="val")
     # Their own settings may not fit the short stage, and cost nothing.
-    trainings = tuple(replace(training, init=None, state=None, own={}) for training in unit.trainings)
-    unit = replace(unit, trainings=trainings, stage=stage, until=0, cache=None)
+    trainings = tuple(replace(training, init=None, own={}) for training in unit.trainings)
+    unit = replace(unit, trainings=trainings, stage=stage, cache=None)
     small = _beginning(dataset, steps * stage.batch_size)
     feature_image_s = _feature_seconds(unit, small)
     clock = _Clock()
     with tempfile.TemporaryDirectory(prefix="goal-sweep-speed-") as scratch:
         files = {plan.key: FolderFiles(Path(scratch) / plan.key) for plan in trainings}
-        train_unit(unit, files, clock, small, hand_over=True)
+        train_unit(unit, files, clock, small)
     if len(clock.steps) < 2 or not clock.eval_s:
         raise GoalError(f"the speed of {stage.name!r} cannot be measured: {clock.reason or 'the data are too small'}")
     return UnitSpeed(

@@ -35,7 +35,7 @@ class Chunks:
     """How many processes share a batch."""
 
     @classmethod
-    def of(cls, stage: StageConfig, data_format: str, processes: int) -> Chunks:
+    def of(cls, stage: StageConfig, data_format: str, processes: int = 1) -> Chunks:
         """As a stage asks for. Models that normalise by the statistics of the whole batch must have it whole."""
         rows, can_split = -(-stage.batch_size // processes), not stage.needs_whole_batches(data_format)
         return cls(rows, stage.micro_batch if stage.micro_batch < rows else 0, can_split, processes)

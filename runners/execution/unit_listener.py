@@ -18,8 +18,6 @@ HUNG = 70
 """Exit status of a worker that its watchdog ended."""
 DEVICE_LOST = 71
 """Exit status of a worker whose GPU refuses everything since an error of one of its cells."""
-RANK_LOST = 72
-"""Exit status of a worker that has lost one of the processes that train its unit on several GPUs."""
 NOT_RETRIED = ("storage", "refused", "inputs", "crowded")
 """Kinds of failure of a disk, a machine or other units that the same launch does not try again. `crowded`: a GPU that
 several units share has no room for this one, and its batches cannot be smaller."""
@@ -91,11 +89,6 @@ class UnitListener(Listener):
     def warned(self, line: str) -> None:
         """Add a line to the log of every training that has not ended."""
         log_to_all({key: folder for key, folder in self._folders.items() if key not in self.ended}, line)
-
-    def lost(self, reason: str, kind: str) -> None:
-        """End the process. The unit starts again as after any death; out of memory, with smaller chunks."""
-        smaller = self._with_smaller(kind, reason)
-        self._end_process(smaller or reason, RANK_LOST, out_of_memory=bool(smaller))
 
     def stopping(self) -> bool:
         """Whether the driver has asked the unit to save and stop. It looks about once a second."""

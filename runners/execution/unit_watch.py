@@ -135,8 +135,7 @@ class UnitWatch:
         elsewhere = unit.avoid | {unit.died_on} - {""}
         if any(machine.fits(self._need) and machine.id not in elsewhere for machine in self._machines.machines):
             unit.avoid = elsewhere
-        need = self._need.shared_by(unit.job.plan.units_per_gpu)
-        return {"unit": number, "job": unit.job, "bundle": need.bundle, "avoid": sorted(unit.avoid)}
+        return {"unit": number, "job": unit.job, "bundle": self._need.bundle, "avoid": sorted(unit.avoid)}
 
     def started(self, number: int) -> None:
         """A worker has started for a unit."""

@@ -127,7 +127,7 @@ class _Worker:
         if self._asked_to_stop():
             return
         job, plan = self._job, self._job.plan
-        asked = Chunks.of(plan.stage, plan.data.format, plan.processes)
+        asked = Chunks.of(plan.stage, plan.data.format)
         attempts = self._open(trainings)
         tried = (asked.after(each, job.launch_id) for each in attempts.values())
         chunks = min([asked, *tried], key=lambda one: one.size or one.batch)  # of the training with the least memory
@@ -147,7 +147,6 @@ class _Worker:
             self._asked_to_stop,
             until_saved=until_saved,
             chunks=chunks,
-            units_per_gpu=plan.units_per_gpu,
         )
         with listener, listening(listener.warned):
             try:
@@ -190,7 +189,7 @@ class _Worker:
     def _claim(self, trainings: Collection[Training], chunks: Chunks) -> dict[str, TrainingFolder]:
         """Claim trainings. Returns the folders by key of those that this process has now."""
         claimed: dict[str, TrainingFolder] = {}
-        how = {"micro_batch": chunks.size, "units_per_gpu": self._job.plan.units_per_gpu, "shared_by": len(trainings)}
+        how = {"micro_batch": chunks.size, "shared_by": len(trainings)}
         for training in trainings:
             folder = self.store.folder(training)
             try:

@@ -22,7 +22,7 @@ from goal_sweep.runners.execution.inputs import code_digest, software
 from goal_sweep.runners.launch.tuning import Ended, describe, ends_of, replay
 from goal_sweep.runners.launch.view.progress import SweepProgress
 from goal_sweep.runners.planning.processes import process_pool
-from goal_sweep.runners.store import BEST, LAST, Store, TrainingStatus
+from goal_sweep.runners.store import BEST, Store, TrainingStatus
 from goal_sweep.runners.tracking.uri import resolve_uri
 from goal_sweep.sweeps import ResolvedSweep, Running, SweepConfig, Training, Unit, load_sweep
 
@@ -91,9 +91,6 @@ class OpenedSweep(ResolvedSweep):
                 objective=training.cell.objective,
                 init=self.store.folder(training.before).place(BEST) if training.before else None,
                 init_key=training.before.key if training.before else "",
-                state=self.store.folder(training.before).place(LAST)
-                if training.before and training.continues
-                else None,
                 own=own_settings(training.stage, unit.stage),
             )
             for training in unit.trainings
@@ -104,14 +101,11 @@ class OpenedSweep(ResolvedSweep):
             model=first.cell.model,
             seed=first.cell.seed,
             stage=unit.stage,
-            until=first.until,
             tested=first.cell.tested,
             precision=first.precision,
             device="cuda" if resources.gpus else "cpu",
             threads=resources.cpus,
             loader_workers=resources.loader_workers,
-            processes=max(1, int(resources.gpus)),
-            units_per_gpu=self.config.execution.units_per_gpu,
             sharing=self.config.execution.sharing,
             cache=self.store.features,
             packs=self.store.packs,

@@ -237,9 +237,8 @@ class Prices:
     def _stacks(self, unit: Unit) -> bool:
         """Whether the heads of a unit's cells run as one."""
         first, sharing = unit.trainings[0], self.config.execution.sharing
-        device, processes, cells = self.card.kind, max(1, int(self.config.resources.gpus)), len(unit.trainings)
-        shared = partial(path_of, cells, sharing=sharing, model=first.cell.model, stage=unit.stage)
-        return shared(precision=first.precision, device=device, processes=processes).name == "heads"
+        shared = partial(path_of, len(unit.trainings), sharing=sharing, model=first.cell.model, stage=unit.stage)
+        return shared(precision=first.precision, device=self.card.kind).name == "heads"
 
 
 def by_kind(trainings: Iterable[Training]) -> dict[Kind, list[Training]]:

@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy, normalize
 
 from goal_sweep.goal_core.basics.devices import send
 from goal_sweep.goal_core.basics.seeding import derive_seed
-from goal_sweep.goal_core.models.batch_rows import Share, in_chunks
+from goal_sweep.goal_core.models.batch_rows import in_chunks
 from goal_sweep.goal_core.models.config import ModelConfig
 from goal_sweep.goal_core.models.heads import Heads, Pairs, ParameterGroup
 from goal_sweep.goal_core.models.hub import split_bert, word_states
@@ -108,14 +108,14 @@ class XvlmHeads(Heads):
         """The contrastive loss of X-VLM (ITC), at the temperature with which negatives are drawn."""
         return contrastive_loss(image_BD, text_BD, ids_B, self.temperature)
 
-    def take_gradient_norms(self, share: Share) -> dict[str, Tensor]:
+    def take_gradient_norms(self) -> dict[str, Tensor]:
         """`objective_grad` and `matching_grad`: norms of the gradients on the image's cells and the caption's states.
 
         Both are those of the losses in the sum, weights and scales included. What gets no gradient, as the cells of a
         frozen backbone, does not count.
         """
         squares, self._squares = self._squares, {}
-        return {name: share.sum(square).sqrt() for name, square in sorted(squares.items())}
+        return {name: square.sqrt() for name, square in sorted(squares.items())}
 
     def total_loss(self, surrogate: Tensor, pairs: Pairs, ids_B: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """The weighted objective plus image-text matching; `itm` and `itm_accuracy` (in [0, 1]) are logged."""
@@ -153,10 +153,7 @@ class XvlmHeads(Heads):
         self._squares[loss] = self._squares[loss] + square if loss in self._squares else square
 
     def _matching(self, pairs: Pairs, ids_B: Tensor) -> tuple[Tensor, Tensor]:
-        """Loss and accuracy over B positive pairs, B captions with a drawn image, and B images with a drawn caption.
-
-        Of several processes each has the loss of all pairs, and the gradient of its own.
-        """
+        """Loss and accuracy over B positive pairs, B captions with a drawn image, and B images with a drawn caption."""
         tokens_BRF, states_BLW, lengths_B = pairs.context
         similarity_BB = (pairs.image_BD @ pairs.text_BD.T).detach()
         image_B, any_image_B = draw_negatives(similarity_BB.T, ids_B, self.temperature)
@@ -169,18 +166,9 @@ class XvlmHeads(Heads):
         def logits_of(images_P: Tensor, texts_P: Tensor) -> tuple[Tensor]:
             return (self._logits(tokens_BRF[images_P], states_BLW[texts_P], lengths_B[texts_P]),)
 
-        share = pairs.share
-        rows = share.rows(len(labels))
-        chosen = images[rows.slice], texts[rows.slice]
-        logits = in_chunks(logits_of, rows, 3 * share.chunk, *chosen, reads_graph=True)[0].float()
-        counted = labels >= 0
-        if share.processes == 1:
-            right = (logits.argmax(dim=1) == labels).sum()
-            return cross_entropy(logits, labels, ignore_index=NO_NEGATIVE), right / counted.sum()
-        own = labels[rows.slice] if share.owned(len(labels)) else labels.new_full((1,), NO_NEGATIVE)
-        part = cross_entropy(logits, own, ignore_index=NO_NEGATIVE, reduction="sum") / counted.sum()
-        right = share.sum((logits.argmax(dim=1) == own).sum())
-        return part + (share.sum(part) - part.detach()), right / counted.sum()
+        logits = in_chunks(logits_of, len(labels), 3 * pairs.chunk, images, texts, reads_graph=True)[0].float()
+        right = (logits.argmax(dim=1) == labels).sum()
+        return cross_entropy(logits, labels, ignore_index=NO_NEGATIVE), right / (labels >= 0).sum()
 
     def _logits(self, tokens_PRF: Tensor, states_PLW: Tensor, lengths_P: Tensor) -> Tensor:
         mask = attention_mask(lengths_P, states_PLW.shape[1], states_PLW.device)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from goal_sweep.goal_core.basics.errors import CollapsedError
-from goal_sweep.goal_core.checkpoints import LAST, best_name
+from goal_sweep.goal_core.checkpoints import best_name
 from goal_sweep.goal_core.data import Batch
 from goal_sweep.goal_core.models import Pairs
 from goal_sweep.goal_core.models.batch_rows import in_chunks
@@ -47,8 +47,7 @@ class CellTrainer(CellState):
         """One optimiser step.
 
         Args:
-            inputs: frozen features (B, F) or (B, R, F), or pixels (B, 3, S, S) for the cell's own backbone; of several
-                processes each has its own rows.
+            inputs: frozen features (B, F) or (B, R, F), or pixels (B, 3, S, S) for the cell's own backbone.
             batch: the captions, on the device.
             shared_s: this cell's share of the seconds that loading the batch took.
 
@@ -62,7 +61,7 @@ class CellTrainer(CellState):
         self.optimizer.zero_grad(set_to_none=True)
         self.encoder.train(True)
         with self.stream.active(), self.encoder.autocast():
-            pairs = self._ranks.gather(self._own_pairs(inputs, batch), len(batch))
+            pairs = self._pairs(inputs, batch)
         surrogate, stats = self._descended(pairs.image_BD, pairs.text_BD, batch)
         if self.heads.scales_objective:
             surrogate = surrogate * self.scales[self.term]
@@ -70,10 +69,9 @@ class CellTrainer(CellState):
             loss, extra = self.heads.total_loss(surrogate, pairs, batch.image_index)
         scale = loss_scale(stage, self.epoch, self.next_step, self._steps_per_epoch)
         torch.autograd.backward(self.scaler.scale(loss if scale == 1 else loss * scale))
-        self._ranks.sum_gradients(self.parameters)
         self.scaler.unscale_(self.optimizer)
         norm = clip_gradient(self.parameters, stage.grad_clip)
-        sent = self.heads.take_gradient_norms(self.share)
+        sent = self.heads.take_gradient_norms()
         values = self._read(stats, {**extra, **sent, "weight_grad_norm": norm})
         if self.scaler.is_enabled():
             scale_of_loss = self.scaler.get_scale() if sent else 1.0
@@ -134,7 +132,7 @@ class CellTrainer(CellState):
         """
         self.encoder.train(False)
         with torch.no_grad(), self.encoder.autocast():
-            pairs = self._ranks.gather(replace(self._own_pairs(inputs, batch), context=()), len(batch))
+            pairs = replace(self._pairs(inputs, batch), context=())
         _, stats = self._descended(pairs.image_BD, pairs.text_BD, batch)
         if not stats.finite:
             raise NonFiniteError(describe_non_finite(stats.gradient.images, stats.gradient.texts))
@@ -173,11 +171,8 @@ class CellTrainer(CellState):
         self._record(outcome)
         self.seconds += seconds
 
-    def _own_pairs(self, inputs: Tensor, batch: Batch) -> Pairs:
-        """The pairs of this process's rows of a batch, encoded in chunks where the stage asks for it."""
-        rows = self.share.rows(len(batch))
-        captions = (batch.region_lengths, batch.tokens, batch.lengths)
-        own = [None if tensor is None else tensor[rows.slice] for tensor in captions]
+    def _pairs(self, inputs: Tensor, batch: Batch) -> Pairs:
+        """The pairs of a batch, encoded in chunks where the stage asks for it."""
         kind: list[Pairs] = []
 
         def columns(*tensors: Any) -> tuple[Tensor, ...]:
@@ -186,8 +181,9 @@ class CellTrainer(CellState):
                 kind.append(pairs)
             return pairs.columns()
 
-        encoded = in_chunks(columns, rows, self.share.chunk, inputs, *own)
-        return replace(kind[0].with_columns(encoded), share=self.share)
+        captions = (batch.region_lengths, batch.tokens, batch.lengths)
+        encoded = in_chunks(columns, len(batch), self.stage.micro_batch, inputs, *captions)
+        return replace(kind[0].with_columns(encoded), chunk=self.stage.micro_batch)
 
     def _encode(self, inputs: Tensor, region_lengths: Tensor | None, tokens: Tensor, lengths: Tensor) -> Pairs:
         stage = self.stage
@@ -274,9 +270,6 @@ class CellTrainer(CellState):
             CollapsedError: no query of the split it selects on ever had its match among the first ten.
             DamagedError: the best weights are damaged.
         """
-        if self.unit.until and self._slot != LAST:  # which another training continues; all cells have saved this state
-            self.in_turn = False
-            self.save_last()
         if self.stage.collapse_patience and self.best_rsum == 0:
             raise CollapsedError(f"no {self.stage.select_on} query has its match among the first ten after any epoch")
         self.load_best()

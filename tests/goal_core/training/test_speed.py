@@ -30,14 +30,6 @@ def test_a_frozen_unit_pays_for_features_once_and_a_finetuned_one_at_each_step(m
     assert not list(tmp_path.glob("goal-sweep*"))
 
 
-@pytest.mark.slow
-def test_several_processes_measure_together() -> None:
-    """On the first images, of which the others get what the first process has: their batches must be the same."""
-    speed = measure_speed(unit_of("con/con", processes=2), open_dataset(replace(DATA, num_train=64)), steps=3)
-    assert speed.step_s > 0
-    assert speed.eval_image_s > 0
-
-
 def test_only_the_first_images_are_read(monkeypatch) -> None:
     dataset = open_dataset(replace(DATA, num_train=64))
     seen: list[int] = []

@@ -26,7 +26,7 @@ UNIT = unit_of("con/con", stage=replace(FROZEN, batch_size=100))
 
 
 def chunks_of(plan: UnitPlan) -> Chunks:
-    return Chunks.of(plan.stage, plan.data.format, plan.processes)
+    return Chunks.of(plan.stage, plan.data.format)
 
 
 def attempt(n: int, micro_batch: int, launch_id: str = "L", *, out_of_memory: bool = True) -> Attempt:

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from goal_sweep.goal_core.checkpoints import LAST, read_checkpoint
+from goal_sweep.goal_core.checkpoints import LAST
 from goal_sweep.goal_core.data.config import PrecompConfig
 from goal_sweep.goal_core.models import VseppHeads
 from goal_sweep.goal_core.models.config import TextConfig
@@ -215,13 +215,9 @@ class DyingFolder(PlainFolder):
 
 
 @pytest.mark.parametrize("kills", [pytest.param(1000, marks=pytest.mark.exhaustive), 6])
-@pytest.mark.parametrize("until", [0, 3], ids=["to the end", "to a rung"])
-def test_a_stack_killed_at_any_operation_on_files_ends_with_the_same_bits(
-    tmp_path: Path, until: int, kills: int
-) -> None:
+def test_a_stack_killed_at_any_operation_on_files_ends_with_the_same_bits(tmp_path: Path, kills: int) -> None:
     """Also where some cells have saved an epoch and the others have not: they meet at the state that all have."""
-    stage = replace(FROZEN, epochs=3 + bool(until), checkpoint_every=3)
-    unit = heads_unit("con/con", "lin-ms/cir", "sig/nca", stage=stage, until=until)
+    unit = heads_unit("con/con", "lin-ms/cir", "sig/nca", stage=replace(FROZEN, checkpoint_every=3))
     whole = trained(unit, tmp_path / "whole")
     DyingFolder.left = operations = 10_000
     counted = {key: DyingFolder(tmp_path / "counted" / key) for key in whole}
@@ -237,9 +233,6 @@ def test_a_stack_killed_at_any_operation_on_files_ends_with_the_same_bits(
         for key, folder in folders.items():
             assert same_weights(folder, whole[key]), kill
             assert folder.numbers() == whole[key].numbers(), kill
-            if until:
-                state, wanted = (read_checkpoint(one.path(LAST)) for one in (folder, whole[key]))
-                assert all(torch.equal(state[0][name], wanted[0][name]) for name in wanted[0]), kill
 
 
 def test_a_store_continues_with_another_sharing(tmp_path: Path) -> None:
