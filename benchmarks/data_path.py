@@ -30,10 +30,13 @@ from torch import Tensor
 from benchmarks.program import Report, Row, run, seconds
 from benchmarks.units import UNIT, data_of, photographs
 from benchmarks.usual import loader_of
-from goal_sweep.goal_core.data import BatchSource, Dataset, ImageConfig, Vocabulary, open_dataset
+from goal_sweep.goal_core.data import Dataset, ImageConfig
+from goal_sweep.goal_core.data.batches import BatchSource
 from goal_sweep.goal_core.data.config import KarpathyConfig
 from goal_sweep.goal_core.data.formats.image_files import FileReader, decode_image
+from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.packs import open_packed, plan_pack, write_pack
+from goal_sweep.goal_core.data.text.vocabulary import Vocabulary
 
 OPTIONS = {**UNIT, "images": 128, "size": 224, "batch": 64, "files": 12_000, "kilobytes": 2}
 

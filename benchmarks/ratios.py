@@ -22,8 +22,9 @@ from torch.nn.functional import cross_entropy, normalize
 
 from benchmarks.program import MIB, Report, Row, peak_memory, run, seconds
 from benchmarks.usual import hinge
-from goal_sweep.goal_core.evaluation import retrieval_metrics
-from goal_sweep.goal_core.objectives import GradientObjective, pair_weights, triplet_weights
+from goal_sweep.goal_core.evaluation.retrieval import retrieval_metrics
+from goal_sweep.goal_core.objectives import pair_weights, triplet_weights
+from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
 
 OPTIONS = {"batch": (128, 1024, 4096), "dim": 1024, "images": 5000, "rounds": 9, "threads": 2}
 

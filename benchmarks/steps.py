@@ -25,7 +25,7 @@ from typing import Any
 from benchmarks.program import Report, Row, own_process, run
 from benchmarks.units import UNIT, data_of, photographs, timed, unit_of
 from benchmarks.usual import usual_steps
-from goal_sweep.goal_core.data import open_dataset
+from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.packs import plan_pack, write_pack
 
 TUNED = {"stage": "finetune"}

@@ -22,13 +22,13 @@ from PIL import Image
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.program import MIB, clock_of, peak_memory, wait_for
-from goal_sweep.goal_core import training
 from goal_sweep.goal_core.data import Dataset
 from goal_sweep.goal_core.data.config import ImageConfig, KarpathyConfig
 from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig
 from goal_sweep.goal_core.objectives import ObjectiveConfig, list_objectives
-from goal_sweep.goal_core.training import TrainingPlan, UnitPlan, unit_trainer
+from goal_sweep.goal_core.training import FolderFiles, Listener, StageConfig, TrainingPlan, UnitPlan, unit_trainer
 from goal_sweep.goal_core.training.cells.roster import EpochBatches
+from goal_sweep.goal_core.training.train import train_unit
 
 UNIT: Mapping[str, Any] = {
     "data": "", "images": 64, "backbone": "test_resnet", "size": 64, "batch": 32, "embed_dim": 64, "word_dim": 300,
@@ -90,7 +90,7 @@ def unit_of(
         TrainingPlan(key=f"{cell}", cell_id=f"{cell}", objective=grid[cell % 15], init=None) for cell in range(cells)
     )
     own: dict[str, Any] = {"lr": 1e-5, "drop_last": True, "collapse_patience": 0, **(stage_settings or {})}
-    config = training.StageConfig(name=stage, epochs=1, batch_size=given.batch, **own)
+    config = StageConfig(name=stage, epochs=1, batch_size=given.batch, **own)
     settings = {"threads": given.threads, "loader_workers": given.workers, "device": given.device, **settings}
     return UnitPlan(trainings=tuple(plans), data=data, model=model, seed=1, stage=config, **settings)
 
@@ -99,7 +99,7 @@ class _Enough(BaseException):
     """Ends a training after a step, as a kill would."""
 
 
-class _Nowhere(training.FolderFiles):
+class _Nowhere(FolderFiles):
     """Files that take nothing.
 
     Where a cell fails the training ends with that as its error: the others would go on, and be taken for all.
@@ -122,7 +122,7 @@ class _SmallFirst(EpochBatches):
             yield step, replace(batch, **{name: part[:2] for name, part in parts.items() if part is not None})
 
 
-class _Clock(training.Listener):
+class _Clock(Listener):
     """Times the steps of a unit after those that warm up, profiles some on a GPU, and ends the training."""
 
     def __init__(self, unit: UnitPlan, warm: int, steps: int) -> None:
@@ -194,7 +194,7 @@ def timed(given: argparse.Namespace, unit: UnitPlan, dataset: Dataset) -> dict[s
     with tempfile.TemporaryDirectory() as scratch, watched:
         files = {plan.key: _Nowhere(Path(scratch, plan.key)) for plan in unit.trainings}
         try:
-            training.train_unit(unit, files, clock, dataset)
+            train_unit(unit, files, clock, dataset)
         except _Enough:
             return clock.row
     raise RuntimeError("the training ended before these steps")

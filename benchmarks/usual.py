@@ -27,7 +27,10 @@ from torchvision.transforms import v2
 from benchmarks.program import Row, clock_of, wait_for
 from benchmarks.units import data_of
 from goal_sweep.goal_core.basics.devices import set_arithmetic
-from goal_sweep.goal_core.data import EncodedCaptions, Split, Vocabulary, open_dataset
+from goal_sweep.goal_core.data import Split
+from goal_sweep.goal_core.data.captions import EncodedCaptions
+from goal_sweep.goal_core.data.formats.opening import open_dataset
+from goal_sweep.goal_core.data.text.vocabulary import Vocabulary
 
 
 class Pairs(Dataset[tuple[Tensor, Tensor]]):

@@ -19,19 +19,17 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from goal_sweep.goal_core.basics.errors import GoalError
-from goal_sweep.goal_core.data import check_data
 from goal_sweep.goal_core.data.config import ImageConfig, ScenesConfig, SourceConfig
-from goal_sweep.goal_core.models import (
-    BackboneConfig,
-    ModelConfig,
-    TextConfig,
-    build_backbone,
-    build_encoder,
-    word_states,
-)
-from goal_sweep.goal_core.objectives import GradientObjective, ObjectiveConfig, StackedObjectives, Value
+from goal_sweep.goal_core.data.formats.opening import check_data
+from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig
+from goal_sweep.goal_core.models.backbones import build_backbone
+from goal_sweep.goal_core.models.hub import build_encoder, word_states
+from goal_sweep.goal_core.objectives import ObjectiveConfig, Value
+from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
+from goal_sweep.goal_core.objectives.stacked import StackedObjectives
 from goal_sweep.goal_core.objectives.trial import try_objective
-from goal_sweep.goal_core.training import FolderFiles, Listener, StageConfig, TrainingPlan, UnitPlan, train_unit
+from goal_sweep.goal_core.training import FolderFiles, Listener, StageConfig, TrainingPlan, UnitPlan
+from goal_sweep.goal_core.training.train import train_unit
 
 _PAIRS, _DIM = 8, 16
 _RELATIVE, _ABSOLUTE = 1e-4, 1e-6

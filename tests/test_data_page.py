@@ -12,7 +12,8 @@ import yaml  # type: ignore[import-untyped]
 from PIL import Image
 from pydantic import TypeAdapter
 
-from goal_sweep.goal_core.data import DataConfig, check_data
+from goal_sweep.goal_core.data import DataConfig
+from goal_sweep.goal_core.data.formats.opening import check_data
 from goal_sweep.runners.launch.opened_sweep import open_sweep
 from tests.helpers.paths import ROOT
 

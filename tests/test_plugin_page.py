@@ -10,8 +10,8 @@ import pytest
 
 from goal_sweep.goal_core.basics.errors import DataError
 from goal_sweep.goal_core.basics.plugins import Plugin, read_plugin
-from goal_sweep.goal_core.data import open_dataset
 from goal_sweep.goal_core.data.config import KarpathyConfig, SourceConfig
+from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.text import Vocabulary
 from goal_sweep.goal_core.models.frameworks import framework_of
 from goal_sweep.runners.launch.opened_sweep import open_sweep

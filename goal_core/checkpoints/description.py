@@ -13,7 +13,8 @@ from goal_sweep.goal_core.basics.errors import WeightsError
 from goal_sweep.goal_core.checkpoints.file import TRAINING, read_checkpoint, take_prefix, write_checkpoint
 from goal_sweep.goal_core.checkpoints.names import weights_in
 from goal_sweep.goal_core.data import DataConfig
-from goal_sweep.goal_core.data.text import Tokenizer, tokenizer_from_json
+from goal_sweep.goal_core.data.text import Tokenizer
+from goal_sweep.goal_core.data.text.wordpieces import tokenizer_from_json
 from goal_sweep.goal_core.models import ModelConfig
 
 T = TypeVar("T")

@@ -15,8 +15,10 @@ from goal_sweep.goal_core.checkpoints.description import ModelDescription, Train
 from goal_sweep.goal_core.checkpoints.file import check_fits, load_module
 from goal_sweep.goal_core.data import DataConfig, Dataset
 from goal_sweep.goal_core.data.text import TextVectors, Tokenizer
-from goal_sweep.goal_core.models import Encoder, Heads, ImageBackbone, ModelConfig, num_features
+from goal_sweep.goal_core.models import ModelConfig
+from goal_sweep.goal_core.models.backbones import ImageBackbone
 from goal_sweep.goal_core.models.frameworks import framework_of, frameworks
+from goal_sweep.goal_core.models.heads import Encoder, Heads, num_features
 from goal_sweep.goal_core.models.sizes import backbone_name
 from goal_sweep.goal_core.models.weights import file_sha256
 

@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from goal_sweep.goal_core.basics.devices import send
-from goal_sweep.goal_core.data import Captions, DecodedImages, ImageConfig, Split, captions_of, index_parts
+from goal_sweep.goal_core.data import ImageConfig, Split, index_parts
+from goal_sweep.goal_core.data.captions import Captions, captions_of
+from goal_sweep.goal_core.data.decoding import DecodedImages
 from goal_sweep.goal_core.data.text import Tokenizer
-from goal_sweep.goal_core.models import Encoder
+from goal_sweep.goal_core.models.heads import Encoder
 
 TEXT_CHUNK = 256
 """Captions per forward pass outside training. Fixed, because a kernel may round differently at another size."""

@@ -10,11 +10,15 @@ from typing import Any, Literal
 import torch
 
 from goal_sweep.goal_core.basics.errors import ConfigError, DataError
-from goal_sweep.goal_core.checkpoints import ModelDescription, read_model, trained_encoder
-from goal_sweep.goal_core.data import DataConfig, Dataset, Split, open_dataset, own_indexes, tokenize
+from goal_sweep.goal_core.checkpoints.description import ModelDescription, read_model
+from goal_sweep.goal_core.checkpoints.initial_model import trained_encoder
+from goal_sweep.goal_core.data import DataConfig, Dataset, Split
+from goal_sweep.goal_core.data.formats.index import own_indexes
+from goal_sweep.goal_core.data.formats.opening import open_dataset
+from goal_sweep.goal_core.data.text.vocabulary import tokenize
 from goal_sweep.goal_core.evaluation.embedding import Embedded, EvalSplit, embed_split, prepare_split, split_inputs
 from goal_sweep.goal_core.evaluation.recalls import all_recalls_of, recalls_between
-from goal_sweep.goal_core.models import Encoder
+from goal_sweep.goal_core.models.heads import Encoder
 
 SplitName = Literal["train", "val", "test"]
 _THREADS = 1

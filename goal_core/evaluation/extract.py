@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 from goal_sweep.goal_core.basics.atomic import check_space, remove_leftovers, replace_bytes, storage_errors
 from goal_sweep.goal_core.basics.errors import DataError, DeviceError
 from goal_sweep.goal_core.basics.sealed_json import json_bytes, key_of, read_json
-from goal_sweep.goal_core.data import Dataset, DecodedImages, ImageConfig, Split, index_parts
+from goal_sweep.goal_core.data import Dataset, ImageConfig, Split, index_parts
+from goal_sweep.goal_core.data.decoding import DecodedImages
 from goal_sweep.goal_core.data.formats.layout import FILE_WORDS
 from goal_sweep.goal_core.evaluation.embedding import CHUNK
 from goal_sweep.goal_core.evaluation.feature_files import DESCRIPTION, write_features
-from goal_sweep.goal_core.models import BackboneConfig, ImageBackbone, build_backbone, weights_id
+from goal_sweep.goal_core.models import BackboneConfig, weights_id
+from goal_sweep.goal_core.models.backbones import ImageBackbone, build_backbone
 
 Progress = Callable[[str, int, int], None]
 """Called with the split's name, the images done and all images of the split."""

@@ -22,7 +22,8 @@ from goal_sweep.goal_core.evaluation.retrieval import (
     retrieval_metrics,
     retrieval_ranks,
 )
-from goal_sweep.goal_core.models import Encoder, XvlmHeads
+from goal_sweep.goal_core.models.heads import Encoder
+from goal_sweep.goal_core.models.systems.xvlm import XvlmHeads
 
 PAIRS = 256
 """Pairs per forward pass of the cross encoder. Fixed, because a kernel may round differently at another size."""

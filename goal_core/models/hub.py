@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from goal_sweep.goal_core.basics.errors import ConfigError, WeightsError, first_line
 from goal_sweep.goal_core.basics.sealed_json import read_json
-from goal_sweep.goal_core.data.text import Subwords, Wordpieces
+from goal_sweep.goal_core.data.text.wordpieces import Subwords, Wordpieces
 from goal_sweep.goal_core.models.backbones import CLIP_MEAN, CLIP_STD, ImageBackbone, own_module
 from goal_sweep.goal_core.models.config import BackboneConfig, BertConfig
 from goal_sweep.goal_core.models.sequences import attention_mask, length_mask

@@ -11,7 +11,7 @@ from tokenizers import Regex, normalizers, pre_tokenizers
 from torch import Tensor, nn
 
 from goal_sweep.goal_core.basics.errors import ConfigError, WeightsError, first_line, nearest
-from goal_sweep.goal_core.data.text import Subwords
+from goal_sweep.goal_core.data.text.wordpieces import Subwords
 from goal_sweep.goal_core.models.backbones import ImageBackbone
 from goal_sweep.goal_core.models.config import BackboneConfig
 from goal_sweep.goal_core.models.hub import Towers

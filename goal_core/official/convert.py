@@ -20,10 +20,13 @@ from torch import Tensor
 
 from goal_sweep.goal_core.basics.atomic import make_folder, replace_with
 from goal_sweep.goal_core.basics.errors import WeightsError
-from goal_sweep.goal_core.checkpoints import ModelDescription, flat, write_model
+from goal_sweep.goal_core.checkpoints.description import ModelDescription, write_model
+from goal_sweep.goal_core.checkpoints.file import flat
 from goal_sweep.goal_core.data import DataConfig
-from goal_sweep.goal_core.data.text import Tokenizer, Wordpieces
-from goal_sweep.goal_core.models import ModelConfig, build_backbone, file_sha256
+from goal_sweep.goal_core.data.text import Tokenizer
+from goal_sweep.goal_core.data.text.wordpieces import Wordpieces
+from goal_sweep.goal_core.models import ModelConfig, file_sha256
+from goal_sweep.goal_core.models.backbones import build_backbone
 from goal_sweep.goal_core.models.frameworks import framework_of
 from goal_sweep.goal_core.models.weights import misfits
 from goal_sweep.goal_core.objectives import ObjectiveConfig

@@ -19,8 +19,8 @@ from goal_sweep.goal_core.basics.errors import (
     WeightsError,
     first_line,
 )
-from goal_sweep.goal_core.evaluation import NonFiniteEmbeddingError
-from goal_sweep.goal_core.objectives import NonFiniteError
+from goal_sweep.goal_core.evaluation.retrieval import NonFiniteEmbeddingError
+from goal_sweep.goal_core.objectives.gradient_objective import NonFiniteError
 
 
 @contextmanager

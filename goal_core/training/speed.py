@@ -10,7 +10,7 @@ from pathlib import Path
 
 from goal_sweep.goal_core.basics.devices import peak_memory_mb, peak_resident_mb
 from goal_sweep.goal_core.basics.errors import GoalError
-from goal_sweep.goal_core.checkpoints import InitialModel
+from goal_sweep.goal_core.checkpoints.initial_model import InitialModel
 from goal_sweep.goal_core.data import SPLIT_NAMES, Dataset, num_batches
 from goal_sweep.goal_core.training.config import StageConfig
 from goal_sweep.goal_core.training.files import FolderFiles

@@ -8,7 +8,8 @@ import torch
 
 from goal_sweep.goal_core.basics.devices import set_arithmetic
 from goal_sweep.goal_core.basics.errors import DeviceError
-from goal_sweep.goal_core.data import Dataset, open_dataset
+from goal_sweep.goal_core.data import Dataset
+from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.training.files import TrainingFiles
 from goal_sweep.goal_core.training.plan import Listener, TrainingDone, TrainingFailed, UnitPlan
 from goal_sweep.goal_core.training.unit_trainer import UnitTrainer

@@ -17,12 +17,15 @@ from torch import Tensor
 from goal_sweep.goal_core.basics.columns import kept_columns, write_columns
 from goal_sweep.goal_core.basics.devices import kind_of, send
 from goal_sweep.goal_core.basics.sealed_json import key_of
-from goal_sweep.goal_core.checkpoints import InitialModel
-from goal_sweep.goal_core.data import Batch, Dataset, DecodedImages, ImageConfig, Split, captions_of, index_parts
-from goal_sweep.goal_core.data.batches import view_seed
+from goal_sweep.goal_core.checkpoints.initial_model import InitialModel
+from goal_sweep.goal_core.data import Dataset, ImageConfig, Split, index_parts
+from goal_sweep.goal_core.data.batches import Batch, view_seed
+from goal_sweep.goal_core.data.captions import captions_of
+from goal_sweep.goal_core.data.decoding import DecodedImages
 from goal_sweep.goal_core.data.packs import libraries
 from goal_sweep.goal_core.evaluation.embedding import CHUNK, caption_chunks, split_inputs
-from goal_sweep.goal_core.models import ImageBackbone, autocast
+from goal_sweep.goal_core.models.backbones import ImageBackbone
+from goal_sweep.goal_core.models.heads import autocast
 from goal_sweep.goal_core.training.plan import UnitPlan
 
 

@@ -11,10 +11,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext
 from itertools import islice
 
-from goal_sweep.goal_core.checkpoints import InitialModel, ModelDescription
-from goal_sweep.goal_core.data import BatchSource, Dataset
+from goal_sweep.goal_core.checkpoints.description import ModelDescription
+from goal_sweep.goal_core.checkpoints.initial_model import InitialModel
+from goal_sweep.goal_core.data import Dataset
+from goal_sweep.goal_core.data.batches import BatchSource
 from goal_sweep.goal_core.data.packs import open_packed
-from goal_sweep.goal_core.models import num_features
+from goal_sweep.goal_core.models.heads import num_features
 from goal_sweep.goal_core.objectives.gradient_objective import LossObjective
 from goal_sweep.goal_core.training.cells.roster import EpochBatches, Roster
 from goal_sweep.goal_core.training.cells.scale import BATCHES

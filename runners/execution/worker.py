@@ -13,7 +13,8 @@ from goal_sweep.goal_core.basics.devices import forget_peak, peak_memory_mb
 from goal_sweep.goal_core.basics.errors import FencedError, GoalError, listening
 from goal_sweep.goal_core.basics.plugins import exits_are_errors
 from goal_sweep.goal_core.data import Dataset
-from goal_sweep.goal_core.training import TrainingEvent, TrainingFailed, train_unit
+from goal_sweep.goal_core.training import TrainingEvent, TrainingFailed
+from goal_sweep.goal_core.training.train import train_unit
 from goal_sweep.runners.execution.inputs import (
     InputsDifferError,
     UnfitMachineError,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable
 
-from goal_sweep.goal_core.data import Dataset, open_dataset
-from goal_sweep.goal_core.training import UnitPlan, UnitSpeed, measure_speed
+from goal_sweep.goal_core.data import Dataset
+from goal_sweep.goal_core.data.formats.opening import open_dataset
+from goal_sweep.goal_core.training import UnitPlan
+from goal_sweep.goal_core.training.speed import UnitSpeed, measure_speed
 from goal_sweep.runners.planning.prices import BASE_MB, Kind, Known, Prices, largest
 from goal_sweep.runners.planning.processes import process_pool
 from goal_sweep.sweeps import Unit

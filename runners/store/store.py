@@ -29,7 +29,7 @@ from typing import Literal
 
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
 from goal_sweep.goal_core.basics.sealed_json import json_bytes
-from goal_sweep.goal_core.data import own_indexes
+from goal_sweep.goal_core.data.formats.index import own_indexes
 from goal_sweep.runners.store.leases.heartbeat import DriverRecords, Heartbeat
 from goal_sweep.runners.store.records.result_content import RESULT
 from goal_sweep.runners.store.storage.folders import read_json

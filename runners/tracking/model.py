@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from goal_sweep.goal_core.basics.errors import WeightsError
-from goal_sweep.goal_core.evaluation import RetrievalModel, load_model
+from goal_sweep.goal_core.evaluation.trained_model import RetrievalModel, load_model
 from goal_sweep.runners.store import Store
 
 

@@ -11,7 +11,7 @@ import torch
 from benchmarks import steps
 from benchmarks.program import Report, parse
 from benchmarks.units import data_of, photographs, timed, unit_of
-from goal_sweep.goal_core.data import open_dataset
+from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.training.cells.stack import CellStack
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer
 

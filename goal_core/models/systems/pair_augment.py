@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from goal_sweep.goal_core.basics.seeding import derive_seed
-from goal_sweep.goal_core.data.text import Wordpieces
+from goal_sweep.goal_core.data.text.wordpieces import Wordpieces
 
 MASKED, REPLACED = 0.5, 0.6
 """Of the words drawn, half are masked and a tenth replaced; the others are dropped."""

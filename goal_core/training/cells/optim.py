@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from goal_sweep.goal_core.basics.devices import full_precision
 from goal_sweep.goal_core.basics.errors import DivergedError
-from goal_sweep.goal_core.models import Heads, ImageBackbone, ParameterGroup
+from goal_sweep.goal_core.models.backbones import ImageBackbone
+from goal_sweep.goal_core.models.heads import Heads, ParameterGroup
 from goal_sweep.goal_core.training.config import StageConfig
 
 VALIDATED_EVERY: Final = 500

@@ -11,7 +11,7 @@ import torch
 
 from goal_sweep.goal_core.basics.errors import FencedError
 from goal_sweep.goal_core.basics.plugins import exits_are_errors
-from goal_sweep.goal_core.data import Batch, BatchSource
+from goal_sweep.goal_core.data.batches import Batch, BatchSource
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer
 from goal_sweep.goal_core.training.files import TrainingFiles
 from goal_sweep.goal_core.training.plan import Listener, TrainingDone, TrainingEvent, TrainingFailed

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from goal_sweep.goal_core.basics.errors import DivergedError
-from goal_sweep.goal_core.models import Pairs
+from goal_sweep.goal_core.models.heads import Pairs
 from goal_sweep.goal_core.training.doubts import RATIO
 
 BATCHES: Final = 8

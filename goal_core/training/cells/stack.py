@@ -16,12 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from goal_sweep.goal_core.basics.devices import send
-from goal_sweep.goal_core.data import Batch
-from goal_sweep.goal_core.evaluation import Embedded, EvalSplit, embed_split
-from goal_sweep.goal_core.models import Encoder
-from goal_sweep.goal_core.objectives import LOSS, NonFiniteError, ObjectiveStats, StackedObjectives
-from goal_sweep.goal_core.objectives.gradient_objective import describe_non_finite
-from goal_sweep.goal_core.objectives.stats import named
+from goal_sweep.goal_core.data.batches import Batch
+from goal_sweep.goal_core.evaluation.embedding import Embedded, EvalSplit, embed_split
+from goal_sweep.goal_core.models.heads import Encoder
+from goal_sweep.goal_core.objectives import LOSS
+from goal_sweep.goal_core.objectives.gradient_objective import NonFiniteError, describe_non_finite
+from goal_sweep.goal_core.objectives.stacked import StackedObjectives
+from goal_sweep.goal_core.objectives.stats import ObjectiveStats, named
 from goal_sweep.goal_core.training.cells.optim import (
     build_optimizer,
     clip_each,

@@ -11,21 +11,24 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
-from goal_sweep.goal_core import checkpoints
 from goal_sweep.goal_core.basics.atomic import DamagedError
 from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.goal_core.basics.seeding import derive_seed
-from goal_sweep.goal_core.checkpoints import (
-    LAST,
-    SPARE,
+from goal_sweep.goal_core.checkpoints import LAST, SPARE, best_name
+from goal_sweep.goal_core.checkpoints.description import ModelDescription, write_model
+from goal_sweep.goal_core.checkpoints.file import (
     TRAINING,
-    ModelDescription,
-    best_name,
+    flat,
     load_module,
+    optimizer_tensors,
     read_of_training,
+    restore_optimizer,
+    take_prefix,
+    write_checkpoint,
 )
-from goal_sweep.goal_core.models import Encoder, Heads, ImageBackbone
-from goal_sweep.goal_core.objectives import CollapseDetector
+from goal_sweep.goal_core.models.backbones import ImageBackbone
+from goal_sweep.goal_core.models.heads import Encoder, Heads
+from goal_sweep.goal_core.objectives.stats import CollapseDetector
 from goal_sweep.goal_core.training.cells.optim import build_optimizer, parameter_groups
 from goal_sweep.goal_core.training.cells.random_stream import RandomStream
 from goal_sweep.goal_core.training.files import EpochRecord, TrainingFiles
@@ -135,10 +138,8 @@ class CellState:
         """Save the best weights, for the next stage and for `evaluate`."""
         parts = {"heads": self.heads, "backbone": self.backbone or self._kept_backbone}
         write = partial(
-            checkpoints.write_model,
-            tensors=checkpoints.flat(
-                {name: module.state_dict() for name, module in parts.items() if module is not None}
-            ),
+            write_model,
+            tensors=flat({name: module.state_dict() for name, module in parts.items() if module is not None}),
             description=self._description,
             epoch=self.best_epoch,
             training=self.key,
@@ -149,19 +150,19 @@ class CellState:
         """Everything from which training continues exactly: the tensors and the values in `last.safetensors`."""
         parts = {
             **{name: module.state_dict() for name, module in self._modules().items()},
-            "optimizer": checkpoints.optimizer_tensors(self.optimizer),
+            "optimizer": optimizer_tensors(self.optimizer),
             "random": self.stream.state(),
         }
         values = {name: getattr(self, name) for name in _VALUES}
         own = {"collapse": self.collapse.num_steps, "scaler": self.scaler.state_dict()}
-        return checkpoints.flat(parts), {TRAINING: self.key, **values, **own}
+        return flat(parts), {TRAINING: self.key, **values, **own}
 
     def _restore(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         """Continue from what :meth:`_state` gave."""
         for name, module in self._modules().items():
-            load_module(module, checkpoints.take_prefix(name, tensors), self.files.path(LAST))
-        checkpoints.restore_optimizer(self.optimizer, checkpoints.take_prefix("optimizer", tensors))
-        self.stream.restore(checkpoints.take_prefix("random", tensors))
+            load_module(module, take_prefix(name, tensors), self.files.path(LAST))
+        restore_optimizer(self.optimizer, take_prefix("optimizer", tensors))
+        self.stream.restore(take_prefix("random", tensors))
         for name in _VALUES:
             setattr(self, name, state[name])
         self.before = tuple(state["before"])
@@ -178,7 +179,7 @@ class CellState:
         self.before, self._saved = self._saved if self.in_turn else here, here
         tensors, state = self._state()
         self._slot = SPARE if self.in_turn and self._slot == LAST else LAST
-        self.files.save_with(self._slot, lambda path: checkpoints.write_checkpoint(path, tensors, state))
+        self.files.save_with(self._slot, lambda path: write_checkpoint(path, tensors, state))
 
     def save_unsaved(self) -> None:
         """Save the state, unless the disk has it already. After the last epoch the weights may be the best epoch's."""
@@ -239,8 +240,8 @@ class CellState:
     def _load_weights(self, path: Path, training: str, epoch: int | None = None) -> int:
         """Load weights, and return their epoch."""
         tensors, epoch = _read_weights(path, training, epoch)
-        load_module(self.heads, checkpoints.take_prefix("heads", tensors), path)
-        backbone = checkpoints.take_prefix("backbone", tensors)
+        load_module(self.heads, take_prefix("heads", tensors), path)
+        backbone = take_prefix("backbone", tensors)
         if self.backbone is not None and backbone:
             load_module(self.backbone, backbone, path)
         return epoch

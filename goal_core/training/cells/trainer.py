@@ -13,12 +13,11 @@ from torch import Tensor
 
 from goal_sweep.goal_core.basics.errors import CollapsedError
 from goal_sweep.goal_core.checkpoints import best_name
-from goal_sweep.goal_core.data import Batch
-from goal_sweep.goal_core.models import Pairs
+from goal_sweep.goal_core.data.batches import Batch
 from goal_sweep.goal_core.models.batch_rows import in_chunks
-from goal_sweep.goal_core.objectives import NonFiniteError, ObjectiveStats
-from goal_sweep.goal_core.objectives.gradient_objective import describe_non_finite
-from goal_sweep.goal_core.objectives.stats import named
+from goal_sweep.goal_core.models.heads import Pairs
+from goal_sweep.goal_core.objectives.gradient_objective import NonFiniteError, describe_non_finite
+from goal_sweep.goal_core.objectives.stats import ObjectiveStats, named
 from goal_sweep.goal_core.training.cells.optim import (
     check_finite,
     clip_gradient,

@@ -12,7 +12,8 @@ from goal_sweep.goal_core.basics.devices import ProcessLoad
 from goal_sweep.goal_core.checkpoints import RANKS
 from goal_sweep.goal_core.data import Dataset, Split
 from goal_sweep.goal_core.data.text import Tokenizer
-from goal_sweep.goal_core.evaluation import EvalSplit, all_recalls_of, prepare_split, recalls_of
+from goal_sweep.goal_core.evaluation.embedding import EvalSplit, prepare_split
+from goal_sweep.goal_core.evaluation.recalls import all_recalls_of, recalls_of
 from goal_sweep.goal_core.training.cells.roster import Roster
 from goal_sweep.goal_core.training.cells.stack import SplitShare, Stacks
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer

@@ -152,7 +152,9 @@ class TrainingFiles:
         return any(not self._damage_of(path) for path in self.places(LAST)[:1])
 
     def _damage_of(self, checkpoint: Path) -> str:
-        from goal_sweep.goal_core.checkpoints import read_of_training  # with torch, which readers of results do without
+        from goal_sweep.goal_core.checkpoints.file import (
+            read_of_training,  # with torch, which readers of results do without
+        )
 
         try:
             read_of_training(self.storage.fetch(checkpoint), self.folder.name.rpartition("-")[2])
@@ -185,7 +187,9 @@ class TrainingFiles:
         Raises:
             DamagedError: a file is missing or damaged.
         """
-        from goal_sweep.goal_core.checkpoints import read_checkpoint  # with torch, which readers of results do without
+        from goal_sweep.goal_core.checkpoints.file import (
+            read_checkpoint,  # with torch, which readers of results do without
+        )
 
         names = {BEST: best_name(best_epoch), METRICS: METRICS, RANKS: RANKS}
         paths = {name: places[0] for name, saved_as in names.items() if (places := self.places(saved_as))}

@@ -12,7 +12,9 @@ import torch
 from matplotlib.quiver import Quiver
 
 from goal_sweep.analysis.figures.objectives import draw_gradient_fields, draw_pair_weights, draw_triplet_weights
-from goal_sweep.goal_core.objectives import GradientObjective, list_objectives, weights_at
+from goal_sweep.goal_core.objectives import list_objectives
+from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
+from goal_sweep.goal_core.objectives.pointwise import weights_at
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from goal_sweep.goal_core.basics import atomic
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
 from goal_sweep.goal_core.basics.errors import WeightsError
-from goal_sweep.goal_core.checkpoints import (
+from goal_sweep.goal_core.checkpoints.file import (
     optimizer_tensors,
     read_checkpoint,
     read_of_training,

@@ -10,21 +10,14 @@ import torch
 
 from goal_sweep.goal_core.basics.errors import ConfigError, DataError
 from goal_sweep.goal_core.basics.seeding import derive_seed
-from goal_sweep.goal_core.data import (
-    Batch,
-    BatchSource,
-    ImageConfig,
-    Split,
-    Vocabulary,
-    batches,
-    num_batches,
-    open_dataset,
-)
-from goal_sweep.goal_core.data.batches import batch_indices, sample_seed
+from goal_sweep.goal_core.data import ImageConfig, Split, batches, num_batches
+from goal_sweep.goal_core.data.batches import Batch, BatchSource, batch_indices, sample_seed
 from goal_sweep.goal_core.data.config import KarpathyConfig, ScenesConfig
-from goal_sweep.goal_core.data.text import Wordpieces
+from goal_sweep.goal_core.data.formats.opening import open_dataset
+from goal_sweep.goal_core.data.text.vocabulary import Vocabulary
+from goal_sweep.goal_core.data.text.wordpieces import Wordpieces
 from goal_sweep.goal_core.data.transforms import transform_of
-from goal_sweep.goal_core.models import PairAugment
+from goal_sweep.goal_core.models.systems.pair_augment import PairAugment
 from tests.helpers.counting_reader import counted
 from tests.helpers.karpathy_fixture import tiny_annotations, write_dataset
 from tests.helpers.properties import given, st

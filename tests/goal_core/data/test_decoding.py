@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from goal_sweep.goal_core.data import DecodedImages, ImageConfig, decoding
+from goal_sweep.goal_core.data import ImageConfig, decoding
+from goal_sweep.goal_core.data.decoding import DecodedImages
 from goal_sweep.goal_core.data.transforms import transform_of
 from tests.helpers.counting_reader import counted
 

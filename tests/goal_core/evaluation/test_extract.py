@@ -11,12 +11,14 @@ import pytest
 import torch
 
 from goal_sweep.goal_core.basics.errors import DataError
-from goal_sweep.goal_core.data import ImageConfig, open_dataset
+from goal_sweep.goal_core.data import ImageConfig
 from goal_sweep.goal_core.data.config import KarpathyConfig, RegionsConfig
+from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.transforms import transform_of
 from goal_sweep.goal_core.evaluation import extract
 from goal_sweep.goal_core.evaluation.extract import extract_features
-from goal_sweep.goal_core.models import BackboneConfig, build_backbone
+from goal_sweep.goal_core.models import BackboneConfig
+from goal_sweep.goal_core.models.backbones import build_backbone
 from tests.helpers.karpathy_fixture import tiny_annotations, write_dataset
 
 IMAGE = ImageConfig(size=32, resize=32, augment="none")

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from goal_sweep.goal_core.basics.errors import GoalError
-from goal_sweep.goal_core.evaluation import EmbeddingError, retrieval_metrics, retrieval_ranks
+from goal_sweep.goal_core.evaluation.retrieval import EmbeddingError, retrieval_metrics, retrieval_ranks
 from tests.helpers.properties import given, settings, st
 from tests.helpers.retrieval_oracle import oracle_metrics, oracle_ranks
 

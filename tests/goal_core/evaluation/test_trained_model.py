@@ -12,18 +12,16 @@ import torch
 from PIL import Image
 
 from goal_sweep.goal_core.basics.errors import ConfigError, DataError, WeightsError
-from goal_sweep.goal_core.checkpoints import read_checkpoint, write_checkpoint
-from goal_sweep.goal_core.data import open_dataset
+from goal_sweep.goal_core.checkpoints.file import read_checkpoint, write_checkpoint
 from goal_sweep.goal_core.data.config import PrecompConfig, ScenesConfig
-from goal_sweep.goal_core.evaluation import (
-    RetrievalModel,
-    embed_split,
-    load_model,
-    open_checkpoint,
-    recalls_between,
-)
+from goal_sweep.goal_core.data.formats.opening import open_dataset
+from goal_sweep.goal_core.evaluation.embedding import embed_split
+from goal_sweep.goal_core.evaluation.evaluate import open_checkpoint
+from goal_sweep.goal_core.evaluation.recalls import recalls_between
+from goal_sweep.goal_core.evaluation.trained_model import RetrievalModel, load_model
 from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig
-from goal_sweep.goal_core.training import StageConfig, train_unit
+from goal_sweep.goal_core.training import StageConfig
+from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.tiny_models import clip_folder, encoder_folder, siglip_folder
 from tests.helpers.training_cases import (
     DATA,

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from goal_sweep.goal_core.data.config import ScenesConfig
-from goal_sweep.goal_core.models import BackboneConfig, BertConfig, ModelConfig, TextConfig, XvlmConfig, build_backbone
+from goal_sweep.goal_core.models import BackboneConfig, BertConfig, ModelConfig, TextConfig, XvlmConfig
+from goal_sweep.goal_core.models.backbones import build_backbone
 from goal_sweep.goal_core.models.frameworks import framework_of
 from goal_sweep.goal_core.models.sizes import backbone_size
 from tests.helpers.tiny_models import encoder_folder

@@ -11,9 +11,10 @@ from torch import nn
 from torchvision import models
 
 from goal_sweep.goal_core.basics.errors import WeightsError
-from goal_sweep.goal_core.evaluation import open_checkpoint
-from goal_sweep.goal_core.models import BackboneConfig, build_backbone, weights_id
-from goal_sweep.goal_core.training import train_unit
+from goal_sweep.goal_core.evaluation.evaluate import open_checkpoint
+from goal_sweep.goal_core.models import BackboneConfig, weights_id
+from goal_sweep.goal_core.models.backbones import build_backbone
+from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.training_cases import FROZEN, MODEL, folders_of, same_weights, train_killed, unit_of
 
 NAME = "torchvision:shufflenet_v2_x0_5"

@@ -11,9 +11,11 @@ import torch
 from timm.layers import DropPath
 from torch import nn
 
-from goal_sweep.goal_core.evaluation import reranked_ranks, retrieval_ranks
-from goal_sweep.goal_core.models import BackboneConfig, BertConfig, ModelConfig, XvlmConfig, XvlmHeads, build_backbone
-from goal_sweep.goal_core.models.systems.xvlm import draw_negatives
+from goal_sweep.goal_core.evaluation.recalls import reranked_ranks
+from goal_sweep.goal_core.evaluation.retrieval import retrieval_ranks
+from goal_sweep.goal_core.models import BackboneConfig, BertConfig, ModelConfig, XvlmConfig
+from goal_sweep.goal_core.models.backbones import build_backbone
+from goal_sweep.goal_core.models.systems.xvlm import XvlmHeads, draw_negatives
 from goal_sweep.goal_core.objectives import ObjectiveConfig
 from goal_sweep.goal_core.training.cells.optim import sum_hinge
 

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy, logsigmoid, normalize
 
 from goal_sweep.goal_core.basics.errors import ConfigError, UnknownNameError
 from goal_sweep.goal_core.objectives import LOSS, ObjectiveConfig, baselines, list_objectives
-from goal_sweep.goal_core.training import train_unit
+from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.training_cases import FROZEN, XVLM, XVLM_DATA, XVLM_STAGE, folders_of, same_weights, unit_of
 
 

@@ -8,15 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from goal_sweep.goal_core.objectives import (
-    VARIANTS,
-    GradientObjective,
-    list_objectives,
-    pair_weights,
-    triplet_weights,
-    weights_at,
-)
-from goal_sweep.goal_core.objectives.pointwise import circulation, has_scalar_loss
+from goal_sweep.goal_core.objectives import VARIANTS, list_objectives, pair_weights, triplet_weights
+from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
+from goal_sweep.goal_core.objectives.pointwise import circulation, has_scalar_loss, weights_at
 from tests.helpers import objective_oracle as oracle
 from tests.helpers.dense_gradient import dense
 

@@ -11,13 +11,8 @@ from typing import Any
 import pytest
 
 from goal_sweep.goal_core.basics.errors import ConfigError, UnknownNameError
-from goal_sweep.goal_core.objectives import (
-    GradientObjective,
-    ObjectiveConfig,
-    accepted_parameters,
-    pair_weights,
-    triplet_weights,
-)
+from goal_sweep.goal_core.objectives import ObjectiveConfig, accepted_parameters, pair_weights, triplet_weights
+from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
 from tests.helpers.paths import ROOT
 
 

@@ -10,14 +10,8 @@ import torch
 from torch import Tensor
 
 from goal_sweep.goal_core.basics.errors import GoalError
-from goal_sweep.goal_core.objectives import (
-    VARIANTS,
-    GradientObjective,
-    NonFiniteError,
-    ShapeError,
-    pair_weights,
-    triplet_weights,
-)
+from goal_sweep.goal_core.objectives import VARIANTS, pair_weights, triplet_weights
+from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective, NonFiniteError, ShapeError
 from goal_sweep.goal_core.objectives.mining import similarity as similarity_module
 from goal_sweep.goal_core.objectives.mining.relative_sets import MaskedPositiveSet, PositiveSet
 from goal_sweep.goal_core.objectives.mining.similarity import first_maximum

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from goal_sweep.goal_core.objectives import GradientObjective, pair_weights, triplet_weights
+from goal_sweep.goal_core.objectives import pair_weights, triplet_weights
+from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
 from tests.helpers import objective_oracle as oracle
 from tests.helpers.dense_gradient import dense
 from tests.helpers.properties import given, settings, st

@@ -9,15 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from goal_sweep.goal_core.objectives import (
-    VARIANTS,
-    GradientObjective,
-    PairWeights,
-    ShapeError,
-    Triplets,
-    pair_weights,
-    triplet_weights,
-)
+from goal_sweep.goal_core.objectives import VARIANTS, PairWeights, Triplets, pair_weights, triplet_weights
+from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective, ShapeError
 from goal_sweep.goal_core.objectives.mining import similarity
 from goal_sweep.goal_core.objectives.stacked import StackedObjectives
 from goal_sweep.goal_core.objectives.stats import ObjectiveStats, named

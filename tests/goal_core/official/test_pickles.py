@@ -17,8 +17,8 @@ import pytest
 import torch
 
 from goal_sweep.goal_core.basics.errors import DataError, WeightsError
-from goal_sweep.goal_core.data import Vocabulary
 from goal_sweep.goal_core.data.config import ScenesConfig
+from goal_sweep.goal_core.data.text.vocabulary import Vocabulary
 from goal_sweep.goal_core.official.convert import read_published, rename_tensors
 from goal_sweep.goal_core.official.pickles import read_torch_file, read_vocabulary, tensors_of
 from tests.helpers.python2_pickle import save_python2_pickle, save_python2_torch

@@ -16,12 +16,13 @@ from torch.nn.functional import gelu, layer_norm
 from torchvision.models import resnet18, resnext101_32x8d
 
 from goal_sweep.goal_core.basics.errors import WeightsError
-from goal_sweep.goal_core.checkpoints import check_initial_weights
-from goal_sweep.goal_core.data import open_dataset
+from goal_sweep.goal_core.checkpoints.initial_model import check_initial_weights
 from goal_sweep.goal_core.data.config import ImageConfig, RegionsConfig, ScenesConfig
-from goal_sweep.goal_core.data.text import SPECIAL_PIECES, Wordpieces
-from goal_sweep.goal_core.evaluation import open_checkpoint
-from goal_sweep.goal_core.models import BackboneConfig, BertConfig, build_backbone
+from goal_sweep.goal_core.data.formats.opening import open_dataset
+from goal_sweep.goal_core.data.text.wordpieces import SPECIAL_PIECES, Wordpieces
+from goal_sweep.goal_core.evaluation.evaluate import open_checkpoint
+from goal_sweep.goal_core.models import BackboneConfig, BertConfig
+from goal_sweep.goal_core.models.backbones import build_backbone
 from goal_sweep.goal_core.models.frameworks import initial_weights_id
 from goal_sweep.goal_core.official import layouts, read_published
 from tests.helpers.region_files import write_regions

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from goal_sweep.goal_core.training import EpochRecord, below_warmup, train_unit, weak_objective
+from goal_sweep.goal_core.training import EpochRecord, below_warmup, weak_objective
+from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.training_cases import FROZEN, folders_of, unit_of
 
 

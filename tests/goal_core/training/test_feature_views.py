@@ -9,11 +9,12 @@ import pytest
 import torch
 
 from goal_sweep.goal_core.basics.errors import ConfigError
-from goal_sweep.goal_core.checkpoints import InitialModel
-from goal_sweep.goal_core.data import BatchSource, open_dataset
-from goal_sweep.goal_core.data.batches import sample_seed, view_seed
+from goal_sweep.goal_core.checkpoints.initial_model import InitialModel
+from goal_sweep.goal_core.data.batches import BatchSource, sample_seed, view_seed
+from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.transforms import transform_of
-from goal_sweep.goal_core.training import StageConfig, train_unit
+from goal_sweep.goal_core.training import StageConfig
+from goal_sweep.goal_core.training.train import train_unit
 from goal_sweep.goal_core.training.trunk import Trunk
 from tests.helpers.training_cases import DATA, FROZEN, folders_of, same_weights, train_killed, unit_of
 

@@ -14,9 +14,11 @@ from transformers import AutoModel
 
 from goal_sweep.goal_core.basics import devices
 from goal_sweep.goal_core.data.config import RegionsConfig
-from goal_sweep.goal_core.models import BackboneConfig, ImageBackbone, ModelConfig, TextConfig, hub, sequences
-from goal_sweep.goal_core.training import Listener, StageConfig, TrainingDone, UnitPlan, train_unit
+from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig, hub, sequences
+from goal_sweep.goal_core.models.backbones import ImageBackbone
+from goal_sweep.goal_core.training import Listener, StageConfig, TrainingDone, UnitPlan
 from goal_sweep.goal_core.training.config import Precision
+from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.pretended_gpu import MixedPlacesError, PretendedGpu, pretended_gpu
 from tests.helpers.region_files import write_regions
 from tests.helpers.tiny_models import clip_folder, encoder_folder, siglip_folder

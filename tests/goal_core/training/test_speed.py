@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from goal_sweep.goal_core.basics.errors import GoalError
-from goal_sweep.goal_core.data import open_dataset
-from goal_sweep.goal_core.training import measure_speed
+from goal_sweep.goal_core.data.formats.opening import open_dataset
+from goal_sweep.goal_core.training.speed import measure_speed
 from tests.helpers.training_cases import DATA, FROZEN, unit_of
 
 

@@ -11,9 +11,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from goal_sweep.goal_core.data import ImageConfig, open_dataset
+from goal_sweep.goal_core.data import ImageConfig
 from goal_sweep.goal_core.data.config import KarpathyConfig
-from goal_sweep.goal_core.training import train_unit, trunk
+from goal_sweep.goal_core.data.formats.opening import open_dataset
+from goal_sweep.goal_core.training import trunk
+from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.training_cases import FROZEN, folders_of, unit_of
 

@@ -21,20 +21,14 @@ from goal_sweep.goal_core.basics.errors import (
     FencedError,
     WeightsError,
 )
-from goal_sweep.goal_core.data import BatchSource
-from goal_sweep.goal_core.evaluation import NonFiniteEmbeddingError, RetrievalRanks, open_checkpoint
+from goal_sweep.goal_core.data.batches import BatchSource
+from goal_sweep.goal_core.evaluation.evaluate import open_checkpoint
+from goal_sweep.goal_core.evaluation.retrieval import NonFiniteEmbeddingError, RetrievalRanks
 from goal_sweep.goal_core.models import BackboneConfig
-from goal_sweep.goal_core.training import (
-    EpochDone,
-    Listener,
-    StageConfig,
-    TrainingDone,
-    TrainingEvent,
-    TrainingFailed,
-    train_unit,
-)
+from goal_sweep.goal_core.training import EpochDone, Listener, StageConfig, TrainingDone, TrainingEvent, TrainingFailed
 from goal_sweep.goal_core.training.cells import validation
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer
+from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.training_cases import (
     DATA,
     FINETUNE,

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from goal_sweep.goal_core.data import open_dataset
 from goal_sweep.goal_core.data.config import PrecompConfig
-from goal_sweep.goal_core.evaluation import load_model
+from goal_sweep.goal_core.data.formats.opening import open_dataset
+from goal_sweep.goal_core.evaluation.trained_model import load_model
 from goal_sweep.runners.cli.app import run
 from tests.helpers.training_cases import DATA, VECTORS, trained_cell
 from tests.helpers.vector_files import write_vectors

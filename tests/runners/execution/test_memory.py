@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from goal_sweep.goal_core.checkpoints import InitialModel
+from goal_sweep.goal_core.checkpoints.initial_model import InitialModel
 from goal_sweep.goal_core.data.config import RegionsConfig
 from goal_sweep.goal_core.training import UnitPlan
 from goal_sweep.goal_core.training.cells import validation

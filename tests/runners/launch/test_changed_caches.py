@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 from goal_sweep.goal_core.basics import columns
 from goal_sweep.goal_core.models.weights import timm_library
-from goal_sweep.goal_core.training import train_unit
+from goal_sweep.goal_core.training.train import train_unit
 from goal_sweep.runners.cli.app import run
 from goal_sweep.runners.execution import worker
 from goal_sweep.runners.launch.opened_sweep import OpenedSweep

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from goal_sweep.goal_core.basics import atomic
-from goal_sweep.goal_core.data import Dataset, open_dataset
+from goal_sweep.goal_core.data import Dataset
 from goal_sweep.goal_core.data.config import DataConfig
+from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.objectives import triplet_weights
 from goal_sweep.runners.execution import inputs
 from goal_sweep.runners.launch.launch import LaunchOutcome

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from goal_sweep.goal_core.basics.errors import WeightsError
-from goal_sweep.goal_core.evaluation import load_model
+from goal_sweep.goal_core.evaluation.trained_model import load_model
 from goal_sweep.goal_core.models.weights import image_backbones
 from goal_sweep.runners.launch.opened_sweep import OpenedSweep, open_sweep
 from goal_sweep.runners.results import update_results

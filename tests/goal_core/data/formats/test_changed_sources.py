@@ -14,9 +14,9 @@ import pytest
 
 from goal_sweep.goal_core.basics import user_files
 from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError
-from goal_sweep.goal_core.data import check_data, open_dataset
 from goal_sweep.goal_core.data.config import SourceConfig
 from goal_sweep.goal_core.data.formats import sources
+from goal_sweep.goal_core.data.formats.opening import check_data, open_dataset
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.source_layouts import as_arrow, as_csv, as_folder, as_parquet, as_shards, opened
 from tests.helpers.swaps import swapped_link

@@ -15,11 +15,12 @@ import pytest
 from safetensors.numpy import save_file
 
 from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError
-from goal_sweep.goal_core.data import captions_of, check_data, open_dataset
+from goal_sweep.goal_core.data.captions import captions_of
 from goal_sweep.goal_core.data.config import EmbeddingsConfig
 from goal_sweep.goal_core.data.formats import features
+from goal_sweep.goal_core.data.formats.opening import check_data, open_dataset
 from goal_sweep.goal_core.data.text import TextVectors
-from goal_sweep.goal_core.training import train_unit
+from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.training_cases import EMBEDDED, FROZEN, folders_of, same_weights, unit_of
 
 OWNERS = np.array([0, 0, 1, 2, 2, 2, 3, 3, 4, 5])

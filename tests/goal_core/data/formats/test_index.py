@@ -13,10 +13,13 @@ import pytest
 
 from goal_sweep.goal_core.basics.columns import read_columns, write_columns
 from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError
-from goal_sweep.goal_core.data import Dataset, EncodedCaptions, Vocabulary, captions_of, open_dataset
+from goal_sweep.goal_core.data import Dataset
+from goal_sweep.goal_core.data.captions import EncodedCaptions, captions_of
 from goal_sweep.goal_core.data.config import KarpathyConfig, RegionsConfig
 from goal_sweep.goal_core.data.formats import features, image_files, opening
 from goal_sweep.goal_core.data.formats.index import index_path
+from goal_sweep.goal_core.data.formats.opening import open_dataset
+from goal_sweep.goal_core.data.text.vocabulary import Vocabulary
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.region_files import write_regions
 from tests.helpers.swaps import swapped_link

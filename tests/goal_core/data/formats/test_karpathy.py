@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 
 from goal_sweep.goal_core.basics.errors import DataError
-from goal_sweep.goal_core.data import Dataset, ImageConfig, Vocabulary, open_dataset
+from goal_sweep.goal_core.data import Dataset, ImageConfig
 from goal_sweep.goal_core.data.config import KarpathyConfig
+from goal_sweep.goal_core.data.formats.opening import open_dataset
+from goal_sweep.goal_core.data.text.vocabulary import Vocabulary
 from tests.helpers.karpathy_fixture import tiny_annotations, write_dataset
 from tests.helpers.paths import EMOJI
 

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from goal_sweep.goal_core.data import DataReport, check_data, open_dataset, published_counts
+from goal_sweep.goal_core.data import DataReport, published_counts
 from goal_sweep.goal_core.data.config import IdMappedConfig, KarpathyConfig, RegionsConfig, ScenesConfig, XvlmJsonConfig
 from goal_sweep.goal_core.data.formats.layout import precomp_folder
+from goal_sweep.goal_core.data.formats.opening import check_data, open_dataset
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.region_files import regions, write_id_mapped, write_regions
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from goal_sweep.goal_core.basics.errors import ConfigError, DataError, MissingDataError
-from goal_sweep.goal_core.data import Dataset, check_data, open_dataset, published_counts
+from goal_sweep.goal_core.data import Dataset, published_counts
 from goal_sweep.goal_core.data.config import PrecompConfig
+from goal_sweep.goal_core.data.formats.opening import check_data, open_dataset
 from tests.helpers.vector_files import vectors, write_vectors
 
 

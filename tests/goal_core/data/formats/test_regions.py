@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from goal_sweep.goal_core.basics.errors import DataError
-from goal_sweep.goal_core.data import Dataset, check_data, open_dataset
+from goal_sweep.goal_core.data import Dataset
 from goal_sweep.goal_core.data.config import KarpathyConfig, RegionsConfig
+from goal_sweep.goal_core.data.formats.opening import check_data, open_dataset
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.region_files import regions, write_regions
 

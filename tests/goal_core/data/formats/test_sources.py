@@ -14,11 +14,12 @@ import pytest
 
 from goal_sweep.goal_core.basics.errors import DataError, MissingDataError
 from goal_sweep.goal_core.basics.plugins import Plugin
-from goal_sweep.goal_core.data import DataConfig, Dataset, ImageConfig, check_data, open_dataset
+from goal_sweep.goal_core.data import DataConfig, Dataset, ImageConfig
 from goal_sweep.goal_core.data.config import KarpathyConfig, RegionsConfig, SourceConfig
 from goal_sweep.goal_core.data.formats.layout import drawn_split
+from goal_sweep.goal_core.data.formats.opening import check_data, open_dataset
 from goal_sweep.goal_core.objectives import ObjectiveConfig
-from goal_sweep.goal_core.training import train_unit
+from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.region_files import write_regions
 from tests.helpers.source_layouts import (

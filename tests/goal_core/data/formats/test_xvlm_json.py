@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from goal_sweep.goal_core.basics.errors import ConfigError, DataError
-from goal_sweep.goal_core.data import check_data, open_dataset
 from goal_sweep.goal_core.data.config import XvlmJsonConfig
+from goal_sweep.goal_core.data.formats.opening import check_data, open_dataset
 
 TRAIN: list[dict[str, Any]] = [
     {"image": "a/0.png", "caption": "a red thing", "image_id": 7},

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from goal_sweep.goal_core.data import open_dataset
 from goal_sweep.goal_core.data.config import ScenesConfig
+from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.packs import (
     open_packed,
     plan_pack,

@@ -12,10 +12,12 @@ from zipfile import ZipFile
 
 import pytest
 
-from goal_sweep.goal_core.data import DecodedImages, ImageConfig, open_dataset
+from goal_sweep.goal_core.data import ImageConfig
 from goal_sweep.goal_core.data import packs as packing
+from goal_sweep.goal_core.data.decoding import DecodedImages
+from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.packs import plan_pack, write_pack
-from goal_sweep.goal_core.training import train_unit
+from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.packs import CROPS, IMAGES, opened, packed, same, seen
 from tests.helpers.training_cases import DATA, FROZEN, folders_of, same_weights, unit_of

@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from goal_sweep.goal_core.data import Dataset, ImageConfig, Split, Vocabulary, open_dataset
+from goal_sweep.goal_core.data import Dataset, ImageConfig, Split
 from goal_sweep.goal_core.data.config import ScenesConfig
+from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.scenes import dataset as scenes
 from goal_sweep.goal_core.data.scenes import scene as scene_contents
 from goal_sweep.goal_core.data.scenes.dataset import SceneReader
 from goal_sweep.goal_core.data.scenes.scene import Scene
+from goal_sweep.goal_core.data.text.vocabulary import Vocabulary
 from tests.helpers.paths import ROOT
 
 SMALL = ScenesConfig(num_train=60, num_val=20, num_test=20)

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from goal_sweep.goal_core.data import EncodedCaptions, Vocabulary
+from goal_sweep.goal_core.data.captions import EncodedCaptions
+from goal_sweep.goal_core.data.text.vocabulary import Vocabulary
 from tests.helpers.properties import given, st
 
 CORPUS = ["a cat on a mat", "A cat, a dog!", "two cats"]

@@ -7,9 +7,8 @@ from collections import Counter
 import pytest
 
 from goal_sweep.goal_core.basics.errors import DataError
-from goal_sweep.goal_core.data import Vocabulary, tokenize
-from goal_sweep.goal_core.data.text import tokenizer_from_json
-from goal_sweep.goal_core.data.text.vocabulary import word_counts
+from goal_sweep.goal_core.data.text.vocabulary import Vocabulary, tokenize, word_counts
+from goal_sweep.goal_core.data.text.wordpieces import tokenizer_from_json
 from tests.helpers.properties import given, st
 
 CORPUS = ["a cat on a mat", "A cat, a dog!", "two cats"]

@@ -13,12 +13,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from goal_sweep.goal_core.basics.errors import ConfigError
-from goal_sweep.goal_core.models import ImageBackbone, VseInftyHeads
+from goal_sweep.goal_core.models.backbones import ImageBackbone
 from goal_sweep.goal_core.models.batch_rows import Rows, WholeBatchDraws, in_chunks
-from goal_sweep.goal_core.training import StageConfig, train_unit
+from goal_sweep.goal_core.models.systems.vse_infty import VseInftyHeads
+from goal_sweep.goal_core.training import StageConfig
 from goal_sweep.goal_core.training.cells import trainer as cell_trainer
 from goal_sweep.goal_core.training.cells.optim import clip_gradient
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer
+from goal_sweep.goal_core.training.train import train_unit
 from goal_sweep.goal_core.training.trunk import Trunk
 from tests.helpers.training_cases import (
     DATA,

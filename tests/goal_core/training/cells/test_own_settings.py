@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from goal_sweep.goal_core.objectives import ObjectiveConfig
-from goal_sweep.goal_core.training import TrainingPlan, UnitPlan, train_unit
+from goal_sweep.goal_core.training import TrainingPlan, UnitPlan
 from goal_sweep.goal_core.training.cells.stack import CellStack
 from goal_sweep.goal_core.training.config import OF_ONE_TRAINING, StageConfig, own_settings
+from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.training_cases import (
     FINETUNE,
     FROZEN,

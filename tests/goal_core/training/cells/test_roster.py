@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from goal_sweep.goal_core.data import Batch, BatchSource
-from goal_sweep.goal_core.training import Listener, train_unit
+from goal_sweep.goal_core.data.batches import Batch, BatchSource
+from goal_sweep.goal_core.training import Listener
 from goal_sweep.goal_core.training.cells import roster as roster_module
 from goal_sweep.goal_core.training.cells.roster import EpochBatches, Roster
+from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.training_cases import folders_of, unit_of
 
 

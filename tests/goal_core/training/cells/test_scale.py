@@ -14,12 +14,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from goal_sweep.goal_core.basics.errors import DivergedError
-from goal_sweep.goal_core.checkpoints import InitialModel
-from goal_sweep.goal_core.data import BatchSource, open_dataset
-from goal_sweep.goal_core.models import Pairs
+from goal_sweep.goal_core.checkpoints.initial_model import InitialModel
+from goal_sweep.goal_core.data.batches import BatchSource
+from goal_sweep.goal_core.data.formats.opening import open_dataset
+from goal_sweep.goal_core.models.heads import Pairs
 from goal_sweep.goal_core.objectives import ObjectiveConfig
-from goal_sweep.goal_core.training import UnitPlan, train_unit
+from goal_sweep.goal_core.training import UnitPlan
 from goal_sweep.goal_core.training.cells.scale import BATCHES, gradient_norm, scale_from
+from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.training_cases import (
     XVLM,
     XVLM_DATA,

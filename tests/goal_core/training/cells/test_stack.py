@@ -16,15 +16,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from goal_sweep.goal_core.checkpoints import LAST
 from goal_sweep.goal_core.data.config import PrecompConfig
-from goal_sweep.goal_core.models import VseppHeads
 from goal_sweep.goal_core.models.config import TextConfig
 from goal_sweep.goal_core.models.systems.gru import stacked_gru
+from goal_sweep.goal_core.models.systems.vsepp import VseppHeads
 from goal_sweep.goal_core.objectives import PairWeights, Triplets, pair_weights
-from goal_sweep.goal_core.training import UnitPlan, train_unit
+from goal_sweep.goal_core.training import UnitPlan
 from goal_sweep.goal_core.training.cells import stack as cell_stack_module
 from goal_sweep.goal_core.training.cells.optim import build_optimizer
 from goal_sweep.goal_core.training.cells.stack import CellStack
 from goal_sweep.goal_core.training.config import Sharing
+from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.training_cases import (
     FROZEN,
     VECTORS,

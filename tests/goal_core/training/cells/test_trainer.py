@@ -10,15 +10,16 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from goal_sweep.goal_core.checkpoints import read_checkpoint, write_checkpoint
-from goal_sweep.goal_core.evaluation import open_checkpoint
-from goal_sweep.goal_core.models import ImageBackbone
-from goal_sweep.goal_core.objectives import GradientObjective
-from goal_sweep.goal_core.training import StageConfig, TrainingFailed, UnitPlan, train_unit
+from goal_sweep.goal_core.checkpoints.file import read_checkpoint, write_checkpoint
+from goal_sweep.goal_core.evaluation.evaluate import open_checkpoint
+from goal_sweep.goal_core.models.backbones import ImageBackbone
+from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
+from goal_sweep.goal_core.training import StageConfig, TrainingFailed, UnitPlan
 from goal_sweep.goal_core.training.cells import optim
 from goal_sweep.goal_core.training.cells import trainer as cell_trainer
 from goal_sweep.goal_core.training.cells.optim import loss_scale, sum_hinge
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer
+from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.training_cases import (
     FROZEN,
     GRID,
