@@ -96,7 +96,7 @@ def test_a_cell_is_evaluated_on_the_data_of_another_sweep(
     cell: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "other.yaml").write_text(
-        "name: other\ndata: {format: scenes, name: elsewhere, num_train: 24, num_val: 10, num_test: 12, data_seed: 5,"
+        "name: other\ndata: {format: scenes, name: elsewhere, num_train: 24, num_val: 10, num_test: 12,"
         " image: {size: 32, resize: 32, augment: none}}\n"
         "model: {backbones: [{name: test_resnet, weights: random}]}\n"
         "stages: [{name: frozen, epochs: 1, lr: 1e-3, batch_size: 16}]\nseeds: [1]\n"
