@@ -26,7 +26,7 @@ from goal_sweep.goal_core.data import Dataset
 from goal_sweep.goal_core.data.config import ImageConfig, KarpathyConfig
 from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig
 from goal_sweep.goal_core.objectives import ObjectiveConfig, list_objectives
-from goal_sweep.goal_core.training import FolderFiles, Listener, StageConfig, TrainingPlan, UnitPlan, unit_trainer
+from goal_sweep.goal_core.training import Callback, FolderFiles, StageConfig, TrainingPlan, UnitPlan, unit_trainer
 from goal_sweep.goal_core.training.cells.roster import EpochBatches
 from goal_sweep.goal_core.training.train import train_unit
 
@@ -122,7 +122,7 @@ class _SmallFirst(EpochBatches):
             yield step, replace(batch, **{name: part[:2] for name, part in parts.items() if part is not None})
 
 
-class _Clock(Listener):
+class _Clock(Callback):
     """Times the steps of a unit after those that warm up, profiles some on a GPU, and ends the training."""
 
     def __init__(self, unit: UnitPlan, warm: int, steps: int) -> None:

@@ -28,7 +28,7 @@ from goal_sweep.goal_core.objectives import ObjectiveConfig, Value
 from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
 from goal_sweep.goal_core.objectives.stacked import StackedObjectives
 from goal_sweep.goal_core.objectives.trial import try_objective
-from goal_sweep.goal_core.training import FolderFiles, Listener, StageConfig, TrainingPlan, UnitPlan
+from goal_sweep.goal_core.training import Callback, FolderFiles, StageConfig, TrainingPlan, UnitPlan
 from goal_sweep.goal_core.training.train import train_unit
 
 _PAIRS, _DIM = 8, 16
@@ -185,7 +185,7 @@ class _KilledError(BaseException):
     """Stands for a kill, which nothing catches."""
 
 
-class _KillAt(Listener):
+class _KillAt(Callback):
     def __init__(self, step: int) -> None:
         self._left = step
 

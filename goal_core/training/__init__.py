@@ -4,11 +4,11 @@
 """
 
 from goal_sweep.goal_core.training.config import Precision, StageConfig
-from goal_sweep.goal_core.training.doubts import below_warmup, weak_objective
+from goal_sweep.goal_core.training.diagnostics import below_warmup, weak_objective
 from goal_sweep.goal_core.training.files import EpochRecord, FolderFiles, TrainingFiles
 from goal_sweep.goal_core.training.plan import (
+    Callback,
     EpochDone,
-    Listener,
     TrainingDone,
     TrainingEvent,
     TrainingFailed,

@@ -117,7 +117,7 @@ class TrainingFailed:
 TrainingEvent = EpochDone | TrainingDone | TrainingFailed
 
 
-class Listener:
+class Callback:
     """Follows a unit while it trains. It ignores everything; a subclass overrides the methods that it needs."""
 
     def step(self) -> None:

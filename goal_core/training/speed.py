@@ -14,9 +14,9 @@ from goal_sweep.goal_core.checkpoints.initial_model import InitialModel
 from goal_sweep.goal_core.data import SPLIT_NAMES, Dataset, num_batches
 from goal_sweep.goal_core.training.config import StageConfig
 from goal_sweep.goal_core.training.files import FolderFiles
-from goal_sweep.goal_core.training.plan import EpochDone, Listener, TrainingEvent, TrainingFailed, UnitPlan
+from goal_sweep.goal_core.training.plan import Callback, EpochDone, TrainingEvent, TrainingFailed, UnitPlan
+from goal_sweep.goal_core.training.shared_backbone import SharedBackbone
 from goal_sweep.goal_core.training.train import begin_process, train_unit
-from goal_sweep.goal_core.training.trunk import Trunk
 
 EVAL_IMAGES = 128
 """Images of each of the small val and test splits: two chunks."""
@@ -95,13 +95,13 @@ def _beginning(dataset: Dataset, num_captions: int) -> Dataset:
 def _feature_seconds(unit: UnitPlan, dataset: Dataset) -> float:
     """Seconds per training image of computing features beforehand; 0 where that is not done."""
     clock, train = _Clock(), dataset.splits["train"]
-    trunk = Trunk(unit, InitialModel(unit.model, unit.data, dataset), dataset.fingerprint, alive=clock.alive)
+    shared = SharedBackbone(unit, InitialModel(unit.model, unit.data, dataset), dataset.fingerprint, alive=clock.alive)
     began = time.perf_counter()
-    trunk.prepare(train)
-    return (time.perf_counter() - began) / train.num_images if trunk.computes_features_once() else 0.0
+    shared.prepare(train)
+    return (time.perf_counter() - began) / train.num_images if shared.computes_features_once() else 0.0
 
 
-class _Clock(Listener):
+class _Clock(Callback):
     """Notes when steps end, how long evaluating every cell took, and when all were evaluated and saved, in seconds."""
 
     def __init__(self) -> None:

@@ -11,14 +11,14 @@ from goal_sweep.goal_core.basics.errors import DeviceError
 from goal_sweep.goal_core.data import Dataset
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.training.files import TrainingFiles
-from goal_sweep.goal_core.training.plan import Listener, TrainingDone, TrainingFailed, UnitPlan
+from goal_sweep.goal_core.training.plan import Callback, TrainingDone, TrainingFailed, UnitPlan
 from goal_sweep.goal_core.training.unit_trainer import UnitTrainer
 
 
 def train_unit(
     unit: UnitPlan,
     files: Mapping[str, TrainingFiles],
-    listener: Listener | None = None,
+    callback: Callback | None = None,
     dataset: Dataset | None = None,
 ) -> list[TrainingDone | TrainingFailed]:
     """Train a unit's cells to the end of their stage, continuing from what their files already contain.
@@ -26,18 +26,18 @@ def train_unit(
     Args:
         unit: what to train.
         files: the files of each training, by key.
-        listener: is notified of steps and events.
+        callback: is notified of steps and events.
         dataset: the data, if it is open already.
 
     Returns:
-        How each training ended, in the order in which they ended. Those that the listener stopped are left out; their
+        How each training ended, in the order in which they ended. Those that the callback stopped are left out; their
         files hold the exact state, from which the next call continues.
 
     Raises:
         GoalError: the data, the weights or the device are not what the unit needs; no cell can train.
     """
     begin_process(unit)
-    trainer = UnitTrainer(unit, files, listener or Listener(), dataset or open_dataset(unit.data))
+    trainer = UnitTrainer(unit, files, callback or Callback(), dataset or open_dataset(unit.data))
     try:
         return trainer.train()
     finally:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from goal_sweep.goal_core.basics.errors import DivergedError
 from goal_sweep.goal_core.models.heads import Pairs
-from goal_sweep.goal_core.training.doubts import RATIO
+from goal_sweep.goal_core.training.diagnostics import RATIO
 
 BATCHES: Final = 8
 """Batches on which a scale is measured: the first ones of the epoch in which the objective begins."""

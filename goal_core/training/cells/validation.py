@@ -17,7 +17,7 @@ from goal_sweep.goal_core.evaluation.recalls import all_recalls_of, recalls_of
 from goal_sweep.goal_core.training.cells.roster import Roster
 from goal_sweep.goal_core.training.cells.stack import SplitShare, Stacks
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer
-from goal_sweep.goal_core.training.doubts import below_warmup, weak_objective
+from goal_sweep.goal_core.training.diagnostics import below_warmup, weak_objective
 from goal_sweep.goal_core.training.failures import fits_or_says
 from goal_sweep.goal_core.training.plan import EpochDone, TrainingDone, UnitPlan
 
@@ -32,7 +32,7 @@ class Validation:
         unit: the unit.
         dataset: its data.
         tokenizer: of the captions.
-        inputs_of: gives the inputs of a split's images; see :meth:`goal_core.training.trunk.Trunk.split_inputs`.
+        inputs_of: gives the inputs of a split's images; see `SharedBackbone.split_inputs`.
         roster: the cells.
         stacks: those that train as one are embedded as one.
         alive: called regularly.

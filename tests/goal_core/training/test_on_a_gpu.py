@@ -16,7 +16,7 @@ from goal_sweep.goal_core.basics import devices
 from goal_sweep.goal_core.data.config import RegionsConfig
 from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig, hub, sequences
 from goal_sweep.goal_core.models.backbones import ImageBackbone
-from goal_sweep.goal_core.training import Listener, StageConfig, TrainingDone, UnitPlan
+from goal_sweep.goal_core.training import Callback, StageConfig, TrainingDone, UnitPlan
 from goal_sweep.goal_core.training.config import Precision
 from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.pretended_gpu import MixedPlacesError, PretendedGpu, pretended_gpu
@@ -74,7 +74,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[PretendedGpu]:
         yield gpu
 
 
-class Steps(Listener):
+class Steps(Callback):
     """Notes what every step waited for."""
 
     def __init__(self, gpu: PretendedGpu) -> None:

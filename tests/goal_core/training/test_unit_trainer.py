@@ -25,7 +25,7 @@ from goal_sweep.goal_core.data.batches import BatchSource
 from goal_sweep.goal_core.evaluation.evaluate import open_checkpoint
 from goal_sweep.goal_core.evaluation.retrieval import NonFiniteEmbeddingError, RetrievalRanks
 from goal_sweep.goal_core.models import BackboneConfig
-from goal_sweep.goal_core.training import EpochDone, Listener, StageConfig, TrainingDone, TrainingEvent, TrainingFailed
+from goal_sweep.goal_core.training import Callback, EpochDone, StageConfig, TrainingDone, TrainingEvent, TrainingFailed
 from goal_sweep.goal_core.training.cells import validation
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer
 from goal_sweep.goal_core.training.train import train_unit
@@ -112,7 +112,7 @@ def test_a_disk_that_refuses_one_training_leaves_the_others_alone(
     assert folders["con-con"].numbers() == alone["con-con"].numbers()
 
 
-class AskedToStop(Listener):
+class AskedToStop(Callback):
     """Wants the unit to stop from the n-th question on."""
 
     def __init__(self, question: int) -> None:
@@ -255,7 +255,7 @@ def test_a_cell_that_never_found_anything_is_no_result(tmp_path: Path, monkeypat
 def test_events_come_once_for_each_cell_and_epoch(tmp_path: Path) -> None:
     heard: list[TrainingEvent] = []
 
-    class Hear(Listener):
+    class Hear(Callback):
         def events(self, events) -> None:
             heard.extend(events)
 

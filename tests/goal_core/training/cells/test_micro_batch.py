@@ -20,8 +20,8 @@ from goal_sweep.goal_core.training import StageConfig
 from goal_sweep.goal_core.training.cells import trainer as cell_trainer
 from goal_sweep.goal_core.training.cells.optim import clip_gradient
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer
+from goal_sweep.goal_core.training.shared_backbone import SharedBackbone
 from goal_sweep.goal_core.training.train import train_unit
-from goal_sweep.goal_core.training.trunk import Trunk
 from tests.helpers.training_cases import (
     DATA,
     FINETUNE,
@@ -86,13 +86,13 @@ def test_each_chunk_passes_twice_and_the_rest_of_an_epoch_too(monkeypatch: pytes
 
 def test_a_frozen_backbone_sees_augmented_images_in_chunks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seen: list[int] = []
-    forward = Trunk._forward
+    forward = SharedBackbone._forward
 
-    def spy(self: Trunk, backbone: ImageBackbone, pixels: Tensor) -> Tensor:
+    def spy(self: SharedBackbone, backbone: ImageBackbone, pixels: Tensor) -> Tensor:
         seen.append(len(pixels))
         return forward(self, backbone, pixels)
 
-    monkeypatch.setattr(Trunk, "_forward", spy)
+    monkeypatch.setattr(SharedBackbone, "_forward", spy)
     data = replace(DATA, image=replace(DATA.image, augment="crop_flip"))
     stage = replace(FROZEN, epochs=1, warmup_epochs=0, lr_drops=(), batch_size=32)
     unit = unit_of("con/con", "sig-ms/cir", data=data, stage=stage)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from goal_sweep.goal_core.data.batches import Batch, BatchSource
-from goal_sweep.goal_core.training import Listener
+from goal_sweep.goal_core.training import Callback
 from goal_sweep.goal_core.training.cells import roster as roster_module
 from goal_sweep.goal_core.training.cells.roster import EpochBatches, Roster
 from goal_sweep.goal_core.training.train import train_unit
@@ -44,7 +44,7 @@ def slow_source(clock: Clock, steps: int, seconds: float) -> Any:
 
 
 def test_only_the_time_until_a_batch_is_there_counts(clock: Clock) -> None:
-    roster, cell = Roster({}, Listener()), SimpleNamespace(key="a", epoch=0, next_step=1)
+    roster, cell = Roster({}, Callback()), SimpleNamespace(key="a", epoch=0, next_step=1)
     roster.cells = {"a": cell}  # type: ignore[dict-item]
     batches = EpochBatches(slow_source(clock, 5, 3.0), roster, 0)
     numbered: Any = batches  # the source gives the number of each step in place of its batch
@@ -60,7 +60,7 @@ def test_only_the_time_until_a_batch_is_there_counts(clock: Clock) -> None:
 
 
 def test_batches_end_when_no_cell_is_left_and_skip_what_nobody_needs(clock: Clock) -> None:
-    roster = Roster({}, Listener())
+    roster = Roster({}, Callback())
     behind, ahead = (SimpleNamespace(key=key, epoch=0, next_step=step) for key, step in (("a", 0), ("b", 3)))
     roster.cells = {"a": behind, "b": ahead}  # type: ignore[dict-item]
     seen = []
@@ -83,14 +83,14 @@ def test_each_epoch_records_it_and_the_log_says_it(tmp_path: Path, monkeypatch: 
             clock.now += 3.0 if epoch == 2 else 0.0
             yield batch
 
-    def step(listener: Listener) -> None:
+    def step(callback: Callback) -> None:
         clock.now += 1.0
 
     unit = unit_of("con/con", "sig/nca")
     folders = folders_of(unit, tmp_path)
     monkeypatch.setattr(BatchSource, "batches", late)
     monkeypatch.setattr(roster_module, "time", clock)
-    monkeypatch.setattr(Listener, "step", step)
+    monkeypatch.setattr(Callback, "step", step)
     train_unit(unit, folders)
     for folder in folders.values():
         shares = [record["metrics"]["time/data_wait_share"] for record in folder.records()]

@@ -1,4 +1,4 @@
-"""What makes a result doubtful: it ended below its own warm-up, or the objective had no part in it."""
+"""Diagnostics: a result below its own warm-up, and epochs in which the objective had no part."""
 
 from __future__ import annotations
 

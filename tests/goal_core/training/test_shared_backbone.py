@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from goal_sweep.goal_core.data import ImageConfig
 from goal_sweep.goal_core.data.config import KarpathyConfig
 from goal_sweep.goal_core.data.formats.opening import open_dataset
-from goal_sweep.goal_core.training import trunk
+from goal_sweep.goal_core.training import shared_backbone
 from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.training_cases import FROZEN, folders_of, unit_of
@@ -47,7 +47,7 @@ def test_two_hundred_flipped_bits_never_give_other_features(tmp_path: Path, capf
         content = bytearray(whole)
         content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
         path.write_bytes(content)
-        found = trunk._read_features(path, len(expected))
+        found = shared_backbone._read_features(path, len(expected))
         assert found is None or torch.equal(found, expected)
     assert f"{path} is damaged" in capfd.readouterr().err
 

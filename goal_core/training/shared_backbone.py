@@ -40,7 +40,7 @@ class SharedBatch(NamedTuple):
     """What loading took."""
 
 
-class Trunk:
+class SharedBackbone:
     """Turns batches into the inputs of the cells' steps.
 
     A frozen backbone gives features, computed once for all cells. Where training images are not augmented the features

@@ -1,4 +1,4 @@
-"""What makes a result doubtful is said: it ended below its own warm-up, or the objective was too weak."""
+"""Diagnostics: a result below its own warm-up, and epochs in which the objective was too weak."""
 
 from __future__ import annotations
 
