@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from goal_sweep.goal_core.basics.errors import FencedError
-from goal_sweep.goal_core.training import EpochDone, Listener, TrainingEvent, TrainingFailed
+from goal_sweep.goal_core.training import Callback, EpochDone, TrainingEvent, TrainingFailed
 from goal_sweep.runners.execution.memory import Chunks
 from goal_sweep.runners.store import LeaseLostError, TrainingFolder
 
@@ -35,7 +35,7 @@ class SavedError(Exception):
     """Ends a trial of suspects: they have saved a state, so none of them is what ended the process before."""
 
 
-class UnitListener(Listener):
+class UnitListener(Callback):
     """Records failures, passes events on, shows the driver that the process is alive, and ends it when it hangs.
 
     Args:

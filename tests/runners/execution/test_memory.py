@@ -15,7 +15,7 @@ from goal_sweep.goal_core.training import UnitPlan
 from goal_sweep.goal_core.training.cells import validation
 from goal_sweep.goal_core.training.cells.stack import CellStack
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer
-from goal_sweep.goal_core.training.trunk import Trunk
+from goal_sweep.goal_core.training.shared_backbone import SharedBackbone
 from goal_sweep.runners.execution.memory import SMALLEST, Chunks
 from goal_sweep.runners.launch.opened_sweep import OpenedSweep
 from goal_sweep.runners.store import Attempt, charged_failures
@@ -140,7 +140,7 @@ FULL = torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 G
     [
         ((InitialModel, "heads"), "the model does not fit into memory, which no smaller batch would change"),
         ((validation, "recalls_of"), "the evaluation on val does not fit into memory"),
-        ((Trunk, "prepare"), "the features of all training images does not fit into memory"),
+        ((SharedBackbone, "prepare"), "the features of all training images does not fit into memory"),
     ],
 )
 def test_what_no_smaller_batch_would_change_is_one_clear_error(
