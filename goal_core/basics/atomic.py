@@ -66,14 +66,7 @@ before_operation: Callable[[str, Path], None] = _pass
 
 
 def retried(act: Callable[[], T]) -> T:
-    """Call a function that reads or writes, again after :data:`RETRY_DELAYS` if it fails with an error that may pass.
-
-    Args:
-        act: is safe to repeat.
-
-    Raises:
-        OSError: the last error.
-    """
+    """Call a function that may be repeated, again after `RETRY_DELAYS` if it fails with an error that may pass."""
     for delay in RETRY_DELAYS:
         try:
             return act()
@@ -87,10 +80,6 @@ def retried(act: Callable[[], T]) -> T:
 @contextlib.contextmanager
 def storage_errors(path: Path, doing: str) -> Iterator[None]:
     """Turn errors of the operating system into one readable line.
-
-    Args:
-        path: the file concerned.
-        doing: a verb for the message, such as ``"write"``.
 
     Raises:
         StorageError: instead of any `OSError`, or an error of a native library that reports one.
@@ -115,13 +104,7 @@ def storage_errors(path: Path, doing: str) -> Iterator[None]:
 
 
 def perform(operation: str, path: Path, act: Callable[[], T], *, doing: str = "read") -> T:
-    """Do one operation on a file, again if it fails with an error that may pass.
-
-    Args:
-        operation: its name for fault tests.
-        path: the file or folder concerned.
-        act: does it; is safe to repeat.
-        doing: a verb for the message of an error.
+    """Do one operation on a file or folder, again if it fails with an error that may pass.
 
     Raises:
         StorageError: it fails.
@@ -176,9 +159,6 @@ def create_bytes(path: Path, content: bytes, *, guard: Callable[[], None] | None
 
     Returns:
         Whether the file was created; False leaves the existing one untouched.
-
-    Raises:
-        StorageError: the file cannot be written.
     """
     tries = itertools.count()
 
@@ -259,11 +239,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and those above it, unless they exist.
-
-    Raises:
-        StorageError: it cannot be created.
-    """
+    """Create a folder and those above it, unless they exist."""
     perform("mkdir", folder, lambda: folder.mkdir(parents=True, exist_ok=True), doing="create")
 
 
@@ -271,10 +247,8 @@ def check_space(folder: Path, needed: int, pattern: str, advice: str = "free spa
     """Check that a folder has room for files.
 
     Args:
-        folder: exists.
         needed: bytes of all the files.
         pattern: of the names of those that are there, in part or whole; what they take is not needed again.
-        advice: for the message.
 
     Raises:
         DataError: the disk is too small.
@@ -309,12 +283,7 @@ def is_leftover(path: Path) -> bool:
 
 
 def open_file(path: Path) -> BufferedReader:
-    """Open a file to read it, and nothing else: who opens a pipe would wait for its other end for ever.
-
-    Raises:
-        DamagedError: a folder, a pipe or a device is in its place.
-        OSError: it cannot be opened.
-    """
+    """Open a file to read it, and nothing else: who opens a pipe would wait for its other end for ever."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)

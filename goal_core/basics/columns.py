@@ -93,11 +93,7 @@ def digest_of(columns: Columns, about: str = "") -> str:
 
 
 def write_columns(path: Path, columns: Columns, about: Mapping[str, Any]) -> None:
-    """Write columns, and JSON-able content about them. The file appears whole or not at all.
-
-    Raises:
-        StorageError: it cannot be written.
-    """
+    """Write columns, and JSON-able content about them. The file appears whole or not at all."""
     said = json.dumps(dict(about))
     # One entry only: safetensors writes several in no fixed order, and equal columns are equal files.
     sealed = {"sealed": json.dumps([said, digest_of(columns, said + path.name)])}

@@ -31,7 +31,6 @@ class ConfigError(GoalError):
 
     Args:
         problems: what is wrong, each beginning with the setting that it is about, unless there is a key.
-        key: the setting that all are about.
     """
 
     def __init__(self, *problems: str, key: str = "") -> None:

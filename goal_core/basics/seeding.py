@@ -9,7 +9,6 @@ def derive_seed(seed: int, *purpose: object) -> int:
     """A 63-bit seed for one purpose of one cell seed.
 
     Args:
-        seed: the cell's seed from the sweep file.
         purpose: words that name the stream, such as ``"init"`` or ``"train", "frozen"``.
 
     Returns:

@@ -82,11 +82,7 @@ def reading(says: str, kind: type[GoalError] = DataError) -> Iterator[None]:
 
 
 def content_of(path: Path) -> bytes:
-    """The content of a file.
-
-    Raises:
-        DataError: it is missing, or cannot be read.
-    """
+    """The content of a file."""
     with opened(path) as file:
         return file.read()
 

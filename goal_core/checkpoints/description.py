@@ -84,9 +84,6 @@ def write_model(
     """Write a model's `heads.*` and `backbone.*` tensors with its description. Not atomic.
 
     Args:
-        path: the file.
-        tensors: the weights.
-        description: the model.
         epoch: the epoch whose weights these are.
         training: the key of the training that they belong to; empty for a published model.
     """

@@ -62,10 +62,6 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 def read_of_training(path: Path, training: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """As :func:`read_checkpoint`, for a file in the folder of a training.
 
-    Args:
-        path: the file; exists.
-        training: the training's key.
-
     Raises:
         DamagedError: the file is damaged, is no checkpoint, or belongs to another training.
         StorageError: it cannot be read.

@@ -29,8 +29,6 @@ class InitialModel:
     A checkpoint `init_from` brings its own tokenizer, because its words stand for rows of an embedding.
 
     Args:
-        model: framework, parts and initial weights.
-        data: the data to train on.
         dataset: the same data, opened; None for a given model, which states what it needs of them.
         given: a model that takes the place of `init_from`, and fits.
 
@@ -125,9 +123,7 @@ def trained_encoder(
     """A trained model's parts on a device; its backbone from the checkpoint, or from the weights it was frozen with.
 
     Args:
-        trained: the model's file.
         description: its own, or with other places for data and weights.
-        device: where it runs.
         dataset: the data it is evaluated on, if there are any.
 
     Raises:

@@ -33,7 +33,6 @@ def weights_in(folder: Path) -> Path:
     Raises:
         WeightsError: the folder is not that of a finished training.
         DamagedError: its result is damaged.
-        StorageError: the result cannot be read.
     """
     result = read_json(folder / "result.json")
     if result is None:

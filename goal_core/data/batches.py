@@ -118,18 +118,11 @@ class BatchSource:
     global random streams of torch and numpy.
 
     Args:
-        split: the training pairs.
-        tokenizer: encodes the captions.
         image: sizes and augmentation of the images; None where the split has precomputed regions. Images that are
             not augmented are kept where memory allows (see :class:`DecodedImages`).
-        batch_size: pairs per step, at least 2.
-        seed: the cells' seed, at least 0.
         drop_last: leave out the last, smaller batch of an epoch (a single pair is always left out).
-        num_workers: decoding processes; 0 decodes in this one.
         with_images: whether batches carry images (not needed where their features are available).
-        ram_limit: bytes of decoded images to keep.
         augment: drops regions and words; None keeps them.
-        device: where batches will go; see :class:`DecodedImages`.
         views: augmented views of each image to draw from; 0 draws none.
 
     Raises:
@@ -177,12 +170,6 @@ class BatchSource:
         Args:
             epoch: number of the epoch, counted from 1 by the trainer.
             start_step: begin with this batch, in [0, steps_per_epoch]; those before it cost nothing.
-
-        Yields:
-            ``steps_per_epoch - start_step`` batches.
-
-        Raises:
-            DataError: an image cannot be read.
         """
         if not 0 <= start_step <= self.steps_per_epoch:
             raise ConfigError(f"start_step must be in [0, {self.steps_per_epoch}], got {start_step}")

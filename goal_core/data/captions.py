@@ -65,12 +65,7 @@ def encoded(captions: Sequence[str], tokenizer: Tokenizer) -> Iterator[tuple[NDA
 
 
 class EncodedCaptions:
-    """All captions of a split, at least one, as ids.
-
-    Args:
-        ids: of all captions, one after the other, (T,); it may be a file's map.
-        ends: where each caption's end among them, (N,); likewise.
-    """
+    """All captions of a split, at least one, as ids, one after the other (T,), and where each caption ends (N,)."""
 
     def __init__(self, ids: NDArray[np.int32], ends: NDArray[np.int64]) -> None:
         self._ids, self._ends = ids, ends

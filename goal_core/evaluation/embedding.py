@@ -96,13 +96,6 @@ def split_inputs(
     """A function that gives a split, unaugmented, chunk by chunk on the device.
 
     A chunk is pixels, (C, 3, S, S) uint8, or precomputed features, (C, R, F) or (C, F) float32.
-
-    Args:
-        split: the images.
-        image: their size; None where the split consists of features.
-        device: where the chunks go.
-        workers: decoding processes.
-        alive: called for every chunk.
     """
     images = None if image is None else DecodedImages(split, image, num_workers=workers, device=device)
 

@@ -47,10 +47,6 @@ class OpenedCheckpoint:
     def evaluate(self, split: SplitName = "test", embedded: Embedded | None = None) -> dict[str, Any]:
         """Measure the recall on a split.
 
-        Args:
-            split: which one.
-            embedded: its embeddings, where they are known already.
-
         Returns:
             ``metrics`` (recalls by name, percent), and what was evaluated: ``cell``, ``stage``, ``objective``,
             ``seed``, ``epoch``, ``trained_on``, ``data``, ``split``, ``images``, ``captions``.
@@ -82,10 +78,8 @@ def open_checkpoint(
     """Load a trained cell and open its data.
 
     Args:
-        path: a file of weights, or the folder of a finished training.
         root: the data's folder, if it is not the one the cell was trained with.
         weights: the backbone's weights file, if it has moved; its content must be the same.
-        device: `cpu` or `cuda`.
         data: other data than the cell was trained on. Words and the preparation of images stay the cell's.
 
     Raises:
@@ -130,10 +124,6 @@ def evaluate_ensemble(members: Iterable[OpenedCheckpoint], split: SplitName = "t
     The mean of dot products is, up to a factor, the dot product of the concatenated embeddings. So this is the ranking
     of one model with long embeddings: exact, in blocks, and with ties counted against the ensemble.
 
-    Args:
-        members: two checkpoints or more.
-        split: which split.
-
     Returns:
         ``metrics`` of the ensemble (recalls by name, percent), ``split``, ``images``, ``captions``, and ``members``:
         for each checkpoint what its ``evaluate`` returns.
@@ -173,9 +163,6 @@ def check_same_queries(first_path: Path, first: Split, other_path: Path, other: 
     """Check that two splits are the same images and captions in the same order.
 
     Images are compared by their captions, word by word, because region files and image files name them differently.
-
-    Raises:
-        DataError: they are not; the message names the first difference.
     """
     if first.caption_image.tolist() != other.caption_image.tolist():
         raise DataError(

@@ -48,15 +48,8 @@ def extract_features(
     file appears only when it is complete.
 
     Args:
-        dataset: images with captions.
-        image: size of the images, which are not augmented.
-        backbone: any timm architecture, and its weights.
         out: folder, created if necessary; it must not contain other features.
         kind: `grid`: the cells of the last feature map; `vectors`: the pooled vector of the whole image.
-        seed: draws the weights where they are `random`.
-        device: `cpu` or `cuda`.
-        workers: processes that decode, 0 for none.
-        progress: called after every few images.
 
     Returns:
         Number of images in all, regions of each image (1 for `vectors`), and features of each region: (N, R, F).
@@ -134,13 +127,7 @@ def _ids(dataset: Dataset) -> dict[str, list[str]]:
 
 
 def _claim(out: Path, description: dict[str, object]) -> None:
-    """Reserve a folder for these features, or check that it is reserved for them already.
-
-    Raises:
-        DataError: it contains other features.
-        DamagedError: the description of its features cannot be read.
-        StorageError: it cannot be written to.
-    """
+    """Reserve a folder for these features, or check that it is reserved for them already."""
     path = out / DESCRIPTION
     with storage_errors(out, "write to"):
         out.mkdir(parents=True, exist_ok=True)

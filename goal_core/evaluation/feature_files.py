@@ -32,14 +32,9 @@ def write_features(
 
     Args:
         path: the final name; its folder exists.
-        shape: (N, R, F) or (N, F).
         key: identifies the rows; rows with a different key are discarded.
         part: rows of a part; the last may have fewer.
         parts: gives the parts (B, ..., F) that begin at a row, up to the last.
-
-    Raises:
-        DataError: another process is writing this file.
-        StorageError: the file cannot be written.
     """
     header, row_bytes = io.BytesIO(), 4 * math.prod(shape[1:])
     npy.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": shape})
@@ -75,10 +70,6 @@ def check_origin(config: DataConfig, names: Sequence[str]) -> None:
     A folder without `features.json` is taken at the sweep's word, except for a backbone of the features that ship with
     goal-sweep: its name would come from the shipped sweep and not from who gave the folder. Tags of weights
     (`resnet152.tv_in1k`) may be left out.
-
-    Args:
-        config: the dataset; one of images has nothing to check.
-        names: the sweep's backbones.
 
     Raises:
         DataError: the folder is missing, its `features.json` is damaged, or a name is not that of its features.

@@ -32,12 +32,7 @@ Picture = str | os.PathLike[str] | Image.Image | NDArray[np.uint8]
 
 
 class RetrievalModel:
-    """Encodes pictures and sentences into the joint space. :func:`load_model` makes one.
-
-    Args:
-        trained: the model's file.
-        encoder: its parts on their device.
-    """
+    """Encodes pictures and sentences into the joint space. :func:`load_model` makes one."""
 
     def __init__(self, trained: TrainedModel, encoder: Encoder) -> None:
         self.description: ModelDescription = trained.description
@@ -45,13 +40,7 @@ class RetrievalModel:
         encoder.train(False)
 
     def encode_images(self, images: Iterable[Picture]) -> NDArray[np.float32]:
-        """Embed pictures as evaluation sees them: resized, cropped or stretched, and normalised as in training.
-
-        Args:
-            images: at least one.
-
-        Returns:
-            Unit vectors, (N, D) float32.
+        """Unit vectors (N, D) float32 of pictures as evaluation sees them: resized, cropped or stretched, normalised.
 
         Raises:
             ConfigError: the model takes features in place of pictures; see :meth:`encode_features`.
@@ -62,13 +51,10 @@ class RetrievalModel:
         return self._embed_images(map(self.prepared, parts))
 
     def encode_features(self, features: ArrayLike) -> NDArray[np.float32]:
-        """Embed features that another network has computed.
+        """Unit vectors (N, D) float32 of features that another network has computed.
 
         Args:
             features: one vector an image, (N, F), or regions, (N, R, F).
-
-        Returns:
-            Unit vectors, (N, D) float32.
 
         Raises:
             ConfigError: the model takes pictures, or features of another width.
@@ -81,13 +67,7 @@ class RetrievalModel:
         return self._embed_images(torch.split(torch.from_numpy(given), CHUNK))
 
     def encode_texts(self, texts: Iterable[str]) -> NDArray[np.float32]:
-        """Embed sentences.
-
-        Args:
-            texts: at least one. Words that the vocabulary lacks count as unknown.
-
-        Returns:
-            Unit vectors, (M, D) float32, in the order of the sentences.
+        """Unit vectors (M, D) float32 of sentences. Words that the vocabulary lacks count as unknown.
 
         Raises:
             DataError: there is no sentence, one is no text, or the model takes vectors in place of sentences.
@@ -98,8 +78,6 @@ class RetrievalModel:
         """The images nearest to a sentence by cosine similarity, without X-VLM's second ranking.
 
         Args:
-            text: the sentence.
-            images: what :meth:`encode_images` gave, (N, D).
             top: how many to find, at least 1.
 
         Returns:
@@ -122,9 +100,6 @@ class RetrievalModel:
 
         It maps pixels as :meth:`prepared` gives them, (N, 3, S, S) uint8 for any N, to unit vectors (N, D) float32.
 
-        Args:
-            path: the file, by custom with the ending `.pt2`.
-
         Raises:
             ConfigError: the model takes features, or was trained in half precision.
         """
@@ -144,7 +119,6 @@ class RetrievalModel:
         unit vectors (M, D) float32. L may be anything from 2 to `longest`; with a GRU it is `longest`.
 
         Args:
-            path: the file, by custom with the ending `.pt2`.
             longest: ids of the longest sentence.
 
         Raises:
@@ -179,7 +153,6 @@ class RetrievalModel:
         """Sentences as the network takes them: ids (M, L) int64 padded with 0, and their numbers (M,) int64.
 
         Args:
-            texts: at least one.
             longest: L; 0: that of the longest sentence.
 
         Raises:
@@ -201,9 +174,6 @@ class RetrievalModel:
 
     def prepared(self, images: Iterable[Picture]) -> torch.Tensor:
         """Pictures as the network takes them: resized, cropped or stretched, (N, 3, S, S) uint8.
-
-        Args:
-            images: at least one.
 
         Raises:
             ConfigError: the model takes features in place of pictures.
@@ -242,9 +212,7 @@ def load_model(
     """Load a trained model.
 
     Args:
-        path: a `best-*.safetensors`, or the folder of a finished training.
         weights: the file of a frozen backbone's weights, if it has moved. A fine-tuned backbone is in the checkpoint.
-        device: `cpu` or `cuda`.
         plugins: files or modules with parts of one's own that the model has, which are run.
 
     Raises:

@@ -45,14 +45,9 @@ def in_chunks(
 
     Args:
         encode: maps the chunk's rows of each tensor to tensors that have one row (or n) for each of these.
-        total: rows of the batch.
-        size: rows at a time; 0: all.
         tensors: each None, or with the rows along its first dimension; they get no gradient.
         reads_graph: whether ``encode`` also reads tensors that get a gradient, besides parameters. Then a chunk keeps
             its graph, without activations; otherwise it keeps nothing but its result.
-
-    Returns:
-        What ``encode`` gives for all rows.
     """
     if not 0 < size < total:
         return encode(*tensors)

@@ -65,11 +65,7 @@ class Framework:
     """Whether it takes the cells of a backbone's last feature map, rather than one pooled vector."""
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
-        """Check that the model and the data go together.
-
-        Raises:
-            ConfigError: they do not; the message is one line.
-        """
+        """Check that the model and the data go together; a `ConfigError` of one line says why not."""
         if data.image is None and data.format != self.features:
             own = f", or {_FEATURES[self.features][0]}" if self.features else ""
             what, other = _FEATURES[data.format]
@@ -96,11 +92,7 @@ class Framework:
         return self.stacks_heads and not ("text" in self.uses and model.text.encoder)
 
     def weights_id(self, model: ModelConfig) -> str:
-        """An identifier of the initial weights of the backbone and the text encoder, by content.
-
-        Raises:
-            WeightsError: a file is missing.
-        """
+        """An identifier of the initial weights of the backbone and the text encoder, by content."""
         image = "precomputed" if model.backbone.weights == "precomputed" else weights_id(model.backbone)
         return "".join((image, *(f" {part} {hub_id(name)}" for part, name in self._text_weights(model))))
 
@@ -125,13 +117,7 @@ class Framework:
         return replace(model, backbone=replace(model.backbone, weights="random"))
 
     def tokenizer(self, model: ModelConfig, captions: Iterable[str], min_word_count: int) -> Tokenizer:
-        """Build the tokenizer of the captions.
-
-        Args:
-            model: the model.
-            captions: the train and val captions.
-            min_word_count: threshold of a vocabulary that is built from them.
-        """
+        """Build the tokenizer from the train and val captions."""
         words = partial(Vocabulary.build, captions, min_word_count)
         if not model.text.encoder:
             return words()
@@ -143,10 +129,7 @@ class Framework:
         """Everything else that trains.
 
         Args:
-            model: the model.
             num_features: width of the backbone's features, or of the precomputed ones.
-            tokenizer: of the captions.
-            seed: draws the initial weights that no file contains.
         """
         kind: Any = self.heads_class
         if isinstance(kind, str):
@@ -158,10 +141,7 @@ class Framework:
         """The size of the text encoder and heads, counted as matrix products: without biases and norms.
 
         Args:
-            model: the model.
-            data: the data's settings.
             width: numbers that the backbone gives for an image or a region.
-            words: words of the vocabulary.
         """
         head = width * model.embed_dim
         if "text" not in self.uses or not model.text.encoder or model.text.encoder in text_encoders:
@@ -343,20 +323,12 @@ class Dual(_OnVectors):
 
 
 def framework_of(model: ModelConfig) -> Framework:
-    """The framework of a model.
-
-    Raises:
-        UnknownNameError: there is none of this name.
-    """
+    """The framework of a model."""
     return frameworks[model.framework].function()
 
 
 def initial_weights_id(model: ModelConfig) -> str:
-    """The identifier in the cell id of the initial weights, by content and never by path, and of one's own parts.
-
-    Raises:
-        WeightsError: a file is missing.
-    """
+    """The identifier in the cell id of the initial weights, by content and never by path, and of one's own parts."""
     parts, entry = [framework_of(model).weights_id(model)], frameworks[model.framework]
     if entry.plugin:
         parts.append(f"framework plugin:{entry.code}")

@@ -69,14 +69,11 @@ class Heads(nn.Module):
     """Evaluation re-ranks this many nearest candidates by a score of the framework's own; 0 ranks by similarity."""
 
     def encode_images(self, features: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Joint-space unit vectors.
+        """Joint-space unit vectors (B, D).
 
         Args:
             features: the backbone's output, (B, F); or cells or regions of each image, (B, R, F).
             lengths_B: how many of the R rows are not padding, (B,) int64 on the CPU; None if all are.
-
-        Returns:
-            (B, D).
         """
         embeddings: Tensor = self.image(features, lengths_B)
         return embeddings
@@ -104,21 +101,14 @@ class Heads(nn.Module):
 
         Args:
             surrogate: the scalar whose gradient is the objective's.
-            pairs: the result of :meth:`forward_pairs`.
             ids_B: equal for pairs of the same image, (B,) int64.
         """
         return surrogate, {}
 
     def replaced_loss(self, image_BD: Tensor, text_BD: Tensor, ids_B: Tensor) -> Tensor:
-        """The loss that the objective stands for; only of heads that :attr:`scales_objective`.
+        """The loss that the objective stands for, as in the published sum; only of heads that :attr:`scales_objective`.
 
-        Args:
-            image_BD: unit vectors, (B, D); row i belongs to row i of the texts.
-            text_BD: unit vectors, (B, D).
-            ids_B: equal for pairs of the same image, (B,) int64.
-
-        Returns:
-            Scalar, as it stands in the published sum of losses.
+        Row i of the unit vectors (B, D) belongs to row i; pairs of the same image have equal ids (B,).
         """
         raise NotImplementedError
 
@@ -141,8 +131,7 @@ class Heads(nn.Module):
     def parameter_groups(self, bert_lr_scale: float) -> list[ParameterGroup]:
         """The parameters, each in one group, in an order that never changes (checkpoints number them).
 
-        Args:
-            bert_lr_scale: learning-rate factor of the text encoder that `text` has as its `encoder`, if it has one.
+        If `text` has an `encoder`, that has the learning-rate factor.
         """
         encoder = getattr(self.text, "encoder", None)
         if isinstance(encoder, nn.Module):
@@ -150,12 +139,7 @@ class Heads(nn.Module):
         return [ParameterGroup(name="heads", parameters=tuple(self.parameters()))]
 
     def backbone_groups(self, backbone: nn.Module, lr_scale: float) -> list[ParameterGroup]:
-        """The image backbone's parameters, where the stage trains them, in an order that never changes.
-
-        Args:
-            backbone: the cell's own.
-            lr_scale: its learning-rate factor.
-        """
+        """The image backbone's parameters, where the stage trains them, in an order that never changes."""
         own = tuple(getattr(backbone, "own", {}).values())
         others = tuple(one for one in backbone.parameters() if not any(one is scale for scale in own))
         groups = [ParameterGroup(name="backbone", parameters=others, lr_scale=lr_scale)]

@@ -26,11 +26,7 @@ T = TypeVar("T")
 
 
 class Towers(nn.Module):
-    """Both towers of a model such as CLIP or SigLIP, with their projections.
-
-    Args:
-        model: has `get_image_features` and `get_text_features`.
-    """
+    """Both towers of a model such as CLIP or SigLIP, with their projections."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -68,10 +64,6 @@ class Towers(nn.Module):
 def build_dual(config: BackboneConfig, *, image_size: int) -> ImageBackbone:
     """Load both towers of a pretrained model; both train, or neither.
 
-    Args:
-        config: its weights.
-        image_size: side of the square images it will see, pixels.
-
     Raises:
         WeightsError: they cannot be loaded, or are not those of two towers.
         ConfigError: the model sees images of another size.
@@ -92,7 +84,6 @@ def build_encoder(weights: str, vocab_size: int) -> nn.Module:
     """A text encoder for :func:`word_states`: one of one's own, or a pretrained one of the library.
 
     Args:
-        weights: its registered name; a name on the hub, or a folder.
         vocab_size: number of the words of one's own encoder, whose weights are drawn from torch's global generator.
 
     Raises:
@@ -137,15 +128,7 @@ def word_states(encoder: Any, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
 
 
 def tokenizer_of(encoder: str, words: Callable[[], T]) -> T | Subwords:
-    """The tokenizer of a text encoder.
-
-    Args:
-        encoder: its registered name; a name on the hub, or a folder.
-        words: makes the tokenizer of the captions' words, which an encoder of one's own reads unless it names another.
-
-    Raises:
-        WeightsError: it cannot be found.
-    """
+    """The tokenizer of a text encoder; one of one's own that names none reads the captions' words."""
     if encoder not in text_encoders:
         return subwords_of(encoder)
     named = getattr(text_encoders[encoder].function, "tokenizer", "")
@@ -153,11 +136,7 @@ def tokenizer_of(encoder: str, words: Callable[[], T]) -> T | Subwords:
 
 
 def subwords_of(weights: str) -> Subwords:
-    """The tokenizer of a model of the library, which cuts captions to what the model can read.
-
-    Raises:
-        WeightsError: it cannot be found.
-    """
+    """The tokenizer of a model of the library, which cuts captions to what the model can read."""
     from transformers import AutoConfig, AutoTokenizer
 
     try:
@@ -173,10 +152,6 @@ def subwords_of(weights: str) -> Subwords:
 
 def build_bert(config: BertConfig, *, vocab_size: int) -> nn.Module:
     """A `BertModel` without pooler, or another text encoder; `random` weights are drawn from torch's global generator.
-
-    Args:
-        config: sizes and weights.
-        vocab_size: number of word pieces.
 
     Raises:
         WeightsError: the weights cannot be loaded, or embed too few word pieces.
@@ -207,9 +182,6 @@ def split_bert(config: BertConfig, *, vocab_size: int, fusion_layer: int, image_
     """A BERT split in two; the cross-attention, which no file contains, is drawn from torch's global generator.
 
     Args:
-        config: sizes and weights of the whole BERT.
-        vocab_size: number of word pieces.
-        fusion_layer: layers of the lower half.
         image_width: width F of the image tokens.
 
     Returns:
@@ -251,8 +223,6 @@ def bert_wordpieces(config: BertConfig, captions: Iterable[str], min_word_count:
     """The word pieces of a BERT; for `random` weights, the words of the captions; of another encoder its own ids.
 
     Args:
-        config: sizes and weights.
-        captions: the train and val captions.
         min_word_count: of the captions' words; rarer ones become `[UNK]`.
 
     Raises:

@@ -20,11 +20,7 @@ from goal_sweep.goal_core.models.weights import OPEN_CLIP, existing
 
 
 class OpenClipTowers(Towers):
-    """Both towers and their projections.
-
-    Args:
-        model: one of the library's classes.
-    """
+    """Both towers and their projections."""
 
     def __init__(self, model: Any) -> None:
         nn.Module.__init__(self)
@@ -48,10 +44,6 @@ class OpenClipTowers(Towers):
 def build_open_clip(config: BackboneConfig, *, image_size: int) -> ImageBackbone:
     """Build both towers and load their weights; both train, or neither.
 
-    Args:
-        config: the model's name and the file.
-        image_size: side of the square images it will see, pixels.
-
     Raises:
         WeightsError: the library is missing or has no such model, or the file does not fit it.
         ConfigError: the model sees images of another size.
@@ -69,9 +61,6 @@ def build_open_clip(config: BackboneConfig, *, image_size: int) -> ImageBackbone
 
 def open_clip_tokens(name: str) -> Subwords:
     """CLIP's tokenizer as open_clip has it, cut to what the model reads; it does not mend broken Unicode.
-
-    Args:
-        name: of the model.
 
     Raises:
         WeightsError: the library is missing or has no such model.

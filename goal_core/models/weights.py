@@ -35,11 +35,7 @@ _NAMED = 3
 
 
 def check_architecture(name: str) -> None:
-    """Check that timm knows an architecture.
-
-    Raises:
-        WeightsError: it does not; the message suggests the closest.
-    """
+    """Check that timm knows an architecture; a `WeightsError` suggests the closest."""
     timm = timm_library()
     if not timm.is_model(name.split(".")[0]):
         known = timm.list_models()
@@ -94,7 +90,6 @@ def misfits(own: Mapping[str, Tensor], given: Mapping[str, Tensor], spare: Calla
     Args:
         own: the model's by name, of which only shapes are used. Counters of batches that a normalisation has seen may
             be missing: nothing reads them, and old files lack them.
-        given: the tensors to load.
         spare: tells of a name that the model does not have whether it may be there.
     """
     missing = sorted(name for name in own.keys() - given.keys() if not name.endswith("num_batches_tracked"))
@@ -118,9 +113,6 @@ def hub_id(weights: str) -> str:
     Returns:
         `random`, `hub:<name>`, or `sha256:<16 hex digits>` of the content of a folder; of a text encoder of one's own
         its name and the hash of its plugin.
-
-    Raises:
-        WeightsError: a folder lacks a file.
     """
     if weights in text_encoders:
         return f"{weights} plugin:{text_encoders[weights].code}"
@@ -158,11 +150,7 @@ def _sha256(path: Path, *stat: int) -> str:
 
 
 def existing(path: Path) -> Path:
-    """The path of a weights file.
-
-    Raises:
-        WeightsError: there is none.
-    """
+    """The path of a weights file; a `WeightsError` where there is none."""
     if not path.is_file():
         raise WeightsError(f"no weights file at {path}")
     return path

@@ -30,12 +30,7 @@ class ObjectiveConfig:
     """Parameters that differ from the variant's, such as `tau: 20`. The paper's lambda is called `lam`."""
 
     def __post_init__(self) -> None:
-        """Check the names against the registries and the parameters against their ranges.
-
-        Raises:
-            UnknownNameError: no such pair or triplet weight.
-            ConfigError: an unknown variant or parameter, or a value out of range.
-        """
+        """Check the names against the registries and the parameters against their ranges."""
         resolve_parameters(self.pair, self.triplet, self.variant, self.params)
 
     def __hash__(self) -> int:
@@ -72,7 +67,6 @@ class ObjectiveConfig:
         """The objective as a callable on embeddings; see :class:`GradientObjective`.
 
         Args:
-            check_finite: as there.
             own: what a model brings for a baseline; see :class:`LossObjective`.
         """
         # With torch, which settings do without.

@@ -68,16 +68,7 @@ class _FixedSets(NamedTuple):
 
 
 def weights_at(objective: GradientObjective, pos: Tensor, neg: Tensor) -> PointWeights:
-    """The weights of single triplets, the relative sets held fixed.
-
-    Args:
-        objective: of the grid.
-        pos: similarities s_p, any shape, floating.
-        neg: similarities s_n, the same shape.
-
-    Returns:
-        T, P+ and P-, shaped as the points.
-    """
+    """The weights of single triplets of similarities of any one shape, the relative sets held fixed."""
     pos_A, neg_A = pos.flatten(), neg.flatten()
     triplets = Triplets(pos=pos_A, neg=neg_A, sets=_FixedSets(pos_A, neg_A))
     weights = objective.triplet_weight(triplets), *objective.pair_weight(triplets)

@@ -21,7 +21,6 @@ def try_objective(config: ObjectiveConfig, *, shipped: bool = False) -> None:
     """Compute the weights of a small batch, if a plugin defines one of them.
 
     Args:
-        config: the objective; the plugins have run.
         shipped: also try weights that no plugin defines.
 
     Raises:

@@ -50,14 +50,7 @@ class PublishedCheckpoint:
     """The epoch of its training after which the file was written."""
 
     def write(self, path: Path) -> None:
-        """Write it as a goal-sweep checkpoint.
-
-        Args:
-            path: the ``.safetensors`` file; it appears whole or not at all.
-
-        Raises:
-            StorageError: the file cannot be written.
-        """
+        """Write it as a goal-sweep checkpoint, which appears whole or not at all."""
         make_folder(path.parent)
         replace_with(path, lambda temporary: write_model(temporary, self.tensors, self.description, epoch=self.epoch))
 
@@ -68,14 +61,12 @@ def read_published(
     """Read a published checkpoint of a framework.
 
     Args:
-        framework: the framework of the model.
         path: VSE++'s ``model_best.pth.tar`` with a ResNet; VSE-infinity's ``model_best.pth`` of precomputed regions, or
             of the cells of a ResNeXt; X-VLM's ``.th`` with a Swin, pre-trained or fine-tuned for retrieval.
         vocabulary: that of its training, or the file of it: VSE++'s pickle or JSON, or the `vocab.txt` of
             `bert-base-uncased`. The order of its words is that of the word embedding's rows.
         data: the data it is to be evaluated on. X-VLM's biases of relative positions are resized for windows of their
             images.
-        data_fingerprint: of that data.
 
     Raises:
         ConfigError: the model does not go with the data.
@@ -168,10 +159,7 @@ def rename_tensors(
 
     Args:
         own: our model's state dict; only names, shapes and dtypes are used, so it may be on the meta device.
-        given: the published checkpoint's tensors.
-        published_name: the published name of each of our names.
         known_leftovers: regular expressions of published names that our model does not use, each with the reason.
-        source: the file, for messages.
 
     Returns:
         All tensors of the model, by our names; and by the reason the names of those that it does not use.

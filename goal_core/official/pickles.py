@@ -38,12 +38,6 @@ _SAFE: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
 def read_torch_file(path: Path) -> dict[str, Any]:
     """Read a ``.pth.tar``, ``.pth`` or ``.th`` file: torch's zip format, its older one, and Python 2 pickles (latin1).
 
-    Args:
-        path: the file.
-
-    Returns:
-        What was saved; tensors on the CPU.
-
     Raises:
         WeightsError: the file is missing or damaged, is not a mapping, or asks for a name that is not on the list.
     """
@@ -64,11 +58,7 @@ def read_torch_file(path: Path) -> dict[str, Any]:
 
 
 def tensors_of(stored: object, where: str) -> dict[str, Tensor]:
-    """Check that an object is a state dict, and return it.
-
-    Raises:
-        WeightsError: it is not a mapping from names to tensors.
-    """
+    """Check that an object is a state dict, and return it."""
     if not isinstance(stored, dict) or not stored:
         raise WeightsError(f"{where} is not a state dict")
     for name, value in stored.items():

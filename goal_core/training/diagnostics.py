@@ -19,11 +19,6 @@ def below_warmup(history: Sequence[Mapping[str, Any]], warmup_epochs: int, best_
     The warm-up trains with another gradient. An objective whose best epoch is worse than the warm-up left behind has
     undone some of it: the learning rate is too high, the features are too poor, or the stage is too short.
 
-    Args:
-        history: the stage's epochs (see :class:`~goal_core.training.files.EpochRecord`).
-        warmup_epochs: how many of the first ones are warm-up.
-        best_epoch: the selected epoch, counted from 1.
-
     Returns:
         One line with both numbers; empty where the stage has no warm-up or is not more than 5 % below it.
     """
@@ -43,10 +38,6 @@ def below_warmup(history: Sequence[Mapping[str, Any]], warmup_epochs: int, best_
 
 def weak_objective(history: Sequence[Mapping[str, Any]], warmup_epochs: int) -> str:
     """Find the epochs in which a training was one by matching alone.
-
-    Args:
-        history: the stage's epochs (see :class:`~goal_core.training.files.EpochRecord`).
-        warmup_epochs: how many of the first ones are warm-up, in which the objective has no part.
 
     Returns:
         One line with the numbers; empty where there is no such epoch, or no loss beside the objective.

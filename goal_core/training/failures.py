@@ -25,14 +25,7 @@ from goal_sweep.goal_core.objectives.gradient_objective import NonFiniteError
 
 @contextmanager
 def fits_or_says(what: str) -> Iterator[None]:
-    """Around work whose memory does not depend on the batch: running out of it becomes one clear error.
-
-    Args:
-        what: does not fit; the beginning of a sentence.
-
-    Raises:
-        TooLargeError: memory ran out.
-    """
+    """Around work whose memory does not depend on the batch: running out of it becomes a `TooLargeError`."""
     try:
         yield
     except Exception as error:

@@ -46,12 +46,6 @@ class SharedBackbone:
     A frozen backbone gives features, computed once for all cells. Where training images are not augmented the features
     are the same in every epoch, so each image passes the backbone only once; with `feature_views`, each of its views
     does. A trained backbone is each cell's own, and the inputs are pixels.
-
-    Args:
-        unit: the unit.
-        initial: builds the frozen backbone, where the stage shares one.
-        fingerprint: the dataset's fingerprint, under which features are cached.
-        alive: called for every chunk of a split, so that a long pass over the data is not mistaken for a hang.
     """
 
     def __init__(self, unit: UnitPlan, initial: InitialModel, fingerprint: str, *, alive: Callable[[], None]) -> None:

@@ -8,14 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from goal_sweep.goal_core.basics.devices import peak_memory_mb, peak_resident_mb
 from goal_sweep.goal_core.basics.errors import GoalError
-from goal_sweep.goal_core.checkpoints.initial_model import InitialModel
 from goal_sweep.goal_core.data import SPLIT_NAMES, Dataset, num_batches
 from goal_sweep.goal_core.training.config import StageConfig
 from goal_sweep.goal_core.training.files import FolderFiles
 from goal_sweep.goal_core.training.plan import Callback, EpochDone, TrainingEvent, TrainingFailed, UnitPlan
-from goal_sweep.goal_core.training.shared_backbone import SharedBackbone
 from goal_sweep.goal_core.training.train import begin_process, train_unit
 
 EVAL_IMAGES = 128
@@ -30,12 +27,8 @@ class UnitSpeed:
     """One optimiser step of every cell, including making the batch."""
     eval_image_s: float
     """Evaluating one image with its captions in every cell."""
-    feature_image_s: float
-    """One image's pass through the shared frozen backbone; 0 where training does not compute features beforehand."""
     epoch_s: float
     """Closing an epoch in every cell, without evaluation: above all saving its state and its best weights."""
-    memory_mb: float | None
-    """Most megabytes that this process has had: reserved by torch on a GPU, else resident. None if it is not known."""
 
     def unit_s(self, stage: StageConfig, epochs: int, dataset: Dataset) -> float:
         """Seconds of a whole unit that trains so many epochs of a stage."""
@@ -54,8 +47,6 @@ def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSp
     of a warm-up epoch is taken to be, too.
 
     Args:
-        unit: the unit.
-        dataset: its data; only the first images are read.
         steps: optimiser steps, at least 2. The first is not counted, because it includes what happens once.
 
     Raises:
@@ -67,7 +58,6 @@ def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSp
     trainings = tuple(replace(training, init=None, own={}) for training in unit.trainings)
     unit = replace(unit, trainings=trainings, stage=stage, cache=None)
     small = _beginning(dataset, steps * stage.batch_size)
-    feature_image_s = _feature_seconds(unit, small)
     clock = _Clock()
     with tempfile.TemporaryDirectory(prefix="goal-sweep-speed-") as scratch:
         files = {plan.key: FolderFiles(Path(scratch) / plan.key) for plan in trainings}
@@ -77,9 +67,7 @@ def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSp
     return UnitSpeed(
         step_s=(clock.steps[-1] - clock.steps[0]) / (len(clock.steps) - 1),
         eval_image_s=clock.eval_s / small.splits["val"].num_images,
-        feature_image_s=feature_image_s,
         epoch_s=max(0.0, clock.closed - clock.steps[-1] - clock.eval_s),
-        memory_mb=peak_memory_mb() if unit.device == "cuda" else peak_resident_mb(),
     )
 
 
@@ -90,15 +78,6 @@ def _beginning(dataset: Dataset, num_captions: int) -> Dataset:
     sizes = {"train": int(last) + 1, "val": EVAL_IMAGES, "test": EVAL_IMAGES}
     splits = {name: dataset.splits[name].first(sizes[name]) for name in SPLIT_NAMES}
     return replace(dataset, splits=splits)
-
-
-def _feature_seconds(unit: UnitPlan, dataset: Dataset) -> float:
-    """Seconds per training image of computing features beforehand; 0 where that is not done."""
-    clock, train = _Clock(), dataset.splits["train"]
-    shared = SharedBackbone(unit, InitialModel(unit.model, unit.data, dataset), dataset.fingerprint, alive=clock.alive)
-    began = time.perf_counter()
-    shared.prepare(train)
-    return (time.perf_counter() - began) / train.num_images if shared.computes_features_once() else 0.0
 
 
 class _Clock(Callback):

@@ -23,12 +23,6 @@ def train_unit(
 ) -> list[TrainingDone | TrainingFailed]:
     """Train a unit's cells to the end of their stage, continuing from what their files already contain.
 
-    Args:
-        unit: what to train.
-        files: the files of each training, by key.
-        callback: is notified of steps and events.
-        dataset: the data, if it is open already.
-
     Returns:
         How each training ended, in the order in which they ended. Those that the callback stopped are left out; their
         files hold the exact state, from which the next call continues.

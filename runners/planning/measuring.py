@@ -9,7 +9,7 @@ from goal_sweep.goal_core.data import Dataset
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.training import UnitPlan
 from goal_sweep.goal_core.training.speed import UnitSpeed, measure_speed
-from goal_sweep.runners.planning.prices import BASE_MB, Kind, Known, Prices, largest
+from goal_sweep.runners.planning.prices import Kind, Known, Prices, largest
 from goal_sweep.runners.planning.processes import process_pool
 from goal_sweep.sweeps import Unit
 
@@ -32,7 +32,6 @@ def measure(
     Raises:
         GoalError: the data, the weights or the device are not what a unit needs, or a cell fails.
     """
-    outside_mb = BASE_MB["cuda"] if prices.config.resources.gpus else 0.0
     known = dict[Kind, Known]()
     with process_pool(at_once, tasks_each=1) as processes:
         for kind, unit in largest(units).items():
@@ -40,11 +39,7 @@ def measure(
             started = [processes.submit(_measure, plan(as_run)) for _ in range(at_once)]
             speeds = [process.result() for process in started]
             seconds = [speed.unit_s(unit.stage, unit.trainings[0].num_epochs, dataset) for speed in speeds]
-            once_s = prices.size.images * statistics.fmean(speed.feature_image_s for speed in speeds)
-            memory = max((mb for speed in speeds if (mb := speed.memory_mb) is not None), default=None)
-            if memory is not None:
-                memory = (memory + outside_mb) / prices.memory_shape(as_run)
-            known[kind] = Known("measured", statistics.fmean(seconds) / prices.time_shape(unit), once_s, memory)
+            known[kind] = Known("measured", statistics.fmean(seconds) / prices.time_shape(unit), 0.0, None)
     return known
 
 

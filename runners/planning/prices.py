@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
+from types import SimpleNamespace
 from typing import Any, Final, Literal, NamedTuple
 
 from goal_sweep.goal_core.basics.atomic import DamagedError
@@ -17,7 +17,7 @@ from goal_sweep.goal_core.data import num_batches
 from goal_sweep.goal_core.models.config import ModelConfig
 from goal_sweep.goal_core.models.frameworks import framework_of
 from goal_sweep.goal_core.models.sizes import CAPTION_LENGTH, BackboneSize, DataSize, HeadSize, backbone_size
-from goal_sweep.goal_core.training.sharing import path_of
+from goal_sweep.goal_core.training.sharing import choose_path
 from goal_sweep.runners.execution.memory import Chunks
 from goal_sweep.runners.planning.cards import CPU, GPU, Card
 from goal_sweep.runners.planning.packing import solo_times
@@ -237,8 +237,9 @@ class Prices:
     def _stacks(self, unit: Unit) -> bool:
         """Whether the heads of a unit's cells run as one."""
         first, sharing = unit.trainings[0], self.config.execution.sharing
-        shared = partial(path_of, len(unit.trainings), sharing=sharing, model=first.cell.model, stage=unit.stage)
-        return shared(precision=first.precision, device=self.card.kind).name == "heads"
+        settings = {"model": first.cell.model, "stage": unit.stage, "precision": first.precision, "sharing": sharing}
+        plan: Any = SimpleNamespace(trainings=unit.trainings, device=self.card.kind, **settings)
+        return choose_path(plan).name == "heads"
 
 
 def by_kind(trainings: Iterable[Training]) -> dict[Kind, list[Training]]:

@@ -42,9 +42,6 @@ def stored_rows(file: StoredArray, rows: NDArray[np.int64]) -> tuple[NDArray[np.
     """Some rows as they are stored, (B, ..., F), read into memory of their own; and the stamp of the file then.
 
     A map of the file would end the process where the file was cut meanwhile.
-
-    Raises:
-        ChangedDataError: they are not there.
     """
     try:
         if file.column:
@@ -66,11 +63,7 @@ def stored_rows(file: StoredArray, rows: NDArray[np.int64]) -> tuple[NDArray[np.
 
 
 def parquet_vectors(path: Path, column: str) -> tuple[StoredArray, NDArray[np.int64] | None]:
-    """A column of a Parquet file, in which each row is a vector or a list of vectors.
-
-    Returns:
-        All vectors, one after the other; and how many each row has where it has a list.
-    """
+    """The vectors in a column of a Parquet file, one after the other; and how many each row has where it has a list."""
     with opened(path) as file:
         values, counts = _parquet(str(path), column, *stamp_of(file.fileno()))
     array = StoredArray(path=str(path), shape=values.shape, dtype=values.dtype.str, begin=0, column=column)
@@ -178,11 +171,7 @@ class FeatureRows:
 
 
 def read_region_header(path: Path, axes: tuple[str, ...], kinds: str = "f") -> StoredArray:
-    """Read the header of an `.npy` file, and check that all of its data is there, with such numbers and axes.
-
-    Raises:
-        DataError: the file is missing, is not an npy file, is cut short, or contains other numbers.
-    """
+    """Read the header of an `.npy` file, and check that all of its data is there, with such numbers and axes."""
     with opened(path) as file, reading(f"{path} is not an .npy file, or is cut short"):
         is_first = npy.read_magic(file) == (1, 0)
         shape, by_columns, dtype = (npy.read_array_header_1_0 if is_first else npy.read_array_header_2_0)(file)

@@ -65,11 +65,7 @@ class FileReader:
             raise refusal(path, str(error), self.refusals) from error
 
     def read(self, index: int) -> NDArray[np.uint8]:
-        """Decode one image; see :func:`decode_image`.
-
-        Raises:
-            ChangedDataError: it is not the image that was indexed.
-        """
+        """Decode one image; see :func:`decode_image`."""
         content, (path, *_) = self.content(index)
         if hashlib.sha256(content).digest() != self.digests[index].tobytes():
             raise refusal(path, f"image {path} is not the one that was indexed", self.refusals)
@@ -103,7 +99,6 @@ def find_images(root: Path, pictures: Mapping[str, Sequence[str]], report: DataR
     of the folder's images is used for all of them.
 
     Args:
-        root: folder of the dataset.
         pictures: by split the path of each image, relative, with forward slashes.
         report: receives how many images each folder has, or what is wrong with it, or which image is listed twice.
 
@@ -159,10 +154,7 @@ def decode_image(source: str | os.PathLike[str] | bytes, label: str = "") -> NDA
 
     Transparency is composited on white. 16-bit greyscale keeps its upper 8 bits. Palettes, greyscale and CMYK are
     converted. An EXIF orientation is not applied, as in the published pipelines. Animations give their first frame.
-
-    Args:
-        source: the file's path or content.
-        label: the image's name in messages, if it is not the path.
+    Messages name the image by its path, or by the label.
 
     Returns:
         (H, W, 3) uint8.

@@ -95,7 +95,6 @@ class Index:
         """The dataset, whose images are verified whenever they are read.
 
         Args:
-            config: its settings.
             path: where the index is kept, with the ids of the captions beside it; None keeps none.
         """
         assert not isinstance(config, ScenesConfig)

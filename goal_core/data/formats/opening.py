@@ -62,11 +62,9 @@ def open_dataset(
     and checked in full, and every image and feature is read once, for its digest.
 
     Args:
-        config: the dataset.
         indexes: the folder of all indexes; None keeps none.
         renew: look at every image, and read those again whose size or times changed. Without it only the files that are
             parsed are looked at; images that changed are noticed when they are read.
-        progress: called while images are read for their digests.
 
     Raises:
         DataError: what is missing or wrong, in one line.
@@ -94,10 +92,7 @@ def open_dataset(
 def check_data(config: DataConfig, *, quick: bool = False, progress: Progress = lambda done, total: None) -> DataReport:
     """Check everything that a sweep needs of its data, and report faults without raising; nothing is downloaded.
 
-    Args:
-        config: the dataset.
-        quick: check only that images and regions are present; do not read them.
-        progress: called while they are read.
+    A ``quick`` check looks only whether images and regions are present, and does not read them.
     """
     report = DataReport(name=config.name)
     if isinstance(config, ScenesConfig):
@@ -122,11 +117,9 @@ def _indexed(
     """The index of the files as they are now, if nothing is wrong with them; each split and folder is reported.
 
     Args:
-        config: the dataset.
         report: receives what is found. One that does not raise also receives which images cannot be decoded.
         known: an earlier index. Where the parsed files are still the same, so are the rows; images whose size and times
             are still those are not read again.
-        progress: called while images are read.
         read: without it the index has no digests.
     """
     was_enabled = gc.isenabled()
@@ -215,8 +208,7 @@ def _listings(config: DataConfig, layout: Layout, report: DataReport) -> tuple[d
 def _limited(listing: Listing, images: int, captions: int, words: int) -> tuple[Listing, int, int]:
     """The first images alone, of each the first captions, and of these the first words; 0 keeps all.
 
-    Returns:
-        What is left, and how many captions and words of the others are not used.
+    Also how many captions and words of these images are not used.
     """
     texts, words_left_out = [own[: captions or None] for own in listing.captions], 0
     left_out = sum(map(len, listing.captions)) - sum(map(len, texts))

@@ -66,11 +66,7 @@ class PairAugment:
     def regions(
         self, epoch: int, captions: NDArray[np.int64], regions_BRF: NDArray[np.float32]
     ) -> tuple[Tensor, Tensor]:
-        """Kept regions of a batch, moved to the front and padded with zeros.
-
-        Returns:
-            (B, R', F) float32, where R' is the most that an image keeps, and how many each keeps, (B,) int64.
-        """
+        """Kept regions of a batch, moved to the front, padded with zeros (B, R', F), and how many each keeps (B,)."""
         masks = (self.keep_regions(epoch, caption, regions_BRF.shape[1]) for caption in captions.tolist())
         kept = [torch.from_numpy(regions[mask]) for regions, mask in zip(regions_BRF, masks, strict=True)]
         return pad_sequence(kept, batch_first=True), torch.tensor([len(regions) for regions in kept])

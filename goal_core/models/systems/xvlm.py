@@ -34,12 +34,6 @@ class XvlmHeads(Heads):
     The first vector of each gives the embedding. All of both enter the cross encoder, whose first output state predicts
     whether they match.
 
-    Args:
-        model: settings of the text encoder and of the joint space.
-        num_features: width F of the backbone's cells.
-        vocab_size: number of word pieces.
-        seed: the cell's seed; the initial weights that no file gives depend on it and on nothing else.
-
     Source: X-VLM, section 3, without the losses of masked words and boxes, which its fine-tuning for retrieval omits.
     """
 
@@ -135,13 +129,7 @@ class XvlmHeads(Heads):
         return _by_decay("backbone", list(backbone.named_parameters()), lr_scale)
 
     def _watched(self, loss: str, tensor: Tensor, of: Callable[[Tensor], Tensor] = Tensor.detach) -> Tensor:
-        """A view of a tensor for one loss to read, the norm of whose gradient is noted as far as it has one.
-
-        Args:
-            loss: the name under which it is noted.
-            tensor: what the loss reads.
-            of: maps the gradient that reaches the view to the one whose norm counts.
-        """
+        """A view of a tensor for one loss to read; the norm of its gradient, seen ``of`` some part, is noted."""
         view = tensor.view_as(tensor)
         if view.requires_grad:
             view.register_hook(partial(self._note, loss, of))  # type: ignore[no-untyped-call]  # of torch
@@ -178,18 +166,14 @@ class XvlmHeads(Heads):
 
 
 def contrastive_loss(image_BD: Tensor, text_BD: Tensor, ids_B: Tensor, temperature: Tensor) -> Tensor:
-    """Mean cross entropy of matching each image to its captions and each caption to its images, within the batch.
+    """Mean cross entropy of matching each image to its captions and each caption to its images, half of the sum.
 
     All pairs of the same image count as right answers, with equal shares.
 
     Args:
         image_BD: unit vectors, (B, D); row i belongs to row i of the texts.
-        text_BD: unit vectors, (B, D).
         ids_B: equal for pairs of the same image, (B,) int64.
         temperature: divides the similarities, scalar > 0.
-
-    Returns:
-        Half the sum of both directions, scalar.
 
     Source: X-VLM (Zeng et al., ICML 2022), section 3.2, with the targets that its code uses for retrieval.
     """

@@ -17,13 +17,9 @@ from goal_sweep.goal_core.objectives.triplets import RelativeSet
 
 
 class BatchSets:
-    """The relative similarities of one batch, each set computed on first use.
+    """The relative similarities of one batch of 2N anchors, each set computed on first use.
 
     Args:
-        blocks: the similarity matrix, already searched.
-        hardest_A: which text or image is each anchor's hardest negative, shape (2N,).
-        pos_A: s_p of all anchors, shape (2N,).
-        neg_A: s_n of all anchors, shape (2N,), finite.
         cells: which of the C cells of `blocks` and `hardest_A` these anchors are of; None: all, or there is one.
     """
 

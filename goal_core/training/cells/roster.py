@@ -18,12 +18,7 @@ from goal_sweep.goal_core.training.plan import Callback, TrainingDone, TrainingE
 
 
 class Roster:
-    """The cells of a unit; one that fails leaves it.
-
-    Args:
-        files: the files of each training, by key.
-        callback: is told what happens to the trainings.
-    """
+    """The cells of a unit; one that fails leaves it."""
 
     def __init__(self, files: Mapping[str, TrainingFiles], callback: Callback) -> None:
         self.cells: dict[str, CellTrainer] = {}
@@ -79,13 +74,7 @@ class Roster:
 
 
 class EpochBatches:
-    """The batches of an epoch that a cell needs, each with its step, as long as a cell is in this epoch.
-
-    Args:
-        source: all batches.
-        roster: the cells.
-        epoch: counted from 0.
-    """
+    """The batches of an epoch that a cell needs, each with its step, as long as a cell is in this epoch."""
 
     def __init__(self, source: BatchSource, roster: Roster, epoch: int) -> None:
         self._source, self._roster, self._epoch = source, roster, epoch

@@ -25,12 +25,7 @@ MATCHING_GRAD: Final = "train/matching_grad"
 
 
 def gradient_norm(loss_of: Callable[[Tensor, Tensor], Tensor], pairs: Pairs) -> float:
-    """Frobenius norm of a loss's gradient on the unit vectors of a batch, images and texts together.
-
-    Args:
-        loss_of: maps images and texts, (B, D) each in float32, to the loss.
-        pairs: the batch.
-    """
+    """Frobenius norm of a loss's gradient on the unit vectors (B, D) of a batch, images and texts together."""
     embedded = [rows.detach().float().requires_grad_() for rows in (pairs.image_BD, pairs.text_BD)]
     with torch.enable_grad():
         gradients = torch.autograd.grad(loss_of(*embedded), embedded)
@@ -56,10 +51,6 @@ def scale_from(norms: Iterable[tuple[float, float]]) -> float:
 
 
 def ratio(metrics: Mapping[str, float]) -> dict[str, float]:
-    """The mean gradient of the objective over that of matching in an epoch, by its name; empty where none is known.
-
-    Args:
-        metrics: of the epoch.
-    """
+    """The mean gradient of the objective over that of matching in an epoch, by its name; empty where none is known."""
     matching = metrics.get(MATCHING_GRAD, 0.0)
     return {RATIO: metrics[OBJECTIVE_GRAD] / matching} if matching > 0 and OBJECTIVE_GRAD in metrics else {}

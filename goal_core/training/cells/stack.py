@@ -44,9 +44,6 @@ class Stacks:
     Cells with settings of their own (`TrainingPlan.own`), such as another learning rate, form a stack with those that
     have the same. A cell that has none beside it trains by itself. What fails a stack as a whole, such as a lack of
     memory, fails its cells: to go on one by one would round differently.
-
-    Args:
-        wanted: whether the unit's path is `heads`.
     """
 
     def __init__(self, *, wanted: bool) -> None:
@@ -58,12 +55,6 @@ class Stacks:
         self, cells: Sequence[CellTrainer], inputs: Tensor, captions: Batch, *, shared_s: float
     ) -> Mapping[str, tuple[StepOutcome, float]]:
         """Take a step of cells that are at the same one.
-
-        Args:
-            cells: the cells.
-            inputs: of the step; see :meth:`CellStack.step`.
-            captions: likewise.
-            shared_s: each cell's share of the seconds that loading the batch took.
 
         Returns:
             By key the outcome and the cell's share of the seconds, without the cells that are to take the step
@@ -121,11 +112,7 @@ class Stacks:
 
 
 class CellStack:
-    """Cells at the same step of one stage, with equal settings but for their objective.
-
-    Args:
-        cells: at least one; their heads have a stacked form, and no backbone of their own.
-    """
+    """Cells at the same step of one stage, with equal settings but for their objective."""
 
     def __init__(self, cells: Sequence[CellTrainer]) -> None:
         self.cells, first = tuple(cells), cells[0]
@@ -151,11 +138,7 @@ class CellStack:
         )
 
     def step(self, inputs: Tensor, batch: Batch) -> list[StepOutcome]:
-        """One optimiser step of every cell; waits for the device once.
-
-        Args:
-            inputs: features (B, F), the same for all cells.
-            batch: the captions, on the device.
+        """One optimiser step of every cell from the same features (B, F); waits for the device once.
 
         Returns:
             For each cell what to record of the step, or why the cell failed. The others' numbers do not depend on it.

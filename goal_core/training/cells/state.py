@@ -44,13 +44,7 @@ class CellState:
     """The state of one cell.
 
     Args:
-        plan: the training.
-        unit: what it shares with the unit's other trainings.
-        heads: the trainable heads, on the device.
         backbone: the cell's own backbone; None where the unit shares a frozen one or the data consists of features.
-        files: its files.
-        description: of the model, for its checkpoints.
-        steps_per_epoch: optimiser steps.
         shared: the unit's frozen backbone, of which a baseline may take the temperature.
         keeps_shared: also save it, because its weights exist nowhere else.
     """
@@ -114,19 +108,14 @@ class CellState:
         """Sum and count of every value logged in this epoch."""
 
     def start(self, plan: TrainingPlan, at: tuple[int, int] | None = None) -> bool:
-        """Continue from the newest saved state, or start from the weights that the plan names, if it does.
+        """Continue from the newest saved state, or start from the weights that the plan names; whether it continues.
 
         Args:
-            plan: the training.
             at: continue from the state of this position if there is one; (0, 0) starts anew.
-
-        Returns:
-            Whether the cell continues.
 
         Raises:
             DamagedError: a file that the plan names is missing or damaged, or belongs to another training.
             WeightsError: a file belongs to another model.
-            StorageError: a file cannot be read.
         """
         if at != (0, 0) and (self._resume(at) or self._resume()):
             return True
@@ -256,11 +245,7 @@ def _read_weights(path: Path, training: str, epoch: int | None = None) -> tuple[
 
 
 def check_splits(unit: UnitPlan) -> None:
-    """Check that the model allows what the unit asks for.
-
-    Raises:
-        ConfigError: the model's batch normalisation needs the whole batch, but the unit would split it.
-    """
+    """Check that the unit splits no batch whose statistics the model needs."""
     if unit.stage.needs_whole_batches(unit.data.format) and unit.stage.micro_batch:
         raise ConfigError(
             f"micro_batch={unit.stage.micro_batch}: {unit.model.framework} normalises here by the statistics of whole "

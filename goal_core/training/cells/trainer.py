@@ -47,8 +47,6 @@ class CellTrainer(CellState):
 
         Args:
             inputs: frozen features (B, F) or (B, R, F), or pixels (B, 3, S, S) for the cell's own backbone.
-            batch: the captions, on the device.
-            shared_s: this cell's share of the seconds that loading the batch took.
 
         Raises:
             DivergedError: the gradient is not finite.
@@ -87,10 +85,6 @@ class CellTrainer(CellState):
     def _read(self, stats: ObjectiveStats, own: Mapping[str, Tensor]) -> dict[str, float]:
         """The numbers of a step. This is where the step waits for the device, and it does so once.
 
-        Args:
-            stats: of the objective.
-            own: further numbers, scalars.
-
         Raises:
             NonFiniteError: the embeddings are not finite.
         """
@@ -125,9 +119,6 @@ class CellTrainer(CellState):
         The model is in evaluation mode, so that nothing is drawn and no state changes.
 
         The arguments are those of :meth:`step`.
-
-        Raises:
-            NonFiniteError: the embeddings are not finite.
         """
         self.encoder.train(False)
         with torch.no_grad(), self.encoder.autocast():
@@ -153,10 +144,6 @@ class CellTrainer(CellState):
 
     def take_step(self, outcome: StepOutcome, seconds: float) -> None:
         """Record a step that a stack of cells took for this one.
-
-        Args:
-            outcome: its numbers, or the error with which it failed.
-            seconds: this cell's share of the time.
 
         Raises:
             DivergedError: the gradient is not finite.
@@ -218,14 +205,7 @@ class CellTrainer(CellState):
         of_unit: Mapping[str, float],
         test_rsum: float | None = None,
     ) -> EpochRecord:
-        """End the epoch: record it, save the weights if they are the best so far, and save the state.
-
-        Args:
-            val_recalls: recalls on the val split, `val/...`.
-            val_s: seconds that computing them took.
-            of_unit: what else was measured, of the unit and its process: `time/...`, `system/...`.
-            test_rsum: of the test split, where the stage selects on that.
-        """
+        """End the epoch: record it, save the weights if they are the best so far, and save the state."""
         scale = {"train/objective_scale": self.scales[self.term]} if self.scales else {}
         self.epoch, self.next_step = self.epoch + 1, 0
         train_s = self.seconds - sum(record["metrics"]["time/train_s"] for record in self.history)
@@ -267,7 +247,6 @@ class CellTrainer(CellState):
 
         Raises:
             CollapsedError: no query of the split it selects on ever had its match among the first ten.
-            DamagedError: the best weights are damaged.
         """
         if self.stage.collapse_patience and self.best_rsum == 0:
             raise CollapsedError(f"no {self.stage.select_on} query has its match among the first ten after any epoch")

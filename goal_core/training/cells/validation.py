@@ -26,17 +26,7 @@ Inputs = Callable[[Split], Callable[[], Iterator[Tensor]]]
 
 
 class Validation:
-    """Evaluates the cells of a unit and records it.
-
-    Args:
-        unit: the unit.
-        dataset: its data.
-        tokenizer: of the captions.
-        inputs_of: gives the inputs of a split's images; see `SharedBackbone.split_inputs`.
-        roster: the cells.
-        stacks: those that train as one are embedded as one.
-        alive: called regularly.
-    """
+    """Evaluates the cells of a unit and records it."""
 
     def __init__(
         self,
@@ -63,12 +53,7 @@ class Validation:
                 self._splits[name] = prepare_split(split, self._tokenizer, inputs, self._alive)
 
     def close_epoch(self, cells: Sequence[CellTrainer], waited: float) -> None:
-        """Evaluate cells whose epoch has ended, record it, and save each cell's state and its weights if they are best.
-
-        Args:
-            cells: the cells.
-            waited: the share of the epoch's time that the unit waited for data.
-        """
+        """Evaluate cells whose epoch has ended, record it, and save states, and weights that are the best."""
         names = sorted({"val", self._unit.stage.select_on}) if cells else []
         embedded = {name: self._stacks.embed(cells, self._splits[name]) for name in names}
         load = {"time/data_wait_share": waited, **self._load.metrics()}
