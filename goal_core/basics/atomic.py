@@ -282,13 +282,18 @@ def is_leftover(path: Path) -> bool:
     return abs(time.time() - path.stat().st_mtime) > _FOREIGN_LEFTOVER if ended is None else ended
 
 
-def open_file(path: Path) -> BufferedReader:
-    """Open a file to read it, and nothing else: who opens a pipe would wait for its other end for ever."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+def open_file(path: str | Path) -> BufferedReader:
+    """Open a file to read it; a folder, a pipe or a device in its place is a `DamagedError`."""
+    return open(path, "rb", opener=_opener)
+
+
+def _opener(path: str, flags: int) -> int:
+    """Opens a file, and no pipe, whose reader would wait for its other end for ever."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise DamagedError("it is not a file")
-    return open(descriptor, "rb")
+    return descriptor
 
 
 def read_bytes(path: Path) -> bytes | None:

@@ -1,8 +1,7 @@
 """Columns of numbers and texts in one file, a safetensors file, of which nothing is parsed but the header.
 
 The header holds the SHA-256 of all columns and of the file's name: under the name of another it is damaged. Whoever
-opens the file takes a copy of it and compares that, so a later edit of the file reaches no reader. A map of the file
-itself would show the edit, and end the process where it was cut.
+opens the file reads all of it into memory. A map would show later edits, and end the process where the file was cut.
 """
 
 from __future__ import annotations
@@ -10,14 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import mmap
 import os
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any, BinaryIO, overload
 
 import numpy as np
@@ -31,8 +27,6 @@ from goal_sweep.goal_core.basics.user_files import reading
 Columns = Mapping[str, NDArray[Any]]
 _DTYPES = {"U8": "u1", "I32": "<i4", "I64": "<i8", "F16": "<f2", "F32": "<f4", "F64": "<f8"}
 """Numpy's types by the names that safetensors gives them."""
-IN_MEMORY = 1 << 28
-"""Bytes of a file that are copied to memory; more go to a nameless file in the folder for temporary files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,35 +128,23 @@ def header_of(file: BinaryIO) -> tuple[dict[str, StoredArray], dict[str, str]]:
     return places, meta
 
 
-def _copied(file: BinaryIO) -> memoryview | mmap.mmap:
-    """The content of a file, which nobody else can change: in memory, or in a file without a name that is mapped."""
-    file.seek(0)
-    if os.fstat(file.fileno()).st_size > IN_MEMORY:
-        with suppress(OSError), TemporaryFile() as copy:  # where there is no room for it, memory must do
-            shutil.copyfileobj(file, copy, 1 << 22)
-            copy.flush()
-            return mmap.mmap(copy.fileno(), 0)
-        file.seek(0)
-    return np.fromfile(file, np.uint8).data
-
-
 def read_columns(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """The columns of a file, as a copy of its own, and what it says about them.
+    """The columns of a file, and what it says about them.
 
     Raises:
         DamagedError: its content is not what was written.
         OSError: it cannot be read.
     """
     with open_file(path) as file:
-        (places, meta), content = header_of(file), _copied(file)
+        places, meta = header_of(file)
+        file.seek(0)
+        content = np.fromfile(file, np.uint8).data
     with reading("it is no whole file of columns", DamagedError):
         columns = {name: np.ndarray(one.shape, one.dtype, content, one.begin) for name, one in places.items()}
         said, digest = json.loads(meta["sealed"])
         if digest_of(columns, said + path.name) != digest:
             raise ValueError("its content or its name does not match its checksum")
         about: dict[str, Any] = json.loads(said)
-    if isinstance(content, mmap.mmap):
-        content.madvise(mmap.MADV_DONTNEED)  # what was compared need not stay in memory
     return columns, about
 
 

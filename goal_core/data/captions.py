@@ -26,7 +26,7 @@ _PART = 1 << 16
 def captions_of(split: Split, tokenizer: Tokenizer) -> Captions:
     """The captions of a split: ids, or their vectors.
 
-    Ids are made once a tokenizer, and kept beside the index; all processes map the same file.
+    Ids are made once a tokenizer, and kept beside the index.
     """
     if split.texts is not None:
         return CaptionVectors(split.texts, split.num_captions)

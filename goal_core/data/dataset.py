@@ -161,9 +161,9 @@ class Dataset:
         return chain.from_iterable(self.corpus)
 
 
-def index_parts(count: int, size: int, first: int = 0) -> Iterator[NDArray[np.int64]]:
-    """The numbers from ``first`` to ``count`` - 1 in order, so many at a time; the last part may be smaller."""
-    return (np.arange(start, min(start + size, count)) for start in range(first, count, size))
+def index_parts(count: int, size: int) -> Iterator[NDArray[np.int64]]:
+    """The numbers from 0 to ``count`` - 1 in order, so many at a time; the last part may be smaller."""
+    return (np.arange(start, min(start + size, count)) for start in range(0, count, size))
 
 
 def num_batches(num_captions: int, batch_size: int, drop_last: bool) -> int:

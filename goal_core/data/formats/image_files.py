@@ -12,17 +12,16 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
 from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from goal_sweep.goal_core.basics.errors import DataError, MissingDataError, first_line
+from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError, MissingDataError, first_line
 from goal_sweep.goal_core.basics.user_files import opened, stamp_of
 from goal_sweep.goal_core.data.formats.layout import check_links
-from goal_sweep.goal_core.data.formats.report import DataReport, refusal
+from goal_sweep.goal_core.data.formats.report import DataReport
 
 WITH_FOLDER = ("", "images")
 """Where the folder of an image name is looked for, relative to the root: the root itself, then `images`."""
@@ -47,45 +46,43 @@ class FileReader:
     """SHA-256 of each image's bytes, (N, 32)."""
     spans: NDArray[np.int64] | None = None
     """Where each image begins in its file, and its bytes, (N, 2); None where each has a file of its own."""
-    refusals: str = ""
-    """Where refused files are noted."""
 
     def __len__(self) -> int:
         return len(self.paths)
 
-    def content(self, index: int) -> tuple[bytes, list[Any]]:
-        """The bytes of an image as they are now, and its file with the stamp that it had when it was opened."""
-        path = self.label(index)
+    def content(self, index: int) -> tuple[bytes, list[int]]:
+        """The bytes of an image as they are now, and the stamp that its file had when it was opened."""
         try:
-            with opened(path) as file:
+            with opened(self.label(index)) as file:
                 stamp = stamp_of(file.fileno())
                 begin, size = (0, stamp[0]) if self.spans is None else map(int, self.spans[index])
-                return os.pread(file.fileno(), size, begin), [path, *stamp]
+                return os.pread(file.fileno(), size, begin), stamp
         except DataError as error:
-            raise refusal(path, str(error), self.refusals) from error
+            raise ChangedDataError(str(error)) from error
 
     def read(self, index: int) -> NDArray[np.uint8]:
         """Decode one image; see :func:`decode_image`."""
-        content, (path, *_) = self.content(index)
+        (content, _), path = self.content(index), self.label(index)
         if hashlib.sha256(content).digest() != self.digests[index].tobytes():
-            raise refusal(path, f"image {path} is not the one that was indexed", self.refusals)
+            raise ChangedDataError(f"image {path} is not the one that was indexed; if it is right now, touch it")
         return decode_image(content, path)
 
-    def fresh(self, indices: Sequence[int], *, thorough: bool) -> tuple[bytes, list[list[Any]], list[str]]:
-        """SHA-256 of some images as they are now, together; their files with stamps; and a line for each broken one.
+    def fresh(self, indices: Sequence[int], *, thorough: bool) -> tuple[bytes, list[list[int]], list[str]]:
+        """SHA-256 of some images as they are now, together; their files' stamps; and a line for each broken one.
 
         Only a ``thorough`` look decodes them.
         """
-        digests, files, problems = [], [], []
-        for content, file in map(self.content, indices):
+        digests, stamps, problems = [], [], []
+        for index in indices:
+            content, stamp = self.content(index)
             digests.append(hashlib.sha256(content).digest())
-            files.append(file)
+            stamps.append(stamp)
             try:
                 if thorough or not content:
-                    decode_image(content, file[0])
+                    decode_image(content, self.label(index))
             except DataError as error:
                 problems.append(str(error))
-        return b"".join(digests), files, problems
+        return b"".join(digests), stamps, problems
 
     def label(self, index: int) -> str:
         """The file's path."""

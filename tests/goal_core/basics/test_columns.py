@@ -1,4 +1,4 @@
-"""Columns in one file: what comes back, in memory or, where that is much, from a nameless file."""
+"""Columns in one file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from goal_sweep.goal_core.basics import columns as columns_module
 from goal_sweep.goal_core.basics.columns import Texts, kept_columns, write_columns
 
 
@@ -25,11 +24,7 @@ def test_texts_are_a_sequence() -> None:
         texts[4]
 
 
-@pytest.mark.parametrize("in_memory", [1 << 28, 0])
-def test_columns_come_back_as_they_were_whatever_happens_to_the_file_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_memory: int
-) -> None:
-    monkeypatch.setattr(columns_module, "IN_MEMORY", in_memory)
+def test_columns_come_back_as_they_were_whatever_happens_to_the_file_later(tmp_path: Path) -> None:
     columns: dict[str, NDArray[Any]] = {"a": np.arange(6, dtype=np.int64).reshape(2, 3), "b": np.zeros(0, np.uint8)}
     write_columns(tmp_path / "x", columns, {"n": 1})
     found = kept_columns(tmp_path / "x")

@@ -80,8 +80,7 @@ def test_killed_and_started_again_it_writes_the_same_bytes(
     resumed = []
     features(root, out, progress=lambda split, done, total: resumed.append((split, done)))
     assert content(out) == content(tmp_path / "unbroken")
-    # Of the train split's chunks (3, 6, 8) none is computed again but the last one that was written.
-    assert (("train", 3) in resumed) is (killed_after == 1)
+    assert (("train", 3) in resumed) is (killed_after < 4)  # of three chunks
 
 
 def test_a_finished_folder_is_left_as_it_is(tmp_path: Path) -> None:

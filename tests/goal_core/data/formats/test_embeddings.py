@@ -17,7 +17,6 @@ from safetensors.numpy import save_file
 from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError
 from goal_sweep.goal_core.data.captions import captions_of
 from goal_sweep.goal_core.data.config import EmbeddingsConfig
-from goal_sweep.goal_core.data.formats import features
 from goal_sweep.goal_core.data.formats.opening import check_data, open_dataset
 from goal_sweep.goal_core.data.text import TextVectors
 from goal_sweep.goal_core.training.train import train_unit
@@ -89,31 +88,6 @@ def test_flipped_bits_of_vectors_are_refused_in_one_line(tmp_path: Path) -> None
             path.write_bytes(content)
             assert not any("\n" in finding.found for finding in check_data(config).findings)
         path.write_bytes(right)
-
-
-def test_a_parquet_file_that_is_another_for_the_time_of_one_read_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config, read = as_parquet(tmp_path), features._parquet
-    link, right, wrong = (tmp_path / name for name in ("train.parquet", "right.parquet", "val.parquet"))
-    expected = open_dataset(config).fingerprint
-    link.rename(right)
-    link.symlink_to(right)
-
-    def elsewhere(*given: Any) -> Any:
-        link.unlink()
-        link.symlink_to(wrong)
-        try:
-            return read(*given)
-        finally:
-            link.unlink()
-            link.symlink_to(right)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(features, "_parquet", elsewhere)
-        with pytest.raises(ChangedDataError, match=r"train\.parquet changed while it was read"):
-            open_dataset(config, tmp_path / "indexes")
-    assert open_dataset(config, tmp_path / "indexes").fingerprint == expected
 
 
 def test_both_layouts_are_the_same_data(tmp_path: Path) -> None:

@@ -359,7 +359,7 @@ def test_files_that_are_damaged_missing_or_folders_are_said_without_an_error_num
     folder = as_folder(data)
     (folder / "train/0003.txt").unlink()
     (folder / "train/0003.txt").mkdir()
-    with pytest.raises(DataError, match=r"0003\.txt: Is a directory") as caught:
+    with pytest.raises(DataError, match=r"0003\.txt: it is not a file") as caught:
         opened(folder)
     assert "Errno" not in str(caught.value)
     (folder / "train/0003.txt").rmdir()
