@@ -364,7 +364,7 @@ def test_files_that_are_damaged_missing_or_folders_are_said_without_an_error_num
     assert "Errno" not in str(caught.value)
     (folder / "train/0003.txt").rmdir()
     os.mkfifo(folder / "train/0003.txt")
-    with pytest.raises(DataError, match=r"0003\.txt: it is a pipe"):
+    with pytest.raises(DataError, match=r"0003\.txt: it is not a file"):
         opened(folder)
     (folder / "linked").symlink_to(folder / "train")
     with pytest.raises(DataError, match="linked cannot be read"):
