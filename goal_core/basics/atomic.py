@@ -79,11 +79,7 @@ def retried(act: Callable[[], T]) -> T:
 
 @contextlib.contextmanager
 def storage_errors(path: Path, doing: str) -> Iterator[None]:
-    """Turn errors of the operating system into one readable line.
-
-    Raises:
-        StorageError: instead of any `OSError`, or an error of a native library that reports one.
-    """
+    """Turn errors of the operating system, also as native libraries report them, into a `StorageError` of one line."""
     try:
         yield
     except GoalError:
@@ -104,11 +100,7 @@ def storage_errors(path: Path, doing: str) -> Iterator[None]:
 
 
 def perform(operation: str, path: Path, act: Callable[[], T], *, doing: str = "read") -> T:
-    """Do one operation on a file or folder, again if it fails with an error that may pass.
-
-    Raises:
-        StorageError: it fails.
-    """
+    """Do one operation on a file or folder, again if it fails with an error that may pass; then a `StorageError`."""
 
     def once() -> T:
         with storage_errors(path, doing):
@@ -119,15 +111,12 @@ def perform(operation: str, path: Path, act: Callable[[], T], *, doing: str = "r
 
 
 def replace_with(path: Path, write: Callable[[Path], object], *, guard: Callable[[], None] | None = None) -> None:
-    """Write a file of any size and put it in place of ``path`` in one step.
+    """Write a file of any size and put it in place of ``path`` in one step; a `StorageError` leaves that unchanged.
 
     Args:
         path: the final name; its folder exists.
         write: writes the whole content to the path it is given, which is in the same folder.
         guard: called when the content is on the disk, right before it takes the final name; may raise to give up.
-
-    Raises:
-        StorageError: the file cannot be written. ``path`` is unchanged.
     """
 
     def once() -> None:
@@ -157,8 +146,7 @@ def replace_bytes(path: Path, content: bytes) -> None:
 def create_bytes(path: Path, content: bytes, *, guard: Callable[[], None] | None = None) -> bool:
     """As `replace_with` for content in memory, but never replaces a file; of several processes exactly one succeeds.
 
-    Returns:
-        Whether the file was created; False leaves the existing one untouched.
+    False leaves the existing file untouched.
     """
     tries = itertools.count()
 
@@ -197,10 +185,7 @@ def _create_without_links(temporary: Path, path: Path) -> bool:
 
 @contextlib.contextmanager
 def _staged(path: Path, write: Callable[[Path], object], guard: Callable[[], None] | None) -> Iterator[Path]:
-    """The content under a temporary name, on the disk, to be given the final one.
-
-    The temporary name is removed afterwards, unless the process dies, and the folder is flushed.
-    """
+    """The content under a temporary name, on the disk, to be given the final one; the folder is flushed afterwards."""
     temporary = path.parent / f".{path.name}.{process_tag()}-{next(_serial)}.tmp"
     with storage_errors(path, "write"):
         crash_point(f"{path.name}: before write")
@@ -244,15 +229,11 @@ def make_folder(folder: Path) -> None:
 
 
 def check_space(folder: Path, needed: int, pattern: str, advice: str = "free space") -> None:
-    """Check that a folder has room for files.
+    """Check that a folder has room for files; else a `DataError` with the advice.
 
     Args:
         needed: bytes of all the files.
         pattern: of the names of those that are there, in part or whole; what they take is not needed again.
-
-    Raises:
-        DataError: the disk is too small.
-        StorageError: the folder cannot be read.
     """
     with storage_errors(folder, "read"):
         missing = needed - sum(path.stat().st_blocks * 512 for path in folder.glob(pattern))
@@ -297,12 +278,7 @@ def _opener(path: str, flags: int) -> int:
 
 
 def read_bytes(path: Path) -> bytes | None:
-    """The content of a file, or None where there is no such file.
-
-    Raises:
-        DamagedError: a folder, a pipe or a device is in its place.
-        StorageError: it cannot be read.
-    """
+    """The content of a file, or None where there is no such file."""
 
     def read() -> bytes | None:
         try:

@@ -11,7 +11,6 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, overload
@@ -101,12 +100,7 @@ def write_columns(path: Path, columns: Columns, about: Mapping[str, Any]) -> Non
 
 
 def header_of(file: BinaryIO) -> tuple[dict[str, StoredArray], dict[str, str]]:
-    """What a safetensors file holds, and its metadata.
-
-    Raises:
-        DamagedError: it is no such file.
-        OSError: it cannot be read.
-    """
+    """What a safetensors file holds, and its metadata; a `DamagedError` where it is none."""
     size, end = int.from_bytes(file.read(8), "little"), 0
     num_bytes = os.fstat(file.fileno()).st_size - 8 - size
     content = file.read(size) if num_bytes >= 0 else b""
@@ -129,12 +123,7 @@ def header_of(file: BinaryIO) -> tuple[dict[str, StoredArray], dict[str, str]]:
 
 
 def read_columns(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """The columns of a file, and what it says about them.
-
-    Raises:
-        DamagedError: its content is not what was written.
-        OSError: it cannot be read.
-    """
+    """The columns of a file, and what it says about them; a `DamagedError` where they are not what was written."""
     with open_file(path) as file:
         places, meta = header_of(file)
         file.seek(0)
@@ -149,10 +138,7 @@ def read_columns(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
 
 
 def kept_columns(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | None:
-    """As :func:`read_columns`, of a cache: None where there is none of use.
-
-    A damaged one is named in the log, and set aside.
-    """
+    """As :func:`read_columns`, of a cache: None where there is none of use. A damaged one is named in the log."""
     try:
         return read_columns(path)
     except FileNotFoundError:
@@ -160,7 +146,5 @@ def kept_columns(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] |
     except OSError as error:
         warn(f"cannot read {path}: {error.strerror or error}; it is not used")
     except DamagedError as error:
-        warn(f"{path} is damaged: {error}; it is set aside and made again")
-        with suppress(OSError):
-            path.replace(path.with_suffix(".damaged"))
+        warn(f"{path} is damaged: {error}; it is made again")
     return None

@@ -43,21 +43,13 @@ def _finite(content: Any) -> Any:
 
 
 def read_json(path: Path, *, sealed: bool = True) -> dict[str, Any] | None:
-    """The JSON object in ``path``, or None where there is no such file.
-
-    Raises:
-        DamagedError: the file exists but is not a complete JSON object, or does not match its checksum.
-    """
+    """The JSON object in ``path``, as by :func:`parse_json`, or None where there is no such file."""
     content = read_bytes(path)
     return None if content is None else parse_json(content, str(path), sealed=sealed)
 
 
 def parse_json(content: bytes, source: str, *, sealed: bool = True) -> dict[str, Any]:
-    """Parse what :func:`json_bytes` wrote.
-
-    Raises:
-        DamagedError: it is not a complete JSON object, or does not match its checksum, or lacks it.
-    """
+    """Parse what :func:`json_bytes` wrote; a `DamagedError` where it is not whole or does not match its checksum."""
     try:
         parsed = json.loads(content.decode(), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:

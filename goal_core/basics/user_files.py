@@ -31,11 +31,7 @@ def stamp_of(file: str | int) -> list[int]:
 
 @contextmanager
 def opened(path: str | Path) -> Iterator[BinaryIO]:
-    """A file, open to be read.
-
-    Raises:
-        DataError: it is missing, or cannot be read.
-    """
+    """A file, open to be read; a `DataError` where it is missing or cannot be."""
     try:
         with open_file(path) as file:
             yield file

@@ -28,12 +28,7 @@ def best_name(epoch: int) -> str:
 
 
 def weights_in(folder: Path) -> Path:
-    """The file with the weights of a finished training, from its folder.
-
-    Raises:
-        WeightsError: the folder is not that of a finished training.
-        DamagedError: its result is damaged.
-    """
+    """The file with the weights of a finished training, from its folder; a `WeightsError` where that is none."""
     result = read_json(folder / "result.json")
     if result is None:
         raise WeightsError(f"{folder} is not the folder of a finished training: it has no result.json")

@@ -124,9 +124,6 @@ class BatchSource:
         with_images: whether batches carry images (not needed where their features are available).
         augment: drops regions and words; None keeps them.
         views: augmented views of each image to draw from; 0 draws none.
-
-    Raises:
-        ConfigError: the batch is larger than the split, or a number is out of range.
     """
 
     def __init__(

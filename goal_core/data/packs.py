@@ -203,10 +203,6 @@ def write_pack(
     Args:
         workers: threads that decode, 0 for one on each core.
         per_shard: images of a shard, at least.
-
-    Raises:
-        DataError: the disk is too small, or an image cannot be read; the pack is not complete then.
-        StorageError: a file cannot be written.
     """
     make_folder(plan.folder)
     remove_leftovers(plan.folder)

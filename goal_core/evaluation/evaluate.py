@@ -81,11 +81,6 @@ def open_checkpoint(
         root: the data's folder, if it is not the one the cell was trained with.
         weights: the backbone's weights file, if it has moved; its content must be the same.
         data: other data than the cell was trained on. Words and the preparation of images stay the cell's.
-
-    Raises:
-        WeightsError: the checkpoint or the backbone's weights are missing, damaged or changed.
-        DataError: the data is missing, or is not the data the cell was trained on.
-        ConfigError: the cell takes pictures and the other data are features, or the reverse.
     """
     torch.set_num_threads(_THREADS)
     trained = read_model(path)
@@ -118,19 +113,13 @@ def open_checkpoint(
 def evaluate_ensemble(members: Iterable[OpenedCheckpoint], split: SplitName = "test") -> dict[str, Any]:
     """Measure the recall of several trained cells together, ranking a split by their mean similarity.
 
-    The cells may differ in seed, objective, backbone and framework, and one may read regions and another images, but
-    the images and captions that they rank must be the same.
-
-    The mean of dot products is, up to a factor, the dot product of the concatenated embeddings. So this is the ranking
-    of one model with long embeddings: exact, in blocks, and with ties counted against the ensemble.
+    They may be of any seed, objective, backbone and framework, but must rank the same images and captions. The mean of
+    dot products is, up to a factor, the dot product of the concatenated embeddings, so this is the ranking of one model
+    with long embeddings: exact, in blocks, and with ties counted against the ensemble.
 
     Returns:
         ``metrics`` of the ensemble (recalls by name, percent), ``split``, ``images``, ``captions``, and ``members``:
         for each checkpoint what its ``evaluate`` returns.
-
-    Raises:
-        ConfigError: a checkpoint is given twice, or one re-ranks by another score.
-        DataError: the cells' splits are not the same images and captions in the same order.
 
     Source: VSE-infinity's ensembles (Chen et al. 2021, arXiv:2011.04305), of two models.
     """

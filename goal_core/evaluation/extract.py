@@ -42,23 +42,14 @@ def extract_features(
 ) -> tuple[int, int, int]:
     """Pass every image through a backbone and write its features, captions and ids.
 
-    They are in the layout of `data.format: precomp` (`vectors`) or `data.format: regions` (`grid`).
-
-    Killed at any moment and called again, it continues with the splits that are not complete.
+    They are in the layout of `data.format: precomp` (`vectors`) or `data.format: regions` (`grid`). Killed at any
+    moment and called again, it continues with the splits that are not complete.
 
     Args:
-        out: folder, created if necessary; it must not contain other features.
         kind: `grid`: the cells of the last feature map; `vectors`: the pooled vector of the whole image.
 
     Returns:
         Number of images in all, regions of each image (1 for `vectors`), and features of each region: (N, R, F).
-
-    Raises:
-        DataError: the dataset has features already, an image cannot be read, the folder contains other features, or
-            the disk is too small.
-        WeightsError: the weights cannot be found, or do not fit.
-        StorageError: a file cannot be written.
-        DeviceError: CUDA was requested but is not available.
     """
     if device == "cuda" and not torch.cuda.is_available():
         raise DeviceError("--device cuda was requested, but torch finds no CUDA device")

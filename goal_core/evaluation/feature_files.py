@@ -36,9 +36,6 @@ def check_origin(config: DataConfig, names: Sequence[str]) -> None:
     A folder without `features.json` is taken at the sweep's word, except for a backbone of the features that ship with
     goal-sweep: its name would come from the shipped sweep and not from who gave the folder. Tags of weights
     (`resnet152.tv_in1k`) may be left out.
-
-    Raises:
-        DataError: the folder is missing, its `features.json` is damaged, or a name is not that of its features.
     """
     if config.image is not None or config.root is None:
         return

@@ -78,7 +78,7 @@ def recall(
     *,
     folds: int = 1,
 ) -> dict[str, float]:
-    """Recall by dot product of embeddings from anywhere. Warns of rows that are not of unit length.
+    """Recall by dot product of embeddings from anywhere, percent. Warns of rows that are not of unit length.
 
     Args:
         images: shape (N, D), floating point.
@@ -86,9 +86,6 @@ def recall(
         owners: the row of ``images`` that each text describes, shape (M,). None: each image has M / N texts, which
             follow one another in the order of the images.
         folds: equal, contiguous parts of the images, each ranked on its own, whose mean is returned; a divisor of N.
-
-    Returns:
-        `i2t_r1` to `t2i_r10` in percent, 0 to 100, and their sum `rsum`.
 
     Raises:
         EmbeddingError: shapes, types, devices or owners do not fit; an image has no text; an embedding is not finite;
@@ -136,10 +133,6 @@ def retrieval_metrics(
             Each image needs at least one caption; images may have different numbers of them.
         block_images: rows of one block. With five captions per image, memory is about ``44 * D + 220 * block_images``
             bytes for each row; the result does not depend on it.
-
-    Raises:
-        EmbeddingError: a shape, type, device or index that does not fit; an image without a caption; a
-            non-finite embedding; images that do not divide into the folds.
     """
     with torch.no_grad(), full_precision(image_emb.device):
         images_ND, texts_MD, owners_M, _ = _check_and_sort(image_emb, text_emb, text_to_image)

@@ -46,10 +46,6 @@ class ImageBackbone(nn.Module):
     depth, where it is used, follows training mode.
 
     Args:
-        net: module from (B, 3, S, S) float to (B, F) float.
-        mean: per-channel mean that `net` expects, in [0, 1].
-        std: per-channel standard deviation that `net` expects, in [0, 1].
-        cells: return the cells of the last feature map instead of one pooled vector.
         drops: whether blocks are skipped in training mode.
     """
 
@@ -133,15 +129,12 @@ def build_backbone(
     drop_path: float = 0.0,
     clip_pixels: bool = False,
 ) -> ImageBackbone:
-    """Build a backbone with its initial weights.
+    """Build a backbone with its initial weights; a `WeightsError` says what is missing or does not fit.
 
     Args:
         cells: return the cells of the last feature map instead of one pooled vector.
         drop_path: probability of skipping the last block in training mode, falling to 0 at the first.
         clip_pixels: normalise pixels with CLIP's mean and standard deviation instead of the architecture's own.
-
-    Raises:
-        WeightsError: there is no such architecture, or the weights cannot be found or do not fit it.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed, "backbone"))
@@ -208,11 +201,7 @@ def _torchvision_network(config: BackboneConfig, image_size: int, cells: bool) -
 
 
 def own_module(entry: Entry[Callable[..., nn.Module]], **sizes: int) -> nn.Module:
-    """Build a network of one's own.
-
-    Raises:
-        WeightsError: it fails, or does not keep its contract.
-    """
+    """Build a network of one's own; a `WeightsError` where it fails or does not keep its contract."""
     try:
         with no_end_at_once():
             net = entry.function(**sizes)

@@ -78,11 +78,7 @@ class Framework:
             )
 
     def objective(self, config: ObjectiveConfig) -> ObjectiveConfig:
-        """An objective as a cell of this framework trains it.
-
-        Raises:
-            ConfigError: it asks for a temperature of the model's, which has none.
-        """
+        """An objective as a cell of this framework trains it; a `ConfigError` where the model lacks what it needs."""
         if FROM_MODEL in config.params.values():
             raise ConfigError(f"{config.name}: only models of framework dual bring a temperature of their own")
         return config
@@ -126,11 +122,7 @@ class Framework:
         return tokenizer_of(model.text.encoder, words)
 
     def heads(self, model: ModelConfig, *, num_features: int, tokenizer: Tokenizer, seed: int) -> Heads:
-        """Everything else that trains.
-
-        Args:
-            num_features: width of the backbone's features, or of the precomputed ones.
-        """
+        """Everything else that trains, for features of a width."""
         kind: Any = self.heads_class
         if isinstance(kind, str):
             kind = resolve_name(f"goal_sweep.goal_core.models.systems.{kind}")
@@ -138,11 +130,7 @@ class Framework:
         return heads
 
     def head_size(self, model: ModelConfig, data: DataConfig, *, width: int, words: int) -> HeadSize:
-        """The size of the text encoder and heads, counted as matrix products: without biases and norms.
-
-        Args:
-            width: numbers that the backbone gives for an image or a region.
-        """
+        """The size of the text encoder and heads, counted as matrix products: without biases and norms."""
         head = width * model.embed_dim
         if "text" not in self.uses or not model.text.encoder or model.text.encoder in text_encoders:
             return HeadSize(2 * head, head / 1e9, head / 1e9)  # texts, whose width is not known here, as images

@@ -97,12 +97,7 @@ class Heads(nn.Module):
         )
 
     def total_loss(self, surrogate: Tensor, pairs: Pairs, ids_B: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss of a step, and the framework's own values to log, scalars on the device.
-
-        Args:
-            surrogate: the scalar whose gradient is the objective's.
-            ids_B: equal for pairs of the same image, (B,) int64.
-        """
+        """The loss of a step, given the objective's scalar, and the framework's own values to log, on the device."""
         return surrogate, {}
 
     def replaced_loss(self, image_BD: Tensor, text_BD: Tensor, ids_B: Tensor) -> Tensor:

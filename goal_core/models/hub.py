@@ -62,12 +62,7 @@ class Towers(nn.Module):
 
 
 def build_dual(config: BackboneConfig, *, image_size: int) -> ImageBackbone:
-    """Load both towers of a pretrained model; both train, or neither.
-
-    Raises:
-        WeightsError: they cannot be loaded, or are not those of two towers.
-        ConfigError: the model sees images of another size.
-    """
+    """Load both towers of a pretrained model; both train, or neither."""
     from transformers import AutoModel  # two seconds of import
 
     model = _load(AutoModel, config.weights)
@@ -81,14 +76,7 @@ def build_dual(config: BackboneConfig, *, image_size: int) -> ImageBackbone:
 
 
 def build_encoder(weights: str, vocab_size: int) -> nn.Module:
-    """A text encoder for :func:`word_states`: one of one's own, or a pretrained one of the library.
-
-    Args:
-        vocab_size: number of the words of one's own encoder, whose weights are drawn from torch's global generator.
-
-    Raises:
-        WeightsError: it cannot be built or loaded, or is none.
-    """
+    """A text encoder for :func:`word_states`: one of one's own, or a pretrained one of the library."""
     if weights in text_encoders:
         encoder = own_module(text_encoders[weights], vocab_size=vocab_size)
     else:
@@ -151,11 +139,7 @@ def subwords_of(weights: str) -> Subwords:
 
 
 def build_bert(config: BertConfig, *, vocab_size: int) -> nn.Module:
-    """A `BertModel` without pooler, or another text encoder; `random` weights are drawn from torch's global generator.
-
-    Raises:
-        WeightsError: the weights cannot be loaded, or embed too few word pieces.
-    """
+    """A `BertModel` without pooler, or another text encoder; torch's global generator draws `random` weights."""
     from transformers import BertConfig as Sizes  # two seconds of import that `status` and `plan` should not pay
     from transformers import BertModel
 
@@ -179,18 +163,10 @@ def build_bert(config: BertConfig, *, vocab_size: int) -> nn.Module:
 
 
 def split_bert(config: BertConfig, *, vocab_size: int, fusion_layer: int, image_width: int) -> tuple[nn.Module, Any]:
-    """A BERT split in two; the cross-attention, which no file contains, is drawn from torch's global generator.
+    """A BERT split in two: a `BertModel` of the lower layers, and one without embeddings of the upper layers.
 
-    Args:
-        image_width: width F of the image tokens.
-
-    Returns:
-        A `BertModel` of the lower layers; and one without embeddings, whose `encoder` has the upper layers, each with
-        cross-attention to an image's tokens (B, R, F).
-
-    Raises:
-        ConfigError: no layer is left for one of the halves.
-        WeightsError: see :func:`build_bert`.
+    Each of these has cross-attention to an image's tokens (B, R, F), which no file contains: torch's global generator
+    draws it.
     """
     from transformers import BertModel
 
@@ -220,16 +196,7 @@ def split_bert(config: BertConfig, *, vocab_size: int, fusion_layer: int, image_
 
 
 def bert_wordpieces(config: BertConfig, captions: Iterable[str], min_word_count: int) -> Wordpieces | Subwords:
-    """The word pieces of a BERT; for `random` weights, the words of the captions; of another encoder its own ids.
-
-    Args:
-        min_word_count: of the captions' words; rarer ones become `[UNK]`.
-
-    Raises:
-        WeightsError: the vocabulary cannot be found.
-        DataError: it is not a vocabulary of BERT.
-        DamagedError: its settings cannot be read.
-    """
+    """The word pieces of a BERT; for `random` weights, the words of the captions; of another encoder its own ids."""
     words = partial(Wordpieces.of_captions, captions, min_word_count)
     if config.weights == "random":
         return words()

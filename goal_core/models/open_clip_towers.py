@@ -42,12 +42,7 @@ class OpenClipTowers(Towers):
 
 
 def build_open_clip(config: BackboneConfig, *, image_size: int) -> ImageBackbone:
-    """Build both towers and load their weights; both train, or neither.
-
-    Raises:
-        WeightsError: the library is missing or has no such model, or the file does not fit it.
-        ConfigError: the model sees images of another size.
-    """
+    """Build both towers and load their weights; both train, or neither."""
     name, path = _known(config.name), existing(Path(config.weights))
     try:
         model = _library().create_model(name, pretrained=str(path), weights_only=True)
@@ -60,11 +55,7 @@ def build_open_clip(config: BackboneConfig, *, image_size: int) -> ImageBackbone
 
 
 def open_clip_tokens(name: str) -> Subwords:
-    """CLIP's tokenizer as open_clip has it, cut to what the model reads; it does not mend broken Unicode.
-
-    Raises:
-        WeightsError: the library is missing or has no such model.
-    """
+    """CLIP's tokenizer as open_clip has it, cut to what the model reads; it does not mend broken Unicode."""
     own = _library().get_tokenizer(_known(name))
     pieces = tokenizers.models.BPE(own.encoder, list(own.bpe_ranks), end_of_word_suffix="</w>", fuse_unk=False)
     tokenizer = tokenizers.Tokenizer(pieces)

@@ -53,14 +53,9 @@ def torchvision_names() -> list[str]:
 
 
 def weights_id(config: BackboneConfig) -> str:
-    """The weights' identifier in the cell id; a file counts by its content, never by its path.
+    """The weights' identifier in the cell id: `random`, `timm:NAME.TAG`, or `sha256:` and 16 digits of a file.
 
-    Returns:
-        `random`, `timm:<architecture>.<tag>`, or `sha256:<16 hex digits>` of the file; of a backbone of one's own
-        with the hash of its plugin.
-
-    Raises:
-        WeightsError: the file is missing, or a backbone that is not timm's asks for timm's weights.
+    A backbone of one's own adds the hash of its plugin.
     """
     own = f" plugin:{image_backbones[config.name].code}" if config.name in image_backbones else ""
     if (own or config.name.startswith(TORCHVISION)) and config.weights == "timm":
@@ -108,11 +103,9 @@ def misfits(own: Mapping[str, Tensor], given: Mapping[str, Tensor], spare: Calla
 
 
 def hub_id(weights: str) -> str:
-    """The identifier of a model of the transformers library in the cell id.
+    """The identifier of a model of the transformers library in the cell id: `random`, `hub:NAME`, or `sha256:...`.
 
-    Returns:
-        `random`, `hub:<name>`, or `sha256:<16 hex digits>` of the content of a folder; of a text encoder of one's own
-        its name and the hash of its plugin.
+    The last is of the content of a folder. A text encoder of one's own has its name and the hash of its plugin.
     """
     if weights in text_encoders:
         return f"{weights} plugin:{text_encoders[weights].code}"

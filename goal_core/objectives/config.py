@@ -64,11 +64,7 @@ class ObjectiveConfig:
         return replace(self, params={**dict.fromkeys(own, FROM_MODEL), **self.params})
 
     def build(self, *, check_finite: bool = True, own: Mapping[str, Tensor] | None = None) -> GradientObjective:
-        """The objective as a callable on embeddings; see :class:`GradientObjective`.
-
-        Args:
-            own: what a model brings for a baseline; see :class:`LossObjective`.
-        """
+        """The objective as a callable on embeddings; see :class:`GradientObjective`."""
         # With torch, which settings do without.
         from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective, LossObjective
 

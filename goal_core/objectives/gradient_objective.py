@@ -57,13 +57,8 @@ class Objective:
 
         Args:
             image_emb: L2-normalised image embeddings, shape (N, D), any floating dtype; of C cells, (C, N, D).
-            text_emb: L2-normalised text embeddings of the same pairs, likewise.
             ids: which pairs share an image, shape (N,), integers. Two pairs of the same id are not negative pairs and
                 not in each other's relative sets. None: all ids differ.
-
-        Raises:
-            ShapeError: the shapes, dtypes or devices do not fit.
-            NonFiniteError: a NaN or an infinity in the embeddings, or an overflow in their products.
         """
         scalar = self.forward_with_stats(image_emb, text_emb, ids)[0]
         if not self._told:
@@ -98,15 +93,11 @@ class GradientObjective(Objective):
         variant: one of `VARIANTS`: `paper`, or another reading of the constants.
         check_finite: raise on non-finite input, which synchronises with the device on every call, and warn of lengths.
             A caller that runs many objectives can switch it off and check `ObjectiveStats.finite` of all at once.
-        params: parameters of the two weights that differ from the variant's defaults, such as ``tau=20.0``.
 
-    Raises:
-        UnknownNameError: no such pair or triplet weight.
-        ConfigError: an unknown variant or parameter, or a value out of range.
+    Source: arXiv:2210.13188, Sec. 3.
 
-    Source: arXiv:2210.13188, Sec. 3. Deviates: gradients of the hard negatives themselves are included; the authors'
-
-    code includes them too, their equations of dL/dx and dL/dy do not.
+    Deviates: gradients of the hard negatives themselves are included; the authors' code includes them too, their
+        equations of dL/dx and dL/dy do not.
     """
 
     def __init__(
@@ -146,10 +137,6 @@ class LossObjective(GradientObjective):
     Args:
         own: what the model brings for the parameters that are `model`: for `temperature` the logarithm of its inverse,
             and `bias`. A tensor that requires a gradient gets one. If one is lacking, all of them are the defaults.
-
-    Raises:
-        UnknownNameError: no such baseline.
-        ConfigError: an unknown parameter, or a value out of range.
     """
 
     def __init__(self, name: str, *, own: Mapping[str, Tensor], check_finite: bool = True, **params: Value) -> None:
@@ -210,11 +197,7 @@ def _as_taken(own: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def check_batch(image_emb: Tensor, text_emb: Tensor, ids: Tensor | None) -> None:
-    """Check that two embeddings (N, D) and their ids (N,) are one batch of pairs.
-
-    Raises:
-        ShapeError: they are not.
-    """
+    """Check that two embeddings (N, D) and their ids (N,) are one batch of pairs; else a `ShapeError`."""
     shapes = f"got images {tuple(image_emb.shape)}, texts {tuple(text_emb.shape)}"
     if image_emb.ndim != 2 or image_emb.shape != text_emb.shape:
         raise ShapeError(

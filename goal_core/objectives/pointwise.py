@@ -76,11 +76,7 @@ def weights_at(objective: GradientObjective, pos: Tensor, neg: Tensor) -> PointW
 
 
 def circulation(objective: GradientObjective) -> float:
-    """The largest relative work of an objective's field around squares in the (s_p, s_n) plane.
-
-    Returns:
-        max over the loops of |work| / (perimeter x largest |F| on it), 0 for a gradient field up to quadrature.
-    """
+    """The largest |work| / (perimeter x largest |F|) of an objective's field around squares in the (s_p, s_n) plane."""
     pos_L4P, neg_L4P, side_L = _square_loops()
     d_pos, d_neg = weights_at(objective, pos_L4P, neg_L4P).gradient
     # Sides in order: bottom (+s_p), right (+s_n), top (-s_p), left (-s_n).

@@ -129,14 +129,7 @@ def named(names: Sequence[str], values: Sequence[float]) -> dict[str, float]:
 
 
 class CollapseDetector:
-    """Counts steps in a row whose hinge is that of collapsed embeddings.
-
-    Args:
-        patience: steps in a row after which training counts as collapsed; 0 never.
-
-    Attributes:
-        num_steps: collapsed steps in a row so far; set it to resume a run.
-    """
+    """Counts steps in a row whose hinge is that of collapsed embeddings. ``patience`` of them are too many, 0: none."""
 
     def __init__(self, *, margin: float, patience: int) -> None:
         self.margin, self.patience = margin, patience

@@ -41,14 +41,7 @@ def entries_of(pair: str, triplet: str) -> tuple[Entry[Any], ...]:
 
 
 def accepted_parameters(pair: str, triplet: str, variant: str = "paper") -> dict[str, Value]:
-    """The parameters of one combination with the variant's values.
-
-    Returns:
-        Name to default, the triplet weight's first. A name that both weights take is one parameter.
-
-    Raises:
-        ConfigError: no such variant, or the two weights disagree on a shared parameter's default.
-    """
+    """The parameters of one combination with the variant's values; a name that both weights take is one parameter."""
     if variant not in VARIANTS:
         raise ConfigError(f"unknown variant {variant!r}{nearest(variant, VARIANTS)}; known: {', '.join(VARIANTS)}")
     if triplet == LOSS:
@@ -63,13 +56,9 @@ def accepted_parameters(pair: str, triplet: str, variant: str = "paper") -> dict
 
 
 def resolve_parameters(pair: str, triplet: str, variant: str, given: Mapping[str, Value]) -> dict[str, Value]:
-    """All parameters of one combination: the variant's values, replaced by the given ones.
+    """All parameters of one combination, numbers as floats: the variant's values, replaced by the given ones.
 
-    Returns:
-        Name to value, numbers as floats.
-
-    Raises:
-        ConfigError: an unknown variant or parameter, or a value out of range; all problems in one message.
+    A `ConfigError` lists all unknown parameters and values out of range.
     """
     values = accepted_parameters(pair, triplet, variant)
     problems = []

@@ -67,11 +67,6 @@ def read_published(
             `bert-base-uncased`. The order of its words is that of the word embedding's rows.
         data: the data it is to be evaluated on. X-VLM's biases of relative positions are resized for windows of their
             images.
-
-    Raises:
-        ConfigError: the model does not go with the data.
-        WeightsError: the file is refused, its layout or variant is not supported, or the vocabulary is not its own.
-        DataError: the vocabulary cannot be read.
     """
     if framework not in LAYOUTS:
         raise WeightsError(f"framework {framework} has no published checkpoints; give a sweep of {', '.join(LAYOUTS)}")
@@ -155,18 +150,9 @@ def rename_tensors(
     known_leftovers: Mapping[str, str],
     source: str,
 ) -> tuple[dict[str, Tensor], dict[str, list[str]]]:
-    """Find each tensor of our model in a published checkpoint.
+    """The tensors of our model in a published checkpoint, by our names; and by reason, those that it does not use.
 
-    Args:
-        own: our model's state dict; only names, shapes and dtypes are used, so it may be on the meta device.
-        known_leftovers: regular expressions of published names that our model does not use, each with the reason.
-
-    Returns:
-        All tensors of the model, by our names; and by the reason the names of those that it does not use.
-
-    Raises:
-        WeightsError: a tensor of our model is missing in the file or has the wrong shape, or the file contains one that
-            is neither used nor a known leftover.
+    Of our own state dict only names, shapes and dtypes are used. Leftovers are known by regular expressions.
     """
     wanted = {name: published_name(name) for name in own}
     reasons = {

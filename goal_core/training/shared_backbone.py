@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -121,12 +120,7 @@ class SharedBackbone:
         return chunks[0] if len(chunks) == 1 else torch.cat(chunks)
 
     def split_inputs(self, split: Split) -> Callable[[], Iterator[Tensor]]:
-        """A whole split in order, unaugmented.
-
-        Returns:
-            A function to call for every pass. It gives features (C, F) or (C, R, F), or pixels (C, 3, S, S), chunk by
-            chunk on the device.
-        """
+        """Gives a split in chunks, unaugmented: features (C, F) or (C, R, F), or pixels (C, 3, S, S)."""
         features = self._split_features(split)
         if features is not None:
             return lambda: iter(torch.split(features, CHUNK))
@@ -137,16 +131,18 @@ class SharedBackbone:
         backbone, image = self.backbone, self.image
         if backbone is None or image is None:
             return None
-        path = self._cache_path(split, backbone, views)
-        if path is not None and (stored := _read_features(path, split.num_images * max(1, views))) is not None:
+        path, rows = self._cache_path(split, backbone, views), split.num_images * max(1, views)
+        if path is not None and (kept := kept_columns(path)) and len(stored := kept[0]["features"]) == rows:
             self.features_from[split.name] = f"read from {path}"
-            return stored.to(self.device)
+            return torch.from_numpy(stored).to(self.device)
         with closing(self._pixels(split, image, views)) as pixels:
             chunks = [self._forward(backbone, send(chunk, self.device)).float() for chunk in pixels]
         features = torch.cat(chunks)
         self.features_from[split.name] = "computed once"
         if path is not None:
-            _write_features(path, features)
+            with suppress(OSError):  # a disk that refuses them costs only time
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_columns(path, {"features": features.cpu().numpy()}, {})
         return features
 
     def _pixels(self, split: Split, image: ImageConfig, views: int) -> Generator[Tensor, None, None]:
@@ -187,18 +183,3 @@ class SharedBackbone:
             "libraries": libraries(),
         }
         return self.unit.cache / f"{split.name}-{key_of(what)}.safetensors"
-
-
-def _read_features(path: Path, num_images: int) -> Tensor | None:
-    """Cached features; None where there are none, or the file is damaged, so that they are computed again."""
-    if (kept := kept_columns(path)) is None:
-        return None
-    features = torch.from_numpy(kept[0]["features"])
-    return features if len(features) == num_images else None
-
-
-def _write_features(path: Path, features: Tensor) -> None:
-    """Keep features for later units. A disk that refuses them costs only time."""
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_columns(path, {"features": features.cpu().numpy()}, {})

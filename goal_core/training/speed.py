@@ -48,9 +48,6 @@ def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSp
 
     Args:
         steps: optimiser steps, at least 2. The first is not counted, because it includes what happens once.
-
-    Raises:
-        GoalError: the data, the weights or the device are not what the unit needs, or a cell fails.
     """
     begin_process(unit)
     stage = replace(unit.stage, epochs=1, warmup_epochs=0, frozen_epochs=0, ramp_epochs=0, lr_drops=(), select_on="val")

@@ -39,12 +39,7 @@ def train_unit(
 
 
 def begin_process(unit: UnitPlan) -> None:
-    """Run the unit's plugins, set torch's threads and arithmetic, and check that the device is there.
-
-    Raises:
-        PluginError: a plugin fails.
-        DeviceError: CUDA was requested but is not available.
-    """
+    """Run the unit's plugins, set torch's threads and arithmetic, and check that the device is there."""
     for plugin in unit.plugins:
         plugin.run()
     torch.set_num_threads(unit.threads)

@@ -121,11 +121,7 @@ class FeatureRows:
         return len(self.ids)
 
     def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Features of some images, (B, ..., F) float32.
-
-        Raises:
-            ChangedDataError: they are not those that were indexed; the message names the first image.
-        """
+        """Features of some images, (B, ..., F) float32; a `ChangedDataError` names the first that is another now."""
         stored = stored_rows(self.file, self._rows_of(indices))
         same = (_digests(stored) == self.digests[indices]).all(axis=1)
         if not same.all():

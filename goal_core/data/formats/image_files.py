@@ -90,17 +90,10 @@ class FileReader:
 
 
 def find_images(root: Path, pictures: Mapping[str, Sequence[str]], report: DataReport) -> dict[str, str]:
-    """Locate image files by listing each folder once; no image is opened.
+    """The file of each image by its name, relative to the root, found by listing each folder once; none is opened.
 
     Several paths are tried for each folder (:data:`WITH_FOLDER`, :data:`WITHOUT_FOLDER`). The first that contains one
     of the folder's images is used for all of them.
-
-    Args:
-        pictures: by split the path of each image, relative, with forward slashes.
-        report: receives how many images each folder has, or what is wrong with it, or which image is listed twice.
-
-    Returns:
-        By name each file's path, relative to the root; without those of a folder in which something is wrong.
     """
     folders: dict[str, list[str]] = defaultdict(list)
     times = Counter(chain.from_iterable(pictures.values()))
@@ -147,17 +140,11 @@ def _files_in(root: Path, folder: str, names: Sequence[str]) -> dict[str, str]:
 
 
 def decode_image(source: str | os.PathLike[str] | bytes, label: str = "") -> NDArray[np.uint8]:
-    """Decode an image file, or the content of one, to RGB.
+    """Decode an image file, or the content of one, to RGB (H, W, 3) uint8; a `DataError` where it cannot be read.
 
     Transparency is composited on white. 16-bit greyscale keeps its upper 8 bits. Palettes, greyscale and CMYK are
     converted. An EXIF orientation is not applied, as in the published pipelines. Animations give their first frame.
     Messages name the image by its path, or by the label.
-
-    Returns:
-        (H, W, 3) uint8.
-
-    Raises:
-        DataError: the file is missing, is not an image, has more than `MAX_PIXELS`, or is damaged.
     """
     label = label or str(source)
     try:

@@ -65,9 +65,6 @@ def open_dataset(
         indexes: the folder of all indexes; None keeps none.
         renew: look at every image, and read those again whose size or times changed. Without it only the files that are
             parsed are looked at; images that changed are noticed when they are read.
-
-    Raises:
-        DataError: what is missing or wrong, in one line.
     """
     if isinstance(config, ScenesConfig):
         return open_scenes(config)

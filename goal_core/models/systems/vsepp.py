@@ -104,11 +104,7 @@ class VseppHeads(Heads):
 
 
 class VectorHeads(Heads):
-    """A head, or none, on either side. In `dual` one that does not change the width begins as the identity.
-
-    Raises:
-        ConfigError: images and texts would have vectors of different widths.
-    """
+    """A head, or none, on either side. In `dual` one that does not change the width begins as the identity."""
 
     def __init__(self, model: ModelConfig, *, num_features: int, vocab_size: int, seed: int) -> None:
         super().__init__()

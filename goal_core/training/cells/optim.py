@@ -77,7 +77,6 @@ def sum_hinge(image_BD: Tensor, text_BD: Tensor, margin: float | Tensor, ids: Te
 
     Args:
         image_BD: unit vectors, (B, D), or (C, B, D) of C cells; row i belongs to row i of the texts.
-        margin: of the hinge, > 0; of C cells, (C, 1, 1).
         ids: integer, (B,); two pairs of the same id are not negative pairs. None: all ids differ.
 
     Source: VSE++ (Faghri et al., 2018), eq. 4; first epoch of VSE-infinity (Chen et al., 2021).

@@ -33,14 +33,7 @@ def gradient_norm(loss_of: Callable[[Tensor, Tensor], Tensor], pairs: Pairs) -> 
 
 
 def scale_from(norms: Iterable[tuple[float, float]]) -> float:
-    """The factor with which the objective's gradient is as large as the replaced loss's, over some batches.
-
-    Args:
-        norms: of each batch, those of the objective and of the replaced loss.
-
-    Raises:
-        DivergedError: the objective has no gradient on any of the batches.
-    """
+    """The factor with which the objective's gradient is as large as the replaced loss's, from both norms by batch."""
     objective, replaced = (sum(column) for column in zip(*norms, strict=True))
     if not objective > 0:
         raise DivergedError(

@@ -54,12 +54,7 @@ class Stacks:
     def step(
         self, cells: Sequence[CellTrainer], inputs: Tensor, captions: Batch, *, shared_s: float
     ) -> Mapping[str, tuple[StepOutcome, float]]:
-        """Take a step of cells that are at the same one.
-
-        Returns:
-            By key the outcome and the cell's share of the seconds, without the cells that are to take the step
-            themselves.
-        """
+        """Take a step of cells at the same one: by key the outcome and a share of the seconds, of those that stack."""
         taken: dict[str, tuple[StepOutcome, float]] = {}
         for alike in self._alike(cells):
             began = time.perf_counter()
@@ -138,11 +133,7 @@ class CellStack:
         )
 
     def step(self, inputs: Tensor, batch: Batch) -> list[StepOutcome]:
-        """One optimiser step of every cell from the same features (B, F); waits for the device once.
-
-        Returns:
-            For each cell what to record of the step, or why the cell failed. The others' numbers do not depend on it.
-        """
+        """One optimiser step of every cell from the same features (B, F); waits for the device once."""
         first = self.cells[0]
         set_lr(self._optimizer, lr_at(self._stage, *first.position))
         self._optimizer.zero_grad(set_to_none=True)

@@ -108,14 +108,10 @@ class CellState:
         """Sum and count of every value logged in this epoch."""
 
     def start(self, plan: TrainingPlan, at: tuple[int, int] | None = None) -> bool:
-        """Continue from the newest saved state, or start from the weights that the plan names; whether it continues.
+        """Continue from the newest saved state, or from that ``at`` a position, or start as the plan says.
 
-        Args:
-            at: continue from the state of this position if there is one; (0, 0) starts anew.
-
-        Raises:
-            DamagedError: a file that the plan names is missing or damaged, or belongs to another training.
-            WeightsError: a file belongs to another model.
+        (0, 0) starts anew. Whether it continues. A file that the plan names and that is missing, damaged or another
+        training's is a `DamagedError`.
         """
         if at != (0, 0) and (self._resume(at) or self._resume()):
             return True
@@ -201,11 +197,7 @@ class CellState:
         return (tensors, state) if at in (None, (state["epoch"], state["next_step"])) else None
 
     def load_best(self) -> None:
-        """Return to the weights of the best epoch, for the test.
-
-        Raises:
-            DamagedError: the file is damaged. No state that refers to it is continued.
-        """
+        """Return to the weights of the best epoch, for the test."""
         self._load_weights(self.files.path(best_name(self.best_epoch)), self.key, self.best_epoch)
 
     def finish(self, metrics: Mapping[str, float]) -> dict[str, Any]:

@@ -47,11 +47,6 @@ class CellTrainer(CellState):
 
         Args:
             inputs: frozen features (B, F) or (B, R, F), or pixels (B, 3, S, S) for the cell's own backbone.
-
-        Raises:
-            DivergedError: the gradient is not finite.
-            NonFiniteError: the embeddings are not finite.
-            CollapsedError: the hinge has stayed at its collapsed value for too long.
         """
         began, stage = time.perf_counter(), self.stage
         set_lr(self.optimizer, lr_at(stage, self.epoch, self.next_step, self._steps_per_epoch))
@@ -83,11 +78,7 @@ class CellTrainer(CellState):
         self.seconds += time.perf_counter() - began + shared_s
 
     def _read(self, stats: ObjectiveStats, own: Mapping[str, Tensor]) -> dict[str, float]:
-        """The numbers of a step. This is where the step waits for the device, and it does so once.
-
-        Raises:
-            NonFiniteError: the embeddings are not finite.
-        """
+        """The numbers of a step. This is where the step waits for the device, and it does so once."""
         names, numbers_K = stats.numbers()
         others = torch.stack([value.to(numbers_K) for value in (*own.values(), stats.finite)])
         *values, finite = torch.cat((numbers_K, others)).tolist()
@@ -117,8 +108,6 @@ class CellTrainer(CellState):
         """Norms of the gradients of the objective and of the loss that it replaces, on the embeddings of a batch.
 
         The model is in evaluation mode, so that nothing is drawn and no state changes.
-
-        The arguments are those of :meth:`step`.
         """
         self.encoder.train(False)
         with torch.no_grad(), self.encoder.autocast():
@@ -143,12 +132,7 @@ class CellTrainer(CellState):
         return self.epoch, self.next_step, self._steps_per_epoch
 
     def take_step(self, outcome: StepOutcome, seconds: float) -> None:
-        """Record a step that a stack of cells took for this one.
-
-        Raises:
-            DivergedError: the gradient is not finite.
-            CollapsedError: the hinge has stayed at its collapsed value for too long.
-        """
+        """Record a step that a stack of cells took for this one."""
         if isinstance(outcome, Exception):
             raise outcome
         check_finite(outcome["weight_grad_norm"], f"epoch {self.epoch + 1}, step {self.next_step + 1}")
@@ -244,9 +228,6 @@ class CellTrainer(CellState):
         """Load the best epoch's weights at the end of the stage, unless the cell has collapsed, however few its steps.
 
         After few steps the hinge alone cannot tell: that of a healthy cell is near its collapsed value too.
-
-        Raises:
-            CollapsedError: no query of the split it selects on ever had its match among the first ten.
         """
         if self.stage.collapse_patience and self.best_rsum == 0:
             raise CollapsedError(f"no {self.stage.select_on} query has its match among the first ten after any epoch")
