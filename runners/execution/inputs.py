@@ -20,7 +20,7 @@ from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.goal_core.data import Dataset
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.models.frameworks import initial_weights_id
-from goal_sweep.runners.store import BEST, LAST, Store
+from goal_sweep.runners.store import BEST, Store
 from goal_sweep.runners.store.records.provenance import versions_of
 from goal_sweep.sweeps import Unit, content_id
 
@@ -145,7 +145,7 @@ def on_this_machine(plan: UnitPlan, unit: Unit, store: Store) -> UnitPlan:
         if first is None:
             return one
         folder = store.folder(first)
-        return replace(one, init=folder.path(BEST), state=None if one.state is None else folder.path(LAST))
+        return replace(one, init=folder.path(BEST))
 
     return replace(plan, trainings=tuple(map(local, plan.trainings)), cache=store.features, packs=store.packs)
 

@@ -62,7 +62,7 @@ def stored_rows(file: StoredArray, rows: NDArray[np.int64]) -> NDArray[np.floati
 
 def parquet_vectors(path: Path, column: str) -> tuple[StoredArray, NDArray[np.int64] | None]:
     """The vectors in a column of a Parquet file, one after the other; and how many each row has where it has a list."""
-    values, counts = _parquet(str(path), column, *stamp_of(path))
+    values, counts = _parquet(str(path), column, *stamp_of(str(path)))
     array = StoredArray(path=str(path), shape=values.shape, dtype=values.dtype.str, begin=0, column=column)
     return checked(array, f"{path}: column {column!r}", ("vectors", "numbers")), counts
 

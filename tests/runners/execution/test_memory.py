@@ -45,12 +45,6 @@ def test_chunks_are_halved_down_to_the_smallest() -> None:
     assert chunks.of_plan(UNIT).stage.micro_batch == SMALLEST
 
 
-def test_of_several_devices_each_halves_its_own_pairs() -> None:
-    chunks = chunks_of(replace(UNIT, processes=4, stage=replace(UNIT.stage, micro_batch=40)))
-    assert str(chunks) == "25 pairs on each of 4 devices at once"
-    assert str(chunks.smaller) == "micro_batch 13 (25 pairs on each of 4 devices in 2 chunks, same gradient)"
-
-
 def test_batches_that_must_be_whole_are_not_split() -> None:
     legacy = replace(UNIT, stage=replace(UNIT.stage, bn_mode="legacy_quirk"))
     regions = replace(UNIT, data=RegionsConfig(name="tiny", root="nowhere"))
@@ -74,9 +68,9 @@ def test_a_launch_goes_on_in_smaller_chunks(
     step, kept = CellTrainer.step, []
 
     def short(self: CellTrainer, *arguments: Any, **named: Any) -> None:
-        if self.unit.stage.name == "finetune" and self.objective.name == "con/con" and self.share.chunk != 4:
+        if self.unit.stage.name == "finetune" and self.objective.name == "con/con" and self.stage.micro_batch != 4:
             raise error or MemoryError("bad alloc")
-        kept.append((self.unit.stage.name, self.objective.name, self.share.chunk))
+        kept.append((self.unit.stage.name, self.objective.name, self.stage.micro_batch))
         step(self, *arguments, **named)
 
     monkeypatch.setattr(CellTrainer, "step", short)
