@@ -113,7 +113,7 @@ class CellState:
         (0, 0) starts anew. Whether it continues. A file that the plan names and that is missing, damaged or another
         training's is a `DamagedError`.
         """
-        if at != (0, 0) and (self._resume(at) or self._resume()):
+        if at != (0, 0) and (self._resume(at) or (at is not None and self._resume())):
             return True
         if plan.init is not None:  # a backbone that the stage before did not train is not in the file
             self.steps_before = self._load_weights(plan.init, plan.init_key) * self._steps_per_epoch
