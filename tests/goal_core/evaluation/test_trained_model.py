@@ -80,18 +80,6 @@ def test_files_open_pictures_and_pixels_are_alike(folder: Path, tmp_path: Path) 
     assert np.array_equal(rows[0], rows[2])
 
 
-def test_an_open_picture_is_converted_as_its_file_is(folder: Path, tmp_path: Path) -> None:
-    pixels = open_dataset(DATA).splits["test"].load_image(0)
-    clear = Image.fromarray(np.dstack([pixels, (pixels[..., 0] > 100).astype(np.uint8) * 255]), "RGBA")
-    deep = Image.fromarray(pixels[..., 0].astype(np.uint16) * 257)
-    model = load_model(folder)
-    for name, picture in (("clear.png", clear), ("deep.png", deep)):
-        picture.save(tmp_path / name)
-        with Image.open(tmp_path / name) as opened:
-            rows = model.encode_images(one for one in (tmp_path / name, opened))
-        assert np.array_equal(rows[0], rows[1]), name
-
-
 def test_a_search_gives_the_nearest_first_and_ties_in_order(folder: Path) -> None:
     model = load_model(folder)
     query = model.encode_texts(["a red square"])[0]

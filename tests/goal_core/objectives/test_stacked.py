@@ -84,26 +84,6 @@ def test_numbers_are_those_of_each_cells_own_objective(way: str) -> None:
         assert values == pytest.approx(own.as_dict(), rel=1e-5, abs=1e-7)
 
 
-def test_gradients_in_single_precision_are_those_of_each_cells_own_objective(way: str) -> None:
-    images, texts = (emb.float() for emb in batches(len(GRID), 33, 16))
-    ours = gradients(built(), images, texts, None, torch.ones(len(GRID)))
-    for cell, objective in enumerate(built()):
-        own = [emb[cell].clone().requires_grad_() for emb in (images, texts)]
-        objective(own[0], own[1]).backward()
-        for gradient, leaf in zip(ours[:, cell], own, strict=True):
-            assert leaf.grad is not None
-            assert (gradient - leaf.grad).norm() <= 1e-5 * leaf.grad.norm()
-
-
-def test_half_precision_embeddings_get_their_gradient_in_half_precision() -> None:
-    images, texts = (emb.bfloat16().requires_grad_() for emb in batches(3, 8))
-    scalars = StackedObjectives(built(names=GRID[:3]))(images, texts)
-    scalars.sum().backward()
-    assert scalars.dtype == torch.float32
-    assert images.grad is not None
-    assert images.grad.dtype == torch.bfloat16
-
-
 def test_a_cell_without_triplets_has_the_three_sums_alone() -> None:
     images, texts = batches(2, 1)
     values = numbers_of(StackedObjectives(built(names=GRID[:2])).forward_with_stats(images, texts)[1])

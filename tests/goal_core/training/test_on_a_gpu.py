@@ -14,8 +14,7 @@ from transformers import AutoModel
 
 from goal_sweep.goal_core.basics import devices
 from goal_sweep.goal_core.data.config import RegionsConfig
-from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig, hub, sequences
-from goal_sweep.goal_core.models.backbones import ImageBackbone
+from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig, hub
 from goal_sweep.goal_core.training import Callback, StageConfig, TrainingDone, UnitPlan
 from goal_sweep.goal_core.training.config import Precision
 from goal_sweep.goal_core.training.train import train_unit
@@ -168,48 +167,3 @@ def test_tensors_of_two_memories_do_not_meet(gpu: PretendedGpu) -> None:
     assert not gpu.waits
     with pytest.raises(MixedPlacesError, match=r"aten\.add"):
         there + torch.ones(3)
-
-
-def test_waits_are_noticed(gpu: PretendedGpu) -> None:
-    there = devices.send(torch.ones(3), torch.device("cuda"))
-    for wait in (
-        lambda: torch.ones(3).to("cuda", non_blocking=True),  # memory that is not pinned
-        lambda: torch.ones(3).pin_memory().to("cuda"),
-        lambda: torch.tensor([1.0], device="cuda"),
-        lambda: there.sum().item(),
-        lambda: there.tolist(),
-        lambda: bool(there.all()),
-        lambda: there.cpu(),
-        lambda: there[there > 0],
-        lambda: there[torch.tensor([1])],
-        lambda: there.nonzero(),
-    ):
-        gpu.waits.clear()
-        wait()
-        assert len(gpu.waits) == 1
-
-
-def test_a_buffer_left_on_the_cpu_fails_the_step(
-    gpu: PretendedGpu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    move = ImageBackbone.to
-
-    def forgets(self: ImageBackbone, *arguments: Any) -> ImageBackbone:
-        mean = self.mean
-        moved = move(self, *arguments)
-        moved.mean = mean
-        return moved
-
-    monkeypatch.setattr(ImageBackbone, "to", forgets)
-    with pytest.raises(MixedPlacesError, match=r"aten\.sub"):
-        waits_of(unit_for("vsepp frozen", tmp_path, "con/con"), tmp_path, gpu)
-
-
-def test_lengths_that_are_not_pinned_make_the_step_wait(
-    gpu: PretendedGpu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(sequences, "send", lambda tensor, device: tensor.to(device, non_blocking=True))
-    waits = waits_of(unit_for("vsepp frozen", tmp_path, *NAMES), tmp_path, gpu)
-    assert [one.split(":")[0] for one in waits] == ["copy of unpinned memory to the device at sequences.py"] * 2 + [
-        "tolist() at stack.py"
-    ]

@@ -33,25 +33,6 @@ def test_damaged_cached_features_are_computed_again(tmp_path: Path, damage: str)
     assert {path: path.read_bytes() for path in (tmp_path / "features").glob("*.safetensors")} == cached
 
 
-def test_the_log_says_whether_features_were_computed_or_read(tmp_path: Path) -> None:
-    unit = unit_of(
-        "con/con", cache=tmp_path / "features", stage=replace(FROZEN, epochs=1, lr_drops=(), warmup_epochs=0)
-    )
-    logs = []
-    for attempt in ("first", "second"):
-        folders = folders_of(unit, tmp_path / attempt)
-        train_unit(unit, folders)
-        logs += [
-            line
-            for line in (tmp_path / attempt / "con-con" / "log.txt").read_text().splitlines()
-            if "features: " in line
-        ]
-    read = {path.name.split("-")[0]: path for path in (tmp_path / "features").iterdir()}
-    assert logs[0].endswith("features: train computed once, val computed once")
-    assert logs[1].endswith(f"features: train read from {read['train']}, val read from {read['val']}")
-    assert len(logs) == 2
-
-
 def test_an_edited_image_of_the_same_size_and_time_is_not_served_from_the_cache(tmp_path: Path) -> None:
     root = write_dataset(tmp_path / "data")
     data = KarpathyConfig(

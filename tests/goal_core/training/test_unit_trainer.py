@@ -21,7 +21,6 @@ from goal_sweep.goal_core.basics.errors import (
     FencedError,
     WeightsError,
 )
-from goal_sweep.goal_core.data.batches import BatchSource
 from goal_sweep.goal_core.evaluation.evaluate import open_checkpoint
 from goal_sweep.goal_core.evaluation.retrieval import NonFiniteEmbeddingError, RetrievalRanks
 from goal_sweep.goal_core.models import BackboneConfig
@@ -30,7 +29,6 @@ from goal_sweep.goal_core.training.cells import validation
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer
 from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.training_cases import (
-    DATA,
     FINETUNE,
     FROZEN,
     MODEL,
@@ -39,7 +37,6 @@ from tests.helpers.training_cases import (
     StoppedError,
     folders_of,
     same_weights,
-    train_killed,
     unit_of,
 )
 
@@ -140,25 +137,6 @@ def test_a_unit_stopped_wherever_it_is_asked_continues_to_the_same_bits(
         for key, folder in folders.items():
             assert folder.numbers() == unbroken[key].numbers(), question
             assert same_weights(folder, unbroken[key])
-
-
-def test_a_unit_asked_to_stop_in_its_first_epoch_saves_the_step_and_loses_nothing(tmp_path: Path) -> None:
-    unit = unit_of("con/con", "lin/nca", data=replace(DATA, num_train=64))
-    unbroken, folders = folders_of(unit, tmp_path / "unbroken"), folders_of(unit, tmp_path / "stopped")
-    train_unit(unit, unbroken)
-
-    class StopAfter(StopAt):
-        def step(self) -> None:
-            self.left -= 1
-
-        def stopping(self) -> bool:
-            return self.left <= 0
-
-    assert train_unit(unit, folders, StopAfter(3)) == []
-    train_unit(unit, folders)
-    for key, folder in folders.items():
-        assert "continues after epoch 0 step 3" in folder.path("log.txt").read_text()
-        assert folder.numbers() == unbroken[key].numbers()
 
 
 def test_cells_stopped_at_different_epochs_end_alike(tmp_path: Path) -> None:
@@ -275,21 +253,6 @@ def test_finetune_starts_from_the_best_frozen_weights(tmp_path: Path) -> None:
     train_unit(tune, tuned)
     train_unit(unit_of("con/con", stage=FINETUNE), scratch)
     assert tuned["con-con"].numbers() != scratch["con-con"].numbers()
-
-
-def test_decoding_stops_with_the_training_however_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    closed: list[BatchSource] = []
-    monkeypatch.setattr(BatchSource, "close", lambda self: closed.append(self))
-    unit = unit_of("con/con")
-    train_killed(unit, folders_of(unit, tmp_path), 3)
-    assert len(closed) == 2
-
-
-@pytest.mark.parametrize("precision", ["bf16", "fp16"])
-def test_half_precision_trains(tmp_path: Path, precision: str) -> None:
-    unit = unit_of("sig-ms/cir", precision=precision)
-    (outcome,) = train_unit(unit, folders_of(unit, tmp_path))
-    assert isinstance(outcome, TrainingDone), outcome
 
 
 def test_another_models_checkpoint_is_refused(tmp_path: Path) -> None:

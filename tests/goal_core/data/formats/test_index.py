@@ -26,10 +26,6 @@ def karpathy(root: Path) -> KarpathyConfig:
     return KarpathyConfig(name="tiny", root=str(root), max_captions=0)
 
 
-def texts(dataset: Dataset) -> list[list[str]]:
-    return [list(split.captions) for split in dataset.splits.values()]
-
-
 def pixels(dataset: Dataset) -> list[bytes]:
     return [split.load_image(index).tobytes() for split in dataset.splits.values() for index in range(split.num_images)]
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,8 +10,7 @@ import numpy as np
 import pytest
 
 from goal_sweep.goal_core.data import DataReport, published_counts
-from goal_sweep.goal_core.data.config import IdMappedConfig, KarpathyConfig, RegionsConfig, ScenesConfig, XvlmJsonConfig
-from goal_sweep.goal_core.data.formats.layout import precomp_folder
+from goal_sweep.goal_core.data.config import IdMappedConfig, KarpathyConfig, RegionsConfig, ScenesConfig
 from goal_sweep.goal_core.data.formats.opening import check_data, open_dataset
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.region_files import regions, write_id_mapped, write_regions
@@ -60,19 +58,6 @@ def test_all_problems_of_an_image_set_are_found_together(tmp_path: Path) -> None
     counted = {finding.item: finding for finding in report.findings if finding.state == "wrong"}
     assert counted["train"].found == "8 images, 32 captions"
     assert counted["train"].published == "29,000 images, 116,000 captions"
-
-
-@pytest.mark.parametrize("name", ["coco", "tiny"])
-def test_a_missing_folder_is_missing(tmp_path: Path, name: str) -> None:
-    report = karpathy(tmp_path / "gone", name=name)
-    assert bad(report) == [("missing", f"dataset folder not found: {tmp_path / 'gone'}")]
-    assert bad(karpathy(tmp_path, name=name))[0][0] == "missing"
-
-
-def test_a_fault_is_wrong_even_where_a_folder_is_named_missing(tmp_path: Path) -> None:
-    root = write_dataset(tmp_path / "missing_ids not found")
-    (root / "dataset_tiny.json").write_text("[")
-    assert [state for state, _ in bad(karpathy(root))] == ["wrong"]
 
 
 def test_what_is_not_used_and_what_is_there_twice_is_counted(tmp_path: Path) -> None:
@@ -172,46 +157,6 @@ def test_other_kinds_of_data_are_opened_and_counted(tmp_path: Path) -> None:
     assert check_data(config).complete
     (tmp_path / "id_mapping.json").unlink()
     assert bad(check_data(config)) == [("missing", f"{tmp_path / 'id_mapping.json'} is missing")]
-
-
-def test_all_problems_of_mapped_ids_are_found_together(tmp_path: Path) -> None:
-    root = write_id_mapped(tmp_path)
-    (root / "images/train2014/0001.png").unlink()
-    folder = precomp_folder(str(root))
-    (folder / "dev_caps.txt").unlink()
-    report = check_data(IdMappedConfig(name="tiny", root=str(root)))
-    assert [state for state, _ in bad(report)] == ["missing", "missing"]
-    assert "dev_caps.txt is missing" in bad(report)[0][1]
-    assert "images are missing under" in bad(report)[1][1]
-    assert {"train", "test", "train2014/"} <= {finding.item for finding in report.findings}
-
-
-def test_all_problems_of_xvlm_files_are_found_together(tmp_path: Path) -> None:
-    train = [
-        {"image": "a/0.png", "caption": "one", "image_id": 1},
-        {"image": "b/1.png", "caption": "two", "image_id": 2},
-    ]
-    (tmp_path / "train.json").write_text(json.dumps(train))
-    (tmp_path / "more.json").write_text("[{")
-    (tmp_path / "test.json").write_text(json.dumps([{"image": "a/0.png", "caption": ["one"]}]))
-    (tmp_path / "images" / "a").mkdir(parents=True)
-    (tmp_path / "images" / "a" / "0.png").write_bytes(b"")
-    files: dict[str, Any] = {
-        "train_files": ("train.json", "more.json"),
-        "val_file": "val.json",
-        "test_file": "test.json",
-    }
-    report = check_data(XvlmJsonConfig(name="tiny", root=str(tmp_path), **files))
-    assert [finding.item for finding in report.findings] == ["train", "val", "test", "a/"]
-    assert "not valid JSON" in bad(report)[0][1]
-    assert "val.json is missing" in bad(report)[1][1]
-    (tmp_path / "more.json").unlink()
-    (tmp_path / "val.json").write_text(json.dumps([{"image": "b/1.png", "caption": ["two", "three"]}]))
-    files["train_files"] = ("train.json",)
-    report = check_data(XvlmJsonConfig(name="tiny", root=str(tmp_path), **files))
-    assert [finding.item for finding in report.findings] == ["train", "val", "test", "images", "a/", "b/"]
-    assert "a/0.png is listed twice, in train and test" in bad(report)[0][1]
-    assert bad(report)[-1][0] == "missing"
 
 
 def test_published_counts_follow_the_settings() -> None:

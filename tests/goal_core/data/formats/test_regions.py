@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,29 +43,12 @@ def test_regions_captions_and_ids_are_read(tmp_path: Path, ids_per: str, folder:
     assert np.array_equal(taken, regions("train")[[4, 0, 4]])
 
 
-def test_the_file_is_mapped_not_loaded_and_its_reader_reaches_other_processes(tmp_path: Path) -> None:
-    split = opened(write_regions(tmp_path)).splits["test"]
-    packed = pickle.dumps(split)
-    assert len(packed) < 4000
-    assert np.array_equal(pickle.loads(packed).load_regions(np.array([2])), regions("test")[[2]])
-
-
 def test_half_precision_is_widened(tmp_path: Path) -> None:
     write_regions(tmp_path)
     np.save(tmp_path / "dev_ims.npy", regions("dev").astype(np.float16))
     taken = opened(tmp_path).splits["val"].load_regions(np.array([0]))
     assert taken.dtype == np.float32
     assert np.allclose(taken, regions("dev")[:1], atol=2e-3)
-
-
-def test_testall_and_the_first_val_images_can_be_chosen(tmp_path: Path) -> None:
-    write_regions(tmp_path)
-    refuse(tmp_path, r"testall_ims\.npy is missing", test_file="testall")
-    for end in ("caps.txt", "ids.txt"):
-        (tmp_path / f"testall_{end}").write_bytes((tmp_path / f"train_{end}").read_bytes())
-    np.save(tmp_path / "testall_ims.npy", -regions("train"))
-    splits = opened(tmp_path, test_file="testall", max_val_images=2).splits
-    assert (splits["test"].num_images, splits["val"].num_images, splits["val"].num_captions) == (6, 2, 10)
 
 
 def test_captions_may_hold_signs_that_look_like_line_ends(tmp_path: Path) -> None:

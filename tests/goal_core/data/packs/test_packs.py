@@ -7,12 +7,10 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from zipfile import ZipFile
 
 import pytest
 
-from goal_sweep.goal_core.data import ImageConfig
 from goal_sweep.goal_core.data import packs as packing
 from goal_sweep.goal_core.data.decoding import DecodedImages
 from goal_sweep.goal_core.data.formats.opening import open_dataset
@@ -108,15 +106,3 @@ def test_shrinking_enters_the_fingerprint_and_keeps_what_evaluation_sees(tmp_pat
                     ((plain, CROPS), (shrunk, IMAGES["shrunk"])))  # fmt: skip
     assert same(list(ones.chunks(4)), list(others.chunks(4)))
     assert not same(seen(plain, CROPS), seen(shrunk, IMAGES["shrunk"]))
-
-
-@pytest.mark.parametrize(
-    ("augment", "keeps"), [("none", True), ("crop_flip", True), ("vse_infty", False), ("xvlm", False)]
-)
-def test_shrinking_keeps_what_evaluation_sees_unless_that_stretches(tmp_path: Path, augment: Any, keeps: bool) -> None:
-    root = write_dataset(tmp_path / "data", size=(75, 50))
-    image = ImageConfig(size=16, resize=20, augment=augment)
-    ones, others = (
-        DecodedImages(opened(root, one).splits["val"], one) for one in (image, replace(image, shrink=image.resize))
-    )
-    assert same(list(ones.chunks(4)), list(others.chunks(4))) is keeps

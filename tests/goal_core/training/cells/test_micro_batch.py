@@ -13,14 +13,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from goal_sweep.goal_core.basics.errors import ConfigError
-from goal_sweep.goal_core.models.backbones import ImageBackbone
 from goal_sweep.goal_core.models.batch_rows import Rows, WholeBatchDraws, in_chunks
 from goal_sweep.goal_core.models.systems.vse_infty import VseInftyHeads
 from goal_sweep.goal_core.training import StageConfig
 from goal_sweep.goal_core.training.cells import trainer as cell_trainer
 from goal_sweep.goal_core.training.cells.optim import clip_gradient
-from goal_sweep.goal_core.training.cells.trainer import CellTrainer
-from goal_sweep.goal_core.training.shared_backbone import SharedBackbone
 from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.training_cases import (
     DATA,
@@ -67,53 +64,6 @@ def test_chunks_have_the_gradient_of_the_whole_batch(
         torch.testing.assert_close(part, gradient, rtol=1e-4, atol=1e-5 * scale)
     assert torch.equal(part_state, state)
     assert part_logged == pytest.approx(logged, rel=1e-4)
-
-
-def test_each_chunk_passes_twice_and_the_rest_of_an_epoch_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    seen: list[int] = []
-    features = CellTrainer._features
-
-    def spy(self: CellTrainer, inputs: Tensor) -> Tensor:
-        seen.append(len(inputs))
-        return features(self, inputs)
-
-    monkeypatch.setattr(CellTrainer, "_features", spy)
-    unit = unit_of("con/con", stage=replace(FINETUNE, epochs=1, batch_size=32, micro_batch=12))
-    train_unit(unit, folders_of(unit, tmp_path))
-    # 80 captions are batches of 32, 32 and 16. The first pass is in order, the second in the order of backward.
-    assert seen == [12, 12, 8, 8, 12, 12] * 2 + [12, 4, 4, 12]
-
-
-def test_a_frozen_backbone_sees_augmented_images_in_chunks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    seen: list[int] = []
-    forward = SharedBackbone._forward
-
-    def spy(self: SharedBackbone, backbone: ImageBackbone, pixels: Tensor) -> Tensor:
-        seen.append(len(pixels))
-        return forward(self, backbone, pixels)
-
-    monkeypatch.setattr(SharedBackbone, "_forward", spy)
-    data = replace(DATA, image=replace(DATA.image, augment="crop_flip"))
-    stage = replace(FROZEN, epochs=1, warmup_epochs=0, lr_drops=(), batch_size=32)
-    unit = unit_of("con/con", "sig-ms/cir", data=data, stage=stage)
-    whole, parts = folders_of(unit, tmp_path / "whole"), folders_of(unit, tmp_path / "parts")
-    train_unit(unit, whole)
-    assert seen.count(32) == 2
-    seen.clear()
-    train_unit(replace(unit, stage=replace(stage, micro_batch=12)), parts)
-    assert [size for size in seen if size not in (DATA.num_val, DATA.num_test)] == [12, 12, 12, 12, 12, 4]
-    for key, folder in parts.items():
-        assert folder.numbers()[0]["train/hinge"] == pytest.approx(whole[key].numbers()[0]["train/hinge"], rel=1e-4)
-
-
-def test_training_in_chunks_ends_as_training_at_once(tmp_path: Path) -> None:
-    unit = unit_of("con/con", stage=replace(FROZEN, warmup_epochs=0), threads=1)
-    whole, parts = folders_of(unit, tmp_path / "whole"), folders_of(unit, tmp_path / "parts")
-    train_unit(unit, whole)
-    train_unit(replace(unit, stage=replace(unit.stage, micro_batch=8)), parts)
-    ours, theirs = parts["con-con"].numbers(), whole["con-con"].numbers()
-    for our, their in zip(ours[:-1], theirs[:-1], strict=True):
-        assert our["train/hinge"] == pytest.approx(their["train/hinge"], rel=1e-4)
 
 
 def test_a_killed_training_in_chunks_ends_as_the_unbroken_one(tmp_path: Path) -> None:

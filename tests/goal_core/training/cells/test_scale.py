@@ -129,17 +129,6 @@ def test_the_weight_is_the_ratio_and_a_number_in_place_of_the_measured_scale_is_
     assert found["fixed"][1] == pytest.approx(found["one"][1] * 10 / found["one"][0]["objective"], rel=1e-3)
 
 
-def test_the_log_names_an_epoch_in_which_the_objective_is_weak(tmp_path: Path) -> None:
-    logs = {}
-    for weight in (1.0, 1e-6):
-        unit = xvlm_unit("con/nca", weight=weight, stage=replace(STAGE, epochs=1))
-        folders = folders_of(unit, tmp_path / str(weight))
-        train_unit(unit, folders)
-        logs[weight] = folders["con-nca"].path("log.txt").read_text()
-    assert "WEAK OBJECTIVE: its gradient was below 1% of that of matching in 1 of 1 epochs" in logs[1e-6]
-    assert "WEAK" not in logs[1.0]
-
-
 def test_an_objective_without_a_gradient_cannot_be_scaled() -> None:
     assert scale_from([(1.0, 2.0), (0.0, 3.0)]) == 5
     with pytest.raises(DivergedError, match=r"set model\.xvlm\.objective_scale to a number"):

@@ -12,7 +12,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from goal_sweep.goal_core.checkpoints import LAST
 from goal_sweep.goal_core.data.config import PrecompConfig
@@ -148,48 +147,9 @@ def test_precomputed_vectors_and_short_last_batches_stack_too(tmp_path: Path) ->
         assert folder.numbers()[0]["train/hinge"] == pytest.approx(alone[key].numbers()[0]["train/hinge"], rel=1e-4)
 
 
-def test_a_step_asks_the_device_equally_often_for_two_cells_and_for_six(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each number that Python asks for one by one makes a GPU wait."""
-
-    class Asked(TorchDispatchMode):
-        count = 0
-
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            self.count += func is torch.ops.aten._local_scalar_dense.default
-            return func(*args, **(kwargs or {}))
-
-    step, asked = CellStack.step, []
-
-    def counted(self: CellStack, *arguments: Any) -> Any:
-        with Asked() as mode:
-            outcomes = step(self, *arguments)
-        asked.append(mode.count)
-        return outcomes
-
-    monkeypatch.setattr(CellStack, "step", counted)
-    for names in (GRID[:2], GRID):
-        unit = heads_unit(*names, stage=replace(FROZEN, epochs=1, warmup_epochs=0, lr_drops=()))
-        train_unit(unit, folders_of(unit, tmp_path / str(len(names))))
-    assert asked == asked[:1] * 2 * STEPS
-    assert asked[0] <= 2
-
-
 def test_the_same_stack_gives_the_same_bits(tmp_path: Path) -> None:
     first, again = (trained(heads_unit(*GRID[:4]), tmp_path / name) for name in ("first", "again"))
     assert all(same_weights(first[key], again[key]) for key in first)
-
-
-@pytest.mark.parametrize("checkpoint_every", [0, 2])
-def test_a_killed_stack_continues_bit_for_bit(tmp_path: Path, checkpoint_every: int) -> None:
-    unit = heads_unit(*GRID[:4], stage=replace(FROZEN, checkpoint_every=checkpoint_every))
-    whole = trained(unit, tmp_path / "whole")
-    killed = folders_of(unit, tmp_path / "killed")
-    train_killed(unit, killed, 3, STEPS + 3)
-    for key, folder in killed.items():
-        assert same_weights(folder, whole[key])
-        assert folder.numbers() == whole[key].numbers()
 
 
 class DyingFolder(PlainFolder):
