@@ -50,9 +50,6 @@ def all_same(ones: Iterator[Batch] | list[Batch], twos: Iterator[Batch] | list[B
     return all(same(one, two) for one, two in zip(ones, twos, strict=True))
 
 
-# Order
-
-
 @given(st.integers(1, 300), st.integers(0, 10), st.integers(1, 30))
 def test_the_order_is_a_permutation_that_its_arguments_alone_give(num_captions: int, seed: int, epoch: int) -> None:
     order = epoch_order(num_captions, seed, epoch)
@@ -81,24 +78,6 @@ def test_the_order_in_pieces_is_that_of_all_draws_at_once(num_captions: int, mon
         assert np.array_equal(epoch_order(num_captions, 3, 2, start), order[start:])
 
 
-def test_equal_draws_keep_the_captions_order_in_pieces_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = np.array([5, 0, 2**64 - 1, 2**63, 5, 2**63 - 1, 0, 2**64 - 1, 2**63], np.uint64)
-
-    class Draws:
-        def __init__(self, seed: int) -> None:
-            self.at = 0
-
-        def random_raw(self, size: int) -> np.ndarray[Any, Any]:
-            self.at += size
-            return drawn[self.at - size : self.at]
-
-    monkeypatch.setattr(np.random, "PCG64", Draws)
-    for piece in (2, 3, 4, 5, 9):
-        monkeypatch.setattr(batches, "PIECE", piece)
-        for start in range(10):
-            assert epoch_order(9, 0, 1, start).tolist() == np.argsort(drawn, kind="stable")[start:].tolist()
-
-
 @given(st.integers(2, 200), st.integers(2, 50), st.booleans())
 def test_batches_cover_the_order(num_captions: int, batch_size: int, drop_last: bool) -> None:
     pieces = np.split(np.arange(num_captions), [num_captions // 3, num_captions // 3, num_captions - 1])
@@ -110,15 +89,6 @@ def test_batches_cover_the_order(num_captions: int, batch_size: int, drop_last: 
     rest = num_captions % batch_size
     assert covered == num_captions - (rest if drop_last or rest == 1 else 0)
     assert np.array_equal(np.concatenate(parts) if parts else np.arange(0), np.arange(covered))
-
-
-def test_steps_of_the_published_runs() -> None:
-    assert num_batches(566_435, 128, drop_last=False) == 4426
-    assert num_batches(566_435, 128, drop_last=True) == 4425
-    assert num_batches(145_000, 128, drop_last=False) == 1133
-
-
-# Batches
 
 
 @pytest.mark.parametrize("image", [PLAIN, CROPS])

@@ -193,19 +193,6 @@ def test_training_pixels_depend_on_their_seed_and_on_no_global_stream() -> None:
     assert first.dtype == torch.uint8
 
 
-@settings(deadline=None)
-@given(height=st.integers(1, 400), width=st.integers(1, 400), seed=st.integers(0, 2**63 - 1))
-def test_crops_stay_inside_and_keep_share_and_ratio(height: int, width: int, seed: int) -> None:
-    top, left, crop_height, crop_width = random_crop_box(height, width, np.random.default_rng(seed))
-    assert 0 <= top <= height - crop_height
-    assert 0 <= left <= width - crop_width
-    assert crop_height >= 1
-    assert crop_width >= 1
-    if min(height, width) >= 100 and max(height, width) <= 1.3 * min(height, width):
-        assert CROP_SCALE[0] * 0.9 <= crop_height * crop_width / (height * width) <= CROP_SCALE[1]
-        assert CROP_RATIO[0] * 0.9 <= crop_width / crop_height <= CROP_RATIO[1] * 1.1
-
-
 def test_crop_boxes_are_spread_as_torchvision_spreads_them() -> None:
     rng = np.random.default_rng(0)
     torch.manual_seed(0)

@@ -71,15 +71,6 @@ def test_pictures_and_sentences_are_embedded_as_evaluation_embeds_them(folder: P
     assert {name: expected[name] for name in metrics} == metrics
 
 
-def test_files_open_pictures_and_pixels_are_alike(folder: Path, tmp_path: Path) -> None:
-    pixels = open_dataset(DATA).splits["test"].load_image(0)
-    Image.fromarray(pixels).save(tmp_path / "a.png")
-    model = load_model(folder / next(iter(folder.glob("best-*.safetensors"))).name)
-    rows = model.encode_images([tmp_path / "a.png", Image.fromarray(pixels), pixels])
-    assert np.array_equal(rows[0], rows[1])
-    assert np.array_equal(rows[0], rows[2])
-
-
 def test_a_search_gives_the_nearest_first_and_ties_in_order(folder: Path) -> None:
     model = load_model(folder)
     query = model.encode_texts(["a red square"])[0]

@@ -221,10 +221,3 @@ def test_any_text_encoder_trains(name: str, tmp_path: Path) -> None:
     groups = initial.heads(initial.backbone(1), 1).parameter_groups(0.1)
     assert [(group.name, group.lr_scale) for group in groups] == [("heads", 1.0), ("bert", 0.1)]
     assert len(groups[1].parameters) > 10
-
-
-def test_words_of_another_encoder_are_not_masked(tmp_path: Path) -> None:
-    model, _, stage = encoder_cases(encoder_folder(tmp_path / "encoder"))["vse_infty"]
-    unit = unit_of("con/con", model=replace(model, vse_infty=VseInftyConfig()), data=GRID_DATA, stage=stage)
-    with pytest.raises(ConfigError, match="size_augment: 0"):
-        train_unit(unit, folders_of(unit, tmp_path))

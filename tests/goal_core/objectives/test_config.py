@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from goal_sweep.goal_core.basics.errors import ConfigError, UnknownNameError
+from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.goal_core.objectives import ObjectiveConfig, accepted_parameters, pair_weights, triplet_weights
-from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
 from tests.helpers.paths import ROOT
 
 
@@ -59,18 +58,6 @@ def test_equal_atoms_resolve_equally_whatever_the_variant() -> None:
     assert overridden.resolved() == ObjectiveConfig(pair="con", triplet="con").resolved()
 
 
-def test_configs_are_hashable_values() -> None:
-    make = lambda: ObjectiveConfig(pair="lin", triplet="nca", params={"tau": 5.0})  # noqa: E731
-    assert make() == make()
-    assert len({make(), make(), ObjectiveConfig(pair="lin", triplet="nca")}) == 2
-
-
-def test_build_gives_the_objective() -> None:
-    objective = ObjectiveConfig(pair="con", triplet="con", params={"margin": 0.3}).build()
-    assert repr(objective) == "GradientObjective('con/con', margin=0.3, gate=True)"
-    assert objective.margin == 0.3
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -96,17 +83,6 @@ def test_build_gives_the_objective() -> None:
 def test_what_is_wrong_is_said(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ObjectiveConfig(**arguments)
-
-
-def test_all_problems_come_in_one_message() -> None:
-    with pytest.raises(ConfigError, match=r"tau must be above 0.*; .*no parameter 'x'"):
-        GradientObjective(pair="con", triplet="nca", tau=-1.0, x=2.0)
-
-
-def test_unknown_names_carry_the_known_ones() -> None:
-    with pytest.raises(UnknownNameError) as caught:
-        GradientObjective(pair="none", triplet="con")
-    assert caught.value.known == tuple(pair_weights)
 
 
 def test_the_worked_example_of_the_documentation_runs() -> None:

@@ -89,15 +89,6 @@ def test_masking_a_pair_is_removing_it_for_the_anchor(combination, batch, data) 
 
 
 @few
-@given(combinations, batches(), st.sampled_from((torch.float16, torch.bfloat16)), st.booleans())
-def test_half_precision_gives_finite_gradients(combination, batch, dtype, collapsed) -> None:
-    images, texts = (emb.to(dtype) for emb in batch)
-    if collapsed:
-        images = texts = images[:1].expand_as(images)
-    assert gradients(combination, images, texts).isfinite().all()
-
-
-@few
 @given(combinations.filter(lambda c: c["pair"] in oracle.PAIRS and c["pair"] != "lin-ms"), batches())
 def test_pairs_are_pulled_and_pushes_have_the_sign_of_their_weight(combination, batch) -> None:
     objective = GradientObjective(**combination)

@@ -1,19 +1,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pytest
-
 from goal_sweep.goal_core.data import DataReport, published_counts
-from goal_sweep.goal_core.data.config import IdMappedConfig, KarpathyConfig, RegionsConfig, ScenesConfig
+from goal_sweep.goal_core.data.config import KarpathyConfig, RegionsConfig, ScenesConfig
 from goal_sweep.goal_core.data.formats.opening import check_data, open_dataset
 from tests.helpers.karpathy_fixture import write_dataset
-from tests.helpers.region_files import regions, write_id_mapped, write_regions
+from tests.helpers.region_files import write_regions
 
 
 def karpathy(root: Path, *, name: str = "tiny", quick: bool = False, **settings: Any) -> DataReport:
@@ -81,15 +77,6 @@ def test_what_is_not_used_and_what_is_there_twice_is_counted(tmp_path: Path) -> 
     assert not open_dataset(plain).notes
 
 
-def test_an_empty_file_and_an_image_listed_twice(tmp_path: Path) -> None:
-    root = write_dataset(tmp_path)
-    (root / "pictures/0004.png").write_bytes(b"")
-    assert bad(karpathy(root, quick=True)) == [("wrong", f"image {root / 'pictures/0004.png'} is empty")]
-    path = root / "dataset_tiny.json"
-    path.write_text(path.read_text().replace("0002.png", "0001.png"))
-    assert any("0001.png is listed twice" in found for _, found in bad(karpathy(root)))
-
-
 def check_regions(root: Path, *, name: str = "tiny", **settings: Any) -> DataReport:
     return check_data(RegionsConfig(name=name, root=str(root), **settings))
 
@@ -117,46 +104,6 @@ def test_all_problems_of_region_files_are_found_together(tmp_path: Path) -> None
     parts = ("train_ims.npy is cut short", "dev_ids.txt is missing", "not a multiple of")
     for (_, found), words in zip(states, parts, strict=True):
         assert words in found
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [truncated, lambda root: (root / "train_caps.txt").unlink(), lambda root: np.save(root / "train_ims.npy", 1.0)],
-)
-def test_the_published_sizes_and_the_place_of_the_files_are_told(tmp_path: Path, damage: Callable[[Path], Any]) -> None:
-    damage(write_regions(tmp_path))
-    report = check_regions(tmp_path, name="coco")
-    published = {finding.item: finding.published for finding in report.findings}
-    assert published["val"] == "5,000 images, 25,000 captions"
-    assert published["test"] == ""
-
-
-def test_a_count_that_is_not_the_published_one_is_wrong(tmp_path: Path) -> None:
-    report = check_regions(write_regions(tmp_path), name="f30k")
-    wrong = {finding.item: finding.published for finding in report.findings if finding.state == "wrong"}
-    assert wrong["train"] == "29,000 images, 145,000 captions"
-    assert wrong["val"] == "1,014 images, 5,070 captions"
-    assert len(wrong) == 3
-
-
-def test_a_region_that_is_not_finite_is_found(tmp_path: Path) -> None:
-    write_regions(tmp_path)
-    broken = regions("test")
-    broken[2] = np.inf
-    np.save(tmp_path / "test_ims.npy", broken)
-    assert [found for _, found in bad(check_regions(tmp_path))] == [
-        f"regions of image 111 (row 2 of {tmp_path / 'test_ims.npy'}) are not finite"
-    ]
-
-
-def test_other_kinds_of_data_are_opened_and_counted(tmp_path: Path) -> None:
-    scenes = check_data(ScenesConfig(num_train=3, num_val=2, num_test=2))
-    assert scenes.complete
-    assert scenes.findings[0].found == "3 images, 15 captions"
-    config = IdMappedConfig(name="tiny", root=str(write_id_mapped(tmp_path)))
-    assert check_data(config).complete
-    (tmp_path / "id_mapping.json").unlink()
-    assert bad(check_data(config)) == [("missing", f"{tmp_path / 'id_mapping.json'} is missing")]
 
 
 def test_published_counts_follow_the_settings() -> None:

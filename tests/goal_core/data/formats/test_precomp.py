@@ -85,21 +85,6 @@ def test_a_row_per_caption_with_different_numbers_needs_ids(tmp_path: Path, repe
         refuse(tmp_path, r"rows \d to \d of .*dev_ims\.npy belong to the . captions of one image, but are not equal")
 
 
-def test_one_row_per_image_with_different_numbers_of_captions_says_that_ids_help(tmp_path: Path) -> None:
-    write_vectors(tmp_path)
-    with (tmp_path / "dev_caps.txt").open("a") as file:
-        file.write("one more\n")
-    refuse(tmp_path, r"16 captions, not a multiple of the 3 images; if images have .* in .*dev_ids\.txt")
-
-
-def test_ids_may_be_one_per_image(tmp_path: Path) -> None:
-    write_vectors(tmp_path)
-    (tmp_path / "test_ids.txt").write_text("x\ny\nz\n")
-    split = opened(tmp_path).splits["test"]
-    assert split.caption_image.tolist() == [0] * 5 + [1] * 5 + [2] * 5
-    assert split.reader.label(2).startswith("image z ")
-
-
 def test_text_files_may_be_compressed(tmp_path: Path) -> None:
     plain = opened(write_vectors(tmp_path)).fingerprint
     path = tmp_path / "train_caps.txt"
@@ -109,21 +94,6 @@ def test_text_files_may_be_compressed(tmp_path: Path) -> None:
     assert opened(tmp_path).fingerprint == plain
     packed.write_bytes(packed.read_bytes()[:40])
     refuse(tmp_path, r"cannot read .*train_caps\.txt\.gz: ")
-
-
-def test_every_number_and_every_caption_counts_in_the_fingerprint(tmp_path: Path) -> None:
-    seen = {opened(write_vectors(tmp_path)).fingerprint}
-    for word, row in (("train", 5), ("dev", 0), ("test", 2)):
-        changed = vectors(word)
-        changed[row, 3] += 1e-3
-        np.save(tmp_path / f"{word}_ims.npy", changed)
-        seen.add(opened(tmp_path).fingerprint)
-    text = (tmp_path / "test_caps.txt").read_text()
-    (tmp_path / "test_caps.txt").write_text(text.replace("way 4", "way four"))
-    seen.add(opened(tmp_path).fingerprint)
-    seen.add(opened(tmp_path, max_words=4).fingerprint)
-    seen.add(opened(tmp_path, max_captions=4).fingerprint)
-    assert len(seen) == 7
 
 
 def test_captions_can_be_fewer_and_shorter(tmp_path: Path) -> None:
@@ -147,28 +117,6 @@ def test_rows_that_do_not_fit_the_captions_are_refused(tmp_path: Path) -> None:
     refuse(tmp_path, r"dev_ims\.npy has 4 rows, but must have one for each of the 3 images or .* the 15 captions in")
     np.save(tmp_path / "dev_ims.npy", np.arange(120, dtype=np.float32).reshape(15, 8))
     refuse(tmp_path, r"rows 0 to 4 of .*dev_ims\.npy belong to the 5 captions of one image, but are not equal")
-
-
-def test_an_id_twice_and_an_image_in_two_splits_are_refused(tmp_path: Path) -> None:
-    write_vectors(tmp_path, captions=1)
-    (tmp_path / "dev_ids.txt").write_text("a\nb\na\n")
-    refuse(tmp_path, r"image a is listed twice in .*dev_ids\.txt")
-    (tmp_path / "dev_ids.txt").write_text("a\nb\nc\n")
-    (tmp_path / "test_ids.txt").write_text("c\nd\ne\n")
-    opened(tmp_path)  # an equal id alone may be a number that starts again in each split
-    rows = vectors("test")
-    rows[0] = vectors("dev")[2]
-    np.save(tmp_path / "test_ims.npy", rows)
-    refuse(tmp_path, "image c is in two splits, val and test, with the same features")
-
-
-def test_a_number_that_is_not_finite_is_found_by_the_check(tmp_path: Path) -> None:
-    write_vectors(tmp_path)
-    rows = vectors("dev")
-    rows[1, 2] = np.nan
-    np.save(tmp_path / "dev_ims.npy", rows)
-    found = [finding.found for finding in check_data(PrecompConfig(name="t", root=str(tmp_path))).findings]
-    assert f"features of image 1 (row 1 of {tmp_path / 'dev_ims.npy'}) are not finite" in found
 
 
 def test_shipped_datasets_are_named_where_there_is_none() -> None:

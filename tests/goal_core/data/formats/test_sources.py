@@ -64,14 +64,6 @@ def test_the_same_pictures_in_another_layout_are_the_same_data(data: Path, write
     assert cell_id(other, theirs) == cell_id(KarpathyConfig(name="tiny", root=str(data)), ours)
 
 
-def test_a_picture_that_is_added_to_a_folder_is_noticed(data: Path) -> None:
-    folder = as_folder(data)
-    before = opened(folder)
-    (folder / "train/new.png").write_bytes((data / "pictures/0003.png").read_bytes() + b" ")
-    (folder / "train/new.txt").write_text("one more\n")
-    assert opened(folder).splits["train"].num_images == before.splits["train"].num_images + 1
-
-
 def test_without_splits_shares_are_drawn_by_name_for_ever(data: Path) -> None:
     assert [drawn_split(f"{number}", 0.3, 0.3) for number in range(6)] == [
         "val",
@@ -113,25 +105,6 @@ def test_what_is_wrong_in_a_table_is_said_with_its_place(data: Path, text: str, 
     with pytest.raises(DataError, match=said) as caught:
         opened(data / "photos.csv")
     assert "\n" not in str(caught.value)
-
-
-def test_hidden_files_are_no_pictures(data: Path) -> None:
-    for folder in (as_folder(data), as_shards(data)):
-        expected = opened(folder).fingerprint
-        (folder / "._0.png").write_bytes(b"what macOS writes beside a file")
-        (folder / "._0.tar").write_bytes(b"what macOS writes beside a file")
-        assert opened(folder).fingerprint == expected
-    with tarfile.open(next(one for one in sorted(folder.glob("*.tar")) if one.name[0] != "."), "a") as shard:
-        add(shard, "._0.png", b"what macOS packs beside a file")
-    assert opened(folder).fingerprint == expected
-
-
-def test_a_folder_with_a_table_is_not_taken_for_pictures_without_captions(data: Path) -> None:
-    table = as_csv(data)
-    with pytest.raises(DataError) as caught:
-        opened(data)
-    assert str(table) in str(caught.value)
-    assert caught.value.key == "data.root"
 
 
 def test_a_source_that_is_nothing_known_says_what_could_be(data: Path, tmp_path: Path) -> None:

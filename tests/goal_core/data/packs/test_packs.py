@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import pickle
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from zipfile import ZipFile
 
 import pytest
 
@@ -39,28 +36,6 @@ def test_worker_processes_and_pickled_readers_read_it(tmp_path: Path) -> None:
     assert same(expected, seen(replace(dataset, splits=copied), CROPS))
     first = dataset.splits["val"].first(2)
     assert same(list(DecodedImages(first, CROPS).chunks(4)), [expected[-2][:2]])
-
-
-def test_threads_that_open_a_shard_together_close_it_for_nobody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    dataset = packed(write_dataset(tmp_path / "data"), CROPS, tmp_path / "packs")
-    plan = plan_pack(dataset, CROPS, tmp_path / "packs")
-    together = threading.Barrier(2)
-
-    def slowly(path: Path) -> ZipFile:
-        assert path == plan.shard("train", 0)
-        together.wait(5)  # both threads have found that it is not open
-        return ZipFile(path)
-
-    monkeypatch.setattr(packing, "ZipFile", slowly)
-    pack = dataset.splits["train"].packed
-    assert pack is not None
-    with ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(pack, [0, 0])
-    assert first is not None
-    assert second is not None
-    assert (first == second).all()
 
 
 def test_no_file_is_decoded_where_there_is_a_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,9 +21,7 @@ from goal_sweep.goal_core.models.systems.vsepp import VseppHeads
 from goal_sweep.goal_core.objectives import PairWeights, Triplets, pair_weights
 from goal_sweep.goal_core.training import UnitPlan
 from goal_sweep.goal_core.training.cells import stack as cell_stack_module
-from goal_sweep.goal_core.training.cells.optim import build_optimizer
 from goal_sweep.goal_core.training.cells.stack import CellStack
-from goal_sweep.goal_core.training.config import Sharing
 from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.training_cases import (
     FROZEN,
@@ -196,22 +194,6 @@ def test_a_stack_killed_at_any_operation_on_files_ends_with_the_same_bits(tmp_pa
             assert folder.numbers() == whole[key].numbers(), kill
 
 
-def test_a_store_continues_with_another_sharing(tmp_path: Path) -> None:
-    """Two epochs stacked and one alone, and the other way round, are near three alone."""
-    names = GRID[:3]
-    alone = trained(heads_unit(*names, sharing="none"), tmp_path / "alone")
-    changes: list[tuple[Sharing, Sharing]] = [("heads", "trunk"), ("trunk", "heads")]
-    for first, then in changes:
-        unit = heads_unit(*names, sharing=first)
-        folders = folders_of(unit, tmp_path / first)
-        with pytest.raises(StoppedError):
-            train_unit(unit, folders, StopAt(2 * STEPS + 1))
-        train_unit(replace(unit, sharing=then), folders)
-        for key, folder in folders.items():
-            assert apart(load_file(folder.best()), load_file(alone[key].best())) < 0.02
-            assert folder.numbers()[:2] != []
-
-
 def test_a_cell_that_resumed_later_joins_the_stack_when_the_others_arrive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -292,24 +274,6 @@ def test_a_stack_that_fails_fails_its_cells(tmp_path: Path, monkeypatch: pytest.
     assert [getattr(outcome, "kind", "") for outcome in outcomes] == ["memory"] * 3
 
 
-def test_a_step_that_may_have_changed_weights_is_not_taken_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def breaking(*arguments: Any) -> Any:
-        optimizer = build_optimizer(*arguments)
-
-        def fail(*_: Any) -> None:
-            raise torch.cuda.OutOfMemoryError("as if")
-
-        monkeypatch.setattr(optimizer, "step", fail)
-        return optimizer
-
-    monkeypatch.setattr(cell_stack_module, "build_optimizer", breaking)
-    unit = heads_unit(*GRID[:3])
-    outcomes = train_unit(unit, folders_of(unit, tmp_path))
-    assert [getattr(outcome, "kind", "") for outcome in outcomes] == ["memory"] * 3
-
-
 def test_embeddings_that_do_not_fit_into_memory_are_made_by_each_cell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -326,24 +290,6 @@ def test_embeddings_that_do_not_fit_into_memory_are_made_by_each_cell(
     for key, folder in folders.items():
         assert same_weights(folder, whole[key])
     assert tried
-
-
-def test_collapse_is_noticed_in_a_stack(tmp_path: Path) -> None:
-    unit = heads_unit("con/con", "lin/con", stage=replace(FROZEN, lr=3.0, warmup_epochs=0, collapse_patience=2))
-    alone = replace(unit, sharing="trunk")
-    kinds = []
-    for number, plan in enumerate((unit, alone)):
-        outcomes = train_unit(plan, folders_of(plan, tmp_path / str(number)))
-        kinds.append(sorted((outcome.key, getattr(outcome, "kind", "done")) for outcome in outcomes))
-    assert kinds[0] == kinds[1]
-
-
-def test_selection_on_the_test_split_sees_the_stacks_embeddings(tmp_path: Path) -> None:
-    stage = replace(FROZEN, select_on="test")
-    ours, alone = (trained(heads_unit(*GRID[:2], stage=stage, sharing=s), tmp_path / s) for s in ("heads", "trunk"))
-    for key in ours:
-        assert "selection/test_rsum" in ours[key].numbers()[0]
-        assert ours[key].numbers()[0].keys() == alone[key].numbers()[0].keys()
 
 
 @pytest.mark.gpu

@@ -10,11 +10,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from goal_sweep.goal_core.checkpoints.file import read_checkpoint, write_checkpoint
 from goal_sweep.goal_core.evaluation.evaluate import open_checkpoint
 from goal_sweep.goal_core.models.backbones import ImageBackbone
 from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
-from goal_sweep.goal_core.training import TrainingFailed, UnitPlan
 from goal_sweep.goal_core.training.cells import optim
 from goal_sweep.goal_core.training.cells import trainer as cell_trainer
 from goal_sweep.goal_core.training.cells.optim import loss_scale, sum_hinge
@@ -28,8 +26,6 @@ from tests.helpers.training_cases import (
     XVLM,
     XVLM_DATA,
     XVLM_STAGE,
-    StopAt,
-    StoppedError,
     folders_of,
     unit_of,
 )
@@ -132,22 +128,3 @@ def test_captions_of_one_image_are_no_negative_pairs(tmp_path: Path, monkeypatch
     train_unit(other, folders_of(other, tmp_path / "vsepp"))
     assert seen
     assert set(seen) == {None}
-
-
-def stopped(unit: UnitPlan, root: Path) -> Path:
-    """The state of a unit's one training, killed within its second epoch."""
-    (folder,) = folders_of(unit, root).values()
-    with pytest.raises(StoppedError):
-        train_unit(unit, {unit.trainings[0].key: folder}, StopAt(7))
-    return folder.path("last.safetensors")
-
-
-def test_a_state_of_another_version_fails_the_training_and_names_what_it_lacks(tmp_path: Path) -> None:
-    unit = unit_of("con/con", stage=replace(FROZEN, checkpoint_every=2))
-    last = stopped(unit, tmp_path)
-    tensors, state = read_checkpoint(last)
-    del state["seconds"]
-    write_checkpoint(last, tensors, state)
-    (outcome,) = train_unit(unit, folders_of(unit, tmp_path))
-    assert isinstance(outcome, TrainingFailed)
-    assert (outcome.kind, outcome.reason) == ("error", "KeyError: 'seconds'")
