@@ -1,4 +1,4 @@
-"""Units of real training for benchmarks: made-up photographs, and the time and memory of a unit's steps."""
+"""Units of real training for benchmarks: made-up photographs, and the time of a unit's steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import fields, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal
@@ -21,7 +20,7 @@ import torch
 from PIL import Image
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.program import MIB, clock_of, peak_memory, wait_for
+from benchmarks.program import MIB, clock_of, wait_for
 from goal_sweep.goal_core.data import Dataset
 from goal_sweep.goal_core.data.config import ImageConfig, KarpathyConfig
 from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig
@@ -80,7 +79,7 @@ def unit_of(
     given: argparse.Namespace, data: KarpathyConfig, *, stage: Literal["frozen", "finetune"] = "frozen", cells: int = 1,
     stage_settings: Mapping[str, Any] | None = None, **settings: Any,
 ) -> UnitPlan:  # fmt: skip
-    """A unit of the model and batch in ``given``, with so many cells, which have the 15 objectives in turn."""
+    """A unit of the model and batch in ``given``, whose cells have the 15 objectives in turn."""
     model = ModelConfig(
         embed_dim=given.embed_dim, text=TextConfig(word_dim=given.word_dim),
         backbone=BackboneConfig(name=given.backbone, weights="random"),
@@ -100,10 +99,7 @@ class _Enough(BaseException):
 
 
 class _Nowhere(FolderFiles):
-    """Files that take nothing.
-
-    Where a cell fails the training ends with that as its error: the others would go on, and be taken for all.
-    """
+    """Files that take nothing. Where a cell fails all end with its error: the others would be taken for all."""
 
     def log(self, line: str) -> None:
         if line.startswith("failed ("):
@@ -111,15 +107,6 @@ class _Nowhere(FolderFiles):
 
     def save_with(self, name: str, write: Callable[[Path], None]) -> None:
         pass
-
-
-class _SmallFirst(EpochBatches):
-    """Makes the first batch tiny: after it the optimiser's state is there, and no memory of a step is left over."""
-
-    def __iter__(self) -> Iterator[Any]:
-        for number, (step, batch) in enumerate(super().__iter__()):
-            parts = {} if number else {item.name: getattr(batch, item.name) for item in fields(batch)}
-            yield step, replace(batch, **{name: part[:2] for name, part in parts.items() if part is not None})
 
 
 class _Clock(Callback):
@@ -130,33 +117,33 @@ class _Clock(Callback):
         self._warm, self._end = warm, warm + steps
         self._profiler = None if unit.device == "cpu" else profile(activities=[ProfilerActivity.CUDA])
         self._now = clock_of(unit.device, unit.threads + unit.loader_workers)
-        self._done, self._held, self._began = 0, 0, (0.0, 0.0, 0.0)
+        self._done, self._began = 0, (0.0, 0.0, 0.0)
         self._batches: EpochBatches | None = None
         self.row: dict[str, float] = {}
 
     def watched(self, *arguments: Any) -> EpochBatches:
         """The batches of the epoch; they note how long they are waited for."""
-        self._batches = (_SmallFirst if self._device == "cpu" else EpochBatches)(*arguments)
+        self._batches = EpochBatches(*arguments)
         return self._batches
 
     def step(self) -> None:
         assert self._batches is not None
         self._done += 1
-        if self._done == (1 if self._device == "cpu" else self._warm):
-            self._held = peak_memory(self._device, anew=True)
         if self._done not in (self._warm, self._end, self._end + PROFILED):
             return
         wait_for(self._device)
         stamp = self._now(), perf_counter(), self._batches.waited
         if self._done == self._warm:
             self._began = stamp
+            if self._profiler is not None:
+                torch.cuda.reset_peak_memory_stats()
         elif self._done == self._end:
             took, passed, waited = (now - then for now, then in zip(stamp, self._began, strict=True))
             ms = 1000 * took / (self._end - self._warm)
             self.row = {"ms a step": ms, "cell steps/s": 1000 * self._cells / ms, "data wait %": 100 * waited / passed}
-            self.row["MiB"] = (peak_memory(self._device) - (self._held if self._device == "cpu" else 0)) / MIB
             if self._profiler is None:
                 raise _Enough
+            self.row["MiB"] = torch.cuda.max_memory_allocated() / MIB
             self.row["MiB reserved"] = torch.cuda.max_memory_reserved() / MIB
             self._profiler.start()
         else:
@@ -169,25 +156,16 @@ class _Clock(Callback):
 
 
 def timed(given: argparse.Namespace, unit: UnitPlan, dataset: Dataset) -> dict[str, float]:
-    """Train a unit for some steps, and keep nothing.
-
-    Args:
-        given: `warm` steps that do not count, at least 1, and `steps` that do.
-        unit: the unit, with an epoch of at least all these steps.
-        dataset: its data.
+    """Train a unit for `warm` steps (at least 1) and `steps` that are timed, within an epoch, and keep nothing.
 
     Returns:
-        Time, share of data wait and peak memory of the steps; on a CPU the memory that a step adds, right for the first
-        unit of a process. On a GPU also the share of the time in which it worked: the time of the kernels of a profiled
-        step, divided by that of a step without the profiler.
-
-    Raises:
-        RuntimeError: a cell failed.
+        Time and share of data wait of the steps; on a GPU also their peak memory, and the share of the time in which it
+        worked: the time of the kernels of a profiled step, divided by that of a step without the profiler.
     """
     if (needed := given.warm + given.steps + PROFILED) > dataset.splits["train"].num_captions // given.batch:
         raise ValueError(f"the data are too small for {needed} steps of {given.batch} pairs")
-    gc.collect()
     if unit.device == "cuda":
+        gc.collect()
         torch.cuda.empty_cache()
     clock = _Clock(unit, given.warm, given.steps)
     watched = mock.patch.object(unit_trainer, "EpochBatches", clock.watched)
