@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -83,24 +80,6 @@ def test_equal_atoms_resolve_equally_whatever_the_variant() -> None:
 def test_what_is_wrong_is_said(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ObjectiveConfig(**arguments)
-
-
-def test_the_worked_example_of_the_documentation_runs() -> None:
-    """In a process of its own, for it adds to the registries."""
-    text = (ROOT / "docs" / "objectives.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) >= 2
-    program = "\n".join(blocks)
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "con/soft" in done.stdout
 
 
 def test_the_documentation_names_every_parameter_and_weight() -> None:
