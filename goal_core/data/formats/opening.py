@@ -45,8 +45,6 @@ LAYOUTS: Mapping[str, Callable[[Any], Layout]] = {
 """By `data.format` in sweep files; `scenes` are drawn."""
 _TOGETHER = 64
 """Images, or rows of features, that a thread reads at a time."""
-_LONGEST = 10_000
-"""Letters of a caption; a longer one is a file that was taken for a caption."""
 
 
 def open_dataset(
@@ -215,9 +213,6 @@ def _columns(split: str, listing: Listing, files: Mapping[str, str], report: Dat
     counts = [len(captions) for captions in listing.captions]
     if 0 in counts:
         report.note(split, "wrong", f"image {listing.names[counts.index(0)]} of split {split!r} has no captions")
-    if long := [row for row, own in enumerate(listing.captions) if max(map(len, own), default=0) > _LONGEST]:
-        name = listing.names[long[0]]
-        report.note(split, "wrong", f"image {name} of split {split!r} has a caption of over {_LONGEST:,} letters")
     columns = Texts.of(chain.from_iterable(listing.captions)).columns(f"{split}.captions")
     columns |= Texts.of([files.get(name, name) for name in listing.names]).columns(f"{split}.names")
     columns[f"{split}.owners"] = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
