@@ -24,7 +24,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 
-from benchmarks.program import Row, clock_of, wait_for
+from benchmarks.program import clock_of, wait_for
 from benchmarks.units import data_of
 from goal_sweep.goal_core.basics.devices import set_arithmetic
 from goal_sweep.goal_core.data import Split
@@ -92,7 +92,7 @@ def hinge(images: Tensor, texts: Tensor, margin: float = 0.2) -> Tensor:
     return costs[0].amax(1).sum() + costs[1].amax(0).sum()
 
 
-def usual_steps(given: argparse.Namespace, root: Path, precision: str, finetune: bool) -> Row:
+def usual_steps(given: argparse.Namespace, root: Path, precision: str, finetune: bool) -> dict[str, float]:
     """Train a cell on photographs for some steps, after some that warm up."""
     torch.manual_seed(1)
     torch.set_num_threads(given.threads)
