@@ -2,10 +2,9 @@
 
     python -m benchmarks.gpu --out DIR [--device cuda|cpu] [--quick] [--only STEP ...] [--deadline SECONDS]
 
-Needs goal_core's dependencies alone, and pytest for the tests. Each step is a process with a time limit of its own. One
-that fails or is late hides no other, and leaves the rows that it has. The deadline shortens the last steps, or leaves
-them out. After every step DIR/gpu.json is written anew. `--quick` only shows that everything runs: its figures mean
-nothing.
+Needs goal_core's dependencies and pytest. Each step is a process with a time limit of its own; one that fails or is
+late hides no other. The deadline shortens the last steps, or leaves them out. After every step DIR/gpu.json is written
+anew. `--quick` only shows that everything runs.
 """
 
 from __future__ import annotations
@@ -76,12 +75,7 @@ STEPS = (
 
 
 def main(arguments: Sequence[str] | None = None, *, steps: Sequence[Step] = STEPS) -> int:
-    """Run the steps; 1 if one failed or was late.
-
-    Args:
-        arguments: the command line.
-        steps: all that there are, in their order.
-    """
+    """Run the steps; 1 if one failed or was late."""
     listed = "\n".join(f"{step.name:14} {step.what}" for step in steps)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter, epilog=listed)
     parser.add_argument("--only", nargs="+", metavar="STEP", choices=[step.name for step in steps], help="default: all")
@@ -92,11 +86,7 @@ def main(arguments: Sequence[str] | None = None, *, steps: Sequence[Step] = STEP
     given = parser.parse_args(arguments)
     if given.device == "cuda" and not torch.cuda.is_available():
         parser.error("torch finds no CUDA device; --device cpu --quick shows that everything else works")
-    return _drive([step for step in steps if not given.only or step.name in given.only], given)
-
-
-def _drive(steps: Sequence[Step], given: argparse.Namespace) -> int:
-    """Run steps, and write `gpu.json` anew after each of them."""
+    steps = [step for step in steps if not given.only or step.name in given.only]
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the step that runs is ended, too
     end, outcomes = time.monotonic() + given.deadline, {step.name: _left_out("not reached") for step in steps}
     results: dict[str, Any] = {"date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", "machine": machine(given.device)}

@@ -6,14 +6,11 @@ import argparse
 import json
 import os
 import platform
-import subprocess
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +24,10 @@ MIB = 2**20
 
 
 class Report:
-    """Rows of figures, printed and saved as they come, so that a benchmark that is stopped leaves them.
-
-    Args:
-        path: JSON file to write after every row; empty: none.
-    """
+    """Rows of figures, printed and (at ``path``) saved as they come, for a benchmark that is stopped."""
 
     def __init__(self, path: str = "") -> None:
         self.tables: dict[str, dict[str, Row]] = {}
-        self.not_measured: dict[str, str] = {}
-        """What was left out, and why."""
         self.failed: dict[str, str] = {}
         self._path, self._header = path, ("", [""])
 
@@ -57,43 +48,26 @@ class Report:
         self.tables.setdefault(table, {})[name] = row
         if (table, [*row]) != self._header:
             self._header = table, [*row]
-            print(f"\n{table}\n\n{markdown_head(row)}")
-        print(markdown_row(name, row), flush=True)
-        self.save()
-
-    def leave_out(self, what: str, why: str) -> None:
-        """Record what is not measured here."""
-        self.not_measured[what] = why
-        print(f"not measured: {what}: {why}", flush=True)
+            print(f"\n{table}\n\n| | {' | '.join(row)} |\n| --- |{' ---: |' * len(row)}")
+        print(f"| {name} | {' | '.join(map(_text, row.values()))} |", flush=True)
         self.save()
 
     def save(self) -> None:
         """Write the file, where there is one."""
         if self._path:
-            content = {"tables": self.tables, "not_measured": self.not_measured, "failed": self.failed}
             new = Path(f"{self._path}.new")
-            new.write_text(json.dumps(content, indent=1))
+            new.write_text(json.dumps({"tables": self.tables, "failed": self.failed}, indent=1))
             new.replace(self._path)
 
 
-def markdown_head(row: Row) -> str:
-    """The head of a Markdown table with the columns of a row."""
-    return f"| | {' | '.join(row)} |\n| --- |{' ---: |' * len(row)}"
-
-
-def markdown_row(name: str, row: Row) -> str:
-    """A row of a Markdown table."""
-
-    def text(value: float | str) -> str:
-        if isinstance(value, str):
-            return value.replace("|", "/")
-        return f"{value:,.0f}" if isinstance(value, int) or abs(value) >= 100 else f"{value:.3g}"
-
-    return f"| {name} | {' | '.join(map(text, row.values()))} |"
+def _text(value: float | str) -> str:
+    if isinstance(value, str):
+        return value.replace("|", "/")
+    return f"{value:,.0f}" if isinstance(value, int) or abs(value) >= 100 else f"{value:.3g}"
 
 
 def parse(doc: str | None, defaults: Mapping[str, Any], arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Read a command line whose options are the keys of ``defaults``, of the types of their values."""
+    """Read a command line whose options are ``defaults``, of the types of their values."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in {"device": "cpu", "json": "", **defaults}.items():
         flag, many = f"--{name.replace('_', '-')}", isinstance(default, tuple)
@@ -114,12 +88,6 @@ def run(doc: str | None, defaults: Mapping[str, Any], measure: Measure, argument
     return int(bool(report.failed))
 
 
-def own_process(call: Callable[..., Any], *arguments: object) -> Any:
-    """What a function returns in a process of its own."""
-    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        return pool.submit(call, *arguments).result()
-
-
 def machine(device: str) -> dict[str, str | int]:
     """The processor, its load, the versions, and the card where the device is one."""
     about: dict[str, str | int] = {"processor": platform.processor() or platform.machine()}
@@ -133,10 +101,6 @@ def machine(device: str) -> dict[str, str | int]:
         card = torch.cuda.get_device_properties(0)
         about |= {"card": card.name, "capability": f"{card.major}.{card.minor}", "cards": torch.cuda.device_count()}
         about |= {"memory_mb": card.total_memory // MIB, "CUDA": str(torch.version.cuda)}
-        query = ["nvidia-smi", "--query-gpu=memory.total,driver_version", "--format=csv,noheader,nounits", "--id=0"]
-        with suppress(OSError, subprocess.SubprocessError, ValueError):
-            memory, driver = subprocess.run(query, capture_output=True, text=True, check=True).stdout.split(",")
-            about |= {"memory_mb": int(memory), "driver": driver.strip()}
     return about
 
 
@@ -162,10 +126,7 @@ def seconds(call: Callable[[], object], device: str = "cpu", threads: int = 1) -
 
 
 def peak_memory(device: str, *, anew: bool = False) -> int:
-    """The most bytes that this process has held: allocated on the GPU, or resident, which needs Linux.
-
-    With ``anew`` the peak starts again at what is held now, and that is returned.
-    """
+    """The most bytes held so far (with ``anew``: from now on): allocated on the GPU, or resident, which needs Linux."""
     if device != "cpu":
         if anew:
             torch.cuda.reset_peak_memory_stats()

@@ -2,10 +2,9 @@
 
     python -m benchmarks.ratios --batch 128 1024 4096 --threads 2
 
-Objectives, forward and backward: every round times the product X Yᵀ, each objective and two usual losses that autograd
-differentiates, one after the other, so that a slow moment of the machine slows all alike. Of the objectives with one
-pair weight the slowest is shown. Where best and median ratio differ, other work was running.
-Recall: over all images and their five captions, and over five folds, against the product of all embeddings.
+Every round times the product X Yᵀ, forward and backward of each objective and of two usual losses by autograd, one
+after the other, so that a slow moment of the machine slows all alike. Of the objectives with one pair weight the
+slowest is shown. Recall, over all and over five folds, is compared with the product of all embeddings.
 """
 
 from __future__ import annotations
@@ -22,8 +21,9 @@ from torch.nn.functional import cross_entropy, normalize
 
 from benchmarks.program import MIB, Report, Row, peak_memory, run, seconds
 from benchmarks.usual import hinge
-from goal_sweep.goal_core.evaluation import retrieval_metrics
-from goal_sweep.goal_core.objectives import GradientObjective, pair_weights, triplet_weights
+from goal_sweep.goal_core.evaluation.retrieval import retrieval_metrics
+from goal_sweep.goal_core.objectives import pair_weights, triplet_weights
+from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
 
 OPTIONS = {"batch": (128, 1024, 4096), "dim": 1024, "images": 5000, "rounds": 9, "threads": 2}
 

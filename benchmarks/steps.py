@@ -1,15 +1,14 @@
 r"""A unit's steps: its cells alone, sharing a backbone, or stacked; fine-tuned in every way; and with the usual tools.
 
     python -m benchmarks.steps --rows one trunk heads usual --backbone test_resnet --size 64
-    python -m benchmarks.steps --rows finetune 4-chunks --apart --backbone resnet18 --size 112
+    python -m benchmarks.steps --rows finetune 4-chunks --backbone resnet18 --size 112
     python -m benchmarks.steps --device cuda --backbone resnet152 --size 224 --batch 128 --embed-dim 1024 --workers 8 \
         --images 2000 --precisions bf16 fp32 --sources files pack
 
 Sources: `files` and `pack` are photographs that are augmented, so that a frozen backbone runs in every step. Those that
 are `kept` are not: they are decoded once, and a frozen backbone sees each once, so that the heads alone are measured.
 `speed-up` compares the steps that all cells take in a second with the first row of the same stage. On a CPU with one
-thread and no workers times are the processor's own, so that other work counts little. `--apart` gives every row a
-process of its own; on a CPU memory needs that.
+thread and no workers times are the processor's own, so that other work counts little.
 """
 
 from __future__ import annotations
@@ -18,14 +17,16 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
 from functools import cache, partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from benchmarks.program import Report, Row, own_process, run
+from benchmarks.program import Report, Row, run
 from benchmarks.units import UNIT, data_of, photographs, timed, unit_of
 from benchmarks.usual import usual_steps
-from goal_sweep.goal_core.data import open_dataset
+from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.packs import plan_pack, write_pack
 
 TUNED = {"stage": "finetune"}
@@ -35,17 +36,12 @@ ROWS: Mapping[str, Mapping[str, Any]] = {
     **{f"{count}-chunks": {**TUNED, "chunks": count} for count in (2, 4, 8)},
 }  # fmt: skip
 """What each row trains: one cell, or with `sharing` all of them. Those called usual are `benchmarks.usual`."""
-OPTIONS = {
-    **UNIT, "cells": 15, "rows": ("one", "trunk", "heads"), "sources": ("files",), "precisions": ("fp32",),
-    "apart": False,
-}  # fmt: skip
+OPTIONS = {**UNIT, "cells": 15, "rows": ("one", "trunk", "heads"), "sources": ("files",), "precisions": ("fp32",)}
 _opened = cache(open_dataset)
 
 
 def measure(given: argparse.Namespace, report: Report) -> None:
     """Measure each row with each source and precision."""
-    if given.device == "cpu":
-        report.leave_out("how busy the GPU is, and its memory", "there is no GPU")
     with photographs(given, given.batch * (given.warm + given.steps + 4)) as root:
         for precision in given.precisions:
             for source in given.sources:
@@ -59,15 +55,11 @@ def measure(given: argparse.Namespace, report: Report) -> None:
 
 def _row(given: argparse.Namespace, root: Path, source: str, precision: Any, name: str, first: Row | None) -> Row:
     """A row, and its ratios to the first of its stage."""
-    row: dict[str, float]
     if name.startswith("usual"):
-        row = own_process(usual_steps, given, root, precision, "stage" in ROWS[name])
-    elif given.apart:
-        row = own_process(_measured, given, root, source, precision, name)
+        with ProcessPoolExecutor(1, get_context("spawn")) as own:
+            row = own.submit(usual_steps, given, root, precision, "stage" in ROWS[name]).result()
     else:
         row = _measured(given, root, source, precision, name)
-        if given.device == "cpu":
-            del row["MiB"]
     compared = {"/ first": "ms a step", "speed-up": "cell steps/s", "MiB / first": "MiB"}
     base = row if first is None else first
     both = row.keys() & base.keys()
@@ -75,7 +67,6 @@ def _row(given: argparse.Namespace, root: Path, source: str, precision: Any, nam
 
 
 def _measured(given: argparse.Namespace, root: Path, source: str, precision: Any, name: str) -> dict[str, float]:
-    """The figures of a row."""
     changes = dict(ROWS[name])
     if count := changes.pop("chunks", 0):
         changes["stage_settings"] = {"micro_batch": given.batch // count}

@@ -1,4 +1,4 @@
-"""Units of real training for benchmarks: made-up photographs, and the time and memory of a unit's steps."""
+"""Units of real training for benchmarks: made-up photographs, and the time of a unit's steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import fields, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal
@@ -21,14 +20,14 @@ import torch
 from PIL import Image
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.program import MIB, clock_of, peak_memory, wait_for
-from goal_sweep.goal_core import training
+from benchmarks.program import MIB, clock_of, wait_for
 from goal_sweep.goal_core.data import Dataset
 from goal_sweep.goal_core.data.config import ImageConfig, KarpathyConfig
 from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig
 from goal_sweep.goal_core.objectives import ObjectiveConfig, list_objectives
-from goal_sweep.goal_core.training import TrainingPlan, UnitPlan, unit_trainer
+from goal_sweep.goal_core.training import Callback, FolderFiles, StageConfig, TrainingPlan, UnitPlan, unit_trainer
 from goal_sweep.goal_core.training.cells.roster import EpochBatches
+from goal_sweep.goal_core.training.train import train_unit
 
 UNIT: Mapping[str, Any] = {
     "data": "", "images": 64, "backbone": "test_resnet", "size": 64, "batch": 32, "embed_dim": 64, "word_dim": 300,
@@ -80,7 +79,7 @@ def unit_of(
     given: argparse.Namespace, data: KarpathyConfig, *, stage: Literal["frozen", "finetune"] = "frozen", cells: int = 1,
     stage_settings: Mapping[str, Any] | None = None, **settings: Any,
 ) -> UnitPlan:  # fmt: skip
-    """A unit of the model and batch in ``given``, with so many cells, which have the 15 objectives in turn."""
+    """A unit of the model and batch in ``given``, whose cells have the 15 objectives in turn."""
     model = ModelConfig(
         embed_dim=given.embed_dim, text=TextConfig(word_dim=given.word_dim),
         backbone=BackboneConfig(name=given.backbone, weights="random"),
@@ -90,7 +89,7 @@ def unit_of(
         TrainingPlan(key=f"{cell}", cell_id=f"{cell}", objective=grid[cell % 15], init=None) for cell in range(cells)
     )
     own: dict[str, Any] = {"lr": 1e-5, "drop_last": True, "collapse_patience": 0, **(stage_settings or {})}
-    config = training.StageConfig(name=stage, epochs=1, batch_size=given.batch, **own)
+    config = StageConfig(name=stage, epochs=1, batch_size=given.batch, **own)
     settings = {"threads": given.threads, "loader_workers": given.workers, "device": given.device, **settings}
     return UnitPlan(trainings=tuple(plans), data=data, model=model, seed=1, stage=config, **settings)
 
@@ -99,11 +98,8 @@ class _Enough(BaseException):
     """Ends a training after a step, as a kill would."""
 
 
-class _Nowhere(training.FolderFiles):
-    """Files that take nothing.
-
-    Where a cell fails the training ends with that as its error: the others would go on, and be taken for all.
-    """
+class _Nowhere(FolderFiles):
+    """Files that take nothing. Where a cell fails all end with its error: the others would be taken for all."""
 
     def log(self, line: str) -> None:
         if line.startswith("failed ("):
@@ -113,16 +109,7 @@ class _Nowhere(training.FolderFiles):
         pass
 
 
-class _SmallFirst(EpochBatches):
-    """Makes the first batch tiny: after it the optimiser's state is there, and no memory of a step is left over."""
-
-    def __iter__(self) -> Iterator[Any]:
-        for number, (step, batch) in enumerate(super().__iter__()):
-            parts = {} if number else {item.name: getattr(batch, item.name) for item in fields(batch)}
-            yield step, replace(batch, **{name: part[:2] for name, part in parts.items() if part is not None})
-
-
-class _Clock(training.Listener):
+class _Clock(Callback):
     """Times the steps of a unit after those that warm up, profiles some on a GPU, and ends the training."""
 
     def __init__(self, unit: UnitPlan, warm: int, steps: int) -> None:
@@ -130,33 +117,33 @@ class _Clock(training.Listener):
         self._warm, self._end = warm, warm + steps
         self._profiler = None if unit.device == "cpu" else profile(activities=[ProfilerActivity.CUDA])
         self._now = clock_of(unit.device, unit.threads + unit.loader_workers)
-        self._done, self._held, self._began = 0, 0, (0.0, 0.0, 0.0)
+        self._done, self._began = 0, (0.0, 0.0, 0.0)
         self._batches: EpochBatches | None = None
         self.row: dict[str, float] = {}
 
     def watched(self, *arguments: Any) -> EpochBatches:
         """The batches of the epoch; they note how long they are waited for."""
-        self._batches = (_SmallFirst if self._device == "cpu" else EpochBatches)(*arguments)
+        self._batches = EpochBatches(*arguments)
         return self._batches
 
     def step(self) -> None:
         assert self._batches is not None
         self._done += 1
-        if self._done == (1 if self._device == "cpu" else self._warm):
-            self._held = peak_memory(self._device, anew=True)
         if self._done not in (self._warm, self._end, self._end + PROFILED):
             return
         wait_for(self._device)
         stamp = self._now(), perf_counter(), self._batches.waited
         if self._done == self._warm:
             self._began = stamp
+            if self._profiler is not None:
+                torch.cuda.reset_peak_memory_stats()
         elif self._done == self._end:
             took, passed, waited = (now - then for now, then in zip(stamp, self._began, strict=True))
             ms = 1000 * took / (self._end - self._warm)
             self.row = {"ms a step": ms, "cell steps/s": 1000 * self._cells / ms, "data wait %": 100 * waited / passed}
-            self.row["MiB"] = (peak_memory(self._device) - (self._held if self._device == "cpu" else 0)) / MIB
             if self._profiler is None:
                 raise _Enough
+            self.row["MiB"] = torch.cuda.max_memory_allocated() / MIB
             self.row["MiB reserved"] = torch.cuda.max_memory_reserved() / MIB
             self._profiler.start()
         else:
@@ -169,32 +156,23 @@ class _Clock(training.Listener):
 
 
 def timed(given: argparse.Namespace, unit: UnitPlan, dataset: Dataset) -> dict[str, float]:
-    """Train a unit for some steps, and keep nothing.
-
-    Args:
-        given: `warm` steps that do not count, at least 1, and `steps` that do.
-        unit: the unit, with an epoch of at least all these steps.
-        dataset: its data.
+    """Train a unit for `warm` steps (at least 1) and `steps` that are timed, within an epoch, and keep nothing.
 
     Returns:
-        Time, share of data wait and peak memory of the steps; on a CPU the memory that a step adds, right for the first
-        unit of a process. On a GPU also the share of the time in which it worked: the time of the kernels of a profiled
-        step, divided by that of a step without the profiler.
-
-    Raises:
-        RuntimeError: a cell failed.
+        Time and share of data wait of the steps; on a GPU also their peak memory, and the share of the time in which it
+        worked: the time of the kernels of a profiled step, divided by that of a step without the profiler.
     """
     if (needed := given.warm + given.steps + PROFILED) > dataset.splits["train"].num_captions // given.batch:
         raise ValueError(f"the data are too small for {needed} steps of {given.batch} pairs")
-    gc.collect()
     if unit.device == "cuda":
+        gc.collect()
         torch.cuda.empty_cache()
     clock = _Clock(unit, given.warm, given.steps)
     watched = mock.patch.object(unit_trainer, "EpochBatches", clock.watched)
     with tempfile.TemporaryDirectory() as scratch, watched:
         files = {plan.key: _Nowhere(Path(scratch, plan.key)) for plan in unit.trainings}
         try:
-            training.train_unit(unit, files, clock, dataset)
+            train_unit(unit, files, clock, dataset)
         except _Enough:
             return clock.row
     raise RuntimeError("the training ended before these steps")

@@ -1,8 +1,8 @@
 """A VSE++ cell as a careful user of the usual tools trains it: the baseline of other benchmarks.
 
-Torch's Dataset and DataLoader, torchvision's transforms, a timm backbone (in evaluation mode, without gradients unless
-it is fine-tuned), an embedding and torch's GRU on packed captions, the hinge of hardest negatives differentiated by
-autograd, clipping and Adam. Of goal_core it takes the names of the images and the captions' token ids.
+Torch's DataLoader, torchvision's transforms, a timm backbone (in evaluation mode, without gradients unless it is
+fine-tuned), a GRU on packed captions, the hinge of hardest negatives by autograd, clipping and Adam. Of goal_core it
+takes the names of the images and the captions' token ids.
 """
 
 from __future__ import annotations
@@ -24,10 +24,13 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 
-from benchmarks.program import Row, clock_of, wait_for
+from benchmarks.program import clock_of, wait_for
 from benchmarks.units import data_of
 from goal_sweep.goal_core.basics.devices import set_arithmetic
-from goal_sweep.goal_core.data import EncodedCaptions, Split, Vocabulary, open_dataset
+from goal_sweep.goal_core.data import Split
+from goal_sweep.goal_core.data.captions import EncodedCaptions
+from goal_sweep.goal_core.data.formats.opening import open_dataset
+from goal_sweep.goal_core.data.text.vocabulary import Vocabulary
 
 
 class Pairs(Dataset[tuple[Tensor, Tensor]]):
@@ -36,10 +39,9 @@ class Pairs(Dataset[tuple[Tensor, Tensor]]):
     def __init__(self, split: Split, words: Vocabulary, size: int) -> None:
         self._paths = [split.reader.label(index) for index in split.caption_image.tolist()]
         self._captions = EncodedCaptions.of(split.captions, words)
-        scale = v2.ToDtype(torch.float32, scale=True)
         normal = v2.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-        crop = v2.RandomResizedCrop(size)
-        self._transform = v2.Compose([v2.ToImage(), crop, v2.RandomHorizontalFlip(), scale, normal])
+        drawn = [v2.ToImage(), v2.RandomResizedCrop(size), v2.RandomHorizontalFlip()]
+        self._transform = v2.Compose([*drawn, v2.ToDtype(torch.float32, scale=True), normal])
 
     def __len__(self) -> int:
         return len(self._paths)
@@ -90,7 +92,7 @@ def hinge(images: Tensor, texts: Tensor, margin: float = 0.2) -> Tensor:
     return costs[0].amax(1).sum() + costs[1].amax(0).sum()
 
 
-def usual_steps(given: argparse.Namespace, root: Path, precision: str, finetune: bool) -> Row:
+def usual_steps(given: argparse.Namespace, root: Path, precision: str, finetune: bool) -> dict[str, float]:
     """Train a cell on photographs for some steps, after some that warm up."""
     torch.manual_seed(1)
     torch.set_num_threads(given.threads)

@@ -4,7 +4,7 @@
 
     import goal_sweep
 
-    objective = goal_sweep.objectives.GradientObjective(pair="sig-ms", triplet="cir")
+    objective = goal_sweep.GradientObjective(pair="sig-ms", triplet="cir")
     goal_sweep.recall(images, texts, owners)
     goal_sweep.load("best-5.1.safetensors").encode_texts(["a red flag"])
     goal_sweep.results("my_sweep.yaml")
@@ -17,22 +17,27 @@ if TYPE_CHECKING:
     from goal_sweep.frame import results
     from goal_sweep.goal_core.evaluation.retrieval import recall
     from goal_sweep.goal_core.evaluation.trained_model import load_model as load
+    from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
 else:
     from importlib import import_module
 
     _HOMES = {
-        "recall": ("goal_sweep.goal_core.evaluation.retrieval", "recall"),
-        "load": ("goal_sweep.goal_core.evaluation.trained_model", "load_model"),
-        "results": ("goal_sweep.frame", "results"),
+        "GradientObjective": "goal_core.objectives.gradient_objective:GradientObjective",
+        "load": "goal_core.evaluation.trained_model:load_model",
+        "recall": "goal_core.evaluation.retrieval:recall",
+        "results": "frame:results",
     }
 
     def __getattr__(name):
-        if name in _HOMES:
-            module, found = _HOMES[name]
-            return getattr(import_module(module), found)
-        if name in ("data", "models", "objectives", "testing", "trackers"):
-            return import_module(f"{__name__}.{name}")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module, _, found = _HOMES.get(name, name).partition(":")
+        loaded = import_module(f"{__name__}.{module}")
+        return getattr(loaded, found) if found else loaded
 
 
-__all__ = ["data", "load", "models", "objectives", "recall", "results", "testing", "trackers"]
+__all__ = ["GradientObjective", "data", "load", "models", "objectives", "recall", "results", "testing", "trackers"]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

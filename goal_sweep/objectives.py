@@ -3,7 +3,6 @@
 from goal_sweep.goal_core.objectives.baselines import baselines
 from goal_sweep.goal_core.objectives.catalogue import ObjectiveInfo, list_objectives
 from goal_sweep.goal_core.objectives.config import ObjectiveConfig
-from goal_sweep.goal_core.objectives.distributed import gather_batch
 from goal_sweep.goal_core.objectives.gradient_objective import (
     GradientObjective,
     LossObjective,
@@ -29,7 +28,6 @@ __all__ = [
     "Triplets",
     "Value",
     "baselines",
-    "gather_batch",
     "list_objectives",
     "pair_weights",
     "triplet_weights",

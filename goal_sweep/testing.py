@@ -1,5 +1,7 @@
 """What a part of one's own must keep, as functions to call in one's own tests. Each raises `AssertionError` if not.
 
+Parts are given by name: their plugin has run, or their module is imported.
+
 from goal_sweep.testing import check_training, check_weights
 
 
@@ -19,19 +21,17 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from goal_sweep.goal_core.basics.errors import GoalError
-from goal_sweep.goal_core.data import check_data
 from goal_sweep.goal_core.data.config import ImageConfig, ScenesConfig, SourceConfig
-from goal_sweep.goal_core.models import (
-    BackboneConfig,
-    ModelConfig,
-    TextConfig,
-    build_backbone,
-    build_encoder,
-    word_states,
-)
-from goal_sweep.goal_core.objectives import GradientObjective, ObjectiveConfig, StackedObjectives, Value
+from goal_sweep.goal_core.data.formats.opening import check_data
+from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig
+from goal_sweep.goal_core.models.backbones import build_backbone
+from goal_sweep.goal_core.models.hub import build_encoder, word_states
+from goal_sweep.goal_core.objectives import ObjectiveConfig, Value
+from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
+from goal_sweep.goal_core.objectives.stacked import StackedObjectives
 from goal_sweep.goal_core.objectives.trial import try_objective
-from goal_sweep.goal_core.training import FolderFiles, Listener, StageConfig, TrainingPlan, UnitPlan, train_unit
+from goal_sweep.goal_core.training import Callback, FolderFiles, StageConfig, TrainingPlan, UnitPlan
+from goal_sweep.goal_core.training.train import train_unit
 
 _PAIRS, _DIM = 8, 16
 _RELATIVE, _ABSOLUTE = 1e-4, 1e-6
@@ -43,11 +43,7 @@ def check_weights(*, pair: str = "con", triplet: str = "con", **params: Value) -
 
     Shapes, dtypes, finite and repeatable numbers; that the gradient follows the scale of what reaches it and the order
     of the pairs; that it is the same in double precision; and that a cell beside it in a stack changes nothing.
-
-    Args:
-        pair: name of the pair weight; its plugin has run, or its module is imported.
-        triplet: name of the triplet weight.
-        params: their parameters.
+    ``params`` are the parameters of both.
     """
     config = ObjectiveConfig(pair=pair, triplet=triplet, params=params)
     try:
@@ -74,12 +70,7 @@ def check_weights(*, pair: str = "con", triplet: str = "con", **params: Value) -
 
 
 def check_backbone(name: str, *, image_size: int = 64) -> None:
-    """Check an image backbone: its shapes, its seed, and that chunks of a batch give what the whole batch gives.
-
-    Args:
-        name: its name; its plugin has run, or its module is imported.
-        image_size: pixels per side.
-    """
+    """Check an image backbone: its shapes, its seed, and that chunks of a batch give what the whole batch gives."""
     config = BackboneConfig(name=name, weights="random")
     images = torch.randint(0, 256, (4, 3, image_size, image_size), generator=torch.Generator().manual_seed(0))
     for cells in (False, True):
@@ -90,8 +81,7 @@ def check_backbone(name: str, *, image_size: int = 64) -> None:
             raise AssertionError(f"{name}: {error}") from error
         if not features.isfinite().all():
             raise AssertionError(f"{name}: gives NaN or infinity")
-        same = all(torch.equal(one, other) for one, other in zip(net.parameters(), again.parameters(), strict=True))
-        if not same:
+        if not all(torch.equal(one, other) for one, other in zip(net.parameters(), again.parameters(), strict=True)):
             raise AssertionError(f"{name}: one seed draws different weights")
         chunks = torch.cat([net(part) for part in torch.split(images.to(torch.uint8), 2)])
         _close(chunks, features, f"{name}: chunks of a batch and the whole batch differ")
@@ -101,12 +91,7 @@ def check_backbone(name: str, *, image_size: int = 64) -> None:
 
 
 def check_importer(name: str, root: Path) -> None:
-    """Check an importer on some data: every image can be read, no split is empty, and it gives the same twice.
-
-    Args:
-        name: its name; its plugin has run, or its module is imported.
-        root: what it reads.
-    """
+    """Check an importer on the data at ``root``: images can be read, no split is empty, and it gives the same twice."""
     config = SourceConfig(name=name, root=str(root), importer=name)
     first, second = (check_data(config) for _ in range(2))
     if wrong := [one.found for one in first.findings if one.state != "ok"]:
@@ -116,11 +101,7 @@ def check_importer(name: str, root: Path) -> None:
 
 
 def check_text_encoder(name: str) -> None:
-    """Check a text encoder: its shapes, its seed, its gradient, and that padding changes no caption.
-
-    Args:
-        name: its name; its plugin has run, or its module is imported.
-    """
+    """Check a text encoder: its shapes, its seed, its gradient, and that padding changes no caption."""
     try:
         encoder = build_encoder(name, vocab_size=20).eval()
     except GoalError as error:
@@ -148,14 +129,12 @@ def check_training(
 ) -> None:
     """Train a tiny cell: alone, beside another cell, and killed and continued. All must end with the same bits.
 
+    The backbone is fine-tuned from random weights.
+
     Args:
         folder: an empty folder.
-        pair: name of the pair weight.
-        triplet: name of the triplet weight.
-        backbone: name of the image backbone, which is fine-tuned from random weights.
         text: name of the text encoder; empty: a GRU.
-        framework: name of the framework.
-        params: parameters of the weights.
+        params: parameters of the pair and the triplet weight.
     """
     own = TrainingPlan(
         key="own", cell_id="own", objective=ObjectiveConfig(pair=pair, triplet=triplet, params=params), init=None
@@ -177,8 +156,7 @@ def check_training(
     shared = _train(replace(unit, trainings=(own, other), sharing="trunk"), folder / "shared")
     resumed = _train(unit, folder / "resumed", kill_at=8)
     for how, weights in (("beside another cell", shared), ("killed and continued", resumed)):
-        names = [name for name in alone if not torch.equal(alone[name], weights[name])]
-        if names:
+        if names := [name for name in alone if not torch.equal(alone[name], weights[name])]:
             parts = f"{pair}/{triplet}, {backbone}, {framework}"
             raise AssertionError(f"{parts}: {how}, the training ends otherwise: {names[0]}")
 
@@ -187,7 +165,7 @@ class _KilledError(BaseException):
     """Stands for a kill, which nothing catches."""
 
 
-class _KillAt(Listener):
+class _KillAt(Callback):
     def __init__(self, step: int) -> None:
         self._left = step
 

@@ -38,7 +38,7 @@ class Unit:
         """What the cached features of its backbone depend on within a sweep; empty where none are cached.
 
         Features that are the same in every epoch are computed once and kept. Pretrained weights are the same for every
-        seed, and so are their features (`goal_core.training.trunk`).
+        seed, and so are their features (`goal_core.training.shared_backbone`).
         """
         cell = self.trainings[0].cell
         image, backbone = cell.data.image, cell.model.backbone

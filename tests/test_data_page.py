@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml  # type: ignore[import-untyped]
-from goal_sweep.runners.launch.opened_sweep import open_sweep
 from PIL import Image
 from pydantic import TypeAdapter
 
-from goal_sweep.goal_core.data import DataConfig, check_data
+from goal_sweep.goal_core.data import DataConfig
+from goal_sweep.goal_core.data.formats.opening import check_data
+from goal_sweep.runners.launch.opened import open_sweep
 from tests.helpers.paths import ROOT
 
 FENCED = re.compile(r"^```(python|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -22,8 +22,8 @@ from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.goal_core.basics.sealed_json import read_json
 from goal_sweep.goal_core.checkpoints.description import read_model
 from goal_sweep.goal_core.checkpoints.file import read_checkpoint, read_of_training
-from goal_sweep.goal_core.data import open_dataset
 from goal_sweep.goal_core.data.config import RegionsConfig
+from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.models import BackboneConfig, BertConfig
 from goal_sweep.goal_core.models.backbones import build_backbone
 from goal_sweep.goal_core.models.hub import build_bert

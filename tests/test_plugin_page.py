@@ -7,14 +7,14 @@ import re
 from pathlib import Path
 
 import pytest
-from goal_sweep.runners.launch.opened_sweep import open_sweep
 
 from goal_sweep.goal_core.basics.errors import DataError
 from goal_sweep.goal_core.basics.plugins import Plugin, read_plugin
-from goal_sweep.goal_core.data import open_dataset
 from goal_sweep.goal_core.data.config import KarpathyConfig, SourceConfig
+from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.text import Vocabulary
 from goal_sweep.goal_core.models.frameworks import framework_of
+from goal_sweep.runners.launch.opened import open_sweep
 from goal_sweep.sweeps import SweepError
 from goal_sweep.testing import check_importer, check_text_encoder, check_training
 from tests.helpers.in_process import SWEEP

@@ -66,14 +66,7 @@ before_operation: Callable[[str, Path], None] = _pass
 
 
 def retried(act: Callable[[], T]) -> T:
-    """Call a function that reads or writes, again after :data:`RETRY_DELAYS` if it fails with an error that may pass.
-
-    Args:
-        act: is safe to repeat.
-
-    Raises:
-        OSError: the last error.
-    """
+    """Call a function that may be repeated, again after `RETRY_DELAYS` if it fails with an error that may pass."""
     for delay in RETRY_DELAYS:
         try:
             return act()
@@ -86,15 +79,7 @@ def retried(act: Callable[[], T]) -> T:
 
 @contextlib.contextmanager
 def storage_errors(path: Path, doing: str) -> Iterator[None]:
-    """Turn errors of the operating system into one readable line.
-
-    Args:
-        path: the file concerned.
-        doing: a verb for the message, such as ``"write"``.
-
-    Raises:
-        StorageError: instead of any `OSError`, or an error of a native library that reports one.
-    """
+    """Turn errors of the operating system, also as native libraries report them, into a `StorageError` of one line."""
     try:
         yield
     except GoalError:
@@ -115,17 +100,7 @@ def storage_errors(path: Path, doing: str) -> Iterator[None]:
 
 
 def perform(operation: str, path: Path, act: Callable[[], T], *, doing: str = "read") -> T:
-    """Do one operation on a file, again if it fails with an error that may pass.
-
-    Args:
-        operation: its name for fault tests.
-        path: the file or folder concerned.
-        act: does it; is safe to repeat.
-        doing: a verb for the message of an error.
-
-    Raises:
-        StorageError: it fails.
-    """
+    """Do one operation on a file or folder, again if it fails with an error that may pass; then a `StorageError`."""
 
     def once() -> T:
         with storage_errors(path, doing):
@@ -136,15 +111,12 @@ def perform(operation: str, path: Path, act: Callable[[], T], *, doing: str = "r
 
 
 def replace_with(path: Path, write: Callable[[Path], object], *, guard: Callable[[], None] | None = None) -> None:
-    """Write a file of any size and put it in place of ``path`` in one step.
+    """Write a file of any size and put it in place of ``path`` in one step; a `StorageError` leaves that unchanged.
 
     Args:
         path: the final name; its folder exists.
         write: writes the whole content to the path it is given, which is in the same folder.
         guard: called when the content is on the disk, right before it takes the final name; may raise to give up.
-
-    Raises:
-        StorageError: the file cannot be written. ``path`` is unchanged.
     """
 
     def once() -> None:
@@ -174,11 +146,7 @@ def replace_bytes(path: Path, content: bytes) -> None:
 def create_bytes(path: Path, content: bytes, *, guard: Callable[[], None] | None = None) -> bool:
     """As `replace_with` for content in memory, but never replaces a file; of several processes exactly one succeeds.
 
-    Returns:
-        Whether the file was created; False leaves the existing one untouched.
-
-    Raises:
-        StorageError: the file cannot be written.
+    False leaves the existing file untouched.
     """
     tries = itertools.count()
 
@@ -217,10 +185,7 @@ def _create_without_links(temporary: Path, path: Path) -> bool:
 
 @contextlib.contextmanager
 def _staged(path: Path, write: Callable[[Path], object], guard: Callable[[], None] | None) -> Iterator[Path]:
-    """The content under a temporary name, on the disk, to be given the final one.
-
-    The temporary name is removed afterwards, unless the process dies, and the folder is flushed.
-    """
+    """The content under a temporary name, on the disk, to be given the final one; the folder is flushed afterwards."""
     temporary = path.parent / f".{path.name}.{process_tag()}-{next(_serial)}.tmp"
     with storage_errors(path, "write"):
         crash_point(f"{path.name}: before write")
@@ -259,26 +224,16 @@ def _sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and those above it, unless they exist.
-
-    Raises:
-        StorageError: it cannot be created.
-    """
+    """Create a folder and those above it, unless they exist."""
     perform("mkdir", folder, lambda: folder.mkdir(parents=True, exist_ok=True), doing="create")
 
 
 def check_space(folder: Path, needed: int, pattern: str, advice: str = "free space") -> None:
-    """Check that a folder has room for files.
+    """Check that a folder has room for files; else a `DataError` with the advice.
 
     Args:
-        folder: exists.
         needed: bytes of all the files.
         pattern: of the names of those that are there, in part or whole; what they take is not needed again.
-        advice: for the message.
-
-    Raises:
-        DataError: the disk is too small.
-        StorageError: the folder cannot be read.
     """
     with storage_errors(folder, "read"):
         missing = needed - sum(path.stat().st_blocks * 512 for path in folder.glob(pattern))
@@ -308,27 +263,22 @@ def is_leftover(path: Path) -> bool:
     return abs(time.time() - path.stat().st_mtime) > _FOREIGN_LEFTOVER if ended is None else ended
 
 
-def open_file(path: Path) -> BufferedReader:
-    """Open a file to read it, and nothing else: who opens a pipe would wait for its other end for ever.
+def open_file(path: str | Path) -> BufferedReader:
+    """Open a file to read it; a folder, a pipe or a device in its place is a `DamagedError`."""
+    return open(path, "rb", opener=_opener)
 
-    Raises:
-        DamagedError: a folder, a pipe or a device is in its place.
-        OSError: it cannot be opened.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+
+def _opener(path: str, flags: int) -> int:
+    """Opens a file, and no pipe, whose reader would wait for its other end for ever."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise DamagedError("it is not a file")
-    return open(descriptor, "rb")
+    return descriptor
 
 
 def read_bytes(path: Path) -> bytes | None:
-    """The content of a file, or None where there is no such file.
-
-    Raises:
-        DamagedError: a folder, a pipe or a device is in its place.
-        StorageError: it cannot be read.
-    """
+    """The content of a file, or None where there is no such file."""
 
     def read() -> bytes | None:
         try:

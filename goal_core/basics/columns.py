@@ -1,8 +1,7 @@
 """Columns of numbers and texts in one file, a safetensors file, of which nothing is parsed but the header.
 
 The header holds the SHA-256 of all columns and of the file's name: under the name of another it is damaged. Whoever
-opens the file takes a copy of it and compares that, so a later edit of the file reaches no reader. A map of the file
-itself would show the edit, and end the process where it was cut.
+opens the file reads all of it into memory. A map would show later edits, and end the process where the file was cut.
 """
 
 from __future__ import annotations
@@ -10,14 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import mmap
 import os
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any, BinaryIO, overload
 
 import numpy as np
@@ -31,8 +26,6 @@ from goal_sweep.goal_core.basics.user_files import reading
 Columns = Mapping[str, NDArray[Any]]
 _DTYPES = {"U8": "u1", "I32": "<i4", "I64": "<i8", "F16": "<f2", "F32": "<f4", "F64": "<f8"}
 """Numpy's types by the names that safetensors gives them."""
-IN_MEMORY = 1 << 28
-"""Bytes of a file that are copied to memory; more go to a nameless file in the folder for temporary files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,11 +86,7 @@ def digest_of(columns: Columns, about: str = "") -> str:
 
 
 def write_columns(path: Path, columns: Columns, about: Mapping[str, Any]) -> None:
-    """Write columns, and JSON-able content about them. The file appears whole or not at all.
-
-    Raises:
-        StorageError: it cannot be written.
-    """
+    """Write columns, and JSON-able content about them. The file appears whole or not at all."""
     said = json.dumps(dict(about))
     # One entry only: safetensors writes several in no fixed order, and equal columns are equal files.
     sealed = {"sealed": json.dumps([said, digest_of(columns, said + path.name)])}
@@ -111,12 +100,7 @@ def write_columns(path: Path, columns: Columns, about: Mapping[str, Any]) -> Non
 
 
 def header_of(file: BinaryIO) -> tuple[dict[str, StoredArray], dict[str, str]]:
-    """What a safetensors file holds, and its metadata.
-
-    Raises:
-        DamagedError: it is no such file.
-        OSError: it cannot be read.
-    """
+    """What a safetensors file holds, and its metadata; a `DamagedError` where it is none."""
     size, end = int.from_bytes(file.read(8), "little"), 0
     num_bytes = os.fstat(file.fileno()).st_size - 8 - size
     content = file.read(size) if num_bytes >= 0 else b""
@@ -138,43 +122,23 @@ def header_of(file: BinaryIO) -> tuple[dict[str, StoredArray], dict[str, str]]:
     return places, meta
 
 
-def _copied(file: BinaryIO) -> memoryview | mmap.mmap:
-    """The content of a file, which nobody else can change: in memory, or in a file without a name that is mapped."""
-    file.seek(0)
-    if os.fstat(file.fileno()).st_size > IN_MEMORY:
-        with suppress(OSError), TemporaryFile() as copy:  # where there is no room for it, memory must do
-            shutil.copyfileobj(file, copy, 1 << 22)
-            copy.flush()
-            return mmap.mmap(copy.fileno(), 0)
-        file.seek(0)
-    return np.fromfile(file, np.uint8).data
-
-
 def read_columns(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """The columns of a file, as a copy of its own, and what it says about them.
-
-    Raises:
-        DamagedError: its content is not what was written.
-        OSError: it cannot be read.
-    """
+    """The columns of a file, and what it says about them; a `DamagedError` where they are not what was written."""
     with open_file(path) as file:
-        (places, meta), content = header_of(file), _copied(file)
+        places, meta = header_of(file)
+        file.seek(0)
+        content = np.fromfile(file, np.uint8).data
     with reading("it is no whole file of columns", DamagedError):
         columns = {name: np.ndarray(one.shape, one.dtype, content, one.begin) for name, one in places.items()}
         said, digest = json.loads(meta["sealed"])
         if digest_of(columns, said + path.name) != digest:
             raise ValueError("its content or its name does not match its checksum")
         about: dict[str, Any] = json.loads(said)
-    if isinstance(content, mmap.mmap):
-        content.madvise(mmap.MADV_DONTNEED)  # what was compared need not stay in memory
     return columns, about
 
 
 def kept_columns(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | None:
-    """As :func:`read_columns`, of a cache: None where there is none of use.
-
-    A damaged one is named in the log, and set aside.
-    """
+    """As :func:`read_columns`, of a cache: None where there is none of use. A damaged one is named in the log."""
     try:
         return read_columns(path)
     except FileNotFoundError:
@@ -182,7 +146,5 @@ def kept_columns(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] |
     except OSError as error:
         warn(f"cannot read {path}: {error.strerror or error}; it is not used")
     except DamagedError as error:
-        warn(f"{path} is damaged: {error}; it is set aside and made again")
-        with suppress(OSError):
-            path.replace(path.with_suffix(".damaged"))
+        warn(f"{path} is damaged: {error}; it is made again")
     return None

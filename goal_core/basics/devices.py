@@ -30,12 +30,6 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(text in str(error) for text in _FULL)
 
 
-def forget_peak() -> None:
-    """Let `peak_memory_mb` count from now on."""
-    if peak_memory_mb():
-        torch.cuda.reset_peak_memory_stats()
-
-
 def peak_memory_mb() -> float:
     """The most memory in megabytes that torch has reserved on this process's GPU; 0 where it used none.
 
@@ -88,9 +82,6 @@ def set_arithmetic(precision: str) -> None:
     `tf32` rounds their factors to 10 bits; all other precisions keep the 23 bits of IEEE float32, in cuDNN's
     convolutions and GRUs too, which torch would round otherwise. (The older of torch's two ways to say so: up to torch
     2.11, compiled code refuses to run after the newer one.)
-
-    Args:
-        precision: as a sweep has it.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Please use the new API settings", UserWarning)  # torch 2.9 to 2.11

@@ -27,12 +27,7 @@ class UnfinishedError(GoalError):
 
 
 class ConfigError(GoalError):
-    """Settings are wrong, or do not fit each other.
-
-    Args:
-        problems: what is wrong, each beginning with the setting that it is about, unless there is a key.
-        key: the setting that all are about.
-    """
+    """Settings are wrong, or do not fit each other."""
 
     def __init__(self, *problems: str, key: str = "") -> None:
         super().__init__(f"{key} {'; '.join(problems)}".strip())

@@ -18,8 +18,6 @@ def json_bytes(content: Any, *, indent: int | None = 2, seal: bool = True) -> by
     """Strict JSON in UTF-8, with a final newline; numbers that JSON lacks become ``"nan"``, ``"inf"``, ``"-inf"``.
 
     Args:
-        content: the value.
-        indent: spaces of indentation; None for one line.
         seal: give an object a key ``"checksum"``, which :func:`parse_json` verifies and removes.
     """
     finite = _finite(content)
@@ -45,31 +43,13 @@ def _finite(content: Any) -> Any:
 
 
 def read_json(path: Path, *, sealed: bool = True) -> dict[str, Any] | None:
-    """The JSON object in ``path``, or None where there is no such file.
-
-    Args:
-        path: the file.
-        sealed: as for :func:`parse_json`.
-
-    Raises:
-        DamagedError: the file exists but is not a complete JSON object, or does not match its checksum.
-        StorageError: it cannot be read.
-    """
+    """The JSON object in ``path``, as by :func:`parse_json`, or None where there is no such file."""
     content = read_bytes(path)
     return None if content is None else parse_json(content, str(path), sealed=sealed)
 
 
 def parse_json(content: bytes, source: str, *, sealed: bool = True) -> dict[str, Any]:
-    """Parse what :func:`json_bytes` wrote.
-
-    Args:
-        content: the JSON object in UTF-8.
-        source: where it comes from, for the message.
-        sealed: whether it must have a checksum.
-
-    Raises:
-        DamagedError: it is not a complete JSON object, or does not match its checksum, or lacks it.
-    """
+    """Parse what :func:`json_bytes` wrote; a `DamagedError` where it is not whole or does not match its checksum."""
     try:
         parsed = json.loads(content.decode(), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:

@@ -6,14 +6,6 @@ import hashlib
 
 
 def derive_seed(seed: int, *purpose: object) -> int:
-    """A 63-bit seed for one purpose of one cell seed.
-
-    Args:
-        seed: the cell's seed from the sweep file.
-        purpose: words that name the stream, such as ``"init"`` or ``"train", "frozen"``.
-
-    Returns:
-        An integer in [0, 2^63); equal arguments give equal values on every platform.
-    """
+    """A seed in [0, 2^63) for one purpose of a cell's seed, such as ``"train", "frozen"``; the same everywhere."""
     digest = hashlib.sha256("/".join(map(str, (seed, *purpose))).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1

@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
+from goal_sweep.goal_core.basics.atomic import DamagedError, open_file
 from goal_sweep.goal_core.basics.errors import DataError, GoalError, MissingDataError, first_line
 
 _LONE = re.compile("[\ud800-\udfff]")
 """Half of a character, which UTF-8 lacks: of an escape in JSON, or of the name of a file."""
-_OPENED: ContextVar[list[list[Any]] | None] = ContextVar("opened", default=None)
-"""Receives the files that are opened, each with its stamp; None where nobody asks."""
 
 
 def stamp_of(file: str | int) -> list[int]:
@@ -33,40 +30,14 @@ def stamp_of(file: str | int) -> list[int]:
 
 
 @contextmanager
-def all_opened() -> Iterator[list[list[Any]]]:
-    """The files that are opened within, each with its stamp then; a link may lead elsewhere for a moment."""
-    files: list[list[Any]] = []
-    before = _OPENED.set(files)
-    try:
-        yield files
-    finally:
-        _OPENED.reset(before)
-
-
-def _opener(path: str, flags: int) -> int:
-    """Open what has content, or a folder, which is refused; who opens a pipe would wait for its other end for ever."""
-    descriptor = os.open(path, flags | os.O_NONBLOCK)
-    if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError("it is a pipe")
-    return descriptor
-
-
-@contextmanager
 def opened(path: str | Path) -> Iterator[BinaryIO]:
-    """A file, open to be read.
-
-    Raises:
-        DataError: it is missing, or cannot be read.
-    """
+    """A file, open to be read; a `DataError` where it is missing or cannot be."""
     try:
-        with open(path, "rb", opener=_opener) as file:
-            if (files := _OPENED.get()) is not None:
-                files.append([str(path), *stamp_of(file.fileno())])
+        with open_file(path) as file:
             yield file
     except FileNotFoundError:
         raise MissingDataError(f"{path} is missing") from None
-    except OSError as error:
+    except (OSError, DamagedError) as error:
         raise DataError(f"cannot read {path}: {first_line(error)}") from error
 
 
@@ -82,11 +53,7 @@ def reading(says: str, kind: type[GoalError] = DataError) -> Iterator[None]:
 
 
 def content_of(path: Path) -> bytes:
-    """The content of a file.
-
-    Raises:
-        DataError: it is missing, or cannot be read.
-    """
+    """The content of a file."""
     with opened(path) as file:
         return file.read()
 

@@ -13,7 +13,8 @@ from goal_sweep.goal_core.basics.errors import WeightsError
 from goal_sweep.goal_core.checkpoints.file import TRAINING, read_checkpoint, take_prefix, write_checkpoint
 from goal_sweep.goal_core.checkpoints.names import weights_in
 from goal_sweep.goal_core.data import DataConfig
-from goal_sweep.goal_core.data.text import Tokenizer, tokenizer_from_json
+from goal_sweep.goal_core.data.text import Tokenizer
+from goal_sweep.goal_core.data.text.wordpieces import tokenizer_from_json
 from goal_sweep.goal_core.models import ModelConfig
 
 T = TypeVar("T")
@@ -80,25 +81,13 @@ class TrainedModel:
 def write_model(
     path: Path, tensors: Mapping[str, Tensor], description: ModelDescription, *, epoch: int, training: str = ""
 ) -> None:
-    """Write a model's `heads.*` and `backbone.*` tensors with its description. Not atomic.
-
-    Args:
-        path: the file.
-        tensors: the weights.
-        description: the model.
-        epoch: the epoch whose weights these are.
-        training: the key of the training that they belong to; empty for a published model.
-    """
+    """Write a model's `heads.*` and `backbone.*` tensors with its description. Not atomic."""
     state = {"epoch": epoch, _KEY: description.to_json()}
     write_checkpoint(path, tensors, state | ({TRAINING: training} if training else {}))
 
 
 def read_model(path: Path) -> TrainedModel:
-    """Read a model from a checkpoint, or from the folder of a finished training.
-
-    Raises:
-        WeightsError: the file is missing, damaged, or is not a model checkpoint; see also :func:`weights_in`.
-    """
+    """Read a model from a checkpoint, or from the folder of a finished training; a `WeightsError` where it is none."""
     path = weights_in(path) if path.is_dir() else path
     tensors, state = read_checkpoint(path)
     if _KEY not in state:

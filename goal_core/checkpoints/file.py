@@ -46,7 +46,6 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     Raises:
         WeightsError: the file is missing, or goal-sweep did not write it.
         DamagedError: its content is not what was written.
-        StorageError: it cannot be read.
     """
     content = read_bytes(path)
     if content is None:
@@ -60,16 +59,7 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def read_of_training(path: Path, training: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """As :func:`read_checkpoint`, for a file in the folder of a training.
-
-    Args:
-        path: the file; exists.
-        training: the training's key.
-
-    Raises:
-        DamagedError: the file is damaged, is no checkpoint, or belongs to another training.
-        StorageError: it cannot be read.
-    """
+    """As :func:`read_checkpoint`, of a training; a `DamagedError` where it is missing or belongs to another, too."""
     try:
         tensors, state = read_checkpoint(path)
     except WeightsError as error:
@@ -113,11 +103,7 @@ def take_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]
 
 
 def check_fits(module: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
-    """Check that tensors are those of a module, all of them and no others.
-
-    Raises:
-        WeightsError: one is missing, is left over or has the wrong shape.
-    """
+    """Check that tensors are those of a module, all of them and no others; else a `WeightsError`."""
     if problems := misfits(module.state_dict(), tensors, spare=lambda name: False):
         raise WeightsError(f"checkpoint {source} does not fit the model; tensors {problems}")
 

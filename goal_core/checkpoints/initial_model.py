@@ -15,8 +15,10 @@ from goal_sweep.goal_core.checkpoints.description import ModelDescription, Train
 from goal_sweep.goal_core.checkpoints.file import check_fits, load_module
 from goal_sweep.goal_core.data import DataConfig, Dataset
 from goal_sweep.goal_core.data.text import TextVectors, Tokenizer
-from goal_sweep.goal_core.models import Encoder, Heads, ImageBackbone, ModelConfig, num_features
+from goal_sweep.goal_core.models import ModelConfig
+from goal_sweep.goal_core.models.backbones import ImageBackbone
 from goal_sweep.goal_core.models.frameworks import framework_of, frameworks
+from goal_sweep.goal_core.models.heads import Encoder, Heads, num_features
 from goal_sweep.goal_core.models.sizes import backbone_name
 from goal_sweep.goal_core.models.weights import file_sha256
 
@@ -27,15 +29,8 @@ class InitialModel:
     A checkpoint `init_from` brings its own tokenizer, because its words stand for rows of an embedding.
 
     Args:
-        model: framework, parts and initial weights.
-        data: the data to train on.
         dataset: the same data, opened; None for a given model, which states what it needs of them.
         given: a model that takes the place of `init_from`, and fits.
-
-    Raises:
-        ConfigError: the framework cannot train on this data.
-        WeightsError: `init_from` is missing or damaged, or does not fit the model; the message is one line and
-            names the difference.
     """
 
     def __init__(
@@ -94,10 +89,6 @@ def check_initial_weights(model: ModelConfig, data: DataConfig, dataset: Dataset
     """Load the initial weights once and discard them, so that a mismatch shows before anything is scheduled.
 
     Heads of one's own encode two pairs, too.
-
-    Raises:
-        DataError: no word of the captions is in the vocabulary.
-        WeightsError: the weights cannot be found, or do not fit.
     """
     initial, entry = InitialModel(model, data, dataset), frameworks[model.framework]
     backbone = initial.backbone(0)
@@ -120,17 +111,7 @@ def check_initial_weights(model: ModelConfig, data: DataConfig, dataset: Dataset
 def trained_encoder(
     trained: TrainedModel, description: ModelDescription, device: torch.device, dataset: Dataset | None = None
 ) -> Encoder:
-    """A trained model's parts on a device; its backbone from the checkpoint, or from the weights it was frozen with.
-
-    Args:
-        trained: the model's file.
-        description: its own, or with other places for data and weights.
-        device: where it runs.
-        dataset: the data it is evaluated on, if there are any.
-
-    Raises:
-        WeightsError: the backbone's weights are missing, have changed, or do not fit.
-    """
+    """A trained model's parts on a device; its backbone from the checkpoint, or from the weights it was frozen with."""
     model = description.model
     with _naming(trained.path):
         initial = InitialModel(model, description.data, dataset, given=trained)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Final
 
-from goal_sweep.goal_core.basics.atomic import DamagedError, storage_errors
+from goal_sweep.goal_core.basics.atomic import DamagedError
 from goal_sweep.goal_core.basics.errors import WeightsError
 from goal_sweep.goal_core.basics.sealed_json import read_json
 
@@ -17,7 +16,7 @@ SPARE: Final = "last-spare.safetensors"
 BEST: Final = "best.safetensors"
 """The best epoch's weights among the files that a result states; on the disk they have the name of their epoch."""
 RANKS: Final = "ranks.npz"
-"""The rank of the right answer of every test query; see `goal_core.evaluation.RetrievalRanks.save`."""
+"""The rank of the right answer of every test query; see `goal_core.evaluation.retrieval.RetrievalRanks.save`."""
 
 
 def best_name(epoch: int) -> str:
@@ -29,24 +28,10 @@ def best_name(epoch: int) -> str:
 
 
 def weights_in(folder: Path) -> Path:
-    """The file with the weights of a finished training, from its folder.
-
-    Raises:
-        WeightsError: the folder is not that of a finished training.
-        DamagedError: its result is damaged, or the weights are not those that gave the result.
-        StorageError: a file cannot be read.
-    """
+    """The file with the weights of a finished training, from its folder; a `WeightsError` where that is none."""
     result = read_json(folder / "result.json")
     if result is None:
         raise WeightsError(f"{folder} is not the folder of a finished training: it has no result.json")
-    try:
-        stated = result["files"][BEST]
-        path, digest = folder / Path(stated["name"]).name, stated["sha256"]
-    except (KeyError, TypeError) as error:
-        message = f"{folder / 'result.json'} is damaged: it does not state the file of its weights"
-        raise DamagedError(message) from error
-    if path.is_file():
-        with storage_errors(path, "read"), path.open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != digest:
-                raise DamagedError(f"{path} is damaged: its content does not match its checksum")
-    return path
+    if not isinstance(epoch := result.get("best_epoch"), int):
+        raise DamagedError(f"{folder / 'result.json'} is damaged: it does not state its best epoch")
+    return folder / best_name(epoch)

@@ -78,8 +78,7 @@ class Batch:
     """B image-caption pairs, all tensors on the CPU."""
 
     images: Tensor | None
-    """(B, 3, size, size) uint8, or those of the rows that the source was asked for; None when the source gives captions
-    only."""
+    """(B, 3, size, size) uint8; None when the source gives captions only."""
     image_index: Tensor
     """The image of each pair, as its index in the split, (B,) int64; pairs of one image are no negative pairs."""
     caption_index: Tensor
@@ -119,23 +118,12 @@ class BatchSource:
     global random streams of torch and numpy.
 
     Args:
-        split: the training pairs.
-        tokenizer: encodes the captions.
         image: sizes and augmentation of the images; None where the split has precomputed regions. Images that are
             not augmented are kept where memory allows (see :class:`DecodedImages`).
-        batch_size: pairs per step, at least 2.
-        seed: the cells' seed, at least 0.
         drop_last: leave out the last, smaller batch of an epoch (a single pair is always left out).
-        num_workers: decoding processes; 0 decodes in this one.
         with_images: whether batches carry images (not needed where their features are available).
-        ram_limit: bytes of decoded images to keep.
         augment: drops regions and words; None keeps them.
-        rows: which rows of a batch of a given size need their images; None: all.
-        device: where batches will go; see :class:`DecodedImages`.
         views: augmented views of each image to draw from; 0 draws none.
-
-    Raises:
-        ConfigError: the batch is larger than the split, or a number is out of range.
     """
 
     def __init__(
@@ -151,7 +139,6 @@ class BatchSource:
         with_images: bool = True,
         ram_limit: int = RAM_LIMIT,
         augment: Augment | None = None,
-        rows: Callable[[int], slice] | None = None,
         device: torch.device | None = None,
         views: int = 0,
     ) -> None:
@@ -163,7 +150,7 @@ class BatchSource:
             )
         self._split, self._captions = split, captions_of(split, tokenizer)
         self._batch_size, self._seed, self._drop_last = batch_size, seed, drop_last
-        self._augment, self._with_regions, self._rows, self._num_views = augment, image is None, rows, views
+        self._augment, self._with_regions, self._num_views = augment, image is None, views
         self._augments, self._images = image is not None and image.augments, None
         if with_images and image is not None:
             kept = 0 if image.augments else ram_limit
@@ -180,12 +167,6 @@ class BatchSource:
         Args:
             epoch: number of the epoch, counted from 1 by the trainer.
             start_step: begin with this batch, in [0, steps_per_epoch]; those before it cost nothing.
-
-        Yields:
-            ``steps_per_epoch - start_step`` batches.
-
-        Raises:
-            DataError: an image cannot be read.
         """
         if not 0 <= start_step <= self.steps_per_epoch:
             raise ConfigError(f"start_step must be in [0, {self.steps_per_epoch}], got {start_step}")
@@ -230,8 +211,6 @@ class BatchSource:
     def _pixels(self, parts: Iterator[NDArray[np.int64]], epoch: int) -> Iterator[Tensor | None]:
         if self._images is None:
             return (None for _ in parts)
-        if (rows := self._rows) is not None:
-            parts = (captions[rows(len(captions))] for captions in parts)
         images_of, augments = self._split.caption_image, self._augments
         return self._images.stream(
             (images_of[captions], self._seeds(captions, epoch) if augments else ()) for captions in parts

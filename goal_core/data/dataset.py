@@ -77,9 +77,6 @@ class Split:
     """Images, or their precomputed regions, and their captions, in the order of the dataset.
 
     Images are read on demand.
-
-    Raises:
-        DataError: there is no image.
     """
 
     name: str
@@ -164,9 +161,9 @@ class Dataset:
         return chain.from_iterable(self.corpus)
 
 
-def index_parts(count: int, size: int, first: int = 0) -> Iterator[NDArray[np.int64]]:
-    """The numbers from ``first`` to ``count`` - 1 in order, so many at a time; the last part may be smaller."""
-    return (np.arange(start, min(start + size, count)) for start in range(first, count, size))
+def index_parts(count: int, size: int) -> Iterator[NDArray[np.int64]]:
+    """The numbers from 0 to ``count`` - 1 in order, so many at a time; the last part may be smaller."""
+    return (np.arange(start, min(start + size, count)) for start in range(0, count, size))
 
 
 def num_batches(num_captions: int, batch_size: int, drop_last: bool) -> int:
@@ -179,8 +176,6 @@ def fingerprint_of(image: ImageConfig | None, min_word_count: int, data: object)
     """Hash what a model sees of a dataset: 16 hexadecimal digits of a SHA-256.
 
     Args:
-        image: decoding, resizing and augmentation; None where features are computed already.
-        min_word_count: threshold of the vocabulary.
         data: JSON-able description of the images and captions.
     """
     return key_of([DECODE_VERSION, image and asdict(image), min_word_count, data])

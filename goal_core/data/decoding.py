@@ -73,8 +73,6 @@ class DecodedImages:
     (``num_images * 3 * size * size``). Squares of a pack are in the system's cache of its files, for all processes.
 
     Args:
-        split: the images.
-        config: their sizes and augmentation.
         num_workers: worker processes, which stay between streams and each work two batches ahead; 0 decodes in this
             process. The pixels do not depend on it.
         ram_limit: bytes of images to keep; 0 where they are augmented.
@@ -110,10 +108,6 @@ class DecodedImages:
 
         Yields:
             (B, 3, size, size) uint8 for each request, in order.
-
-        Raises:
-            DataError: an image cannot be read.
-            RuntimeError: a newer stream has been started.
         """
         if self._kept is None:
             yield from self._decoded(requests)

@@ -96,13 +96,7 @@ def libraries() -> dict[str, str]:
 
 
 class PackedSplit:
-    """The images of a split in a pack. Pickled, it opens the pack again.
-
-    Args:
-        plan: the pack.
-        split: the split's name.
-        per_shard: images of each shard but the last.
-    """
+    """The images of a split in a pack. Pickled, it opens the pack again."""
 
     def __init__(self, plan: PackPlan, split: str, per_shard: int) -> None:
         self._of = self._plan, self._split, self._per_shard = plan, split, per_shard
@@ -150,13 +144,7 @@ def set_aside(plan: PackPlan, why: str) -> None:
 def open_packed(dataset: Dataset, image: ImageConfig | None, packs: Path | None) -> tuple[Dataset, str]:
     """Put the pack of a dataset beside its splits, where there is one; that takes no longer for a million images.
 
-    Args:
-        dataset: opened from its files.
-        image: its settings; None where it has features.
-        packs: the folder of all packs; None uses none.
-
-    Returns:
-        The dataset, with the pack or unchanged, and one line for the log that says where images come from.
+    One line for the log says where images come from.
     """
     if image is None:
         return dataset, "precomputed features"
@@ -207,24 +195,14 @@ def write_pack(
     per_shard: int = PER_SHARD,
     progress: Progress = lambda split, done, total: None,
 ) -> int:
-    """Write a pack, or what is missing of it, shard by shard.
+    """Write a pack, or what is missing of it, shard by shard; gives its bytes.
 
     Killed at any moment and called again, it continues, and the files are the same. All that is there is compared with
     its checksums, and what is damaged is written again.
 
     Args:
-        dataset: images with captions.
-        plan: its pack.
         workers: threads that decode, 0 for one on each core.
         per_shard: images of a shard, at least.
-        progress: called after every few images.
-
-    Returns:
-        Bytes of the pack.
-
-    Raises:
-        DataError: the disk is too small, or an image cannot be read; the pack is not complete then.
-        StorageError: a file cannot be written.
     """
     make_folder(plan.folder)
     remove_leftovers(plan.folder)

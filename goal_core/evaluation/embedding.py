@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from goal_sweep.goal_core.basics.devices import send
-from goal_sweep.goal_core.data import Captions, DecodedImages, ImageConfig, Split, captions_of, index_parts
+from goal_sweep.goal_core.data import ImageConfig, Split, index_parts
+from goal_sweep.goal_core.data.captions import Captions, captions_of
+from goal_sweep.goal_core.data.decoding import DecodedImages
 from goal_sweep.goal_core.data.text import Tokenizer
-from goal_sweep.goal_core.models import Encoder
+from goal_sweep.goal_core.models.heads import Encoder
 
 TEXT_CHUNK = 256
 """Captions per forward pass outside training. Fixed, because a kernel may round differently at another size."""
@@ -94,13 +96,6 @@ def split_inputs(
     """A function that gives a split, unaugmented, chunk by chunk on the device.
 
     A chunk is pixels, (C, 3, S, S) uint8, or precomputed features, (C, R, F) or (C, F) float32.
-
-    Args:
-        split: the images.
-        image: their size; None where the split consists of features.
-        device: where the chunks go.
-        workers: decoding processes.
-        alive: called for every chunk.
     """
     images = None if image is None else DecodedImages(split, image, num_workers=workers, device=device)
 

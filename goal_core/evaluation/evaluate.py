@@ -10,11 +10,15 @@ from typing import Any, Literal
 import torch
 
 from goal_sweep.goal_core.basics.errors import ConfigError, DataError
-from goal_sweep.goal_core.checkpoints import ModelDescription, read_model, trained_encoder
-from goal_sweep.goal_core.data import DataConfig, Dataset, Split, open_dataset, own_indexes, tokenize
+from goal_sweep.goal_core.checkpoints.description import ModelDescription, read_model
+from goal_sweep.goal_core.checkpoints.initial_model import trained_encoder
+from goal_sweep.goal_core.data import DataConfig, Dataset, Split
+from goal_sweep.goal_core.data.formats.index import own_indexes
+from goal_sweep.goal_core.data.formats.opening import open_dataset
+from goal_sweep.goal_core.data.text.vocabulary import tokenize
 from goal_sweep.goal_core.evaluation.embedding import Embedded, EvalSplit, embed_split, prepare_split, split_inputs
 from goal_sweep.goal_core.evaluation.recalls import all_recalls_of, recalls_between
-from goal_sweep.goal_core.models import Encoder
+from goal_sweep.goal_core.models.heads import Encoder
 
 SplitName = Literal["train", "val", "test"]
 _THREADS = 1
@@ -42,10 +46,6 @@ class OpenedCheckpoint:
 
     def evaluate(self, split: SplitName = "test", embedded: Embedded | None = None) -> dict[str, Any]:
         """Measure the recall on a split.
-
-        Args:
-            split: which one.
-            embedded: its embeddings, where they are known already.
 
         Returns:
             ``metrics`` (recalls by name, percent), and what was evaluated: ``cell``, ``stage``, ``objective``,
@@ -78,16 +78,9 @@ def open_checkpoint(
     """Load a trained cell and open its data.
 
     Args:
-        path: a file of weights, or the folder of a finished training.
         root: the data's folder, if it is not the one the cell was trained with.
         weights: the backbone's weights file, if it has moved; its content must be the same.
-        device: `cpu` or `cuda`.
         data: other data than the cell was trained on. Words and the preparation of images stay the cell's.
-
-    Raises:
-        WeightsError: the checkpoint or the backbone's weights are missing, damaged or changed.
-        DataError: the data is missing, or is not the data the cell was trained on.
-        ConfigError: the cell takes pictures and the other data are features, or the reverse.
     """
     torch.set_num_threads(_THREADS)
     trained = read_model(path)
@@ -120,23 +113,13 @@ def open_checkpoint(
 def evaluate_ensemble(members: Iterable[OpenedCheckpoint], split: SplitName = "test") -> dict[str, Any]:
     """Measure the recall of several trained cells together, ranking a split by their mean similarity.
 
-    The cells may differ in seed, objective, backbone and framework, and one may read regions and another images, but
-    the images and captions that they rank must be the same.
-
-    The mean of dot products is, up to a factor, the dot product of the concatenated embeddings. So this is the ranking
-    of one model with long embeddings: exact, in blocks, and with ties counted against the ensemble.
-
-    Args:
-        members: two checkpoints or more.
-        split: which split.
+    They may be of any seed, objective, backbone and framework, but must rank the same images and captions. The mean of
+    dot products is, up to a factor, the dot product of the concatenated embeddings, so this is the ranking of one model
+    with long embeddings: exact, in blocks, and with ties counted against the ensemble.
 
     Returns:
         ``metrics`` of the ensemble (recalls by name, percent), ``split``, ``images``, ``captions``, and ``members``:
         for each checkpoint what its ``evaluate`` returns.
-
-    Raises:
-        ConfigError: a checkpoint is given twice, or one re-ranks by another score.
-        DataError: the cells' splits are not the same images and captions in the same order.
 
     Source: VSE-infinity's ensembles (Chen et al. 2021, arXiv:2011.04305), of two models.
     """
@@ -169,9 +152,6 @@ def check_same_queries(first_path: Path, first: Split, other_path: Path, other: 
     """Check that two splits are the same images and captions in the same order.
 
     Images are compared by their captions, word by word, because region files and image files name them differently.
-
-    Raises:
-        DataError: they are not; the message names the first difference.
     """
     if first.caption_image.tolist() != other.caption_image.tolist():
         raise DataError(

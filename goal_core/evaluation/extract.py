@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 
 from goal_sweep.goal_core.basics.atomic import check_space, remove_leftovers, replace_bytes, storage_errors
 from goal_sweep.goal_core.basics.errors import DataError, DeviceError
-from goal_sweep.goal_core.basics.sealed_json import json_bytes, key_of, read_json
-from goal_sweep.goal_core.data import Dataset, DecodedImages, ImageConfig, Split, index_parts
+from goal_sweep.goal_core.basics.sealed_json import json_bytes, read_json
+from goal_sweep.goal_core.data import Dataset, ImageConfig, Split, index_parts
+from goal_sweep.goal_core.data.decoding import DecodedImages
 from goal_sweep.goal_core.data.formats.layout import FILE_WORDS
 from goal_sweep.goal_core.evaluation.embedding import CHUNK
 from goal_sweep.goal_core.evaluation.feature_files import DESCRIPTION, write_features
-from goal_sweep.goal_core.models import BackboneConfig, ImageBackbone, build_backbone, weights_id
+from goal_sweep.goal_core.models import BackboneConfig, weights_id
+from goal_sweep.goal_core.models.backbones import ImageBackbone, build_backbone
 
 Progress = Callable[[str, int, int], None]
 """Called with the split's name, the images done and all images of the split."""
@@ -40,31 +42,14 @@ def extract_features(
 ) -> tuple[int, int, int]:
     """Pass every image through a backbone and write its features, captions and ids.
 
-    They are in the layout of `data.format: precomp` (`vectors`) or `data.format: regions` (`grid`).
-
-    Killed at any moment and called again, it continues where it stopped, and the result is the same. A `*_ims.npy`
-    file appears only when it is complete.
+    They are in the layout of `data.format: precomp` (`vectors`) or `data.format: regions` (`grid`). Killed at any
+    moment and called again, it continues with the splits that are not complete.
 
     Args:
-        dataset: images with captions.
-        image: size of the images, which are not augmented.
-        backbone: any timm architecture, and its weights.
-        out: folder, created if necessary; it must not contain other features.
         kind: `grid`: the cells of the last feature map; `vectors`: the pooled vector of the whole image.
-        seed: draws the weights where they are `random`.
-        device: `cpu` or `cuda`.
-        workers: processes that decode, 0 for none.
-        progress: called after every few images.
 
     Returns:
         Number of images in all, regions of each image (1 for `vectors`), and features of each region: (N, R, F).
-
-    Raises:
-        DataError: the dataset has features already, an image cannot be read, the folder contains other features, or
-            the disk is too small.
-        WeightsError: the weights cannot be found, or do not fit.
-        StorageError: a file cannot be written.
-        DeviceError: CUDA was requested but is not available.
     """
     if device == "cuda" and not torch.cuda.is_available():
         raise DeviceError("--device cuda was requested, but torch finds no CUDA device")
@@ -86,30 +71,29 @@ def extract_features(
     }
     _claim(out, description)
     todo = {name: split for name, split in dataset.splits.items() if not (out / f"{FILE_WORDS[name]}_ims.npy").exists()}
-    needed = sum(split.num_images for split in todo.values()) * shape[0] * shape[1] * 4
-    check_space(out, needed, ".*_ims.npy.partial")
+    needed = sum(split.num_images for split in dataset.splits.values()) * shape[0] * shape[1] * 4
+    check_space(out, needed, "*_ims.npy")
     ids = _ids(dataset)
     for name, split in todo.items():
         captions = [" ".join(caption.split()) for caption in split.captions]
         for end, lines in (("caps", captions), ("ids", ids[name])):
             replace_bytes(out / f"{FILE_WORDS[name]}_{end}.txt", "".join(f"{line}\n" for line in lines).encode())
-        parts, full = partial(_features, split, net, image, workers, progress), (split.num_images, *sizes)
-        write_features(out / f"{FILE_WORDS[name]}_ims.npy", full, key_of(description), CHUNK, parts)
+        rows = partial(_features, split, net, image, workers, progress)
+        write_features(out / f"{FILE_WORDS[name]}_ims.npy", (split.num_images, *sizes), rows)
     return (sum(split.num_images for split in dataset.splits.values()), *shape)
 
 
 def _features(
-    split: Split, net: ImageBackbone, image: ImageConfig, workers: int, progress: Progress, first: int
+    split: Split, net: ImageBackbone, image: ImageConfig, workers: int, progress: Progress
 ) -> Iterator[NDArray[np.float32]]:
-    """The features of the images from one on, chunk by chunk, (B, ..., F)."""
-    device = next(net.parameters()).device
-    # Chunks always start at the same images, because a kernel may round differently at another size.
-    parts = ((part, ()) for part in index_parts(split.num_images, CHUNK, first))
+    """The features of all images, chunk by chunk, (B, ..., F)."""
+    device, done = next(net.parameters()).device, 0
+    parts = ((part, ()) for part in index_parts(split.num_images, CHUNK))
     with closing(DecodedImages(split, image, num_workers=workers, ram_limit=0)) as images, torch.inference_mode():
         for pixels in images.stream(parts):
             yield net(pixels.to(device)).float().cpu().numpy()
-            first += len(pixels)
-            progress(split.name, first, split.num_images)
+            done += len(pixels)
+            progress(split.name, done, split.num_images)
 
 
 def _ids(dataset: Dataset) -> dict[str, list[str]]:
@@ -132,13 +116,7 @@ def _ids(dataset: Dataset) -> dict[str, list[str]]:
 
 
 def _claim(out: Path, description: dict[str, object]) -> None:
-    """Reserve a folder for these features, or check that it is reserved for them already.
-
-    Raises:
-        DataError: it contains other features.
-        DamagedError: the description of its features cannot be read.
-        StorageError: it cannot be written to.
-    """
+    """Reserve a folder for these features, or check that it is reserved for them already."""
     path = out / DESCRIPTION
     with storage_errors(out, "write to"):
         out.mkdir(parents=True, exist_ok=True)

@@ -1,11 +1,7 @@
-"""Folders of features: `*_ims.npy`, written part by part, and in `features.json` the backbone that computed them."""
+"""Folders of features: `*_ims.npy`, and in `features.json` the backbone that computed them."""
 
 from __future__ import annotations
 
-import fcntl
-import io
-import math
-import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -13,7 +9,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from goal_sweep.goal_core.basics.atomic import DamagedError, storage_errors
+from goal_sweep.goal_core.basics.atomic import DamagedError, replace_with
 from goal_sweep.goal_core.basics.errors import DataError
 from goal_sweep.goal_core.basics.sealed_json import read_json
 from goal_sweep.goal_core.data.config import DataConfig
@@ -22,51 +18,16 @@ from goal_sweep.goal_core.data.formats.layout import SHIPPED_FOLDER, precomp_fol
 DESCRIPTION = "features.json"
 
 
-def write_features(
-    path: Path, shape: tuple[int, ...], key: str, part: int, parts: Callable[[int], Iterable[NDArray[np.float32]]]
-) -> None:
-    """Write (N, ..., F) float32 part by part to a hidden file, which gets its name when it is whole.
+def write_features(path: Path, shape: tuple[int, ...], rows: Callable[[], Iterable[NDArray[np.float32]]]) -> None:
+    """Write (N, ..., F) float32 part by part. The file appears when it is whole."""
 
-    Each part is on the disk before the next is begun. Where a killed writer stopped, the next continues: at most the
-    last part is torn, and it is written again.
+    def write(temporary: Path) -> None:
+        with temporary.open("wb") as file:
+            npy.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
+            for part in rows():
+                file.write(np.ascontiguousarray(part, "<f4").data)
 
-    Args:
-        path: the final name; its folder exists.
-        shape: (N, R, F) or (N, F).
-        key: identifies the rows; rows with a different key are discarded.
-        part: rows of a part; the last may have fewer.
-        parts: gives the parts (B, ..., F) that begin at a row, up to the last.
-
-    Raises:
-        DataError: another process is writing this file.
-        StorageError: the file cannot be written.
-    """
-    header, row_bytes = io.BytesIO(), 4 * math.prod(shape[1:])
-    npy.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": shape})
-    hidden = path.with_name(f".{path.name}.{key}-{'x'.join(map(str, shape))}.partial")
-    with storage_errors(path, "write"):
-        for other in path.parent.glob(f".{path.name}.*.partial"):
-            if other != hidden:
-                other.unlink(missing_ok=True)
-        hidden.touch()
-        with hidden.open("r+b") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # Between the opening and the lock another writer may have given this very file its final name.
-                ours = os.fstat(file.fileno()).st_ino == hidden.stat().st_ino
-            except (BlockingIOError, FileNotFoundError):
-                ours = False
-            if not ours:
-                raise DataError(f"another process is writing {path}")
-            whole = max(0, os.fstat(file.fileno()).st_size - header.tell()) // (part * row_bytes)
-            first = part * max(0, whole - 1)
-            file.write(header.getvalue())
-            file.truncate(file.seek(header.tell() + first * row_bytes))
-            for rows in parts(first):
-                file.write(np.ascontiguousarray(rows, "<f4").data)
-                file.flush()
-                os.fsync(file.fileno())
-            hidden.replace(path)
+    replace_with(path, write)
 
 
 def check_origin(config: DataConfig, names: Sequence[str]) -> None:
@@ -75,13 +36,6 @@ def check_origin(config: DataConfig, names: Sequence[str]) -> None:
     A folder without `features.json` is taken at the sweep's word, except for a backbone of the features that ship with
     goal-sweep: its name would come from the shipped sweep and not from who gave the folder. Tags of weights
     (`resnet152.tv_in1k`) may be left out.
-
-    Args:
-        config: the dataset; one of images has nothing to check.
-        names: the sweep's backbones.
-
-    Raises:
-        DataError: the folder is missing, its `features.json` is damaged, or a name is not that of its features.
     """
     if config.image is not None or config.root is None:
         return

@@ -22,7 +22,8 @@ from goal_sweep.goal_core.evaluation.retrieval import (
     retrieval_metrics,
     retrieval_ranks,
 )
-from goal_sweep.goal_core.models import Encoder, XvlmHeads
+from goal_sweep.goal_core.models.heads import Encoder
+from goal_sweep.goal_core.models.systems.xvlm import XvlmHeads
 
 PAIRS = 256
 """Pairs per forward pass of the cross encoder. Fixed, because a kernel may round differently at another size."""
@@ -35,10 +36,7 @@ Score = Callable[[Tensor, Tensor], Tensor]
 def recalls_of(encoder: Encoder, split: EvalSplit, embedded: Embedded | None = None) -> dict[str, float]:
     """Recalls on the full ranking as ``<split>/i2t_r1`` ... ``<split>/rsum``, percent; they select the epoch.
 
-    Args:
-        encoder: the model.
-        split: what to rank.
-        embedded: its embeddings, where they are known already; of a model that does not re-rank.
+    The embeddings may be given where they are known already, of a model that does not re-rank.
     """
     if encoder.heads.rerank_top:
         return _named(split.name, _rerank_split(encoder, split)[1].metrics())
@@ -67,11 +65,7 @@ def recalls_between(
 ) -> tuple[dict[str, float], RetrievalRanks]:
     """Recalls of embeddings, ``<name>/...`` and ``<name>_1k/...``, and ranks, as by :func:`all_recalls_of`.
 
-    Args:
-        image_ND: images, (N, D) float32.
-        text_MD: captions, (M, D) float32.
-        caption_image: index of each caption's image, (M,) int64, on any device.
-        name: of the split.
+    Images (N, D) and captions (M, D) are float32; the index of each caption's image (M,) may be on any device.
     """
     ranks = retrieval_ranks(image_ND, text_MD, caption_image)
     recalls = _named(name, ranks.metrics())
@@ -129,25 +123,14 @@ def _caption_states(encoder: Encoder, heads: XvlmHeads, split: EvalSplit) -> tup
 def reranked_ranks(
     image_emb: Tensor, text_emb: Tensor, text_to_image: Tensor, score: Score, top: int, *, block: int = QUERIES
 ) -> RetrievalRanks:
-    """The rank of the right answer of every query after its nearest items are re-ranked by a score.
+    """The rank from 0 of the right answer of every query after its nearest items are re-ranked by a score.
 
     The candidates of a query are its ``top`` nearest items by dot product, except those that tie with the first item
     left out, so that no sort decides. They come first, in descending order of score; all others follow by similarity.
     Ties count against the model: a wrong candidate of equal score is ranked before the right one.
 
     Args:
-        image_emb: shape (N, D), floating point.
-        text_emb: shape (M, D), floating point, on the same device.
-        text_to_image: shape (M,), integer; the row of ``image_emb`` that each caption describes.
-        score: scores pairs.
         top: candidates of each query, at least 1; all items if there are fewer.
-        block: queries whose candidates are scored in one call.
-
-    Returns:
-        Ranks from 0 in the order of the inputs.
-
-    Raises:
-        EmbeddingError: as in :func:`~goal_core.evaluation.retrieval.retrieval_ranks`; or a score is not finite.
     """
     nearest = retrieval_ranks(image_emb, text_emb, text_to_image)
     owners_M = text_to_image.to(image_emb.device, torch.int64)

@@ -63,10 +63,6 @@ class RetrievalRanks:
         """Write them as a compressed ``.npz`` of unsigned integers, nothing pickled.
 
         ``i2t`` (N,); ``t2i`` (M,), in the order of the captions' images; ``captions`` (N,): the captions of each image.
-
-        Args:
-            path: the file.
-            text_to_image: shape (M,), int64; the image of each caption.
         """
         i2t, t2i, owners = (array.cpu().numpy() for array in (self.i2t, self.t2i, text_to_image))
         arrays = (i2t, t2i[np.argsort(owners, kind="stable")], np.bincount(owners))
@@ -82,7 +78,7 @@ def recall(
     *,
     folds: int = 1,
 ) -> dict[str, float]:
-    """Recall by dot product of embeddings from anywhere. Warns of rows that are not of unit length.
+    """Recall by dot product of embeddings from anywhere, percent. Warns of rows that are not of unit length.
 
     Args:
         images: shape (N, D), floating point.
@@ -90,9 +86,6 @@ def recall(
         owners: the row of ``images`` that each text describes, shape (M,). None: each image has M / N texts, which
             follow one another in the order of the images.
         folds: equal, contiguous parts of the images, each ranked on its own, whose mean is returned; a divisor of N.
-
-    Returns:
-        `i2t_r1` to `t2i_r10` in percent, 0 to 100, and their sum `rsum`.
 
     Raises:
         EmbeddingError: shapes, types, devices or owners do not fit; an image has no text; an embedding is not finite;
@@ -129,26 +122,17 @@ def retrieval_metrics(
     *,
     block_images: int = 1024,
 ) -> dict[str, float]:
-    """Recall of ranking all captions for each image, and all images for each caption, by dot product.
+    """Recall of ranking all captions for each image, and all images for each caption, by dot product in fp32, percent.
 
     With ``folds`` above 1 the images are cut into that many equal, contiguous parts, each is ranked on its own with its
     captions, and the metrics are averaged: 5,000 COCO images in 5 folds are the "1K test".
 
     Args:
         image_emb: shape (N, D), floating point; L2-normalised when cosine similarity is meant.
-        text_emb: shape (M, D), floating point, on the same device.
         text_to_image: shape (M,), integer; the row of ``image_emb`` that each caption describes, in any order.
             Each image needs at least one caption; images may have different numbers of them.
-        folds: number of folds, a divisor of N.
         block_images: rows of one block. With five captions per image, memory is about ``44 * D + 220 * block_images``
             bytes for each row; the result does not depend on it.
-
-    Returns:
-        Percentages, as by :meth:`RetrievalRanks.metrics`; similarities are computed in fp32 whatever the inputs' type.
-
-    Raises:
-        EmbeddingError: a shape, type, device or index that does not fit; an image without a caption; a
-            non-finite embedding; images that do not divide into the folds.
     """
     with torch.no_grad(), full_precision(image_emb.device):
         images_ND, texts_MD, owners_M, _ = _check_and_sort(image_emb, text_emb, text_to_image)
@@ -169,11 +153,7 @@ def retrieval_metrics(
 def retrieval_ranks(
     image_emb: Tensor, text_emb: Tensor, text_to_image: Tensor | NDArray[np.integer], *, block_images: int = 1024
 ) -> RetrievalRanks:
-    """The rank of the right answer of every query; see :func:`retrieval_metrics` for arguments and errors.
-
-    Returns:
-        Ranks in the order of the inputs, on their device.
-    """
+    """The rank of the right answer of every query; see :func:`retrieval_metrics` for arguments and errors."""
     with torch.no_grad(), full_precision(image_emb.device):
         images_ND, texts_MD, owners_M, order_M = _check_and_sort(image_emb, text_emb, text_to_image)
         ranks = _ranks(images_ND, texts_MD, owners_M, block_images)

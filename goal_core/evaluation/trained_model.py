@@ -18,12 +18,13 @@ from torch import nn
 from goal_sweep.goal_core.basics.devices import send
 from goal_sweep.goal_core.basics.errors import ConfigError, DataError
 from goal_sweep.goal_core.basics.plugins import run_plugins
-from goal_sweep.goal_core.checkpoints import ModelDescription, TrainedModel, read_model, trained_encoder
-from goal_sweep.goal_core.data import EncodedCaptions
+from goal_sweep.goal_core.checkpoints.description import ModelDescription, TrainedModel, read_model
+from goal_sweep.goal_core.checkpoints.initial_model import trained_encoder
+from goal_sweep.goal_core.data.captions import EncodedCaptions
 from goal_sweep.goal_core.data.formats.image_files import decode_image, to_rgb
 from goal_sweep.goal_core.data.transforms import transform_of
 from goal_sweep.goal_core.evaluation.embedding import CHUNK, embed_captions
-from goal_sweep.goal_core.models import Encoder
+from goal_sweep.goal_core.models.heads import Encoder
 from goal_sweep.goal_core.models.systems.vse_infty import GeneralizedPooling
 
 Picture = str | os.PathLike[str] | Image.Image | NDArray[np.uint8]
@@ -33,9 +34,7 @@ Picture = str | os.PathLike[str] | Image.Image | NDArray[np.uint8]
 class RetrievalModel:
     """Encodes pictures and sentences into the joint space. :func:`load_model` makes one.
 
-    Args:
-        trained: the model's file.
-        encoder: its parts on their device.
+    A `ConfigError` says that the model takes other inputs, and a `DataError` that an input cannot be used.
     """
 
     def __init__(self, trained: TrainedModel, encoder: Encoder) -> None:
@@ -44,34 +43,13 @@ class RetrievalModel:
         encoder.train(False)
 
     def encode_images(self, images: Iterable[Picture]) -> NDArray[np.float32]:
-        """Embed pictures as evaluation sees them: resized, cropped or stretched, and normalised as in training.
-
-        Args:
-            images: at least one.
-
-        Returns:
-            Unit vectors, (N, D) float32.
-
-        Raises:
-            ConfigError: the model takes features in place of pictures; see :meth:`encode_features`.
-            DataError: there is no picture, or one cannot be read.
-        """
+        """Unit vectors (N, D) float32 of pictures, which are resized and cropped, or stretched, as in evaluation."""
         given = _several(images)
         parts = (given[start : start + CHUNK] for start in range(0, len(given), CHUNK))
         return self._embed_images(map(self.prepared, parts))
 
     def encode_features(self, features: ArrayLike) -> NDArray[np.float32]:
-        """Embed features that another network has computed.
-
-        Args:
-            features: one vector an image, (N, F), or regions, (N, R, F).
-
-        Returns:
-            Unit vectors, (N, D) float32.
-
-        Raises:
-            ConfigError: the model takes pictures, or features of another width.
-        """
+        """Unit vectors (N, D) float32 of features (N, F), or regions (N, R, F), that another network has computed."""
         given, width = np.asarray(features, dtype=np.float32), self.description.num_features
         if self.description.data.image is not None:
             raise ConfigError("this model takes pictures; use encode_images")
@@ -80,32 +58,14 @@ class RetrievalModel:
         return self._embed_images(torch.split(torch.from_numpy(given), CHUNK))
 
     def encode_texts(self, texts: Iterable[str]) -> NDArray[np.float32]:
-        """Embed sentences.
-
-        Args:
-            texts: at least one. Words that the vocabulary lacks count as unknown.
-
-        Returns:
-            Unit vectors, (M, D) float32, in the order of the sentences.
-
-        Raises:
-            DataError: there is no sentence, one is no text, or the model takes vectors in place of sentences.
-        """
+        """Unit vectors (M, D) float32 of sentences. Words that the vocabulary lacks count as unknown."""
         return _finite(np.asarray(embed_captions(self._encoder, self._captions(texts)).cpu()))
 
     def search(self, text: str, images: NDArray[np.float32], top: int = 5) -> list[tuple[int, float]]:
         """The images nearest to a sentence by cosine similarity, without X-VLM's second ranking.
 
-        Args:
-            text: the sentence.
-            images: what :meth:`encode_images` gave, (N, D).
-            top: how many to find, at least 1.
-
         Returns:
             Numbers of images and their similarities, in [-1, 1], the nearest first; equal ones in their order.
-
-        Raises:
-            DataError: `images` are of another shape, `top` is below 1, or the model takes no sentences.
         """
         query = self.encode_texts([text])[0]
         if np.ndim(images) != 2 or len(query) != np.shape(images)[1]:
@@ -120,12 +80,6 @@ class RetrievalModel:
         """Write the encoder of pictures as a program that `torch.export.load` runs, with torch alone.
 
         It maps pixels as :meth:`prepared` gives them, (N, 3, S, S) uint8 for any N, to unit vectors (N, D) float32.
-
-        Args:
-            path: the file, by custom with the ending `.pt2`.
-
-        Raises:
-            ConfigError: the model takes features, or was trained in half precision.
         """
         config = self.description.data.image
         if config is None:
@@ -141,14 +95,6 @@ class RetrievalModel:
 
         It maps what :meth:`tokens` gives, ids (M, L) int64 padded with 0 and their numbers (M,) int64 for any M, to
         unit vectors (M, D) float32. L may be anything from 2 to `longest`; with a GRU it is `longest`.
-
-        Args:
-            path: the file, by custom with the ending `.pt2`.
-            longest: ids of the longest sentence.
-
-        Raises:
-            ConfigError: the model was trained in half precision.
-            DataError: it takes vectors in place of sentences.
         """
         tokens, _ = self.tokens(["a", "a"], longest=longest)
         sentences, words = torch.export.Dim("sentences"), torch.export.Dim.AUTO(min=2, max=longest)
@@ -175,15 +121,7 @@ class RetrievalModel:
             torch.export.save(torch.export.export(module, inputs, dynamic_shapes=(shapes,)), path)
 
     def tokens(self, texts: Iterable[str], *, longest: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-        """Sentences as the network takes them: ids (M, L) int64 padded with 0, and their numbers (M,) int64.
-
-        Args:
-            texts: at least one.
-            longest: L; 0: that of the longest sentence.
-
-        Raises:
-            DataError: there is no sentence, one has more ids, or the model takes vectors in place of sentences.
-        """
+        """Sentences as the network takes them: ids (M, L) int64 padded with 0, and their numbers (M,) int64."""
         captions = self._captions(texts)
         ids, lengths = captions.batch(np.arange(len(captions)))
         if longest and (most := ids.shape[1]) > longest:
@@ -199,15 +137,7 @@ class RetrievalModel:
         return EncodedCaptions.of(given, self.description.vocabulary)
 
     def prepared(self, images: Iterable[Picture]) -> torch.Tensor:
-        """Pictures as the network takes them: resized, cropped or stretched, (N, 3, S, S) uint8.
-
-        Args:
-            images: at least one.
-
-        Raises:
-            ConfigError: the model takes features in place of pictures.
-            DataError: a picture cannot be read.
-        """
+        """Pictures as the network takes them: resized, cropped or stretched, (N, 3, S, S) uint8."""
         config = self.description.data.image
         if config is None:
             raise ConfigError(f"this model takes features ({self.description.data.format}); use encode_features")
@@ -241,14 +171,8 @@ def load_model(
     """Load a trained model.
 
     Args:
-        path: a `best-*.safetensors`, or the folder of a finished training.
         weights: the file of a frozen backbone's weights, if it has moved. A fine-tuned backbone is in the checkpoint.
-        device: `cpu` or `cuda`.
         plugins: files or modules with parts of one's own that the model has, which are run.
-
-    Raises:
-        PluginError: a plugin is missing or wrong.
-        WeightsError: the checkpoint or the backbone's weights are missing, damaged or changed.
     """
     run_plugins(plugins)
     trained = read_model(Path(path))

@@ -46,10 +46,6 @@ class ImageBackbone(nn.Module):
     depth, where it is used, follows training mode.
 
     Args:
-        net: module from (B, 3, S, S) float to (B, F) float.
-        mean: per-channel mean that `net` expects, in [0, 1].
-        std: per-channel standard deviation that `net` expects, in [0, 1].
-        cells: return the cells of the last feature map instead of one pooled vector.
         drops: whether blocks are skipped in training mode.
     """
 
@@ -98,32 +94,18 @@ class ImageBackbone(nn.Module):
         self.net.train(on)
 
     def forward(self, images_B3SS: Tensor) -> Tensor:
-        """Features of a batch of images.
-
-        Args:
-            images_B3SS: uint8 RGB pixels, (B, 3, S, S).
-
-        Returns:
-            Features (B, F), or features of L cells (B, L, F), not normalised.
-        """
+        """Features (B, F), or of L cells (B, L, F), not normalised, of RGB pixels (B, 3, S, S) uint8."""
         pixels = ((images_B3SS.float() - self.mean) / self.std).contiguous()
         features: Tensor = grid_features(self.net, pixels) if self.cells else self.net(pixels)
         return features
 
 
 def grid_features(net: nn.Module, images_B3SS: Tensor) -> Tensor:
-    """The cells of the last feature map of a batch of images.
+    """The cells (B, L, C), row by row, of the last feature map of normalised pixels (B, 3, S, S).
 
     Args:
         net: timm model: convolutional (channels first), Swin-like (channels last) or a ViT, whose class and register
             tokens are left out.
-        images_B3SS: normalised pixels, (B, 3, S, S) float.
-
-    Returns:
-        (B, L, C), row by row.
-
-    Raises:
-        WeightsError: the features are neither a map nor tokens.
     """
     features: Tensor = net.forward_features(images_B3SS)  # type: ignore[operator]  # timm models all have it
     width = int(net.num_features)  # type: ignore[arg-type]  # timm models all carry it
@@ -147,18 +129,12 @@ def build_backbone(
     drop_path: float = 0.0,
     clip_pixels: bool = False,
 ) -> ImageBackbone:
-    """Build a backbone with its initial weights.
+    """Build a backbone with its initial weights; a `WeightsError` says what is missing or does not fit.
 
     Args:
-        config: architecture and weights.
-        image_size: side of the square images it will see, pixels.
-        seed: the cell's seed, which draws the weights when they are `random`.
         cells: return the cells of the last feature map instead of one pooled vector.
         drop_path: probability of skipping the last block in training mode, falling to 0 at the first.
         clip_pixels: normalise pixels with CLIP's mean and standard deviation instead of the architecture's own.
-
-    Raises:
-        WeightsError: there is no such architecture, or the weights cannot be found or do not fit it.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed, "backbone"))
@@ -225,15 +201,7 @@ def _torchvision_network(config: BackboneConfig, image_size: int, cells: bool) -
 
 
 def own_module(entry: Entry[Callable[..., nn.Module]], **sizes: int) -> nn.Module:
-    """Build a network of one's own.
-
-    Args:
-        entry: registers it.
-        sizes: what it is called with.
-
-    Raises:
-        WeightsError: it fails, or does not keep its contract.
-    """
+    """Build a network of one's own; a `WeightsError` where it fails or does not keep its contract."""
     try:
         with no_end_at_once():
             net = entry.function(**sizes)

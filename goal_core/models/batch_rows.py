@@ -1,4 +1,4 @@
-"""Encode some rows of a batch as if it were encoded whole, so that a batch need not fit into memory or on one device.
+"""Encode some rows of a batch as if it were encoded whole, so that a batch need not fit into memory.
 
 Two things make the result the whole batch's. Each chunk of rows passes twice, first without keeping activations, then
 with them, once the gradient of its embeddings is known (torch's activation checkpointing does that). And each random
@@ -9,12 +9,12 @@ Source: GradCache (Gao et al., RepL4NLP 2021).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
-from torch import Tensor, distributed
+from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
@@ -34,73 +34,22 @@ class Rows:
         """How many they are."""
         return self.stop - self.start
 
-    @property
-    def slice(self) -> slice:
-        """Where they are in the whole batch."""
-        return slice(self.start, self.stop)
-
-    def chunks(self, size: int) -> Iterator[Rows]:
-        """The same rows, at most ``size`` at a time; 0: all at once."""
-        for start in range(self.start, self.stop, size or self.count):
-            yield Rows(start, min(start + (size or self.count), self.stop), self.total)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
-    """What this process encodes of a batch, and how much of it at a time."""
-
-    rank: int = 0
-    """Number of this process among those that share the batch, from 0."""
-    processes: int = 1
-    chunk: int = 0
-    """Pairs to encode at a time; 0: all."""
-
-    def rows(self, total: int) -> Rows:
-        """This process's rows of a batch of ``total``: its part of nearly equal ones.
-
-        Where there are fewer rows than processes, those without one repeat the last row; see :meth:`owned`.
-        """
-        first, after = (total * rank // self.processes for rank in (self.rank, self.rank + 1))
-        return Rows(first, after, total) if after > first else Rows(total - 1, total, total)
-
-    def owned(self, total: int) -> int:
-        """How many of :meth:`rows` are not another process's too."""
-        return total * (self.rank + 1) // self.processes - total * self.rank // self.processes
-
-    def sum(self, value: Tensor) -> Tensor:
-        """The sum of a tensor over the processes, without gradient."""
-        if self.processes == 1:
-            return value.detach()
-        total = value.detach().clone()
-        distributed.all_reduce(total)
-        return total
-
-
-WHOLE: Final = Share()
-"""One process encodes the whole batch at once."""
-
 
 def in_chunks(
-    encode: Callable[..., tuple[Tensor, ...]], rows: Rows, size: int, *tensors: Tensor | None, reads_graph: bool = False
+    encode: Callable[..., tuple[Tensor, ...]], total: int, size: int, *tensors: Tensor | None, reads_graph: bool = False
 ) -> tuple[Tensor, ...]:
-    """Encode rows of a batch, chunk by chunk, keeping the activations of none until its gradient is computed.
+    """Encode the rows of a batch, chunk by chunk, keeping the activations of none until its gradient is computed.
 
     A batch that is encoded whole passes ``encode`` as it is. Otherwise ``encode`` may draw random numbers only in the
     ways that :class:`WholeBatchDraws` knows. After the call the generators are where the whole batch leaves them.
 
     Args:
         encode: maps the chunk's rows of each tensor to tensors that have one row (or n) for each of these.
-        rows: the rows that the tensors have.
-        size: rows at a time; 0: all.
         tensors: each None, or with the rows along its first dimension; they get no gradient.
         reads_graph: whether ``encode`` also reads tensors that get a gradient, besides parameters. Then a chunk keeps
             its graph, without activations; otherwise it keeps nothing but its result.
-
-    Returns:
-        What ``encode`` gives for all rows.
     """
-    chunks = list(rows.chunks(size))
-    if chunks == [Rows(0, rows.total, rows.total)]:
+    if not 0 < size < total:
         return encode(*tensors)
     drawn: list[Tensor] = []
 
@@ -108,14 +57,12 @@ def in_chunks(
         with WholeBatchDraws(part, drawn):  # where a second pass finds its draws
             return encode(*own)
 
-    if len(chunks) == 1:
-        return encode_some(rows, None, *tensors)
     # A chunk without a graph is one node of it, which needs an input with a gradient.
     tie = None if reads_graph else torch.empty(0, requires_grad=True)
     results = []
-    for chunk in chunks:
-        part = slice(chunk.start - rows.start, chunk.stop - rows.start)
-        own = [None if tensor is None else tensor[part] for tensor in tensors]
+    for start in range(0, total, size):
+        chunk = Rows(start, min(start + size, total), total)
+        own = [None if tensor is None else tensor[chunk.start : chunk.stop] for tensor in tensors]
         results.append(
             checkpoint(encode_some, chunk, tie, *own, use_reentrant=not reads_graph, preserve_rng_state=False)
         )

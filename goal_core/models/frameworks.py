@@ -9,23 +9,33 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from goal_sweep.goal_core import models
 from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.goal_core.basics.registry import Registry
-from goal_sweep.goal_core.data import text
+from goal_sweep.goal_core.data.text.vocabulary import Vocabulary
 from goal_sweep.goal_core.models.config import ModelConfig
 from goal_sweep.goal_core.models.sizes import CAPTION_LENGTH, HeadSize, bert_size, encoder_size, num_regions
-from goal_sweep.goal_core.models.weights import OPEN_CLIP, existing, file_sha256, text_encoders
+from goal_sweep.goal_core.models.weights import (
+    NAMED_WEIGHTS,
+    OPEN_CLIP,
+    existing,
+    file_sha256,
+    hub_id,
+    text_encoders,
+    weights_id,
+)
 from goal_sweep.goal_core.objectives import ObjectiveConfig
 from goal_sweep.goal_core.objectives.parameters import FROM_MODEL
 
 if TYPE_CHECKING:
     from goal_sweep.goal_core.data import DataConfig
     from goal_sweep.goal_core.data.batches import Augment
-    from goal_sweep.goal_core.data.text import Tokenizer, Wordpieces
-    from goal_sweep.goal_core.models import Heads, ImageBackbone
+    from goal_sweep.goal_core.data.text import Tokenizer
+    from goal_sweep.goal_core.data.text.wordpieces import Wordpieces
+    from goal_sweep.goal_core.models.backbones import ImageBackbone
+    from goal_sweep.goal_core.models.heads import Heads
 
 _FEATURES = {
     "precomp": ("one vector per image (data.format precomp)", "vsepp"),
@@ -49,17 +59,13 @@ class Framework:
     """Whether the heads of several cells can run as batched products (`Heads.stacked`)."""
     features: ClassVar[str] = ""
     """The `data.format` of the precomputed features that it takes besides images; empty: none."""
-    heads_class: ClassVar[str | type[Heads]] = "VseppHeads"
-    """Its heads, or their name in `goal_core.models`."""
+    heads_class: ClassVar[str | type[Heads]] = "vsepp:VseppHeads"
+    """Its heads, or their module and name in `goal_core.models.systems`, which load torch."""
     cells: ClassVar[bool] = False
     """Whether it takes the cells of a backbone's last feature map, rather than one pooled vector."""
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
-        """Check that the model and the data go together.
-
-        Raises:
-            ConfigError: they do not; the message is one line.
-        """
+        """Check that the model and the data go together; a `ConfigError` of one line says why not."""
         if data.image is None and data.format != self.features:
             own = f", or {_FEATURES[self.features][0]}" if self.features else ""
             what, other = _FEATURES[data.format]
@@ -72,11 +78,7 @@ class Framework:
             )
 
     def objective(self, config: ObjectiveConfig) -> ObjectiveConfig:
-        """An objective as a cell of this framework trains it.
-
-        Raises:
-            ConfigError: it asks for a temperature of the model's, which has none.
-        """
+        """An objective as a cell of this framework trains it; a `ConfigError` where the model lacks what it needs."""
         if FROM_MODEL in config.params.values():
             raise ConfigError(f"{config.name}: only models of framework dual bring a temperature of their own")
         return config
@@ -86,13 +88,9 @@ class Framework:
         return self.stacks_heads and not ("text" in self.uses and model.text.encoder)
 
     def weights_id(self, model: ModelConfig) -> str:
-        """An identifier of the initial weights of the backbone and the text encoder, by content.
-
-        Raises:
-            WeightsError: a file is missing.
-        """
-        image = "precomputed" if model.backbone.weights == "precomputed" else models.weights_id(model.backbone)
-        return "".join((image, *(f" {part} {models.hub_id(name)}" for part, name in self._text_weights(model))))
+        """An identifier of the initial weights of the backbone and the text encoder, by content."""
+        image = "precomputed" if model.backbone.weights == "precomputed" else weights_id(model.backbone)
+        return "".join((image, *(f" {part} {hub_id(name)}" for part, name in self._text_weights(model))))
 
     def _text_weights(self, model: ModelConfig) -> list[tuple[str, str]]:
         texts = {"bert": model.bert.weights, "text": model.text.encoder}
@@ -104,47 +102,35 @@ class Framework:
 
     def backbone(self, model: ModelConfig, data: DataConfig, seed: int) -> ImageBackbone | None:
         """The image backbone with its initial weights; None where the data already consists of features."""
+        from goal_sweep.goal_core.models.backbones import build_backbone
+
         if data.image is None:
             return None
-        return models.build_backbone(model.backbone, image_size=data.image.size, seed=seed, cells=self.cells)
+        return build_backbone(model.backbone, image_size=data.image.size, seed=seed, cells=self.cells)
 
     def without_backbone_weights(self, model: ModelConfig) -> ModelConfig:
         """The model for a checkpoint that has the backbone's weights, so that no others need to be loaded first."""
         return replace(model, backbone=replace(model.backbone, weights="random"))
 
     def tokenizer(self, model: ModelConfig, captions: Iterable[str], min_word_count: int) -> Tokenizer:
-        """Build the tokenizer of the captions.
+        """Build the tokenizer from the train and val captions."""
+        words = partial(Vocabulary.build, captions, min_word_count)
+        if not model.text.encoder:
+            return words()
+        from goal_sweep.goal_core.models.hub import tokenizer_of
 
-        Args:
-            model: the model.
-            captions: the train and val captions.
-            min_word_count: threshold of a vocabulary that is built from them.
-        """
-        words = partial(text.Vocabulary.build, captions, min_word_count)
-        return models.tokenizer_of(model.text.encoder, words) if model.text.encoder else words()
+        return tokenizer_of(model.text.encoder, words)
 
     def heads(self, model: ModelConfig, *, num_features: int, tokenizer: Tokenizer, seed: int) -> Heads:
-        """Everything else that trains.
-
-        Args:
-            model: the model.
-            num_features: width of the backbone's features, or of the precomputed ones.
-            tokenizer: of the captions.
-            seed: draws the initial weights that no file contains.
-        """
-        kind: Any = getattr(models, self.heads_class) if isinstance(self.heads_class, str) else self.heads_class
+        """Everything else that trains, for features of a width."""
+        kind: Any = self.heads_class
+        if isinstance(kind, str):
+            kind = resolve_name(f"goal_sweep.goal_core.models.systems.{kind}")
         heads: Heads = kind(model, num_features=num_features, vocab_size=len(tokenizer), seed=seed)
         return heads
 
     def head_size(self, model: ModelConfig, data: DataConfig, *, width: int, words: int) -> HeadSize:
-        """The size of the text encoder and heads, counted as matrix products: without biases and norms.
-
-        Args:
-            model: the model.
-            data: the data's settings.
-            width: numbers that the backbone gives for an image or a region.
-            words: words of the vocabulary.
-        """
+        """The size of the text encoder and heads, counted as matrix products: without biases and norms."""
         head = width * model.embed_dim
         if "text" not in self.uses or not model.text.encoder or model.text.encoder in text_encoders:
             return HeadSize(2 * head, head / 1e9, head / 1e9)  # texts, whose width is not known here, as images
@@ -184,12 +170,14 @@ class VseInfty(Framework):
     """VSE-infinity: precomputed regions or the cells of a backbone, and BERT."""
 
     cells = True
-    heads_class = "VseInftyHeads"
+    heads_class = "vse_infty:VseInftyHeads"
     uses = frozenset({"framework", "backbone", "embed_dim", "bert", "vse_infty"})
     features = "regions"
 
     def tokenizer(self, model: ModelConfig, captions: Iterable[str], min_word_count: int) -> Tokenizer:
-        return models.bert_wordpieces(model.bert, captions, min_word_count)
+        from goal_sweep.goal_core.models.hub import bert_wordpieces
+
+        return bert_wordpieces(model.bert, captions, min_word_count)
 
     def head_size(self, model: ModelConfig, data: DataConfig, *, width: int, words: int) -> HeadSize:
         bert, params = bert_size(model, words)
@@ -201,11 +189,14 @@ class VseInfty(Framework):
         return HeadSize(params, image / 1e9, caption / 1e9, regions=regions, word_width=word_width, is_sorted=True)
 
     def augment(self, model: ModelConfig, tokenizer: Tokenizer, seed: int) -> Augment | None:
+        from goal_sweep.goal_core.data.text.wordpieces import Wordpieces
+        from goal_sweep.goal_core.models.systems.pair_augment import PairAugment
+
         if not (rate := model.vse_infty.size_augment):
             return None
-        if not isinstance(tokenizer, text.Wordpieces):
+        if not isinstance(tokenizer, Wordpieces):
             raise ConfigError(f"words of {model.bert.weights!r} cannot be masked; set model.vse_infty.size_augment: 0")
-        return models.PairAugment(rate=rate, wordpieces=tokenizer, seed=seed)
+        return PairAugment(rate=rate, wordpieces=tokenizer, seed=seed)
 
 
 @frameworks.register("xvlm", source="Zeng et al., ICML 2022")
@@ -213,7 +204,7 @@ class Xvlm(Framework):
     """X-VLM: the cells of a backbone, a BERT in two halves, and image-text matching beside the objective."""
 
     cells = True
-    heads_class = "XvlmHeads"
+    heads_class = "xvlm:XvlmHeads"
     uses = frozenset({"framework", "backbone", "embed_dim", "bert", "xvlm"})
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
@@ -225,16 +216,21 @@ class Xvlm(Framework):
             )
 
     def backbone(self, model: ModelConfig, data: DataConfig, seed: int) -> ImageBackbone:
+        from goal_sweep.goal_core.models.backbones import build_backbone
+
         assert data.image is not None
         size, drop_path = data.image.size, model.xvlm.drop_path
-        return models.build_backbone(
+        return build_backbone(
             model.backbone, image_size=size, seed=seed, cells=True, drop_path=drop_path, clip_pixels=True
         )
 
     def tokenizer(self, model: ModelConfig, captions: Iterable[str], min_word_count: int) -> Wordpieces:
-        cleaned = map(text.clean_caption, captions if model.bert.weights == "random" else ())
-        wordpieces = models.bert_wordpieces(model.bert, cleaned, min_word_count)
-        if not isinstance(wordpieces, text.Wordpieces) or model.bert.weights in text_encoders:
+        from goal_sweep.goal_core.data.text.wordpieces import Wordpieces, clean_caption
+        from goal_sweep.goal_core.models.hub import bert_wordpieces
+
+        cleaned = map(clean_caption, captions if model.bert.weights == "random" else ())
+        wordpieces = bert_wordpieces(model.bert, cleaned, min_word_count)
+        if not isinstance(wordpieces, Wordpieces) or model.bert.weights in text_encoders:
             raise ConfigError(f"X-VLM splits a BERT in two; {model.bert.weights!r} is none")
         return replace(wordpieces, cleans=True)
 
@@ -253,7 +249,7 @@ class _OnVectors(Framework):
     """A head, or none, on a vector of each image and each text."""
 
     uses = frozenset({"framework", "backbone", "embed_dim", "vectors"})
-    heads_class = "VectorHeads"
+    heads_class = "vsepp:VectorHeads"
     stacks_heads = True
 
 
@@ -277,7 +273,7 @@ class Dual(_OnVectors):
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
         super().check(model, data)
-        if model.backbone.weights in models.NAMED_WEIGHTS:
+        if model.backbone.weights in NAMED_WEIGHTS:
             raise ConfigError(
                 "framework dual needs backbones such as {name: clip, weights: openai/clip-vit-base-patch32}, whose "
                 f"weights are a name on the Hugging Face hub or a folder; got {model.backbone.weights!r}"
@@ -289,38 +285,38 @@ class Dual(_OnVectors):
     def weights_id(self, model: ModelConfig) -> str:
         if model.backbone.name.startswith(OPEN_CLIP):
             return f"sha256:{file_sha256(existing(Path(model.backbone.weights)))[:16]}"
-        return models.hub_id(model.backbone.weights)
+        return hub_id(model.backbone.weights)
 
     def backbone(self, model: ModelConfig, data: DataConfig, seed: int) -> ImageBackbone:
         assert data.image is not None
-        is_open_clip = model.backbone.name.startswith(OPEN_CLIP)
-        build = models.build_open_clip if is_open_clip else models.build_dual
-        return build(model.backbone, image_size=data.image.size)
+        if model.backbone.name.startswith(OPEN_CLIP):
+            from goal_sweep.goal_core.models.open_clip_towers import build_open_clip
+
+            return build_open_clip(model.backbone, image_size=data.image.size)
+        from goal_sweep.goal_core.models.hub import build_dual
+
+        return build_dual(model.backbone, image_size=data.image.size)
 
     def without_backbone_weights(self, model: ModelConfig) -> ModelConfig:
         return model  # which has the towers' configuration in the same place
 
     def tokenizer(self, model: ModelConfig, captions: Iterable[str], min_word_count: int) -> Tokenizer:
         if model.backbone.name.startswith(OPEN_CLIP):
-            return models.open_clip_tokens(model.backbone.name)
-        return models.subwords_of(model.backbone.weights)
+            from goal_sweep.goal_core.models.open_clip_towers import open_clip_tokens
+
+            return open_clip_tokens(model.backbone.name)
+        from goal_sweep.goal_core.models.hub import subwords_of
+
+        return subwords_of(model.backbone.weights)
 
 
 def framework_of(model: ModelConfig) -> Framework:
-    """The framework of a model.
-
-    Raises:
-        UnknownNameError: there is none of this name.
-    """
+    """The framework of a model."""
     return frameworks[model.framework].function()
 
 
 def initial_weights_id(model: ModelConfig) -> str:
-    """The identifier in the cell id of the initial weights, by content and never by path, and of one's own parts.
-
-    Raises:
-        WeightsError: a file is missing.
-    """
+    """The identifier in the cell id of the initial weights, by content and never by path, and of one's own parts."""
     parts, entry = [framework_of(model).weights_id(model)], frameworks[model.framework]
     if entry.plugin:
         parts.append(f"framework plugin:{entry.code}")

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from goal_sweep.goal_core.data import Split
 from goal_sweep.goal_core.models.backbones import ImageBackbone
-from goal_sweep.goal_core.models.batch_rows import WHOLE, Share
 
 _HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -40,8 +39,8 @@ class Pairs:
     """Unit vectors, (B, D)."""
     context: tuple[Tensor, ...] = ()
     """What the framework's own loss needs besides the embeddings: tensors with B rows each."""
-    share: Share = WHOLE
-    """How the batch was encoded, so that the framework's own loss is computed likewise."""
+    chunk: int = 0
+    """Pairs that were encoded at a time, so that the framework's own loss is computed likewise; 0: all."""
 
     def columns(self) -> tuple[Tensor, ...]:
         """The embeddings, and the tensors of the context in their order."""
@@ -70,14 +69,11 @@ class Heads(nn.Module):
     """Evaluation re-ranks this many nearest candidates by a score of the framework's own; 0 ranks by similarity."""
 
     def encode_images(self, features: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Joint-space unit vectors.
+        """Joint-space unit vectors (B, D).
 
         Args:
             features: the backbone's output, (B, F); or cells or regions of each image, (B, R, F).
             lengths_B: how many of the R rows are not padding, (B,) int64 on the CPU; None if all are.
-
-        Returns:
-            (B, D).
         """
         embeddings: Tensor = self.image(features, lengths_B)
         return embeddings
@@ -101,34 +97,18 @@ class Heads(nn.Module):
         )
 
     def total_loss(self, surrogate: Tensor, pairs: Pairs, ids_B: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss of a step, and the framework's own values to log, scalars on the device.
-
-        Args:
-            surrogate: the scalar whose gradient is the objective's.
-            pairs: the result of :meth:`forward_pairs`.
-            ids_B: equal for pairs of the same image, (B,) int64.
-        """
+        """The loss of a step, given the objective's scalar, and the framework's own values to log, on the device."""
         return surrogate, {}
 
     def replaced_loss(self, image_BD: Tensor, text_BD: Tensor, ids_B: Tensor) -> Tensor:
-        """The loss that the objective stands for; only of heads that :attr:`scales_objective`.
+        """The loss that the objective stands for, as in the published sum; only of heads that :attr:`scales_objective`.
 
-        Args:
-            image_BD: unit vectors, (B, D); row i belongs to row i of the texts.
-            text_BD: unit vectors, (B, D).
-            ids_B: equal for pairs of the same image, (B,) int64.
-
-        Returns:
-            Scalar, as it stands in the published sum of losses.
+        Row i of the unit vectors (B, D) belongs to row i; pairs of the same image have equal ids (B,).
         """
         raise NotImplementedError
 
-    def take_gradient_norms(self, share: Share) -> dict[str, Tensor]:
-        """Norms to log of the gradients that each loss of this step sent, scalars on the device; called after backward.
-
-        Args:
-            share: how the batch was encoded; all processes call this together.
-        """
+    def take_gradient_norms(self) -> dict[str, Tensor]:
+        """Norms to log of the gradients that each loss of the step sent, scalars on the device, after backward."""
         return {}
 
     def stacked(self, tensors: Mapping[str, Tensor]) -> Heads:
@@ -146,8 +126,7 @@ class Heads(nn.Module):
     def parameter_groups(self, bert_lr_scale: float) -> list[ParameterGroup]:
         """The parameters, each in one group, in an order that never changes (checkpoints number them).
 
-        Args:
-            bert_lr_scale: learning-rate factor of the text encoder that `text` has as its `encoder`, if it has one.
+        If `text` has an `encoder`, that has the learning-rate factor.
         """
         encoder = getattr(self.text, "encoder", None)
         if isinstance(encoder, nn.Module):
@@ -155,12 +134,7 @@ class Heads(nn.Module):
         return [ParameterGroup(name="heads", parameters=tuple(self.parameters()))]
 
     def backbone_groups(self, backbone: nn.Module, lr_scale: float) -> list[ParameterGroup]:
-        """The image backbone's parameters, where the stage trains them, in an order that never changes.
-
-        Args:
-            backbone: the cell's own.
-            lr_scale: its learning-rate factor.
-        """
+        """The image backbone's parameters, where the stage trains them, in an order that never changes."""
         own = tuple(getattr(backbone, "own", {}).values())
         others = tuple(one for one in backbone.parameters() if not any(one is scale for scale in own))
         groups = [ParameterGroup(name="backbone", parameters=others, lr_scale=lr_scale)]

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from goal_sweep.goal_core.basics.errors import ConfigError, WeightsError, first_line
 from goal_sweep.goal_core.basics.sealed_json import read_json
-from goal_sweep.goal_core.data.text import Subwords, Wordpieces
+from goal_sweep.goal_core.data.text.wordpieces import Subwords, Wordpieces
 from goal_sweep.goal_core.models.backbones import CLIP_MEAN, CLIP_STD, ImageBackbone, own_module
 from goal_sweep.goal_core.models.config import BackboneConfig, BertConfig
 from goal_sweep.goal_core.models.sequences import attention_mask, length_mask
@@ -26,11 +26,7 @@ T = TypeVar("T")
 
 
 class Towers(nn.Module):
-    """Both towers of a model such as CLIP or SigLIP, with their projections.
-
-    Args:
-        model: has `get_image_features` and `get_text_features`.
-    """
+    """Both towers of a model such as CLIP or SigLIP, with their projections."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -66,16 +62,7 @@ class Towers(nn.Module):
 
 
 def build_dual(config: BackboneConfig, *, image_size: int) -> ImageBackbone:
-    """Load both towers of a pretrained model; both train, or neither.
-
-    Args:
-        config: its weights.
-        image_size: side of the square images it will see, pixels.
-
-    Raises:
-        WeightsError: they cannot be loaded, or are not those of two towers.
-        ConfigError: the model sees images of another size.
-    """
+    """Load both towers of a pretrained model; both train, or neither."""
     from transformers import AutoModel  # two seconds of import
 
     model = _load(AutoModel, config.weights)
@@ -89,15 +76,7 @@ def build_dual(config: BackboneConfig, *, image_size: int) -> ImageBackbone:
 
 
 def build_encoder(weights: str, vocab_size: int) -> nn.Module:
-    """A text encoder for :func:`word_states`: one of one's own, or a pretrained one of the library.
-
-    Args:
-        weights: its registered name; a name on the hub, or a folder.
-        vocab_size: number of the words of one's own encoder, whose weights are drawn from torch's global generator.
-
-    Raises:
-        WeightsError: it cannot be built or loaded, or is none.
-    """
+    """A text encoder for :func:`word_states`: one of one's own, or a pretrained one of the library."""
     if weights in text_encoders:
         encoder = own_module(text_encoders[weights], vocab_size=vocab_size)
     else:
@@ -137,15 +116,7 @@ def word_states(encoder: Any, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
 
 
 def tokenizer_of(encoder: str, words: Callable[[], T]) -> T | Subwords:
-    """The tokenizer of a text encoder.
-
-    Args:
-        encoder: its registered name; a name on the hub, or a folder.
-        words: makes the tokenizer of the captions' words, which an encoder of one's own reads unless it names another.
-
-    Raises:
-        WeightsError: it cannot be found.
-    """
+    """The tokenizer of a text encoder; one of one's own that names none reads the captions' words."""
     if encoder not in text_encoders:
         return subwords_of(encoder)
     named = getattr(text_encoders[encoder].function, "tokenizer", "")
@@ -153,11 +124,7 @@ def tokenizer_of(encoder: str, words: Callable[[], T]) -> T | Subwords:
 
 
 def subwords_of(weights: str) -> Subwords:
-    """The tokenizer of a model of the library, which cuts captions to what the model can read.
-
-    Raises:
-        WeightsError: it cannot be found.
-    """
+    """The tokenizer of a model of the library, which cuts captions to what the model can read."""
     from transformers import AutoConfig, AutoTokenizer
 
     try:
@@ -172,15 +139,7 @@ def subwords_of(weights: str) -> Subwords:
 
 
 def build_bert(config: BertConfig, *, vocab_size: int) -> nn.Module:
-    """A `BertModel` without pooler, or another text encoder; `random` weights are drawn from torch's global generator.
-
-    Args:
-        config: sizes and weights.
-        vocab_size: number of word pieces.
-
-    Raises:
-        WeightsError: the weights cannot be loaded, or embed too few word pieces.
-    """
+    """A `BertModel` without pooler, or another text encoder; torch's global generator draws `random` weights."""
     from transformers import BertConfig as Sizes  # two seconds of import that `status` and `plan` should not pay
     from transformers import BertModel
 
@@ -204,21 +163,10 @@ def build_bert(config: BertConfig, *, vocab_size: int) -> nn.Module:
 
 
 def split_bert(config: BertConfig, *, vocab_size: int, fusion_layer: int, image_width: int) -> tuple[nn.Module, Any]:
-    """A BERT split in two; the cross-attention, which no file contains, is drawn from torch's global generator.
+    """A BERT split in two: a `BertModel` of the lower layers, and one without embeddings of the upper layers.
 
-    Args:
-        config: sizes and weights of the whole BERT.
-        vocab_size: number of word pieces.
-        fusion_layer: layers of the lower half.
-        image_width: width F of the image tokens.
-
-    Returns:
-        A `BertModel` of the lower layers; and one without embeddings, whose `encoder` has the upper layers, each with
-        cross-attention to an image's tokens (B, R, F).
-
-    Raises:
-        ConfigError: no layer is left for one of the halves.
-        WeightsError: see :func:`build_bert`.
+    Each of these has cross-attention to an image's tokens (B, R, F), which no file contains: torch's global generator
+    draws it.
     """
     from transformers import BertModel
 
@@ -248,18 +196,7 @@ def split_bert(config: BertConfig, *, vocab_size: int, fusion_layer: int, image_
 
 
 def bert_wordpieces(config: BertConfig, captions: Iterable[str], min_word_count: int) -> Wordpieces | Subwords:
-    """The word pieces of a BERT; for `random` weights, the words of the captions; of another encoder its own ids.
-
-    Args:
-        config: sizes and weights.
-        captions: the train and val captions.
-        min_word_count: of the captions' words; rarer ones become `[UNK]`.
-
-    Raises:
-        WeightsError: the vocabulary cannot be found.
-        DataError: it is not a vocabulary of BERT.
-        DamagedError: its settings cannot be read.
-    """
+    """The word pieces of a BERT; for `random` weights, the words of the captions; of another encoder its own ids."""
     words = partial(Wordpieces.of_captions, captions, min_word_count)
     if config.weights == "random":
         return words()

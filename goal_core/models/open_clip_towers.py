@@ -11,7 +11,7 @@ from tokenizers import Regex, normalizers, pre_tokenizers
 from torch import Tensor, nn
 
 from goal_sweep.goal_core.basics.errors import ConfigError, WeightsError, first_line, nearest
-from goal_sweep.goal_core.data.text import Subwords
+from goal_sweep.goal_core.data.text.wordpieces import Subwords
 from goal_sweep.goal_core.models.backbones import ImageBackbone
 from goal_sweep.goal_core.models.config import BackboneConfig
 from goal_sweep.goal_core.models.hub import Towers
@@ -20,11 +20,7 @@ from goal_sweep.goal_core.models.weights import OPEN_CLIP, existing
 
 
 class OpenClipTowers(Towers):
-    """Both towers and their projections.
-
-    Args:
-        model: one of the library's classes.
-    """
+    """Both towers and their projections."""
 
     def __init__(self, model: Any) -> None:
         nn.Module.__init__(self)
@@ -46,16 +42,7 @@ class OpenClipTowers(Towers):
 
 
 def build_open_clip(config: BackboneConfig, *, image_size: int) -> ImageBackbone:
-    """Build both towers and load their weights; both train, or neither.
-
-    Args:
-        config: the model's name and the file.
-        image_size: side of the square images it will see, pixels.
-
-    Raises:
-        WeightsError: the library is missing or has no such model, or the file does not fit it.
-        ConfigError: the model sees images of another size.
-    """
+    """Build both towers and load their weights; both train, or neither."""
     name, path = _known(config.name), existing(Path(config.weights))
     try:
         model = _library().create_model(name, pretrained=str(path), weights_only=True)
@@ -68,14 +55,7 @@ def build_open_clip(config: BackboneConfig, *, image_size: int) -> ImageBackbone
 
 
 def open_clip_tokens(name: str) -> Subwords:
-    """CLIP's tokenizer as open_clip has it, cut to what the model reads; it does not mend broken Unicode.
-
-    Args:
-        name: of the model.
-
-    Raises:
-        WeightsError: the library is missing or has no such model.
-    """
+    """CLIP's tokenizer as open_clip has it, cut to what the model reads; it does not mend broken Unicode."""
     own = _library().get_tokenizer(_known(name))
     pieces = tokenizers.models.BPE(own.encoder, list(own.bpe_ranks), end_of_word_suffix="</w>", fuse_unk=False)
     tokenizer = tokenizers.Tokenizer(pieces)

@@ -10,13 +10,9 @@ from goal_sweep.goal_core.basics.devices import send
 
 
 def pack(rows_BL: Tensor, lengths_B: Tensor) -> PackedSequence:
-    """What `pack_padded_sequence` gives with ``batch_first=True, enforce_sorted=False``, bit for bit.
+    """What `pack_padded_sequence` gives for rows (B, L) or (B, L, W), ``batch_first`` and not sorted, bit for bit.
 
     That function copies the order of the sequences to the device in a way that waits for all that the device has to do.
-
-    Args:
-        rows_BL: padded sequences, (B, L) or (B, L, W).
-        lengths_B: their lengths, (B,) int64 on the CPU, each at least 1.
     """
     sorted_B, order_B = torch.sort(lengths_B, descending=True)
     here, back = send(order_B, rows_BL.device), send(order_B.argsort(), rows_BL.device)

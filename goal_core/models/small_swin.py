@@ -23,12 +23,7 @@ default_cfgs = generate_default_cfgs(
 
 @register_model  # type: ignore[untyped-decorator]  # of timm
 def swin_mini_patch8_window4(pretrained: bool = False, **kwargs: Any) -> SwinTransformer:
-    """Two stages of two blocks each, 32 and 64 wide: 64 px become 4 x 4 cells. 140,780 parameters, none pretrained.
-
-    Args:
-        pretrained: refused by timm, because there are no weights.
-        kwargs: passed to `SwinTransformer`.
-    """
+    """Two stages of two blocks each, 32 and 64 wide: 64 px become 4 x 4 cells. 140,780 parameters, none pretrained."""
     sizes = {"patch_size": 8, "window_size": 4, "embed_dim": 32, "depths": (2, 2), "num_heads": (2, 4), **kwargs}
     net: SwinTransformer = build_model_with_cfg(SwinTransformer, "swin_mini_patch8_window4", pretrained, **sizes)
     return net

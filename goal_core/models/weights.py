@@ -35,11 +35,7 @@ _NAMED = 3
 
 
 def check_architecture(name: str) -> None:
-    """Check that timm knows an architecture.
-
-    Raises:
-        WeightsError: it does not; the message suggests the closest.
-    """
+    """Check that timm knows an architecture; a `WeightsError` suggests the closest."""
     timm = timm_library()
     if not timm.is_model(name.split(".")[0]):
         known = timm.list_models()
@@ -57,14 +53,9 @@ def torchvision_names() -> list[str]:
 
 
 def weights_id(config: BackboneConfig) -> str:
-    """The weights' identifier in the cell id; a file counts by its content, never by its path.
+    """The weights' identifier in the cell id: `random`, `timm:NAME.TAG`, or `sha256:` and 16 digits of a file.
 
-    Returns:
-        `random`, `timm:<architecture>.<tag>`, or `sha256:<16 hex digits>` of the file; of a backbone of one's own
-        with the hash of its plugin.
-
-    Raises:
-        WeightsError: the file is missing, or a backbone that is not timm's asks for timm's weights.
+    A backbone of one's own adds the hash of its plugin.
     """
     own = f" plugin:{image_backbones[config.name].code}" if config.name in image_backbones else ""
     if (own or config.name.startswith(TORCHVISION)) and config.weights == "timm":
@@ -94,7 +85,6 @@ def misfits(own: Mapping[str, Tensor], given: Mapping[str, Tensor], spare: Calla
     Args:
         own: the model's by name, of which only shapes are used. Counters of batches that a normalisation has seen may
             be missing: nothing reads them, and old files lack them.
-        given: the tensors to load.
         spare: tells of a name that the model does not have whether it may be there.
     """
     missing = sorted(name for name in own.keys() - given.keys() if not name.endswith("num_batches_tracked"))
@@ -113,14 +103,9 @@ def misfits(own: Mapping[str, Tensor], given: Mapping[str, Tensor], spare: Calla
 
 
 def hub_id(weights: str) -> str:
-    """The identifier of a model of the transformers library in the cell id.
+    """The identifier of a model of the transformers library in the cell id: `random`, `hub:NAME`, or `sha256:...`.
 
-    Returns:
-        `random`, `hub:<name>`, or `sha256:<16 hex digits>` of the content of a folder; of a text encoder of one's own
-        its name and the hash of its plugin.
-
-    Raises:
-        WeightsError: a folder lacks a file.
+    The last is of the content of a folder. A text encoder of one's own has its name and the hash of its plugin.
     """
     if weights in text_encoders:
         return f"{weights} plugin:{text_encoders[weights].code}"
@@ -158,11 +143,7 @@ def _sha256(path: Path, *stat: int) -> str:
 
 
 def existing(path: Path) -> Path:
-    """The path of a weights file.
-
-    Raises:
-        WeightsError: there is none.
-    """
+    """The path of a weights file; a `WeightsError` where there is none."""
     if not path.is_file():
         raise WeightsError(f"no weights file at {path}")
     return path

@@ -8,14 +8,11 @@ differentiated.
 Read in this order: `triplets` (what a weight sees), `triplet_weights`, `pair_weights` (the science), `mining` (how the
 batch is searched, and how a gradient of 3N numbers reaches the embeddings), `gradient_objective` (all of it together),
 `stacked` (the same for several cells at once); `baselines` are losses beside the grid. The room imports no other room
-but `basics`; every package but `analysis` may import it.
+but `basics`.
 
 Source: Xuan & Chen, "Dissecting Deep Metric Learning Losses for Image-Text Retrieval", 2022, arXiv:2210.13188.
 """
 
-from typing import TYPE_CHECKING
-
-from goal_sweep.goal_core.basics.exports import on_first_use
 from goal_sweep.goal_core.objectives.baselines import LOSS, baselines
 from goal_sweep.goal_core.objectives.catalogue import ObjectiveInfo, list_objectives
 from goal_sweep.goal_core.objectives.config import ObjectiveConfig
@@ -24,17 +21,3 @@ from goal_sweep.goal_core.objectives.parameters import Value
 from goal_sweep.goal_core.objectives.triplet_weights import triplet_weights
 from goal_sweep.goal_core.objectives.triplets import RelativeSet, Triplets
 from goal_sweep.goal_core.objectives.variants import VARIANTS, Variant, accepted_parameters
-
-if TYPE_CHECKING:
-    from goal_sweep.goal_core.objectives.distributed import gather_batch, gather_rows
-    from goal_sweep.goal_core.objectives.gradient_objective import (
-        GradientObjective,
-        LossObjective,
-        NonFiniteError,
-        ShapeError,
-    )
-    from goal_sweep.goal_core.objectives.pointwise import PointWeights, weights_at
-    from goal_sweep.goal_core.objectives.stacked import StackedObjectives
-    from goal_sweep.goal_core.objectives.stats import CollapseDetector, ObjectiveStats
-else:
-    __getattr__ = on_first_use(__name__, __file__)

@@ -52,10 +52,8 @@ def sigmoid(
     """Binary cross entropy of telling for each pair of the batch whether it belongs together.
 
     Args:
-        scores_NN: as for :func:`infonce`.
-        excluded_NN: as for :func:`infonce`.
+        scores_NN: as for :func:`infonce`, as is ``excluded_NN``.
         temperature: divides the similarities, > 0; SigLIP's trains from 0.1, and so does its bias from -10.
-        bias: added to them.
 
     Returns:
         The sum over all pairs, shape ().

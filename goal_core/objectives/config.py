@@ -30,12 +30,7 @@ class ObjectiveConfig:
     """Parameters that differ from the variant's, such as `tau: 20`. The paper's lambda is called `lam`."""
 
     def __post_init__(self) -> None:
-        """Check the names against the registries and the parameters against their ranges.
-
-        Raises:
-            UnknownNameError: no such pair or triplet weight.
-            ConfigError: an unknown variant or parameter, or a value out of range.
-        """
+        """Check the names against the registries and the parameters against their ranges."""
         resolve_parameters(self.pair, self.triplet, self.variant, self.params)
 
     def __hash__(self) -> int:
@@ -68,21 +63,13 @@ class ObjectiveConfig:
         own = [name for name in loss.parameters if not parameter_problem(loss.function, name, FROM_MODEL)]
         return replace(self, params={**dict.fromkeys(own, FROM_MODEL), **self.params})
 
-    def build(
-        self, *, check_finite: bool = True, own: Mapping[str, Tensor] | None = None, copies: int = 1
-    ) -> GradientObjective:
-        """The objective as a callable on embeddings; see :class:`GradientObjective`.
-
-        Args:
-            check_finite: as there.
-            own: what a model brings for a baseline; see :class:`LossObjective`, also for ``copies``.
-            copies: processes that each compute it.
-        """
+    def build(self, *, check_finite: bool = True, own: Mapping[str, Tensor] | None = None) -> GradientObjective:
+        """The objective as a callable on embeddings; see :class:`GradientObjective`."""
         # With torch, which settings do without.
         from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective, LossObjective
 
         if self.triplet == LOSS:
-            return LossObjective(self.pair, check_finite=check_finite, own=own or {}, copies=copies, **self.params)
+            return LossObjective(self.pair, check_finite=check_finite, own=own or {}, **self.params)
         return GradientObjective(
             pair=self.pair, triplet=self.triplet, variant=self.variant, check_finite=check_finite, **self.params
         )

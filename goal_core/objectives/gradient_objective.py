@@ -51,20 +51,14 @@ class Objective:
     """Whether nothing is left to tell of the lengths of embeddings."""
 
     def __call__(self, image_emb: Tensor, text_emb: Tensor, ids: Tensor | None = None) -> Tensor:
-        """The scalar to call `backward` on. A first call with embeddings that are not of unit length warns.
+        """The scalar to call `backward` on, shape (); of C cells one each, (C,), to be summed.
+
+        A first call with embeddings that are not of unit length warns.
 
         Args:
             image_emb: L2-normalised image embeddings, shape (N, D), any floating dtype; of C cells, (C, N, D).
-            text_emb: L2-normalised text embeddings of the same pairs, likewise.
             ids: which pairs share an image, shape (N,), integers. Two pairs of the same id are not negative pairs and
                 not in each other's relative sets. None: all ids differ.
-
-        Returns:
-            The batch's hinge, shape (), float32 (float64 for float64 embeddings); of C cells, shape (C,), to be summed.
-
-        Raises:
-            ShapeError: the shapes, dtypes or devices do not fit.
-            NonFiniteError: a NaN or an infinity in the embeddings, or an overflow in their products.
         """
         scalar = self.forward_with_stats(image_emb, text_emb, ids)[0]
         if not self._told:
@@ -96,19 +90,14 @@ class GradientObjective(Objective):
     """One of the objectives, as a callable on a batch of paired embeddings; see :class:`Objective`.
 
     Args:
-        pair: name of a pair weight.
-        triplet: name of a triplet weight.
         variant: one of `VARIANTS`: `paper`, or another reading of the constants.
         check_finite: raise on non-finite input, which synchronises with the device on every call, and warn of lengths.
             A caller that runs many objectives can switch it off and check `ObjectiveStats.finite` of all at once.
-        params: parameters of the two weights that differ from the variant's defaults, such as ``tau=20.0``.
 
-    Raises:
-        UnknownNameError: no such pair or triplet weight.
-        ConfigError: an unknown variant or parameter, or a value out of range.
+    Source: arXiv:2210.13188, Sec. 3.
 
-    Source: arXiv:2210.13188, Sec. 3. Deviates: gradients of the hard negatives themselves are included; the authors'
-    code includes them too, their equations of dL/dx and dL/dy do not.
+    Deviates: gradients of the hard negatives themselves are included; the authors' code includes them too, their
+        equations of dL/dx and dL/dy do not.
     """
 
     def __init__(
@@ -146,26 +135,16 @@ class LossObjective(GradientObjective):
     Two pairs of one image are neither positive nor negative for each other.
 
     Args:
-        name: of a baseline.
-        check_finite: as for :class:`GradientObjective`.
         own: what the model brings for the parameters that are `model`: for `temperature` the logarithm of its inverse,
             and `bias`. A tensor that requires a gradient gets one. If one is lacking, all of them are the defaults.
-        copies: processes that each compute the loss of the whole batch, and whose gradients of ``own`` are added up.
-        params: parameters of the baseline that differ from its defaults.
-
-    Raises:
-        UnknownNameError: no such baseline.
-        ConfigError: an unknown parameter, or a value out of range.
     """
 
-    def __init__(
-        self, name: str, *, own: Mapping[str, Tensor], copies: int = 1, check_finite: bool = True, **params: Value
-    ) -> None:
+    def __init__(self, name: str, *, own: Mapping[str, Tensor], check_finite: bool = True, **params: Value) -> None:
         super().__init__(pair="con", triplet="con", check_finite=check_finite)
         self.name, self.pair, self.triplet = f"{name}/{LOSS}", name, LOSS
         values = resolve_parameters(name, LOSS, "paper", params)
         asked = [key for key, value in values.items() if value == FROM_MODEL]
-        self._own, self._copies = {key: own[key] for key in asked if own.keys() >= set(asked)}, copies
+        self._own = {key: own[key] for key in asked if own.keys() >= set(asked)}
         defaults = {key: baselines[name].parameters[key] for key in asked if key not in self._own}
         self.params = {**values, **defaults}
         """The parameters; `model` where the model brings the value."""
@@ -197,7 +176,7 @@ class LossObjective(GradientObjective):
         scalar, stats = super().forward_with_stats(image_emb, text_emb, ids)
         assert isinstance(stats.gradient, DenseGradient)
         for tensor, gradient in zip(self._own.values(), stats.gradient.d_own, strict=True):
-            scalar = scalar + (gradient / self._copies * (tensor - tensor.detach())).sum()  # adds 0, and the gradient
+            scalar = scalar + (gradient * (tensor - tensor.detach())).sum()  # adds 0, and the gradient
         return scalar, stats
 
     def _weigh(self, images: Tensor, texts: Tensor, ids_N: Tensor | None) -> ObjectiveStats:
@@ -218,16 +197,7 @@ def _as_taken(own: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def check_batch(image_emb: Tensor, text_emb: Tensor, ids: Tensor | None) -> None:
-    """Check that two embeddings and their ids are one batch of pairs.
-
-    Args:
-        image_emb: should be of shape (N, D), floating.
-        text_emb: should be of the same shape, on the same device.
-        ids: should be None or of shape (N,).
-
-    Raises:
-        ShapeError: they are not.
-    """
+    """Check that two embeddings (N, D) and their ids (N,) are one batch of pairs; else a `ShapeError`."""
     shapes = f"got images {tuple(image_emb.shape)}, texts {tuple(text_emb.shape)}"
     if image_emb.ndim != 2 or image_emb.shape != text_emb.shape:
         raise ShapeError(
@@ -253,13 +223,7 @@ def describe_non_finite(images_ND: Tensor, texts_ND: Tensor) -> str:
 
 
 def warn_of_lengths(image_emb: Tensor, text_emb: Tensor, consequence: str) -> None:
-    """Warn the caller's caller if rows are not of unit length.
-
-    Args:
-        image_emb: embeddings, shape (..., D).
-        text_emb: likewise.
-        consequence: what follows, for the message.
-    """
+    """Warn the caller's caller if rows (..., D) are not of unit length, and of the consequence."""
     for kind, emb in (("image", image_emb), ("text", text_emb)):
         off = (torch.linalg.vector_norm(emb.float(), dim=-1) - 1).abs() > UNIT_TOLERANCE
         if bool(off.any()):

@@ -28,14 +28,7 @@ pair_weights: Registry[Callable[..., PairWeights]] = Registry("pair weight")
 
 @pair_weights.register("con", source="arXiv:2210.13188, P^con")
 def con(triplets: Triplets) -> PairWeights:
-    """Constant: P+ = P- = 1.
-
-    Args:
-        triplets: the batch's triplets.
-
-    Returns:
-        Ones.
-    """
+    """Constant: P+ = P- = 1."""
     ones_A = triplets.pos.new_ones(triplets.pos.shape)
     return PairWeights(ones_A, ones_A)
 
@@ -43,9 +36,6 @@ def con(triplets: Triplets) -> PairWeights:
 @pair_weights.register("lin", source="arXiv:2210.13188, P^lin (Circle loss, Sun et al. 2020)")
 def lin(triplets: Triplets) -> PairWeights:
     """Linear: P+ = 1 - s_p, P- = s_n. A negative of negative similarity is pulled back towards 0, not clamped.
-
-    Args:
-        triplets: the batch's triplets.
 
     Returns:
         P+ in [0, 2] and P- in [-1, 1].
@@ -58,7 +48,6 @@ def sig(triplets: Triplets, *, alpha: Positive = 2.0, beta: Positive = 10.0, lam
     """Sigmoid: P+ = sigmoid(-alpha (s_p - lambda)), P- = sigmoid(beta (s_n - lambda)).
 
     Args:
-        triplets: the batch's triplets.
         alpha: steepness for positives, > 0.
         beta: steepness for negatives, > 0.
         lam: the similarity lambda at which both weights are 1/2.
@@ -79,7 +68,6 @@ def lin_ms(triplets: Triplets, *, eps: NonNegative = 0.1, strict: bool = True, c
     m+ is the mean of s_p - R over the set P, m- the mean of s_n - R' over the set N; 0 over an empty set.
 
     Args:
-        triplets: the batch's triplets.
         eps: slack of both sets' thresholds, in similarity, >= 0.
         strict: the thresholds are < and > (paper); with False <= and >= (authors' code).
         count_ties: a member with difference 0 counts in the mean's denominator (the authors' code leaves it out).
@@ -109,7 +97,6 @@ def sig_ms(
     With m = 1 the weight is that of `sig`.
 
     Args:
-        triplets: the batch's triplets.
         alpha: steepness for positives, > 0.
         beta: steepness for negatives, > 0.
         lam: the similarity lambda at which both weights are 1/2 when m = 1.

@@ -20,13 +20,7 @@ NonNegative = Annotated[float, Range(at_least=0)]
 
 
 def parameter_problem(function: Callable[..., Any], name: str, value: object) -> str:
-    """What is wrong with a parameter's value, in words, or an empty string.
-
-    Args:
-        function: the weight function that takes the parameter.
-        name: one of its keyword-only arguments.
-        value: the value a user gave.
-    """
+    """What is wrong with a parameter's value, in words, or an empty string."""
     annotation = _annotation(function, name)
     if annotation is None:
         return ""

@@ -68,16 +68,7 @@ class _FixedSets(NamedTuple):
 
 
 def weights_at(objective: GradientObjective, pos: Tensor, neg: Tensor) -> PointWeights:
-    """The weights of single triplets, the relative sets held fixed.
-
-    Args:
-        objective: of the grid.
-        pos: similarities s_p, any shape, floating.
-        neg: similarities s_n, the same shape.
-
-    Returns:
-        T, P+ and P-, shaped as the points.
-    """
+    """The weights of single triplets of similarities of any one shape, the relative sets held fixed."""
     pos_A, neg_A = pos.flatten(), neg.flatten()
     triplets = Triplets(pos=pos_A, neg=neg_A, sets=_FixedSets(pos_A, neg_A))
     weights = objective.triplet_weight(triplets), *objective.pair_weight(triplets)
@@ -85,11 +76,7 @@ def weights_at(objective: GradientObjective, pos: Tensor, neg: Tensor) -> PointW
 
 
 def circulation(objective: GradientObjective) -> float:
-    """The largest relative work of an objective's field around squares in the (s_p, s_n) plane.
-
-    Returns:
-        max over the loops of |work| / (perimeter x largest |F| on it), 0 for a gradient field up to quadrature.
-    """
+    """The largest |work| / (perimeter x largest |F|) of an objective's field around squares in the (s_p, s_n) plane."""
     pos_L4P, neg_L4P, side_L = _square_loops()
     d_pos, d_neg = weights_at(objective, pos_L4P, neg_L4P).gradient
     # Sides in order: bottom (+s_p), right (+s_n), top (-s_p), left (-s_n).

@@ -32,9 +32,6 @@ class StackedObjectives(Objective):
     embeddings do not raise, they show in `ObjectiveStats.finite`, and do not reach other cells. A weight that does not
     come with goal-sweep may use a whole batch (a mean, a rank), so it is called for each cell by itself; what it raises
     is kept in `ObjectiveStats.errors`.
-
-    Args:
-        objectives: those of the cells, at least one.
     """
 
     def __init__(self, objectives: Sequence[GradientObjective]) -> None:

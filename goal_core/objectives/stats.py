@@ -121,12 +121,7 @@ class ObjectiveStats:
 
 
 def named(names: Sequence[str], values: Sequence[float]) -> dict[str, float]:
-    """The statistics of a batch by name: without sets that its pair weight did not use, or those of no triplets.
-
-    Args:
-        names: of :meth:`ObjectiveStats.numbers`.
-        values: likewise, on the CPU; of one batch or cell.
-    """
+    """The statistics of a batch by name: without sets that its pair weight did not use, or those of no triplets."""
     statistics = dict(zip(names, values, strict=True))
     if not statistics["triplets"]:
         return {name: statistics[name] for name in ("hinge", "triplets", "grad_norm")}
@@ -134,30 +129,14 @@ def named(names: Sequence[str], values: Sequence[float]) -> dict[str, float]:
 
 
 class CollapseDetector:
-    """Counts steps in a row whose hinge is that of collapsed embeddings.
-
-    Args:
-        margin: the hinge's margin, > 0 (`GradientObjective.margin`).
-        patience: steps in a row after which training counts as collapsed; 0 never.
-
-    Attributes:
-        num_steps: collapsed steps in a row so far; set it to resume a run.
-    """
+    """Counts steps in a row whose hinge is that of collapsed embeddings. ``patience`` of them are too many, 0: none."""
 
     def __init__(self, *, margin: float, patience: int) -> None:
         self.margin, self.patience = margin, patience
         self.num_steps = 0
 
     def update(self, hinge: float, num_triplets: float) -> bool:
-        """Count one step, collapsed if its hinge is within 1 % of ``num_triplets * margin``.
-
-        Args:
-            hinge: the step's hinge (`ObjectiveStats.hinge`, which is the objective's value).
-            num_triplets: the step's triplets; 2 x batch size unless pairs are masked.
-
-        Returns:
-            Whether training has now been collapsed for `patience` steps.
-        """
+        """Count a step, collapsed if its hinge is within 1 % of ``num_triplets * margin``; whether it is too many."""
         collapsed = num_triplets * self.margin
         is_collapsed = collapsed > 0 and abs(hinge - collapsed) <= TOLERANCE * collapsed
         self.num_steps = self.num_steps + 1 if is_collapsed else 0

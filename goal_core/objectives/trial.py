@@ -18,15 +18,10 @@ _PAIRS, _DIM = 6, 8
 
 
 def try_objective(config: ObjectiveConfig, *, shipped: bool = False) -> None:
-    """Compute the weights of a small batch, if a plugin defines one of them.
+    """Compute the weights of a small batch, if a plugin defines one of them, or else of ``shipped`` ones, too.
 
-    Args:
-        config: the objective; the plugins have run.
-        shipped: also try weights that no plugin defines.
-
-    Raises:
-        ConfigError: a weight fails, is of another shape or dtype than its triplets, is not finite, differs when it is
-            computed again, or changes the triplets. The message names the plugin.
+    A `ConfigError` names the plugin where they fail, have another shape or dtype than the triplets, are not finite,
+    differ when they are computed again, or change the triplets.
     """
     if config.triplet == LOSS:
         return

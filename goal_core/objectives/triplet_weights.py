@@ -23,7 +23,6 @@ def con(triplets: Triplets, *, margin: NonNegative = 0.2, gate: bool = True) -> 
     T = H(margin + s_n - s_p), with H(0) = 0 as autograd has it for the hinge.
 
     Args:
-        triplets: the batch's triplets.
         margin: how much more similar the positive must be, in similarity, >= 0.
         gate: with False every triplet counts 1 (the authors' code), and the objective never stops pushing.
 
@@ -42,7 +41,6 @@ def nca(triplets: Triplets, *, tau: Positive = 10.0) -> Tensor:
     T = sigmoid(tau (s_n - s_p)).
 
     Args:
-        triplets: the batch's triplets.
         tau: inverse temperature, > 0.
 
     Returns:
@@ -59,7 +57,6 @@ def cir(triplets: Triplets, *, tau: Positive = 10.0, cir_shift: float = 0.0) -> 
     with r^2 = 1 - cir_shift: triplets outside the circle of radius r count more than 1/2.
 
     Args:
-        triplets: the batch's triplets.
         tau: inverse temperature, > 0.
         cir_shift: 0 in the paper, 0.5 in the authors' code (Circle loss with margin m has 1 - 2 m^2).
 

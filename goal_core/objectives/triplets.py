@@ -24,26 +24,14 @@ class RelativeSet(Protocol):
         """Members per anchor, shape (A,), floating point."""
 
     def mean_gap(self, *, empty: float, count_ties: bool = True) -> Tensor:
-        """Mean gap over the members.
+        """Mean gap over the members of each anchor, shape (A,), or ``empty`` where it has none.
 
         Args:
-            empty: value for an anchor without members.
             count_ties: whether a member with a gap of exactly 0 counts in the denominator.
-
-        Returns:
-            Mean per anchor, shape (A,).
         """
 
     def mean_exp_gap(self, rate: float, *, empty: float) -> Tensor:
-        """Mean of exp(rate x gap) over the members.
-
-        Args:
-            rate: factor of the gap, any sign.
-            empty: value for an anchor without members.
-
-        Returns:
-            Mean per anchor, shape (A,).
-        """
+        """Mean of exp(rate x gap) over the members of each anchor, shape (A,), or ``empty`` where it has none."""
 
 
 class RelativeSets(Protocol):

@@ -36,29 +36,12 @@ VARIANTS: Final[Mapping[str, tuple[Overrides, Overrides]]] = {
 
 
 def entries_of(pair: str, triplet: str) -> tuple[Entry[Any], ...]:
-    """What is registered under the names of an objective: a triplet and a pair weight, or a baseline alone.
-
-    Raises:
-        UnknownNameError: nothing is.
-    """
+    """What is registered under the names of an objective: a triplet and a pair weight, or a baseline alone."""
     return (baselines[pair],) if triplet == LOSS else (triplet_weights[triplet], pair_weights[pair])
 
 
 def accepted_parameters(pair: str, triplet: str, variant: str = "paper") -> dict[str, Value]:
-    """The parameters of one combination with the variant's values.
-
-    Args:
-        pair: name of the pair weight.
-        triplet: name of the triplet weight.
-        variant: one of `VARIANTS`.
-
-    Returns:
-        Name to default, the triplet weight's first. A name that both weights take is one parameter.
-
-    Raises:
-        UnknownNameError: no such pair or triplet weight.
-        ConfigError: no such variant, or the two weights disagree on a shared parameter's default.
-    """
+    """The parameters of one combination with the variant's values; a name that both weights take is one parameter."""
     if variant not in VARIANTS:
         raise ConfigError(f"unknown variant {variant!r}{nearest(variant, VARIANTS)}; known: {', '.join(VARIANTS)}")
     if triplet == LOSS:
@@ -73,20 +56,9 @@ def accepted_parameters(pair: str, triplet: str, variant: str = "paper") -> dict
 
 
 def resolve_parameters(pair: str, triplet: str, variant: str, given: Mapping[str, Value]) -> dict[str, Value]:
-    """All parameters of one combination: the variant's values, replaced by the given ones.
+    """All parameters of one combination, numbers as floats: the variant's values, replaced by the given ones.
 
-    Args:
-        pair: name of the pair weight.
-        triplet: name of the triplet weight.
-        variant: one of `VARIANTS`.
-        given: values that replace the variant's.
-
-    Returns:
-        Name to value, numbers as floats.
-
-    Raises:
-        UnknownNameError: no such pair or triplet weight.
-        ConfigError: an unknown variant or parameter, or a value out of range; all problems in one message.
+    A `ConfigError` lists all unknown parameters and values out of range.
     """
     values = accepted_parameters(pair, triplet, variant)
     problems = []

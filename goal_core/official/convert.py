@@ -20,10 +20,13 @@ from torch import Tensor
 
 from goal_sweep.goal_core.basics.atomic import make_folder, replace_with
 from goal_sweep.goal_core.basics.errors import WeightsError
-from goal_sweep.goal_core.checkpoints import ModelDescription, flat, write_model
+from goal_sweep.goal_core.checkpoints.description import ModelDescription, write_model
+from goal_sweep.goal_core.checkpoints.file import flat
 from goal_sweep.goal_core.data import DataConfig
-from goal_sweep.goal_core.data.text import Tokenizer, Wordpieces
-from goal_sweep.goal_core.models import ModelConfig, build_backbone, file_sha256
+from goal_sweep.goal_core.data.text import Tokenizer
+from goal_sweep.goal_core.data.text.wordpieces import Wordpieces
+from goal_sweep.goal_core.models import ModelConfig, file_sha256
+from goal_sweep.goal_core.models.backbones import build_backbone
 from goal_sweep.goal_core.models.frameworks import framework_of
 from goal_sweep.goal_core.models.weights import misfits
 from goal_sweep.goal_core.objectives import ObjectiveConfig
@@ -47,14 +50,7 @@ class PublishedCheckpoint:
     """The epoch of its training after which the file was written."""
 
     def write(self, path: Path) -> None:
-        """Write it as a goal-sweep checkpoint.
-
-        Args:
-            path: the ``.safetensors`` file; it appears whole or not at all.
-
-        Raises:
-            StorageError: the file cannot be written.
-        """
+        """Write it as a goal-sweep checkpoint, which appears whole or not at all."""
         make_folder(path.parent)
         replace_with(path, lambda temporary: write_model(temporary, self.tensors, self.description, epoch=self.epoch))
 
@@ -65,19 +61,12 @@ def read_published(
     """Read a published checkpoint of a framework.
 
     Args:
-        framework: the framework of the model.
         path: VSE++'s ``model_best.pth.tar`` with a ResNet; VSE-infinity's ``model_best.pth`` of precomputed regions, or
             of the cells of a ResNeXt; X-VLM's ``.th`` with a Swin, pre-trained or fine-tuned for retrieval.
         vocabulary: that of its training, or the file of it: VSE++'s pickle or JSON, or the `vocab.txt` of
             `bert-base-uncased`. The order of its words is that of the word embedding's rows.
         data: the data it is to be evaluated on. X-VLM's biases of relative positions are resized for windows of their
             images.
-        data_fingerprint: of that data.
-
-    Raises:
-        ConfigError: the model does not go with the data.
-        WeightsError: the file is refused, its layout or variant is not supported, or the vocabulary is not its own.
-        DataError: the vocabulary cannot be read.
     """
     if framework not in LAYOUTS:
         raise WeightsError(f"framework {framework} has no published checkpoints; give a sweep of {', '.join(LAYOUTS)}")
@@ -161,21 +150,9 @@ def rename_tensors(
     known_leftovers: Mapping[str, str],
     source: str,
 ) -> tuple[dict[str, Tensor], dict[str, list[str]]]:
-    """Find each tensor of our model in a published checkpoint.
+    """The tensors of our model in a published checkpoint, by our names; and by reason, those that it does not use.
 
-    Args:
-        own: our model's state dict; only names, shapes and dtypes are used, so it may be on the meta device.
-        given: the published checkpoint's tensors.
-        published_name: the published name of each of our names.
-        known_leftovers: regular expressions of published names that our model does not use, each with the reason.
-        source: the file, for messages.
-
-    Returns:
-        All tensors of the model, by our names; and by the reason the names of those that it does not use.
-
-    Raises:
-        WeightsError: a tensor of our model is missing in the file or has the wrong shape, or the file contains one that
-            is neither used nor a known leftover.
+    Of our own state dict only names, shapes and dtypes are used. Leftovers are known by regular expressions.
     """
     wanted = {name: published_name(name) for name in own}
     reasons = {

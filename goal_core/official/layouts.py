@@ -69,11 +69,7 @@ class Layout:
     """The options that change the model, and their values in the models that can be converted."""
 
     def check(self, options: Namespace, tensors: Mapping[str, Tensor], source: str) -> None:
-        """Check that a file is of this system, trained as usual; arguments as those of ``model``.
-
-        Raises:
-            WeightsError: it is not.
-        """
+        """Check that a file is of this system, trained as usual; a `WeightsError` says why not."""
         if missing := [name for name in (self.words, *self.needs) if name not in tensors]:
             raise WeightsError(f"{source} is not a checkpoint of {self.system}: it lacks {' and '.join(missing)}")
         for name, usual in self.usual.items():
@@ -88,11 +84,7 @@ class Layout:
 
 
 def _one_of(table: Mapping[Any, str], key: object, what: str, source: str) -> str:
-    """Timm's name of a published backbone.
-
-    Raises:
-        WeightsError: it is none of the table.
-    """
+    """Timm's name of a published backbone."""
     if key not in table:
         raise WeightsError(f"{source} has the {what} {key!r}; only {', '.join(map(str, table))} can be converted")
     return table[key]

@@ -36,17 +36,7 @@ _SAFE: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
 
 
 def read_torch_file(path: Path) -> dict[str, Any]:
-    """Read a ``.pth.tar``, ``.pth`` or ``.th`` file: torch's zip format, its older one, and Python 2 pickles (latin1).
-
-    Args:
-        path: the file.
-
-    Returns:
-        What was saved; tensors on the CPU.
-
-    Raises:
-        WeightsError: the file is missing or damaged, is not a mapping, or asks for a name that is not on the list.
-    """
+    """Read a ``.pth.tar``, ``.pth`` or ``.th`` file: torch's zip format, the older one, or a pickle of Python 2."""
     if not path.is_file():
         raise WeightsError(f"no checkpoint at {path}")
     try:
@@ -64,11 +54,7 @@ def read_torch_file(path: Path) -> dict[str, Any]:
 
 
 def tensors_of(stored: object, where: str) -> dict[str, Tensor]:
-    """Check that an object is a state dict, and return it.
-
-    Raises:
-        WeightsError: it is not a mapping from names to tensors.
-    """
+    """Check that an object is a state dict, and return it."""
     if not isinstance(stored, dict) or not stored:
         raise WeightsError(f"{where} is not a state dict")
     for name, value in stored.items():
@@ -81,10 +67,6 @@ def read_vocabulary(path: Path) -> Vocabulary:
     """Read VSE++'s pickled vocabulary (Python 2 or 3), or its JSON form (``word2idx``).
 
     The order of its words is the order of the rows of a checkpoint's word embedding, and is recorded nowhere else.
-
-    Raises:
-        DataError: the file is missing or is not a vocabulary, or its ids are not 0, 1, 2, ..., beginning with
-            ``<pad> <start> <end> <unk>``.
     """
     if not path.is_file():
         raise DataError(f"no vocabulary at {path}")

@@ -97,11 +97,7 @@ class StageConfig(InRange):
         return self.name == "frozen" and self.bn_mode == "frozen_eval"
 
     def needs_whole_batches(self, data_format: str) -> bool:
-        """Whether batch normalisation uses the statistics of whole batches, so that none can be split.
-
-        Args:
-            data_format: of the data; models of precomputed regions have such a normalisation in their heads.
-        """
+        """Whether batch normalisation uses the statistics of whole batches, as the heads of regions do."""
         return self.bn_mode == "legacy_quirk" or data_format == "regions"
 
     @property

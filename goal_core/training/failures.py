@@ -19,20 +19,13 @@ from goal_sweep.goal_core.basics.errors import (
     WeightsError,
     first_line,
 )
-from goal_sweep.goal_core.evaluation import NonFiniteEmbeddingError
-from goal_sweep.goal_core.objectives import NonFiniteError
+from goal_sweep.goal_core.evaluation.retrieval import NonFiniteEmbeddingError
+from goal_sweep.goal_core.objectives.gradient_objective import NonFiniteError
 
 
 @contextmanager
 def fits_or_says(what: str) -> Iterator[None]:
-    """Around work whose memory does not depend on the batch: running out of it becomes one clear error.
-
-    Args:
-        what: does not fit; the beginning of a sentence.
-
-    Raises:
-        TooLargeError: memory ran out.
-    """
+    """Around work whose memory does not depend on the batch: running out of it becomes a `TooLargeError`."""
     try:
         yield
     except Exception as error:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypedDict
 
 from goal_sweep.goal_core.basics.sealed_json import json_bytes
-from goal_sweep.goal_core.checkpoints import BEST, best_name
+from goal_sweep.goal_core.checkpoints.names import weights_in
 
 
 class EpochRecord(TypedDict):
@@ -26,14 +25,11 @@ class EpochRecord(TypedDict):
 class TrainingFiles(Protocol):
     """The files of one training.
 
-    Every write but a log line is atomic, and refused once another attempt owns the training.
+    Every write but a log line is atomic, and refused once another process owns the training.
     """
 
     def path(self, name: str) -> Path:
-        """The path of the newest version of a file; where there is none, a path that does not exist."""
-
-    def versions(self, name: str) -> Iterable[Path]:
-        """The versions of a file that different attempts saved, the newest first."""
+        """A path on this machine with the content of a file; it does not exist where there is no such file."""
 
     def save_with(self, name: str, write: Callable[[Path], None]) -> None:
         """Let ``write`` fill a temporary file, then put it in place under ``name``."""
@@ -50,16 +46,9 @@ class TrainingFiles(Protocol):
     def discard(self, name: str) -> None:
         """Remove a file that is no longer needed."""
 
-    def set_aside(self, path: Path) -> None:
-        """Rename a damaged file, so that nothing reads it again. It is kept."""
-
 
 class FolderFiles(TrainingFiles):
-    """The files in a folder of this machine, of which this process alone has the training.
-
-    Args:
-        root: the folder; made if it is missing.
-    """
+    """The files in a folder of this machine, made if it is missing; no other process has the training."""
 
     def __init__(self, root: Path) -> None:
         root.mkdir(parents=True, exist_ok=True)
@@ -67,9 +56,6 @@ class FolderFiles(TrainingFiles):
 
     def path(self, name: str) -> Path:
         return self.root / name
-
-    def versions(self, name: str) -> Sequence[Path]:
-        return [self.path(name)] if self.path(name).exists() else []
 
     def save_with(self, name: str, write: Callable[[Path], None]) -> None:
         temporary = self.path(f"{name}.new")
@@ -84,17 +70,11 @@ class FolderFiles(TrainingFiles):
             file.write(f"{line}\n")
 
     def finish(self, result: Mapping[str, Any]) -> None:
-        name = best_name(result["best_epoch"])
-        files = {BEST: {"name": name, "sha256": hashlib.sha256(self.path(name).read_bytes()).hexdigest()}}
-        self.path("result.json").write_bytes(json_bytes({**result, "files": files}))
+        self.path("result.json").write_bytes(json_bytes(result))
 
     def discard(self, name: str) -> None:
         self.path(name).unlink(missing_ok=True)
 
-    def set_aside(self, path: Path) -> None:
-        path.rename(path.with_name(f"{path.name}.damaged"))
-
     def best(self) -> Path:
         """The weights of the best epoch, once the training is done."""
-        result = json.loads(self.path("result.json").read_text())
-        return self.path(str(result["files"][BEST]["name"]))
+        return weights_in(self.root)

@@ -33,9 +33,6 @@ class TrainingPlan:
     own: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Settings of the stage that this training has otherwise than its unit, only of
     `goal_core.training.config.OF_ONE_TRAINING`."""
-    state: Path | None = None
-    """State of a training of the same stage that ended earlier (`UnitPlan.until`), which this one continues. Then
-    `init` and `init_key` are of this training."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +44,6 @@ class UnitPlan:
     model: ModelConfig
     seed: int
     stage: StageConfig
-    until: int = 0
-    """Epochs after which the trainings end, with their state kept, and with schedules those of the whole stage; 0: all
-    epochs of the stage."""
     tested: bool = True
     """Whether the best weights are evaluated on the test split at the end. Candidates of a search are not."""
     precision: Precision = "fp32"
@@ -59,10 +53,6 @@ class UnitPlan:
     """Torch's CPU threads. They affect the last bit of a number, so they never depend on sharing."""
     loader_workers: int = 0
     """Processes that decode images; 0 decodes in the training process. The numbers do not depend on it."""
-    processes: int = 1
-    """Processes that train the unit together, each with rows of every batch; on CUDA each has a GPU of its own."""
-    units_per_gpu: int = 1
-    """How many units share the GPU, for whoever runs the unit."""
     sharing: Sharing = "auto"
     """How its cells run side by side; see :func:`goal_core.training.sharing.choose_path`."""
     cache: Path | None = None
@@ -71,11 +61,6 @@ class UnitPlan:
     """What defines parts of one's own; each process of the unit runs them first."""
     packs: Path | None = None
     """Folder of packed images; None decodes the images from their files. The numbers do not depend on it."""
-
-    @property
-    def epochs(self) -> int:
-        """The epoch after which the trainings end."""
-        return self.until or self.stage.epochs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +117,7 @@ class TrainingFailed:
 TrainingEvent = EpochDone | TrainingDone | TrainingFailed
 
 
-class Listener:
+class Callback:
     """Follows a unit while it trains. It ignores everything; a subclass overrides the methods that it needs."""
 
     def step(self) -> None:
@@ -143,16 +128,6 @@ class Listener:
 
     def events(self, events: Sequence[TrainingEvent]) -> None:
         """What happened to the trainings since the last call; called at most once an epoch."""
-
-    def lost(self, reason: str, kind: str) -> None:
-        """Another process of the unit is lost; called in a thread of its own, for the main one may wait for it forever.
-
-        Training cannot go on in this process, which should end.
-
-        Args:
-            reason: one line.
-            kind: of the failure; see :attr:`TrainingFailed.kind`.
-        """
 
     def stopping(self) -> bool:
         """Whether the unit should save its cells and stop now; asked after every step and in long evaluations."""

@@ -7,14 +7,10 @@ depends on a measurement, so that the same sweep gives the same numbers on the s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from goal_sweep.goal_core.models.config import ModelConfig
 from goal_sweep.goal_core.models.frameworks import framework_of
-from goal_sweep.goal_core.training.config import Precision, Sharing, StageConfig
-
-if TYPE_CHECKING:
-    from goal_sweep.goal_core.training.plan import UnitPlan
+from goal_sweep.goal_core.training.plan import UnitPlan
 
 
 class UnitPath(NamedTuple):
@@ -26,56 +22,33 @@ class UnitPath(NamedTuple):
 
 
 def choose_path(unit: UnitPlan) -> UnitPath:
-    """Choose the path of a unit from its settings and its device."""
-    return path_of(
-        len(unit.trainings),
-        sharing=unit.sharing,
-        model=unit.model,
-        stage=unit.stage,
-        precision=unit.precision,
-        device=unit.device,
-        processes=unit.processes,
-    )
-
-
-def path_of(
-    cells: int,
-    *,
-    sharing: Sharing,
-    model: ModelConfig,
-    stage: StageConfig,
-    precision: Precision,
-    device: str,
-    processes: int,
-) -> UnitPath:
-    """The path of a unit that need not exist yet; arguments as the fields of `UnitPlan`.
+    """Choose the path of a unit from its settings and its device.
 
     `auto` is `heads` on a GPU, where small kernels of one cell after the other leave it idle. On a CPU it is `trunk`,
     with which the numbers are those of each cell alone bit for bit, though small heads are faster stacked.
     """
-    if cells == 1:
+    if len(unit.trainings) == 1:
         return UnitPath("none", "the unit has one cell")
-    if sharing in ("none", "trunk"):
-        return UnitPath("trunk", f"sharing {sharing} is set")
-    if obstacle := _obstacle(model, stage, precision, processes):
-        return UnitPath("trunk", f"sharing {sharing}, but {obstacle}")
-    if sharing == "heads":
+    if unit.sharing in ("none", "trunk"):
+        return UnitPath("trunk", f"sharing {unit.sharing} is set")
+    if obstacle := _obstacle(unit):
+        return UnitPath("trunk", f"sharing {unit.sharing}, but {obstacle}")
+    if unit.sharing == "heads":
         return UnitPath("heads", "sharing heads is set")
-    if device == "cpu":
+    if unit.device == "cpu":
         return UnitPath("trunk", "sharing auto on a CPU, where it keeps the numbers of each cell alone bit for bit")
     return UnitPath("heads", "sharing auto on a GPU")
 
 
-def _obstacle(model: ModelConfig, stage: StageConfig, precision: Precision, processes: int) -> str:
+def _obstacle(unit: UnitPlan) -> str:
     """Why heads cannot be stacked, in words; empty if they can."""
+    model, stage = unit.model, unit.stage
     if not framework_of(model).stacks(model):
         return f"framework {model.framework} has no stacked heads" + " of this text encoder" * bool(model.text.encoder)
     if not stage.shares_backbone:
         return f"stage {stage.name} does not share a frozen backbone"
-    if precision == "fp16":
+    if unit.precision == "fp16":
         return "with precision fp16 each cell skips steps of its own"
     if 0 < stage.micro_batch < stage.batch_size:
         return f"micro_batch {stage.micro_batch} encodes each cell's batches in chunks"
-    if processes > 1:
-        return f"{processes} devices train each cell together"
     return ""

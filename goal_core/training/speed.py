@@ -8,15 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from goal_sweep.goal_core.basics.devices import peak_memory_mb, peak_resident_mb
 from goal_sweep.goal_core.basics.errors import GoalError
-from goal_sweep.goal_core.checkpoints import InitialModel
 from goal_sweep.goal_core.data import SPLIT_NAMES, Dataset, num_batches
 from goal_sweep.goal_core.training.config import StageConfig
 from goal_sweep.goal_core.training.files import FolderFiles
-from goal_sweep.goal_core.training.plan import EpochDone, Listener, TrainingEvent, TrainingFailed, UnitPlan
+from goal_sweep.goal_core.training.plan import Callback, EpochDone, TrainingEvent, TrainingFailed, UnitPlan
 from goal_sweep.goal_core.training.train import begin_process, train_unit
-from goal_sweep.goal_core.training.trunk import Trunk
 
 EVAL_IMAGES = 128
 """Images of each of the small val and test splits: two chunks."""
@@ -30,12 +27,8 @@ class UnitSpeed:
     """One optimiser step of every cell, including making the batch."""
     eval_image_s: float
     """Evaluating one image with its captions in every cell."""
-    feature_image_s: float
-    """One image's pass through the shared frozen backbone; 0 where training does not compute features beforehand."""
     epoch_s: float
     """Closing an epoch in every cell, without evaluation: above all saving its state and its best weights."""
-    memory_mb: float | None
-    """Most megabytes that this process has had: reserved by torch on a GPU, else resident. None if it is not known."""
 
     def unit_s(self, stage: StageConfig, epochs: int, dataset: Dataset) -> float:
         """Seconds of a whole unit that trains so many epochs of a stage."""
@@ -54,32 +47,24 @@ def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSp
     of a warm-up epoch is taken to be, too.
 
     Args:
-        unit: the unit.
-        dataset: its data; only the first images are read.
         steps: optimiser steps, at least 2. The first is not counted, because it includes what happens once.
-
-    Raises:
-        GoalError: the data, the weights or the device are not what the unit needs, or a cell fails.
     """
     begin_process(unit)
     stage = replace(unit.stage, epochs=1, warmup_epochs=0, frozen_epochs=0, ramp_epochs=0, lr_drops=(), select_on="val")
     # Their own settings may not fit the short stage, and cost nothing.
-    trainings = tuple(replace(training, init=None, state=None, own={}) for training in unit.trainings)
-    unit = replace(unit, trainings=trainings, stage=stage, until=0, cache=None)
+    trainings = tuple(replace(training, init=None, own={}) for training in unit.trainings)
+    unit = replace(unit, trainings=trainings, stage=stage, cache=None)
     small = _beginning(dataset, steps * stage.batch_size)
-    feature_image_s = _feature_seconds(unit, small)
     clock = _Clock()
     with tempfile.TemporaryDirectory(prefix="goal-sweep-speed-") as scratch:
         files = {plan.key: FolderFiles(Path(scratch) / plan.key) for plan in trainings}
-        train_unit(unit, files, clock, small, hand_over=True)
+        train_unit(unit, files, clock, small)
     if len(clock.steps) < 2 or not clock.eval_s:
         raise GoalError(f"the speed of {stage.name!r} cannot be measured: {clock.reason or 'the data are too small'}")
     return UnitSpeed(
         step_s=(clock.steps[-1] - clock.steps[0]) / (len(clock.steps) - 1),
         eval_image_s=clock.eval_s / small.splits["val"].num_images,
-        feature_image_s=feature_image_s,
         epoch_s=max(0.0, clock.closed - clock.steps[-1] - clock.eval_s),
-        memory_mb=peak_memory_mb() if unit.device == "cuda" else peak_resident_mb(),
     )
 
 
@@ -92,16 +77,7 @@ def _beginning(dataset: Dataset, num_captions: int) -> Dataset:
     return replace(dataset, splits=splits)
 
 
-def _feature_seconds(unit: UnitPlan, dataset: Dataset) -> float:
-    """Seconds per training image of computing features beforehand; 0 where that is not done."""
-    clock, train = _Clock(), dataset.splits["train"]
-    trunk = Trunk(unit, InitialModel(unit.model, unit.data, dataset), dataset.fingerprint, alive=clock.alive)
-    began = time.perf_counter()
-    trunk.prepare(train)
-    return (time.perf_counter() - began) / train.num_images if trunk.computes_features_once() else 0.0
-
-
-class _Clock(Listener):
+class _Clock(Callback):
     """Notes when steps end, how long evaluating every cell took, and when all were evaluated and saved, in seconds."""
 
     def __init__(self) -> None:

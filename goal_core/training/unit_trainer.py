@@ -11,10 +11,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext
 from itertools import islice
 
-from goal_sweep.goal_core.checkpoints import InitialModel, ModelDescription
-from goal_sweep.goal_core.data import Batch, BatchSource, Dataset
+from goal_sweep.goal_core.checkpoints.description import ModelDescription
+from goal_sweep.goal_core.checkpoints.initial_model import InitialModel
+from goal_sweep.goal_core.data import Dataset
+from goal_sweep.goal_core.data.batches import BatchSource
 from goal_sweep.goal_core.data.packs import open_packed
-from goal_sweep.goal_core.models import num_features
+from goal_sweep.goal_core.models.heads import num_features
 from goal_sweep.goal_core.objectives.gradient_objective import LossObjective
 from goal_sweep.goal_core.training.cells.roster import EpochBatches, Roster
 from goal_sweep.goal_core.training.cells.scale import BATCHES
@@ -23,72 +25,65 @@ from goal_sweep.goal_core.training.cells.trainer import CellTrainer
 from goal_sweep.goal_core.training.cells.validation import Validation
 from goal_sweep.goal_core.training.failures import fits_or_says
 from goal_sweep.goal_core.training.files import TrainingFiles
-from goal_sweep.goal_core.training.plan import Listener, TrainingDone, TrainingFailed, TrainingPlan, UnitPlan
-from goal_sweep.goal_core.training.ranks import ALONE, Ranks
+from goal_sweep.goal_core.training.plan import Callback, TrainingDone, TrainingFailed, TrainingPlan, UnitPlan
+from goal_sweep.goal_core.training.shared_backbone import SharedBackbone, SharedBatch
 from goal_sweep.goal_core.training.sharing import choose_path
-from goal_sweep.goal_core.training.trunk import SharedBatch, Trunk
 
 
 class _Stopped(BaseException):
-    """The listener wants the unit to stop. Not an error, so that no cell is failed for it."""
+    """The callback wants the unit to stop. Not an error, so that no cell is failed for it."""
 
 
 class UnitTrainer:
     """The cells of a unit and all that they share; :func:`~goal_core.training.train.train_unit` runs one."""
 
-    roster_class = Roster
-
     def __init__(
         self,
         unit: UnitPlan,
         files: Mapping[str, TrainingFiles],
-        listener: Listener,
+        callback: Callback,
         dataset: Dataset,
-        ranks: Ranks = ALONE,
     ) -> None:
         dataset, self._images = open_packed(dataset, unit.data.image, unit.packs)
-        self._unit, self._files, self._listener, self._dataset, self._ranks = unit, files, listener, dataset, ranks
+        self._unit, self._files, self._callback, self._dataset = unit, files, callback, dataset
         self._initial = InitialModel(unit.model, unit.data, dataset)
         self._weights_id = self._initial.framework.weights_id(self._initial.model)
-        self._trunk = Trunk(unit, self._initial, dataset.fingerprint, alive=self._alive)
+        self._shared = SharedBackbone(unit, self._initial, dataset.fingerprint, alive=self._alive)
         if unit.stage.feature_views:
             self._images += f", {unit.stage.feature_views} augmented views of each training image, computed once"
-        dataset, tokenizer = self._trunk.with_text_vectors(dataset), self._initial.tokenizer
+        dataset, tokenizer = self._shared.with_text_vectors(dataset), self._initial.tokenizer
         self._source = BatchSource(
             dataset.splits["train"],
             tokenizer,
-            self._trunk.image,
+            self._shared.image,
             batch_size=unit.stage.batch_size,
             drop_last=unit.stage.drop_last,
             seed=unit.seed,
-            with_images=self._trunk.wants_pixels(),
-            num_workers=-(-unit.loader_workers // unit.processes),
-            rows=ranks.rows if unit.processes > 1 else None,
-            device=self._trunk.device,
+            with_images=self._shared.wants_pixels(),
+            num_workers=unit.loader_workers,
+            device=self._shared.device,
             views=unit.stage.feature_views,
             augment=self._initial.framework.augment(self._initial.model, tokenizer, unit.seed),
         )
         self._path = choose_path(unit)
         self._stacks = Stacks(wanted=self._path.name == "heads")
-        self._roster = self.roster_class(files, listener)
+        self._roster = Roster(files, callback)
         self._validation = Validation(
-            unit, dataset, tokenizer, self._trunk.split_inputs, self._roster, self._stacks, self._alive
+            unit, dataset, tokenizer, self._shared.split_inputs, self._roster, self._stacks, self._alive
         )
 
     def train(self) -> list[TrainingDone | TrainingFailed]:
-        """Train until every cell is at its end, or the listener stops. Returns how each training ended, in order."""
+        """Train until every cell is at its end, or the callback stops. Returns how each training ended, in order."""
         try:
-            for epoch in range(self._start(), self._unit.epochs):
+            for epoch in range(self._start(), self._unit.stage.epochs):
                 self._measure_scales(epoch)
                 batches = EpochBatches(self._source, self._roster, epoch)
                 for step, batch in batches:
                     cells = self._roster.at(epoch, step)
-                    self._ranks.say("step", epoch, step, [cell.key for cell in cells])
-                    self._step(cells, self._load(batch))
-                    self._listener.step()
+                    self._step(cells, self._shared.load(batch))
+                    self._callback.step()
                     self._stop_if_asked()
                 cells = self._roster.at(epoch, self._source.steps_per_epoch)
-                self._ranks.check({cell.key: cell.parameters for cell in cells})
                 self._validation.close_epoch(cells, batches.share_waited)
                 self._roster.tell()
             self._validation.finish()
@@ -105,8 +100,7 @@ class UnitTrainer:
             if cell.key in outcomes:
                 cell.take_step(*outcomes[cell.key])
             else:
-                with self._ranks.together():
-                    cell.step(shared.inputs, shared.captions, shared_s=shared.seconds / len(cells))
+                cell.step(shared.inputs, shared.captions, shared_s=shared.seconds / len(cells))
             if cell.stage.checkpoint_every and cell.next_step % cell.stage.checkpoint_every == 0:
                 cell.save_last()
 
@@ -114,35 +108,25 @@ class UnitTrainer:
 
     def _measure_scales(self, epoch: int) -> None:
         """Measure the scales of the objectives that begin with an epoch and need one, on its first batches."""
-        if cells := [cell for cell in self._roster.at(epoch, 0) if cell.wants_scale]:
-            self._ranks.say("scale", epoch, [cell.key for cell in cells])
-            self._scale(cells, epoch)
-
-    def _scale(self, cells: Sequence[CellTrainer], epoch: int) -> None:
+        if not (cells := [cell for cell in self._roster.at(epoch, 0) if cell.wants_scale]):
+            return
         norms: dict[str, list[tuple[float, float]]] = {cell.key: [] for cell in cells}
         with closing(self._source.batches(epoch + 1)) as batches:
             for batch in islice(batches, BATCHES):
-                shared = self._load(batch)
+                shared = self._shared.load(batch)
                 for cell in cells:
                     if cell.key in self._roster.cells:
-                        with self._roster.failing_alone(cell.key), self._ranks.together():
+                        with self._roster.failing_alone(cell.key):
                             norms[cell.key].append(cell.measure(shared.inputs, shared.captions))
-                self._listener.alive()
+                self._callback.alive()
         self._roster.each(lambda cell: cell.set_scale(norms[cell.key]), cells)
 
-    def _load(self, batch: Batch) -> SharedBatch:
-        """A batch on the device, with the inputs of this process's rows."""
-        loaded = self._trunk.load(batch)
-        if self._unit.processes == 1 or batch.images is not None:
-            return loaded
-        return loaded._replace(inputs=loaded.inputs[self._ranks.rows(len(batch))])
-
     def _alive(self) -> None:
-        self._listener.alive()
+        self._callback.alive()
         self._stop_if_asked()
 
     def _stop_if_asked(self) -> None:
-        if self._listener.stopping():
+        if self._callback.stopping():
             raise _Stopped
 
     def close(self) -> None:
@@ -156,13 +140,12 @@ class UnitTrainer:
                 self._roster.cells[plan.key] = self._start_cell(plan)
         if self._path.name == "heads":
             self._meet()
-        first = min((cell.epoch for cell in self._roster.cells.values()), default=self._unit.epochs)
-        if first < self._unit.epochs:
+        first = min((cell.epoch for cell in self._roster.cells.values()), default=self._unit.stage.epochs)
+        if first < self._unit.stage.epochs:
             with fits_or_says("the features of all training images"):
-                self._trunk.prepare(self._dataset.splits["train"])
-            self._ranks.say("prepare")
+                self._shared.prepare(self._dataset.splits["train"])
             self._validation.prepare("val", self._unit.stage.select_on)
-        if origins := ", ".join(f"{split} {how}" for split, how in self._trunk.features_from.items()):
+        if origins := ", ".join(f"{split} {how}" for split, how in self._shared.features_from.items()):
             self._roster.each(lambda cell: cell.files.log(f"features: {origins}"))
         return first
 
@@ -182,11 +165,7 @@ class UnitTrainer:
         with fits_or_says("the model") if len(unit.trainings) == 1 else nullcontext():
             cell = self._build_cell(plan)
         start = "continues after" if cell.start(plan, at) else "starts at"
-        if unit.processes > 1:
-            tensors, state = cell.state()
-            self._ranks.say("start", self._dataset.fingerprint, plan.key, state, tensors=tensors)
         how = f", {unit.stage.micro_batch} pairs at a time" if unit.stage.micro_batch else ""
-        how += f", on {unit.processes} devices" if unit.processes > 1 else ""
         where = f"epoch {cell.epoch} step {cell.next_step}{how}"
         cell.files.log(f"{unit.stage.name} {plan.objective.name} {start} {where}")
         if isinstance(cell.objective, LossObjective):
@@ -198,7 +177,7 @@ class UnitTrainer:
     def _build_cell(self, plan: TrainingPlan) -> CellTrainer:
         unit, initial = self._unit, self._initial
         backbone = None if unit.stage.shares_backbone else initial.backbone(unit.seed)
-        heads = initial.heads(backbone or self._trunk.backbone, unit.seed)
+        heads = initial.heads(backbone or self._shared.backbone, unit.seed)
         description = ModelDescription(
             cell=plan.cell_id,
             stage=unit.stage.name,
@@ -215,14 +194,13 @@ class UnitTrainer:
         cell = CellTrainer(
             plan,
             unit,
-            heads.to(self._trunk.device),
-            None if backbone is None else backbone.to(self._trunk.device),
+            heads.to(self._shared.device),
+            None if backbone is None else backbone.to(self._shared.device),
             self._files[plan.key],
             description,
             steps_per_epoch=self._source.steps_per_epoch,
-            shared=self._trunk.backbone,
+            shared=self._shared.backbone,
             keeps_shared=initial.keeps_backbone,
-            ranks=self._ranks,
         )
         cell.in_turn = self._path.name == "heads"
         return cell

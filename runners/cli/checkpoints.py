@@ -17,7 +17,7 @@ from goal_sweep.goal_core.basics.user_files import content_of, text_in
 from goal_sweep.runners.cli.options import AsJson, Device, Set, SweepArguments, console, local_path
 
 if TYPE_CHECKING:
-    from goal_sweep.goal_core.evaluation import RetrievalModel
+    from goal_sweep.goal_core.evaluation.trained_model import RetrievalModel
 
 checkpoints = typer.Typer()
 Checkpoint = Annotated[Path, typer.Argument(help="A best-*.safetensors or its folder.")]
@@ -55,7 +55,7 @@ def evaluate(
 
     Example: goal-sweep evaluate STORE/cells/A/frozen-KEY STORE/cells/B/frozen-KEY
     """
-    from goal_sweep.goal_core.evaluation import evaluate_ensemble, open_checkpoint
+    from goal_sweep.goal_core.evaluation.evaluate import evaluate_ensemble, open_checkpoint
     from goal_sweep.sweeps import load_sweep
 
     run_plugins(plugin or ())
@@ -143,7 +143,7 @@ def _model(
     checkpoint: Path, weights: str | None, plugin: list[str] | None, device: str, *, of_pictures: bool
 ) -> RetrievalModel:
     """Load a trained cell, which must take pictures where some are given."""
-    from goal_sweep.goal_core.evaluation import load_model
+    from goal_sweep.goal_core.evaluation.trained_model import load_model
 
     model = load_model(checkpoint, weights=weights, device=device, plugins=plugin or ())
     data = model.description.data
@@ -171,7 +171,7 @@ def recall(
     """
     import warnings
 
-    from goal_sweep.goal_core.evaluation import recall as recall_of
+    from goal_sweep.goal_core.evaluation.retrieval import recall as recall_of
 
     loaded = [_array(path) for path in (images, texts, *([owners] if owners else ()))]
     with warnings.catch_warnings(record=True, action="always") as caught:
@@ -264,7 +264,8 @@ def convert(
 
     Example: goal-sweep convert model_best.pth.tar --vocabulary coco_vocab.pkl --sweep coco_vsepp --out coco.safetensors
     """
-    from goal_sweep.goal_core.data import open_dataset, own_indexes
+    from goal_sweep.goal_core.data.formats.index import own_indexes
+    from goal_sweep.goal_core.data.formats.opening import open_dataset
     from goal_sweep.goal_core.official import read_published
     from goal_sweep.sweeps import load_sweep
 

@@ -45,7 +45,7 @@ def check(
 
     Example: goal-sweep data check emoji_vsepp.yaml --set data.root=/data/emoji
     """
-    from goal_sweep.goal_core.data import check_data
+    from goal_sweep.goal_core.data.formats.opening import check_data
     from goal_sweep.goal_core.evaluation.feature_files import check_origin
     from goal_sweep.sweeps import load_sweep
 
@@ -94,7 +94,7 @@ def pack(
 
     Example: goal-sweep data pack coco_vsepp.yaml --set data.image.shrink=256
     """
-    from goal_sweep.goal_core.data import open_dataset
+    from goal_sweep.goal_core.data.formats.opening import open_dataset
     from goal_sweep.goal_core.data.packs import estimate_bytes, plan_pack, write_pack
     from goal_sweep.runners.store import Store
     from goal_sweep.sweeps import load_sweep
@@ -135,7 +135,8 @@ def features(
 
     Example: goal-sweep data features emoji_vsepp.yaml --out emoji-grid
     """
-    from goal_sweep.goal_core.data import open_dataset, own_indexes
+    from goal_sweep.goal_core.data.formats.index import own_indexes
+    from goal_sweep.goal_core.data.formats.opening import open_dataset
     from goal_sweep.goal_core.evaluation.extract import extract_features
     from goal_sweep.sweeps import load_sweep
 

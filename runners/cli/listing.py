@@ -117,7 +117,8 @@ def _numbers(what: Literal["triplet", "pair", "gradient"], pair: str, triplet: s
     def at(pos: Array, neg: Array) -> Any:
         import torch
 
-        from goal_sweep.goal_core.objectives import GradientObjective, weights_at
+        from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
+        from goal_sweep.goal_core.objectives.pointwise import weights_at
 
         objective = GradientObjective(pair=pair, triplet=triplet)
         weights = weights_at(objective, torch.from_numpy(pos), torch.from_numpy(neg))

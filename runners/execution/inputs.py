@@ -16,7 +16,8 @@ from typing import Literal
 from goal_sweep import goal_core, runners, sweeps
 from goal_sweep.goal_core.basics.atomic import retried
 from goal_sweep.goal_core.basics.errors import GoalError
-from goal_sweep.goal_core.data import Dataset, open_dataset
+from goal_sweep.goal_core.data import Dataset
+from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.models.frameworks import initial_weights_id
 from goal_sweep.runners.execution.job import UnitJob
 from goal_sweep.runners.store import Store

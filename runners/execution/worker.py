@@ -20,8 +20,8 @@ from goal_sweep.goal_core.basics.errors import FencedError, GoalError, listening
 from goal_sweep.goal_core.data.dataset import Dataset
 from goal_sweep.goal_core.training.config import Sharing, own_settings
 from goal_sweep.goal_core.training.plan import (
+    Callback,
     EpochDone,
-    Listener,
     TrainingEvent,
     TrainingFailed,
     TrainingPlan,
@@ -205,7 +205,7 @@ def unit_plan(unit: Unit, store: Store, resources: ResourceConfig, sharing: Shar
     )
 
 
-class UnitCallback(Listener):
+class UnitCallback(Callback):
     """Follows a unit's training: records failures, passes events on, and ends the process when it hangs.
 
     Args:

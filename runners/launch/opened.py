@@ -10,10 +10,11 @@ from functools import partial
 from pathlib import Path
 from shutil import copyfile
 
-from goal_sweep.goal_core import checkpoints
 from goal_sweep.goal_core.basics.atomic import make_folder, replace_with
 from goal_sweep.goal_core.basics.errors import ConfigError
-from goal_sweep.goal_core.data import Dataset, Progress, SplitCounts, index_path, open_dataset, published_counts
+from goal_sweep.goal_core.data import Dataset, Progress, SplitCounts, published_counts
+from goal_sweep.goal_core.data.formats.index import index_path
+from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.evaluation.feature_files import check_origin
 from goal_sweep.goal_core.models.frameworks import initial_weights_id
 from goal_sweep.runners.launch.tuning import Ended, describe, ends_of, replay
@@ -115,8 +116,10 @@ def _open_and_check_weights(config: SweepConfig, indexes: Path) -> None:
 
 
 def _check_weights(config: SweepConfig, dataset: Dataset) -> None:
+    from goal_sweep.goal_core.checkpoints.initial_model import check_initial_weights  # with torch
+
     for model in config.model.models:
-        checkpoints.check_initial_weights(model, config.data, dataset)
+        check_initial_weights(model, config.data, dataset)
 
 
 def open_sweep(

@@ -27,7 +27,8 @@ from goal_sweep.runners.store import Store, TrainingStatus
 from goal_sweep.sweeps import SweepConfig, Training, Unit
 
 if TYPE_CHECKING:
-    from goal_sweep.goal_core.training import UnitPlan, UnitSpeed
+    from goal_sweep.goal_core.training import UnitPlan
+    from goal_sweep.goal_core.training.speed import UnitSpeed
 
 Kind = tuple[ModelConfig, str]
 """A model in a stage."""
@@ -138,7 +139,7 @@ def measured(
 
 
 def _measure(plan: UnitPlan) -> UnitSpeed:
-    from goal_sweep.goal_core.training import measure_speed  # with torch, which a driver does without
+    from goal_sweep.goal_core.training.speed import measure_speed  # with torch, which a driver does without
 
     return measure_speed(plan, open_dataset(plan.data), steps=12)
 

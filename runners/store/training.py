@@ -257,13 +257,6 @@ class TrainingFolder:
         self.check()
         self.storage.discard(self.folder / name, guard=self.check)
 
-    def versions(self, name: str) -> list[Path]:  # until the trainer asks for `path` alone
-        path = self.path(name)
-        return [path] if path.exists() else []
-
-    def set_aside(self, path: Path) -> None:
-        self.discard(path.name)
-
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write the result. The training is then done, and nothing in the folder changes any more.
 

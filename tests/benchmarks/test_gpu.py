@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from benchmarks import gpu
 from benchmarks.gpu import Step, main
@@ -35,7 +34,6 @@ from benchmarks.program import Report, parse
 report = Report(parse(None, {}).json)
 report.add("rows", "good", {"ms": 2.5})
 report.row("rows", "bad", lambda: {"ms": 1 / 0})
-report.leave_out("tf32", "no such precision")
 raise SystemExit(1)
 """
 
@@ -64,23 +62,7 @@ def test_a_failing_step_hides_no_other(programs: Path, tmp_path: Path) -> None:
     assert (bad["status"], bad["tables"]) == ("failed", {"rows": {"good": {"ms": 2.5}}})
     assert bad["reason"] == "rows, bad: ZeroDivisionError: division by zero"
     assert bad["errors"][-1] == "ZeroDivisionError: division by zero"
-    assert bad["not_measured"] == {"tf32": "no such precision"}
     assert found["steps"]["good"]["status"] == "done"
-
-
-def test_a_crash_is_told_by_its_last_line(programs: Path, tmp_path: Path) -> None:
-    (programs / "failing.py").write_text("raise MemoryError('no room')")
-    status, found = run_steps(tmp_path / "out", Step("bad", "a bad one", "benchmarks.failing"))
-    assert status == 1
-    assert found["steps"]["bad"]["reason"] == "exit status 1; MemoryError: no room"
-
-
-def test_the_tests_that_failed_are_told(tmp_path: Path) -> None:
-    (tmp_path / "test_a.py").write_text("import pytest\n@pytest.mark.gpu\ndef test_bad(): assert 1 == 2")
-    tests = Step("tests", "some", "pytest", full=gpu.TESTS.replace("tests/goal_core", str(tmp_path / "test_a.py")))
-    status, found = run_steps(tmp_path / "out", tests)
-    assert status == 1
-    assert any("FAILED" in line and "test_bad" in line for line in found["steps"]["tests"]["errors"])
 
 
 def test_a_late_step_ends_with_all_that_it_started(
@@ -110,21 +92,6 @@ def test_the_deadline_shortens_a_step_and_leaves_out_the_next(
     assert found["steps"]["bad"] == {"status": "left out", "reason": "0 s were left of the deadline", "seconds": 0.0}
 
 
-def test_without_a_gpu_it_says_what_can_be_done(capsys: pytest.CaptureFixture[str]) -> None:
-    if torch.cuda.is_available():
-        pytest.skip("needs a machine without a CUDA device")
-    with pytest.raises(SystemExit) as ended:
-        main(["--out", "x", "--only", "tests"])
-    assert ended.value.code == 2
-    assert "torch finds no CUDA device; --device cpu --quick" in capsys.readouterr().err
-
-
-def test_limits_fit_a_lease() -> None:
-    names = [step.name for step in gpu.STEPS]
-    assert names == ["tests", "flagship", "ratios", "packs"]
-    assert sum(step.limit for step in gpu.STEPS[:2]) <= 500  # of 570
-
-
 @pytest.mark.exhaustive
 @pytest.mark.timeout(3000)
 def test_a_bare_checkout_proves_itself(tmp_path: Path) -> None:
@@ -146,7 +113,6 @@ def test_a_bare_checkout_proves_itself(tmp_path: Path) -> None:
     found = json.loads((out / "gpu.json").read_text())
     assert {name: step["status"] for name, step in found["steps"].items()} == {step.name: "done" for step in gpu.STEPS}
     assert " skipped" in found["steps"]["tests"]["said"][-1]
-    assert "busy" in " ".join(found["steps"]["flagship"]["not_measured"])
     tables = found["steps"]["flagship"]["tables"]
     assert [list(rows) for rows in tables.values()] == [["one", "heads", "trunk", "finetune"]] * 2  # files, pack
     assert all(row["ms a step"] > 0 for rows in tables.values() for row in rows.values())

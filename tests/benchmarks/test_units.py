@@ -11,8 +11,7 @@ import torch
 from benchmarks import steps
 from benchmarks.program import Report, parse
 from benchmarks.units import data_of, photographs, timed, unit_of
-from goal_sweep.goal_core.data import open_dataset
-from goal_sweep.goal_core.training.cells.stack import CellStack
+from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer
 
 WORDS = "--images 40 --size 32 --batch 8 --embed-dim 16 --word-dim 8 --steps 3".split()
@@ -22,13 +21,6 @@ WORDS = "--images 40 --size 32 --batch 8 --embed-dim 16 --word-dim 8 --steps 3".
 def root() -> Iterator[Path]:
     with photographs(parse(None, steps.OPTIONS, WORDS)) as folder:
         yield folder
-
-
-def test_photographs_are_those_of_a_dataset(root: Path) -> None:
-    splits = open_dataset(data_of(root, 32)).splits
-    assert {name: split.num_images for name, split in splits.items()} == {"train": 24, "val": 8, "test": 8}
-    assert splits["train"].num_captions == 120
-    assert splits["train"].load_image(0).shape == (480, 640, 3)
 
 
 def test_a_unit_is_timed_and_leaves_nothing(root: Path) -> None:
@@ -54,17 +46,6 @@ def test_a_cell_that_fails_is_an_error_with_its_reason(root: Path, monkeypatch: 
     given = parse(None, steps.OPTIONS, WORDS)
     unit = unit_of(given, data_of(root, 32))
     with pytest.raises(RuntimeError, match=r"^failed \(error\): ArithmeticError: no step$"):
-        timed(given, unit, open_dataset(unit.data))
-
-
-def test_a_stack_that_fails_is_an_error(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*arguments: object) -> None:
-        raise RuntimeError("no kernel")
-
-    monkeypatch.setattr(CellStack, "_compute", fail)
-    given = parse(None, steps.OPTIONS, WORDS)
-    unit = unit_of(given, data_of(root, 32), cells=2, sharing="heads")
-    with pytest.raises(RuntimeError, match=r"failed .*no kernel"):
         timed(given, unit, open_dataset(unit.data))
 
 

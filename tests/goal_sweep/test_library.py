@@ -14,7 +14,7 @@ import torch
 
 import goal_sweep
 from goal_sweep.goal_core.basics.errors import GoalError
-from goal_sweep.goal_core.evaluation import EmbeddingError, retrieval_metrics
+from goal_sweep.goal_core.evaluation.retrieval import EmbeddingError, retrieval_metrics
 from goal_sweep.runners.cli.app import run
 from tests.helpers.results_folder import arguments, finished
 from tests.helpers.sweep_cases import SETTINGS

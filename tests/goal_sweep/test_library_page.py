@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import socket
-import subprocess
-import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +28,8 @@ def run_block(containing: str) -> dict[str, Any]:
     return names
 
 
-def test_the_loop_and_mixed_precision_run() -> None:
+def test_the_loop_runs() -> None:
     run_block("for monitoring")
-    names = run_block("GradScaler")
-    assert all(one.isfinite().all() for one in names["encode_images"].parameters())
 
 
 def test_chunks_give_the_gradient_of_the_whole_batch() -> None:
@@ -55,39 +48,6 @@ def test_chunks_give_the_gradient_of_the_whole_batch() -> None:
         torch.testing.assert_close(layer.weight.grad, expected)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(find_spec("lightning") is None, reason="needs lightning")
-def test_lightning_takes_an_objective(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", block("LightningModule")]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.split()[-1] == "2"
-
-
-@pytest.mark.slow
-def test_two_processes_give_the_gradient_of_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def group(rank: int, processes: int) -> dict[str, str]:
-        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        return {**place, "WORLD_SIZE": str(processes), "RANK": str(rank)}
-
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    (tmp_path / "train.py").write_text(block("DistributedDataParallel("))
-    command = [sys.executable, "train.py"]
-    running = [
-        subprocess.Popen(command, cwd=tmp_path, env={**os.environ, **group(rank, 2)}, stdout=subprocess.PIPE, text=True)
-        for rank in range(2)
-    ]
-    outputs = [process.communicate()[0] for process in running]
-    assert [process.returncode for process in running] == [0, 0]
-    for name, value in group(0, 1).items():
-        monkeypatch.setenv(name, value)
-    run_block("DistributedDataParallel(")
-    assert float(outputs[0]) == pytest.approx(float(capsys.readouterr().out), rel=1e-4)
-
-
 def test_recall_and_a_model_of_ones_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -95,7 +55,7 @@ def test_recall_and_a_model_of_ones_own(
     assert capsys.readouterr().out.startswith("100.0")
     from PIL import Image
 
-    from goal_sweep.goal_core.data import open_dataset
+    from goal_sweep.goal_core.data.formats.opening import open_dataset
 
     cell, split = trained_cell(tmp_path, 1), open_dataset(DATA).splits["test"]
     (tmp_path / "flags").mkdir()

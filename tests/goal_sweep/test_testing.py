@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from goal_sweep.goal_core.basics.errors import WeightsError
 from goal_sweep.goal_core.basics.plugins import Plugin
 from goal_sweep.goal_core.basics.registry import REGISTRIES
-from goal_sweep.goal_core.checkpoints import check_initial_weights
-from goal_sweep.goal_core.data import open_dataset
+from goal_sweep.goal_core.checkpoints.initial_model import check_initial_weights
+from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.models import image_backbones, text_encoders
 from goal_sweep.objectives import Triplets, pair_weights, triplet_weights
 from goal_sweep.testing import check_backbone, check_text_encoder, check_training, check_weights

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from goal_sweep.runners.execution.unit_job import UnitJob
-from goal_sweep.runners.launch.launch import LaunchOutcome
-from goal_sweep.runners.launch.opened_sweep import OpenedSweep, open_sweep
 
 from goal_sweep.goal_core.training import EpochDone, TrainingEvent
 from goal_sweep.runners.execution.worker import run_unit
 from goal_sweep.runners.launch import launcher
+from goal_sweep.runners.launch.launch import LaunchOutcome
+from goal_sweep.runners.launch.opened import OpenedSweep, open_sweep
 from tests.helpers.in_process import InProcess, launch, results
 from tests.helpers.karpathy_fixture import write_dataset
 

@@ -8,12 +8,12 @@ from functools import partial
 
 import pytest
 from goal_sweep.runners.execution.unit_listener import UnitListener
-from goal_sweep.runners.launch.opened_sweep import OpenedSweep
 
 from goal_sweep.goal_core.checkpoints import LAST, best_name
 from goal_sweep.goal_core.training import EpochDone, TrainingDone, TrainingEvent, TrainingFailed, UnitPlan
 from goal_sweep.runners.execution import worker
 from goal_sweep.runners.execution.worker import run_unit
+from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.store import TrainingFolder
 from goal_sweep.sweeps import pack
 from tests.helpers.store_cases import record, result, write_weights

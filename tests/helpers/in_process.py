@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from goal_sweep.runners.execution.unit_job import UnitJob
-from goal_sweep.runners.launch.launch import LaunchOutcome, launch_sweep
-from goal_sweep.runners.launch.opened_sweep import OpenedSweep, open_sweep
 from goal_sweep.runners.launch.remaining.plan import LaunchOptions
 from rich.console import Console
 
@@ -17,6 +15,8 @@ from goal_sweep.runners.execution.capacity import Machine
 from goal_sweep.runners.execution.worker import run_unit
 from goal_sweep.runners.launch import launch as launch_module
 from goal_sweep.runners.launch import launcher
+from goal_sweep.runners.launch.launch import LaunchOutcome, launch_sweep
+from goal_sweep.runners.launch.opened import OpenedSweep, open_sweep
 from goal_sweep.runners.results import update_results
 from goal_sweep.sweeps import Training
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from goal_sweep.goal_core.data import Dataset, open_dataset
+from goal_sweep.goal_core.data import Dataset
 from goal_sweep.goal_core.data.config import SourceConfig
+from goal_sweep.goal_core.data.formats.opening import open_dataset
 
 pa = pytest.importorskip("pyarrow")
 

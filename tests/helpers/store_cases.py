@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from goal_sweep.goal_core.basics.sealed_json import json_bytes
-from goal_sweep.goal_core.checkpoints import write_checkpoint
+from goal_sweep.goal_core.checkpoints.file import write_checkpoint
 from goal_sweep.goal_core.data.config import ScenesConfig
 from goal_sweep.goal_core.models.config import BackboneConfig, ModelConfig
 from goal_sweep.goal_core.objectives import ObjectiveConfig

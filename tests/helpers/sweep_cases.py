@@ -6,11 +6,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from goal_sweep.runners.launch.opened_sweep import OpenedSweep
-
 from goal_sweep.goal_core.data.config import ScenesConfig
 from goal_sweep.goal_core.models.config import BackboneConfig
 from goal_sweep.goal_core.training.config import StageConfig
+from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.store import Store
 from goal_sweep.sweeps import ResolvedSweep, SweepConfig, SweepModel, SweepObjectives, load_sweep
 

@@ -16,9 +16,10 @@ from torch import Tensor, nn
 from goal_sweep.goal_core.data.config import DataConfig, ImageConfig, ScenesConfig
 from goal_sweep.goal_core.models import BackboneConfig, BertConfig, ModelConfig, TextConfig, XvlmConfig
 from goal_sweep.goal_core.objectives import ObjectiveConfig
-from goal_sweep.goal_core.training import FolderFiles, Listener, StageConfig, TrainingPlan, UnitPlan, train_unit
+from goal_sweep.goal_core.training import Callback, FolderFiles, StageConfig, TrainingPlan, UnitPlan
 from goal_sweep.goal_core.training.cells import trainer as cell_trainer
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer
+from goal_sweep.goal_core.training.train import train_unit
 
 DATA = ScenesConfig(num_train=16, num_val=8, num_test=8, image=ImageConfig(size=32, resize=32, augment="none"))
 MODEL = ModelConfig(
@@ -90,7 +91,7 @@ class StoppedError(BaseException):
     """Stands for a kill."""
 
 
-class StopAt(Listener):
+class StopAt(Callback):
     """Ends the process's work at a step, as a kill would."""
 
     def __init__(self, step: int) -> None:

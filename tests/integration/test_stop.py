@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from goal_sweep.runners.launch.opened_sweep import open_sweep
 
 from goal_sweep.goal_core.checkpoints.file import read_checkpoint
 from goal_sweep.runners.execution.worker import run_unit
 from goal_sweep.runners.launch import launcher
+from goal_sweep.runners.launch.opened import open_sweep
 from goal_sweep.sweeps import pack
 from tests.helpers.in_process import InProcess
 from tests.helpers.launches import SWEEP, command, goal_sweep_here, results

@@ -20,10 +20,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from goal_sweep.goal_core.evaluation import recall
+from goal_sweep.goal_core.evaluation.retrieval import recall
 from goal_sweep.goal_core.models.systems.vse_infty import GeneralizedPooling
 from goal_sweep.goal_core.models.systems.xvlm import contrastive_loss
-from goal_sweep.goal_core.objectives import GradientObjective
+from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
 from goal_sweep.goal_core.training.cells.optim import sum_hinge
 
 if not os.environ.get("PUBLISHED"):

@@ -9,10 +9,12 @@ import pytest
 import torch
 from torch import nn
 
-from goal_sweep.goal_core.data.text import SPECIAL_PIECES, Vocabulary, Wordpieces
-from goal_sweep.goal_core.models import Heads, ImageBackbone
+from goal_sweep.goal_core.data.text import Vocabulary
+from goal_sweep.goal_core.data.text.wordpieces import SPECIAL_PIECES, Wordpieces
+from goal_sweep.goal_core.models.backbones import ImageBackbone
 from goal_sweep.goal_core.models.config import BertConfig
 from goal_sweep.goal_core.models.frameworks import framework_of
+from goal_sweep.goal_core.models.heads import Heads
 from goal_sweep.goal_core.training import StageConfig
 from goal_sweep.goal_core.training.cells.optim import loss_scale, lr_at, parameter_groups
 from goal_sweep.sweeps import SweepConfig, load_sweep

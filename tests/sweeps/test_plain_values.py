@@ -26,7 +26,7 @@ images = st.integers(8, 500).flatmap(
     )
 )
 data: st.SearchStrategy[DataConfig] = st.one_of(
-    st.builds(ScenesConfig, name=words, num_train=positive, data_seed=st.integers(), image=images),
+    st.builds(ScenesConfig, name=words, num_train=positive, image=images),
     st.builds(KarpathyConfig, name=words, root=words, annotations=words, max_captions=positive, image=images),
 )
 backbones = st.lists(st.builds(BackboneConfig, name=words, weights=words), min_size=1, unique_by=lambda item: item.name)

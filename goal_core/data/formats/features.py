@@ -25,7 +25,6 @@ from goal_sweep.goal_core.basics.user_files import opened, reading, stamp_of
 from goal_sweep.goal_core.data.config import EmbeddingsConfig
 from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, index_parts
 from goal_sweep.goal_core.data.formats.layout import Layout, Listing, dataset_folder, equal_counts, stamped
-from goal_sweep.goal_core.data.formats.report import refusal
 
 VECTOR_AXES: Final = ("images", "features")
 REGION_AXES: Final = ("images", "regions", "features")
@@ -35,44 +34,35 @@ BLOCK = 256
 
 def row_digests(file: StoredArray) -> NDArray[np.uint8]:
     """SHA-256 of every row, (N, 32)."""
-    return np.concatenate([_digests(stored_rows(file, rows)[0]) for rows in index_parts(file.shape[0], BLOCK)])
+    return np.concatenate([_digests(stored_rows(file, rows)) for rows in index_parts(file.shape[0], BLOCK)])
 
 
-def stored_rows(file: StoredArray, rows: NDArray[np.int64]) -> tuple[NDArray[np.floating], list[int]]:
-    """Some rows as they are stored, (B, ..., F), read into memory of their own; and the stamp of the file then.
+def stored_rows(file: StoredArray, rows: NDArray[np.int64]) -> NDArray[np.floating]:
+    """Some rows as they are stored, (B, ..., F), read into memory of their own.
 
     A map of the file would end the process where the file was cut meanwhile.
-
-    Raises:
-        ChangedDataError: they are not there.
     """
     try:
         if file.column:
-            values = _parquet(file.path, file.column, *(stamp := stamp_of(file.path)))[0]
+            values = _parquet(file.path, file.column, *stamp_of(file.path))[0]
             if values.shape != file.shape:
                 shapes = f"{values.shape}, not {file.shape}"
                 raise ChangedDataError(f"{file.path}: column {file.column!r} has the shape {shapes}")
-            return values[rows], stamp
+            return values[rows]
         values = np.empty((len(rows), *file.shape[1:]), file.dtype)
         size = values[:1].nbytes
         with opened(file.path) as stored:
-            stamp = stamp_of(stored.fileno())
             for row, into in zip(rows.tolist(), values, strict=True):
                 if os.preadv(stored.fileno(), [into.data.cast("B")], file.begin + row * size) != size:
                     raise ChangedDataError(f"{file.path} is cut short: it has no row {row} any more")
     except DataError as error:
         raise ChangedDataError(str(error)) from error
-    return values, stamp
+    return values
 
 
 def parquet_vectors(path: Path, column: str) -> tuple[StoredArray, NDArray[np.int64] | None]:
-    """A column of a Parquet file, in which each row is a vector or a list of vectors.
-
-    Returns:
-        All vectors, one after the other; and how many each row has where it has a list.
-    """
-    with opened(path) as file:
-        values, counts = _parquet(str(path), column, *stamp_of(file.fileno()))
+    """The vectors in a column of a Parquet file, one after the other; and how many each row has where it has a list."""
+    values, counts = _parquet(str(path), column, *stamp_of(str(path)))
     array = StoredArray(path=str(path), shape=values.shape, dtype=values.dtype.str, begin=0, column=column)
     return checked(array, f"{path}: column {column!r}", ("vectors", "numbers")), counts
 
@@ -97,8 +87,6 @@ def _parquet(path: str, column: str, *stamp: int) -> tuple[NDArray[np.floating],
 
     says = f"{path}: column {column!r} must hold vectors of equally many numbers"
     with opened(path) as file, reading(says, ChangedDataError):
-        if stamp_of(file.fileno()) != list(stamp):  # a link led elsewhere in between
-            raise ChangedDataError(f"{path} changed while it was read")
         found, counts = parquet.read_table(file, columns=[column]).column(column), None
         found.validate(full=True)
         if types.is_nested(found.type.value_type):
@@ -123,8 +111,6 @@ class FeatureRows:
     """The first row of each image in a file that repeats it for each of its captions; None where each has one row."""
     digests: NDArray[np.uint8]
     """SHA-256 of the row of each image, (N, 32)."""
-    refusals: str = ""
-    """Where a refused file is noted."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -135,27 +121,22 @@ class FeatureRows:
         return len(self.ids)
 
     def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Features of some images, (B, ..., F) float32.
-
-        Raises:
-            ChangedDataError: they are not those that were indexed; the message names the first image.
-        """
-        try:
-            stored, _ = stored_rows(self.file, self._rows_of(indices))
-            same = (_digests(stored) == self.digests[indices]).all(axis=1)
-            if not same.all():
-                label = self.label(int(indices[np.argmin(same)]))
-                raise ChangedDataError(f"the features of {label} are not those that were indexed")
-        except ChangedDataError as error:
-            raise refusal(self.file.path, str(error), self.refusals) from error
+        """Features of some images, (B, ..., F) float32; a `ChangedDataError` names the first that is another now."""
+        stored = stored_rows(self.file, self._rows_of(indices))
+        same = (_digests(stored) == self.digests[indices]).all(axis=1)
+        if not same.all():
+            label = self.label(int(indices[np.argmin(same)]))
+            raise ChangedDataError(
+                f"the features of {label} are not those that were indexed; if they are right now, touch the file"
+            )
         return stored.astype(np.float32, copy=False)
 
-    def fresh(self, indices: Sequence[int], *, thorough: bool) -> tuple[bytes, list[list[Any]], list[str]]:
-        """SHA-256 of some images' features as they are now, together; their file; and a line for each broken one.
+    def fresh(self, indices: Sequence[int], *, thorough: bool) -> tuple[bytes, list[list[int]], list[str]]:
+        """SHA-256 of some images' features as they are now, together; no stamps; and a line for each broken one.
 
         That is one that is not finite, or a vector without a direction, which cannot be normalised.
         """
-        values, stamp = stored_rows(self.file, self._rows_of(np.asarray(indices)))
+        values = stored_rows(self.file, self._rows_of(np.asarray(indices)))
         with np.errstate(over="ignore"):
             flat = values.astype(np.float32, copy=False).reshape(len(values), -1)
         what, wrong = "regions", {"not finite": ~np.isfinite(flat).all(axis=1)}
@@ -167,7 +148,7 @@ class FeatureRows:
             for how, rows in wrong.items()
             for row in np.flatnonzero(rows).tolist()
         ]
-        return _digests(values).tobytes(), [[self.file.path, *stamp]], problems
+        return _digests(values).tobytes(), [], problems
 
     def label(self, index: int) -> str:
         """The image's id and its row in the file."""
@@ -178,11 +159,7 @@ class FeatureRows:
 
 
 def read_region_header(path: Path, axes: tuple[str, ...], kinds: str = "f") -> StoredArray:
-    """Read the header of an `.npy` file, and check that all of its data is there, with such numbers and axes.
-
-    Raises:
-        DataError: the file is missing, is not an npy file, is cut short, or contains other numbers.
-    """
+    """Read the header of an `.npy` file, and check that all of its data is there, with such numbers and axes."""
     with opened(path) as file, reading(f"{path} is not an .npy file, or is cut short"):
         is_first = npy.read_magic(file) == (1, 0)
         shape, by_columns, dtype = (npy.read_array_header_1_0 if is_first else npy.read_array_header_2_0)(file)
@@ -242,7 +219,7 @@ def _counts(owners: StoredArray | None, num_images: int, num_texts: int, where: 
         return equal_counts(num_texts, num_images, where, "give owners")
     if owners.shape != (num_texts,):
         raise DataError(f"{where}: owners must be {num_texts} whole numbers, one for each text, got {owners.shape[0]}")
-    ((numbers,), _) = stored_rows(replace(owners, shape=(1, num_texts)), np.zeros(1, np.int64))
+    (numbers,) = stored_rows(replace(owners, shape=(1, num_texts)), np.zeros(1, np.int64))
     if (numbers[1:] < numbers[:-1]).any() or numbers[0] < 0 or numbers[-1] >= num_images:
         raise DataError(f"{where}: owners must ascend from 0 to at most {num_images - 1}")
     return [int(count) for count in np.bincount(numbers.astype(np.int64), minlength=num_images)]

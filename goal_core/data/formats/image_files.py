@@ -12,17 +12,16 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
 from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from goal_sweep.goal_core.basics.errors import DataError, MissingDataError, first_line
+from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError, MissingDataError, first_line
 from goal_sweep.goal_core.basics.user_files import opened, stamp_of
 from goal_sweep.goal_core.data.formats.layout import check_links
-from goal_sweep.goal_core.data.formats.report import DataReport, refusal
+from goal_sweep.goal_core.data.formats.report import DataReport
 
 WITH_FOLDER = ("", "images")
 """Where the folder of an image name is looked for, relative to the root: the root itself, then `images`."""
@@ -47,49 +46,43 @@ class FileReader:
     """SHA-256 of each image's bytes, (N, 32)."""
     spans: NDArray[np.int64] | None = None
     """Where each image begins in its file, and its bytes, (N, 2); None where each has a file of its own."""
-    refusals: str = ""
-    """Where refused files are noted."""
 
     def __len__(self) -> int:
         return len(self.paths)
 
-    def content(self, index: int) -> tuple[bytes, list[Any]]:
-        """The bytes of an image as they are now, and its file with the stamp that it had when it was opened."""
-        path = self.label(index)
+    def content(self, index: int) -> tuple[bytes, list[int]]:
+        """The bytes of an image as they are now, and the stamp that its file had when it was opened."""
         try:
-            with opened(path) as file:
+            with opened(self.label(index)) as file:
                 stamp = stamp_of(file.fileno())
                 begin, size = (0, stamp[0]) if self.spans is None else map(int, self.spans[index])
-                return os.pread(file.fileno(), size, begin), [path, *stamp]
+                return os.pread(file.fileno(), size, begin), stamp
         except DataError as error:
-            raise refusal(path, str(error), self.refusals) from error
+            raise ChangedDataError(str(error)) from error
 
     def read(self, index: int) -> NDArray[np.uint8]:
-        """Decode one image; see :func:`decode_image`.
-
-        Raises:
-            ChangedDataError: it is not the image that was indexed.
-        """
-        content, (path, *_) = self.content(index)
+        """Decode one image; see :func:`decode_image`."""
+        (content, _), path = self.content(index), self.label(index)
         if hashlib.sha256(content).digest() != self.digests[index].tobytes():
-            raise refusal(path, f"image {path} is not the one that was indexed", self.refusals)
+            raise ChangedDataError(f"image {path} is not the one that was indexed; if it is right now, touch it")
         return decode_image(content, path)
 
-    def fresh(self, indices: Sequence[int], *, thorough: bool) -> tuple[bytes, list[list[Any]], list[str]]:
-        """SHA-256 of some images as they are now, together; their files with stamps; and a line for each broken one.
+    def fresh(self, indices: Sequence[int], *, thorough: bool) -> tuple[bytes, list[list[int]], list[str]]:
+        """SHA-256 of some images as they are now, together; their files' stamps; and a line for each broken one.
 
         Only a ``thorough`` look decodes them.
         """
-        digests, files, problems = [], [], []
-        for content, file in map(self.content, indices):
+        digests, stamps, problems = [], [], []
+        for index in indices:
+            content, stamp = self.content(index)
             digests.append(hashlib.sha256(content).digest())
-            files.append(file)
+            stamps.append(stamp)
             try:
                 if thorough or not content:
-                    decode_image(content, file[0])
+                    decode_image(content, self.label(index))
             except DataError as error:
                 problems.append(str(error))
-        return b"".join(digests), files, problems
+        return b"".join(digests), stamps, problems
 
     def label(self, index: int) -> str:
         """The file's path."""
@@ -97,18 +90,10 @@ class FileReader:
 
 
 def find_images(root: Path, pictures: Mapping[str, Sequence[str]], report: DataReport) -> dict[str, str]:
-    """Locate image files by listing each folder once; no image is opened.
+    """The file of each image by its name, relative to the root, found by listing each folder once; none is opened.
 
     Several paths are tried for each folder (:data:`WITH_FOLDER`, :data:`WITHOUT_FOLDER`). The first that contains one
     of the folder's images is used for all of them.
-
-    Args:
-        root: folder of the dataset.
-        pictures: by split the path of each image, relative, with forward slashes.
-        report: receives how many images each folder has, or what is wrong with it, or which image is listed twice.
-
-    Returns:
-        By name each file's path, relative to the root; without those of a folder in which something is wrong.
     """
     folders: dict[str, list[str]] = defaultdict(list)
     times = Counter(chain.from_iterable(pictures.values()))
@@ -155,20 +140,11 @@ def _files_in(root: Path, folder: str, names: Sequence[str]) -> dict[str, str]:
 
 
 def decode_image(source: str | os.PathLike[str] | bytes, label: str = "") -> NDArray[np.uint8]:
-    """Decode an image file, or the content of one, to RGB.
+    """Decode an image file, or the content of one, to RGB (H, W, 3) uint8; a `DataError` where it cannot be read.
 
     Transparency is composited on white. 16-bit greyscale keeps its upper 8 bits. Palettes, greyscale and CMYK are
     converted. An EXIF orientation is not applied, as in the published pipelines. Animations give their first frame.
-
-    Args:
-        source: the file's path or content.
-        label: the image's name in messages, if it is not the path.
-
-    Returns:
-        (H, W, 3) uint8.
-
-    Raises:
-        DataError: the file is missing, is not an image, has more than `MAX_PIXELS`, or is damaged.
+    Messages name the image by its path, or by the label.
     """
     label = label or str(source)
     try:

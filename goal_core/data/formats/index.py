@@ -47,8 +47,6 @@ class Index:
     """The folder below which image files lie, the stamps of the files that were parsed, and by split the
     files of the features and of the captions' vectors; ``notes`` and ``duplicates``, what is said of them; and
     ``words``: how many words of train and val occur how often, (times, words)."""
-    refused: frozenset[str] = frozenset()
-    """Files that readers refused since it was made."""
 
     def texts(self, name: str) -> Texts:
         """A column of texts; empty where there is none."""
@@ -77,9 +75,7 @@ class Index:
         """
         images = chain.from_iterable(map(self.statuses, SPLIT_NAMES if thorough else ()))
         files = chain(self.about["sources"], images)
-        return not (thorough and self.refused) and all(
-            path not in self.refused and stamp == stamp_of(path) for path, *stamp in files
-        )
+        return all(stamp == stamp_of(path) for path, *stamp in files)
 
     def statuses(self, split: str) -> list[tuple[Any, ...]]:
         """Path, size and times of each image of a split; empty where the stamps of the parsed files tell."""
@@ -87,21 +83,20 @@ class Index:
         return [(f"{root}/{name}", *stamp) for name, stamp in zip(self.texts(f"{split}.names"), stamps, strict=False)]
 
     def digests_by_status(self) -> dict[tuple[Any, ...], NDArray[np.uint8]]:
-        """The digests of all images whose sizes and times are known, and which nobody refused."""
+        """The digests of all images whose sizes and times are known."""
         known = (zip(self.statuses(split), self.columns[f"{split}.digests"], strict=False) for split in SPLIT_NAMES)
-        return {status: digest for status, digest in chain.from_iterable(known) if status[0] not in self.refused}
+        return dict(chain.from_iterable(known))
 
     def dataset(self, config: DataConfig, path: Path | None) -> Dataset:
         """The dataset, whose images are verified whenever they are read.
 
         Args:
-            config: its settings.
             path: where the index is kept, with the ids of the captions beside it; None keeps none.
         """
         assert not isinstance(config, ScenesConfig)
         digest, corpus, splits = self.digest, self.texts("corpus"), dict[str, Split]()
         for name in SPLIT_NAMES:
-            readers = self.readers(name, str(notes_of(path)) if path else "")
+            readers = self.readers(name)
             splits[name] = Split(
                 name=name,
                 captions=self.texts(f"{name}.captions"),
@@ -128,23 +123,20 @@ class Index:
         what = f"occur fewer than {min_word_count} times (min_word_count), {uses:,} times in all"
         return [f"{few:,} of {every:,} different words of train and val {what}: no vocabulary of words has them"]
 
-    def readers(self, name: str, refusals: str = "") -> dict[str, Any]:
-        """By the column of their digests, the readers of a split's images and of its captions' vectors.
-
-        They note what they refuse in a file, if it is named.
-        """
+    def readers(self, name: str) -> dict[str, Any]:
+        """By the column of their digests, the readers of a split's images and of its captions' vectors."""
         names, columns = self.texts(f"{name}.names"), self.columns
         images, texts = (columns.get(f"{name}.{kind}", _NOTHING) for kind in ("digests", "text_digests"))
         readers: dict[str, FileReader | FeatureRows] = {}
         if features := self.about["features"].get(name):
             rows = columns.get(f"{name}.rows")
-            readers[f"{name}.digests"] = FeatureRows(_stored(features), names, rows, images, refusals)
+            readers[f"{name}.digests"] = FeatureRows(_stored(features), names, rows, images)
         else:
             spans = columns.get(f"{name}.spans")
-            readers[f"{name}.digests"] = FileReader(self.about["root"], names, images, spans, refusals)
+            readers[f"{name}.digests"] = FileReader(self.about["root"], names, images, spans)
         if vectors := self.about["texts"].get(name):
             captions = self.texts(f"{name}.captions")
-            readers[f"{name}.text_digests"] = FeatureRows(_stored(vectors), captions, None, texts, refusals)
+            readers[f"{name}.text_digests"] = FeatureRows(_stored(vectors), captions, None, texts)
         return readers
 
 
@@ -161,11 +153,6 @@ def index_path(config: DataConfig, folder: Path) -> Path:
     if config.root is not None and used.get("annotations") == "auto":  # a second file there must be noticed
         used["annotations"] = sorted(path.name for path in Path(config.root).expanduser().glob("dataset_*.json"))
     return folder / f"{config.format}-{key_of([VERSION, used])}.index"
-
-
-def notes_of(index: Path) -> Path:
-    """Where readers note the files that they refuse."""
-    return index.with_suffix(".refused")
 
 
 def _stored(described: Mapping[str, Any]) -> StoredArray:

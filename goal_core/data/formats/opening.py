@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from goal_sweep.goal_core.basics.atomic import make_folder
 from goal_sweep.goal_core.basics.columns import Texts, kept_columns, write_columns
 from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError
-from goal_sweep.goal_core.basics.user_files import all_opened, stamp_of
+from goal_sweep.goal_core.basics.user_files import stamp_of
 from goal_sweep.goal_core.data.config import DataConfig, ScenesConfig
 from goal_sweep.goal_core.data.dataset import COUNTED, SPLIT_NAMES, Dataset
 from goal_sweep.goal_core.data.formats.features import embeddings
 from goal_sweep.goal_core.data.formats.image_files import find_images
-from goal_sweep.goal_core.data.formats.index import Index, index_path, notes_of
+from goal_sweep.goal_core.data.formats.index import Index, index_path
 from goal_sweep.goal_core.data.formats.layout import Layout, Listing, check_links
 from goal_sweep.goal_core.data.formats.report import DataReport, Progress, SplitCounts, published_counts
 from goal_sweep.goal_core.data.formats.sources import karpathy, source, xvlm_json
@@ -45,8 +45,6 @@ LAYOUTS: Mapping[str, Callable[[Any], Layout]] = {
 """By `data.format` in sweep files; `scenes` are drawn."""
 _TOGETHER = 64
 """Images, or rows of features, that a thread reads at a time."""
-_LONGEST = 10_000
-"""Letters of a caption; a longer one is a file that was taken for a caption."""
 
 
 def open_dataset(
@@ -62,22 +60,15 @@ def open_dataset(
     and checked in full, and every image and feature is read once, for its digest.
 
     Args:
-        config: the dataset.
         indexes: the folder of all indexes; None keeps none.
         renew: look at every image, and read those again whose size or times changed. Without it only the files that are
             parsed are looked at; images that changed are noticed when they are read.
-        progress: called while images are read for their digests.
-
-    Raises:
-        DataError: what is missing or wrong, in one line.
     """
     if isinstance(config, ScenesConfig):
         return open_scenes(config)
     path = indexes and index_path(config, indexes)
     kept = path and kept_columns(path)
-    notes = notes_of(path) if path and renew else None
-    refused = notes.read_bytes().decode(errors="surrogateescape").split("\0") if notes and notes.exists() else ()
-    known = Index(*kept, frozenset(refused)) if kept else None
+    known = Index(*kept) if kept else None
     if known is not None and known.is_current(thorough=renew):
         return known.dataset(config, path)
     index = _indexed(config, DataReport(name=config.name, raises=True), known, progress)
@@ -86,18 +77,13 @@ def open_dataset(
         with suppress(OSError):  # a disk that refuses it costs only time
             make_folder(path.parent)
             write_columns(path, index.columns, {**index.about, "digest": index.digest})
-            if notes and refused:
-                notes.unlink()
     return index.dataset(config, path)
 
 
 def check_data(config: DataConfig, *, quick: bool = False, progress: Progress = lambda done, total: None) -> DataReport:
     """Check everything that a sweep needs of its data, and report faults without raising; nothing is downloaded.
 
-    Args:
-        config: the dataset.
-        quick: check only that images and regions are present; do not read them.
-        progress: called while they are read.
+    A ``quick`` check looks only whether images and regions are present, and does not read them.
     """
     report = DataReport(name=config.name)
     if isinstance(config, ScenesConfig):
@@ -122,11 +108,9 @@ def _indexed(
     """The index of the files as they are now, if nothing is wrong with them; each split and folder is reported.
 
     Args:
-        config: the dataset.
         report: receives what is found. One that does not raise also receives which images cannot be decoded.
         known: an earlier index. Where the parsed files are still the same, so are the rows; images whose size and times
             are still those are not read again.
-        progress: called while images are read.
         read: without it the index has no digests.
     """
     was_enabled = gc.isenabled()
@@ -144,8 +128,7 @@ def _indexed(
     index.columns.update(digests)
     index.about["duplicates"] = _duplicates(digests)
     report.attempt("features", partial(_check_features, index))
-    now = ([path, *stamp_of(path)] for path, *_ in index.about["sources"])
-    report.attempt("content", partial(_check_stamps, index.about["sources"], now))
+    report.attempt("content", partial(_check_stamps, index.about["sources"]))
     return index if report.complete else None
 
 
@@ -162,14 +145,12 @@ def _as_before(known: Index | None) -> Index | None:
 
 def _listed(config: DataConfig, report: DataReport) -> Index | None:
     """What an importer says, as an index without digests."""
-    with all_opened() as opened:
-        layout = report.attempt(config.root or "", partial(LAYOUTS[config.format], config))
-        if layout is None:
-            return None
-        if layout.says:
-            report.note(config.root or "", "ok", layout.says)
-        listings, notes = _listings(config, layout, report)
-    report.attempt(config.root or "", partial(_check_stamps, layout.files, opened))
+    layout = report.attempt(config.root or "", partial(LAYOUTS[config.format], config))
+    if layout is None:
+        return None
+    if layout.says:
+        report.note(config.root or "", "ok", layout.says)
+    listings, notes = _listings(config, layout, report)
     pictures = {split: own.names for split, own in listings.items() if config.image is not None and not own.spans}
     files = find_images(layout.root, pictures, report)
     if not report.complete:
@@ -215,8 +196,7 @@ def _listings(config: DataConfig, layout: Layout, report: DataReport) -> tuple[d
 def _limited(listing: Listing, images: int, captions: int, words: int) -> tuple[Listing, int, int]:
     """The first images alone, of each the first captions, and of these the first words; 0 keeps all.
 
-    Returns:
-        What is left, and how many captions and words of the others are not used.
+    Also how many captions and words of these images are not used.
     """
     texts, words_left_out = [own[: captions or None] for own in listing.captions], 0
     left_out = sum(map(len, listing.captions)) - sum(map(len, texts))
@@ -233,9 +213,6 @@ def _columns(split: str, listing: Listing, files: Mapping[str, str], report: Dat
     counts = [len(captions) for captions in listing.captions]
     if 0 in counts:
         report.note(split, "wrong", f"image {listing.names[counts.index(0)]} of split {split!r} has no captions")
-    if long := [row for row, own in enumerate(listing.captions) if max(map(len, own), default=0) > _LONGEST]:
-        name = listing.names[long[0]]
-        report.note(split, "wrong", f"image {name} of split {split!r} has a caption of over {_LONGEST:,} letters")
     columns = Texts.of(chain.from_iterable(listing.captions)).columns(f"{split}.captions")
     columns |= Texts.of([files.get(name, name) for name in listing.names]).columns(f"{split}.names")
     columns[f"{split}.owners"] = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
@@ -252,7 +229,7 @@ def _digests(index: Index, known: Index | None, report: DataReport, progress: Pr
     """
     readers = {name: reader for split in SPLIT_NAMES for name, reader in index.readers(split).items()}
     found = {name: np.empty((len(reader), 32), np.uint8) for name, reader in readers.items()}
-    done, total, problems, opened = 0, sum(map(len, readers.values())), list[str](), list[list[Any]]()
+    done, total, problems = 0, sum(map(len, readers.values())), list[str]()
     earlier = {} if known is None else known.digests_by_status()
     # Reading, hashing and Pillow's decoding release Python's global lock, so threads use all cores.
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -270,23 +247,19 @@ def _digests(index: Index, known: Index | None, report: DataReport, progress: Pr
             done += len(reader) - len(todo)
             parts = [todo[start : start + _TOGETHER] for start in range(0, len(todo), _TOGETHER)]
             fresh = pool.map(partial(reader.fresh, thorough=not report.raises), parts)
-            for part, (digests, files, faults) in zip(parts, fresh, strict=True):
+            for part, (digests, stamps, faults) in zip(parts, fresh, strict=True):
                 found[name][part] = np.frombuffer(digests, np.uint8).reshape(-1, 32)
                 if status is not None:
-                    status[part] = [stamp for _, *stamp in files]
-                else:
-                    opened += files
+                    status[part] = stamps
                 problems += faults
                 progress(done := done + len(part), total)
-    _check_stamps(index.about["sources"], opened)
     report.content(f"all read, {total:,}", problems)
     return found
 
 
-def _check_stamps(parsed: Iterable[Sequence[Any]], files: Iterable[Sequence[Any]]) -> None:
-    """Check that files have the stamps with which they are noted as parsed; they may have changed for a moment."""
-    before = {path: stamp for path, *stamp in parsed}
-    if changed := [path for path, *stamp in files if stamp != before.get(path, stamp)]:
+def _check_stamps(parsed: Iterable[Sequence[Any]]) -> None:
+    """Check that the files that were parsed still have the stamps that they had before."""
+    if changed := [path for path, *stamp in parsed if stamp != stamp_of(path)]:
         raise ChangedDataError(f"{changed[0]} changed while it was indexed; start again")
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
-from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError, MissingDataError
+from goal_sweep.goal_core.basics.errors import DataError, MissingDataError
 from goal_sweep.goal_core.data.config import DataConfig, KarpathyConfig, ScenesConfig, XvlmJsonConfig
 
 State = Literal["ok", "missing", "wrong"]
@@ -16,16 +15,6 @@ T = TypeVar("T")
 Progress = Callable[[int, int], None]
 """Receives how many images have been read, and how many there are."""
 _PROBLEMS_SHOWN = 20
-
-
-def refusal(path: str, why: str, refusals: str) -> ChangedDataError:
-    """The error of a reader that refuses a file, noted in a file where there is a name for it.
-
-    The next look at all files reads those again that were refused, whatever their times say.
-    """
-    with suppress(OSError), open(refusals, "a", encoding="utf-8", errors="surrogateescape") as notes:
-        notes.write(f"{path}\0")  # which no path holds
-    return ChangedDataError(why)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,11 +61,7 @@ class Tokenizer(ABC):
 
 
 def frequent(counts: Mapping[str, int], min_count: int) -> list[str]:
-    """Words that occur at least so often, by descending count, then alphabetically.
-
-    Raises:
-        DataError: there is none.
-    """
+    """Words that occur at least so often, by descending count, then alphabetically."""
     if kept := sorted((-count, word) for word, count in counts.items() if count >= min_count):
         return [word for _, word in kept]
     raise DataError(
@@ -138,11 +134,7 @@ def _split(part: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary(Tokenizer):
-    """The known words. Ids 0 to 3 are ``<pad> <start> <end> <unk>``; word ``words[i]`` has id ``i + 4``.
-
-    Raises:
-        DataError: there is no word, or one occurs twice or is a special word.
-    """
+    """The known words. Ids 0 to 3 are ``<pad> <start> <end> <unk>``; word ``words[i]`` has id ``i + 4``."""
 
     stored_format: ClassVar[str] = "goal-vocabulary-1"
 
@@ -159,14 +151,7 @@ class Vocabulary(Tokenizer):
 
     @classmethod
     def build(cls, captions: Iterable[str], min_count: int) -> Vocabulary:
-        """Collect the words of a corpus.
-
-        Args:
-            captions: the train and val captions, never the test captions.
-            min_count: words that occur fewer times than this become ``<unk>``, at least 1.
-
-        Raises:
-            DataError: no word occurs that often.
+        """Collect the words of the train and val captions, never the test captions.
 
         Source: VSE++ (vsepp/vocab.py), threshold 4.
         """

@@ -30,11 +30,7 @@ _SPLIT = pre_tokenizers.BertPreTokenizer()
 
 @dataclass(frozen=True, slots=True)
 class Wordpieces(Tokenizer):
-    """A BERT vocabulary, which splits captions into word pieces.
-
-    Raises:
-        DataError: a special piece is missing, `[PAD]` is not the first, or a piece is listed twice.
-    """
+    """A BERT vocabulary, which splits captions into word pieces."""
 
     stored_format: ClassVar[str] = "goal-wordpieces-2"
 
@@ -64,15 +60,7 @@ class Wordpieces(Tokenizer):
 
     @classmethod
     def of_captions(cls, captions: Iterable[str], min_count: int) -> Wordpieces:
-        """Whole words of a corpus as pieces, for a BERT that is trained from scratch.
-
-        Args:
-            captions: the train and val captions, never the test captions.
-            min_count: words that occur fewer times than this become `[UNK]`, at least 1.
-
-        Raises:
-            DataError: no word occurs that often.
-        """
+        """Whole words of a corpus as pieces, for a BERT that is trained from scratch."""
         uncased = normalizers.BertNormalizer(lowercase=True)
         split = (_SPLIT.pre_tokenize_str(uncased.normalize_str(caption)) for caption in captions)
         counts = Counter(word for words in split for word, _ in words)
@@ -80,11 +68,7 @@ class Wordpieces(Tokenizer):
 
     @classmethod
     def from_file(cls, path: Path, *, lowercase: bool = True) -> Wordpieces:
-        """Read a `vocab.txt`: one piece per line.
-
-        Raises:
-            DataError: the file is missing or is not a vocabulary.
-        """
+        """Read a `vocab.txt`: one piece per line."""
         lines = text_in(content_of(path), path).split("\n")
         return cls(tuple(lines[:-1] if lines[-1] == "" else lines), lowercase)
 
@@ -103,11 +87,7 @@ class Wordpieces(Tokenizer):
         return [self.pieces.index("[CLS]"), *ids, self.pieces.index("[SEP]")]
 
     def encode(self, caption: str) -> list[int]:
-        """Ids of a caption, `[CLS]` and `[SEP]` included, without an upper limit unless captions are cleaned.
-
-        Raises:
-            DataError: the caption is empty after cleaning.
-        """
+        """Ids of a caption, `[CLS]` and `[SEP]` included, without an upper limit unless captions are cleaned."""
         ids: list[int] = self._tokenizer.encode(clean_caption(caption) if self.cleans else caption).ids
         return ids
 
@@ -122,11 +102,7 @@ class Wordpieces(Tokenizer):
 
 @dataclass(frozen=True, slots=True)
 class Subwords(Tokenizer):
-    """A tokenizer of the `tokenizers` library.
-
-    Raises:
-        DataError: the content is not that of such a tokenizer.
-    """
+    """A tokenizer of the `tokenizers` library."""
 
     stored_format: ClassVar[str] = "tokenizers"
 
@@ -143,11 +119,7 @@ class Subwords(Tokenizer):
         object.__setattr__(self, "_tokenizer", tokenizer)
 
     def encode(self, caption: str) -> list[int]:
-        """Ids of a caption with the model's special ids.
-
-        Raises:
-            DataError: there are none.
-        """
+        """Ids of a caption with the model's special ids."""
         ids: list[int] = self._tokenizer.encode(caption).ids
         if not ids:
             raise DataError(f"caption {caption!r} has no ids")
@@ -162,9 +134,6 @@ def clean_caption(caption: str) -> str:
 
     Hyphens and slashes become blanks, ``<person>`` becomes `person`.
 
-    Raises:
-        DataError: it is empty after cleaning.
-
     Source: X-VLM's published `pre_caption`.
     """
     cleaned = caption.lower().translate(_DROPPED).replace("<person>", "person")
@@ -176,11 +145,7 @@ def clean_caption(caption: str) -> str:
 
 
 def tokenizer_from_json(text: str) -> Tokenizer:
-    """Read the text of a tokenizer's ``to_json``.
-
-    Raises:
-        DataError: the text does not describe a tokenizer.
-    """
+    """Read the text of a tokenizer's ``to_json``."""
     try:
         stored = json.loads(text)
     except ValueError as error:

@@ -28,10 +28,7 @@ def stacked_gru(
     Args:
         words_CTW: inputs (C, T, W) in packed order.
         sizes: sequences that have a word at each time step, never rising; they sum to T.
-        weight_ih: (C, 3H, W); the gates are reset, update, new.
-        weight_hh: (C, 3H, H).
-        bias_ih: (C, 3H).
-        bias_hh: (C, 3H).
+        weight_ih: (C, 3H, W); the gates are reset, update, new. The others are (C, 3H, H), (C, 3H) and (C, 3H).
 
     Returns:
         (C, B, H), the longest sequence first, in the dtype of the biases.

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from goal_sweep.goal_core.basics.seeding import derive_seed
-from goal_sweep.goal_core.data.text import Wordpieces
+from goal_sweep.goal_core.data.text.wordpieces import Wordpieces
 
 MASKED, REPLACED = 0.5, 0.6
 """Of the words drawn, half are masked and a tenth replaced; the others are dropped."""
@@ -66,11 +66,7 @@ class PairAugment:
     def regions(
         self, epoch: int, captions: NDArray[np.int64], regions_BRF: NDArray[np.float32]
     ) -> tuple[Tensor, Tensor]:
-        """Kept regions of a batch, moved to the front and padded with zeros.
-
-        Returns:
-            (B, R', F) float32, where R' is the most that an image keeps, and how many each keeps, (B,) int64.
-        """
+        """Kept regions of a batch, moved to the front, padded with zeros (B, R', F), and how many each keeps (B,)."""
         masks = (self.keep_regions(epoch, caption, regions_BRF.shape[1]) for caption in captions.tolist())
         kept = [torch.from_numpy(regions[mask]) for regions, mask in zip(regions_BRF, masks, strict=True)]
         return pad_sequence(kept, batch_first=True), torch.tensor([len(regions) for regions in kept])

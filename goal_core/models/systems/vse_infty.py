@@ -25,9 +25,6 @@ TEMPERATURE: Final = 0.1
 class GeneralizedPooling(nn.Module):
     """Sorts each dimension over a set's elements and sums the ranks, weighted by a small GRU.
 
-    Args:
-        width: of the position codes and of the GRU's states in each direction.
-
     Source: VSE-infinity, section 3.2.
     """
 
@@ -44,10 +41,7 @@ class GeneralizedPooling(nn.Module):
             self._table = self.weights(torch.arange(1, largest + 2))
 
     def weights(self, lengths_B: Tensor) -> Tensor:
-        """Weight of each rank for sets of these sizes; each row sums to 1 over its own ranks.
-
-        Args:
-            lengths_B: sizes, (B,) int64 on the CPU, each at least 1.
+        """Weight of each rank for sets of these sizes (B,), at least 1; each row sums to 1 over its own ranks.
 
         Returns:
             (B, N), N being the largest size; once :meth:`tabulate` was called, above its largest.
@@ -69,15 +63,7 @@ class GeneralizedPooling(nn.Module):
         return torch.softmax(scores_SN / TEMPERATURE, dim=1)[send(which_B, device)]
 
     def forward(self, features_BND: Tensor, lengths_B: Tensor) -> Tensor:
-        """Pool sets.
-
-        Args:
-            features_BND: (B, N, D); rows past a set's size are ignored.
-            lengths_B: sizes, (B,) int64 on the CPU, each in 1..N.
-
-        Returns:
-            (B, D).
-        """
+        """Pool sets (B, N, D) of sizes (B,), on the CPU, each in 1..N, to (B, D); rows past a size are ignored."""
         weights_BN = self.weights(lengths_B)[:, : features_BND.shape[1]]
         features_BND = features_BND[:, : weights_BN.shape[1]]
         mask_BN1 = length_mask(lengths_B, features_BND.shape[1], features_BND.device)[:, :, None]
@@ -96,11 +82,8 @@ class SetImageEncoder(nn.Module):
     """Linear (for regions, plus the output of an MLP), then the pooling operator and l2norm.
 
     Args:
-        num_features: width F of the cells or regions.
-        embed_dim: dimensions D of the joint space.
         regions: whether images are precomputed regions, which pass the MLP, rather than cells of a backbone, some of
             which are dropped here in training.
-        size_augment: see :func:`drop_cells`.
     """
 
     def __init__(self, num_features: int, embed_dim: int, *, regions: bool, size_augment: float) -> None:
@@ -125,12 +108,7 @@ class SetImageEncoder(nn.Module):
 
 
 class BertTextEncoder(nn.Module):
-    """BERT's last states, linear, the pooling operator over all word pieces including the special ones, l2norm.
-
-    Args:
-        bert: a `BertModel`, or another text encoder.
-        embed_dim: dimensions D of the joint space.
-    """
+    """BERT's last states, linear, the pooling operator over all word pieces including the special ones, l2norm."""
 
     def __init__(self, bert: nn.Module, embed_dim: int) -> None:
         super().__init__()
@@ -145,12 +123,6 @@ class BertTextEncoder(nn.Module):
 
 class VseInftyHeads(Heads):
     """Everything of VSE-infinity except the image backbone.
-
-    Args:
-        model: settings of the text encoder and of the joint space.
-        num_features: width of the backbone's cells, or of precomputed regions.
-        vocab_size: number of word pieces.
-        seed: the cell's seed; the initial weights depend on it and on nothing else.
 
     Source: VSE-infinity, section 3 and supplement 1.1.
     """

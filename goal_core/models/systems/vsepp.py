@@ -21,12 +21,7 @@ from goal_sweep.goal_core.models.systems.gru import stacked_gru
 
 
 class ImageHead(nn.Module):
-    """l2norm -> linear -> l2norm.
-
-    Args:
-        num_features: width F of the backbone's features.
-        embed_dim: dimensions D of the joint space.
-    """
+    """l2norm -> linear -> l2norm."""
 
     def __init__(self, num_features: int, embed_dim: int) -> None:
         super().__init__()
@@ -40,13 +35,7 @@ class ImageHead(nn.Module):
 
 
 class GruTextEncoder(nn.Module):
-    """Word embedding -> one-directional GRU -> state after the last word -> l2norm.
-
-    Args:
-        vocab_size: number of words, specials included.
-        word_dim: width of the word embedding.
-        embed_dim: dimensions D of the joint space and of the GRU's state.
-    """
+    """Word embedding -> one-directional GRU -> state after the last word -> l2norm."""
 
     def __init__(self, vocab_size: int, word_dim: int, embed_dim: int) -> None:
         super().__init__()
@@ -55,15 +44,7 @@ class GruTextEncoder(nn.Module):
         nn.init.uniform_(self.embed.weight, -0.1, 0.1)
 
     def forward(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
-        """Embed captions.
-
-        Args:
-            tokens_BL: int64 word ids, (B, L), padded with 0 after each caption's end.
-            lengths_B: int64 number of words of each caption, (B,), on the CPU, each at least 1.
-
-        Returns:
-            Unit vectors (B, D).
-        """
+        """Unit vectors (B, D) of ids (B, L), padded with 0, and their numbers (B,), on the CPU, each at least 1."""
         if torch.compiler.is_exporting():
             return normalize(self._unrolled(tokens_BL, lengths_B), dim=-1)
         packed = pack(self.embed(tokens_BL), lengths_B)
@@ -81,12 +62,7 @@ class GruTextEncoder(nn.Module):
 
 
 class StatesTextEncoder(nn.Module):
-    """A text encoder -> mean of its last states -> linear -> l2norm.
-
-    Args:
-        encoder: see :func:`goal_core.models.hub.build_encoder`.
-        embed_dim: dimensions D of the joint space.
-    """
+    """A text encoder -> mean of its last states -> linear -> l2norm."""
 
     def __init__(self, encoder: nn.Module, embed_dim: int) -> None:
         super().__init__()
@@ -111,9 +87,6 @@ class VseppHeads(Heads):
     """Everything of VSE++ that trains while the backbone is frozen.
 
     Args:
-        model: settings of the text encoder and of the joint space.
-        num_features: width of the backbone's features.
-        vocab_size: number of words, specials included.
         seed: the cell's seed; the initial weights depend on it and on nothing else, so the cells of one seed
             start equal whatever their objective.
     """
@@ -131,18 +104,7 @@ class VseppHeads(Heads):
 
 
 class VectorHeads(Heads):
-    """A head, or none, on either side.
-
-    Args:
-        model: its `vectors` say which heads there are. In `dual` one that does not change the width begins as the
-            identity.
-        num_features: numbers of an image's vector, and in `dual` of a text's too.
-        vocab_size: numbers of a text's vector otherwise.
-        seed: the cell's seed, which draws the initial weights.
-
-    Raises:
-        ConfigError: images and texts would have vectors of different widths.
-    """
+    """A head, or none, on either side. In `dual` one that does not change the width begins as the identity."""
 
     def __init__(self, model: ModelConfig, *, num_features: int, vocab_size: int, seed: int) -> None:
         super().__init__()
@@ -181,11 +143,7 @@ class Normalized(nn.Module):
 
 
 class StackedVectors(Heads):
-    """What `VectorHeads` compute, for C cells at once.
-
-    Args:
-        parameters: theirs by name, each with the cells in front.
-    """
+    """What `VectorHeads` compute, for C cells at once, from their parameters by name, (C, ...) each."""
 
     def __init__(self, parameters: Mapping[str, Tensor]) -> None:
         super().__init__()

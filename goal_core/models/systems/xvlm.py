@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy, normalize
 
 from goal_sweep.goal_core.basics.devices import send
 from goal_sweep.goal_core.basics.seeding import derive_seed
-from goal_sweep.goal_core.models.batch_rows import Share, in_chunks
+from goal_sweep.goal_core.models.batch_rows import in_chunks
 from goal_sweep.goal_core.models.config import ModelConfig
 from goal_sweep.goal_core.models.heads import Heads, Pairs, ParameterGroup
 from goal_sweep.goal_core.models.hub import split_bert, word_states
@@ -33,12 +33,6 @@ class XvlmHeads(Heads):
     An image is represented by the mean of its cells, followed by the cells; a caption by the states of its word pieces.
     The first vector of each gives the embedding. All of both enter the cross encoder, whose first output state predicts
     whether they match.
-
-    Args:
-        model: settings of the text encoder and of the joint space.
-        num_features: width F of the backbone's cells.
-        vocab_size: number of word pieces.
-        seed: the cell's seed; the initial weights that no file gives depend on it and on nothing else.
 
     Source: X-VLM, section 3, without the losses of masked words and boxes, which its fine-tuning for retrieval omits.
     """
@@ -108,14 +102,14 @@ class XvlmHeads(Heads):
         """The contrastive loss of X-VLM (ITC), at the temperature with which negatives are drawn."""
         return contrastive_loss(image_BD, text_BD, ids_B, self.temperature)
 
-    def take_gradient_norms(self, share: Share) -> dict[str, Tensor]:
+    def take_gradient_norms(self) -> dict[str, Tensor]:
         """`objective_grad` and `matching_grad`: norms of the gradients on the image's cells and the caption's states.
 
         Both are those of the losses in the sum, weights and scales included. What gets no gradient, as the cells of a
         frozen backbone, does not count.
         """
         squares, self._squares = self._squares, {}
-        return {name: share.sum(square).sqrt() for name, square in sorted(squares.items())}
+        return {name: square.sqrt() for name, square in sorted(squares.items())}
 
     def total_loss(self, surrogate: Tensor, pairs: Pairs, ids_B: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """The weighted objective plus image-text matching; `itm` and `itm_accuracy` (in [0, 1]) are logged."""
@@ -135,13 +129,7 @@ class XvlmHeads(Heads):
         return _by_decay("backbone", list(backbone.named_parameters()), lr_scale)
 
     def _watched(self, loss: str, tensor: Tensor, of: Callable[[Tensor], Tensor] = Tensor.detach) -> Tensor:
-        """A view of a tensor for one loss to read, the norm of whose gradient is noted as far as it has one.
-
-        Args:
-            loss: the name under which it is noted.
-            tensor: what the loss reads.
-            of: maps the gradient that reaches the view to the one whose norm counts.
-        """
+        """A view of a tensor for one loss to read; the norm of its gradient, seen ``of`` some part, is noted."""
         view = tensor.view_as(tensor)
         if view.requires_grad:
             view.register_hook(partial(self._note, loss, of))  # type: ignore[no-untyped-call]  # of torch
@@ -153,10 +141,7 @@ class XvlmHeads(Heads):
         self._squares[loss] = self._squares[loss] + square if loss in self._squares else square
 
     def _matching(self, pairs: Pairs, ids_B: Tensor) -> tuple[Tensor, Tensor]:
-        """Loss and accuracy over B positive pairs, B captions with a drawn image, and B images with a drawn caption.
-
-        Of several processes each has the loss of all pairs, and the gradient of its own.
-        """
+        """Loss and accuracy over B positive pairs, B captions with a drawn image, and B images with a drawn caption."""
         tokens_BRF, states_BLW, lengths_B = pairs.context
         similarity_BB = (pairs.image_BD @ pairs.text_BD.T).detach()
         image_B, any_image_B = draw_negatives(similarity_BB.T, ids_B, self.temperature)
@@ -169,18 +154,9 @@ class XvlmHeads(Heads):
         def logits_of(images_P: Tensor, texts_P: Tensor) -> tuple[Tensor]:
             return (self._logits(tokens_BRF[images_P], states_BLW[texts_P], lengths_B[texts_P]),)
 
-        share = pairs.share
-        rows = share.rows(len(labels))
-        chosen = images[rows.slice], texts[rows.slice]
-        logits = in_chunks(logits_of, rows, 3 * share.chunk, *chosen, reads_graph=True)[0].float()
-        counted = labels >= 0
-        if share.processes == 1:
-            right = (logits.argmax(dim=1) == labels).sum()
-            return cross_entropy(logits, labels, ignore_index=NO_NEGATIVE), right / counted.sum()
-        own = labels[rows.slice] if share.owned(len(labels)) else labels.new_full((1,), NO_NEGATIVE)
-        part = cross_entropy(logits, own, ignore_index=NO_NEGATIVE, reduction="sum") / counted.sum()
-        right = share.sum((logits.argmax(dim=1) == own).sum())
-        return part + (share.sum(part) - part.detach()), right / counted.sum()
+        logits = in_chunks(logits_of, len(labels), 3 * pairs.chunk, images, texts, reads_graph=True)[0].float()
+        right = (logits.argmax(dim=1) == labels).sum()
+        return cross_entropy(logits, labels, ignore_index=NO_NEGATIVE), right / (labels >= 0).sum()
 
     def _logits(self, tokens_PRF: Tensor, states_PLW: Tensor, lengths_P: Tensor) -> Tensor:
         mask = attention_mask(lengths_P, states_PLW.shape[1], states_PLW.device)
@@ -190,18 +166,14 @@ class XvlmHeads(Heads):
 
 
 def contrastive_loss(image_BD: Tensor, text_BD: Tensor, ids_B: Tensor, temperature: Tensor) -> Tensor:
-    """Mean cross entropy of matching each image to its captions and each caption to its images, within the batch.
+    """Mean cross entropy of matching each image to its captions and each caption to its images, half of the sum.
 
     All pairs of the same image count as right answers, with equal shares.
 
     Args:
         image_BD: unit vectors, (B, D); row i belongs to row i of the texts.
-        text_BD: unit vectors, (B, D).
         ids_B: equal for pairs of the same image, (B,) int64.
         temperature: divides the similarities, scalar > 0.
-
-    Returns:
-        Half the sum of both directions, scalar.
 
     Source: X-VLM (Zeng et al., ICML 2022), section 3.2, with the targets that its code uses for retrieval.
     """

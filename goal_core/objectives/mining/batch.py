@@ -61,7 +61,6 @@ def mine(images_ND: Tensor, texts_ND: Tensor, ids_N: Tensor | None) -> MinedBatc
 
     Args:
         images_ND: image embeddings, shape (N, D), or (C, N, D) of C cells; float32 or float64, without gradient.
-        texts_ND: text embeddings, likewise.
         ids_N: two pairs of the same id are not negative pairs, shape (N,); None: all ids differ.
     """
     blocks = SimilarityBlocks(images_ND, texts_ND, ids_N)

@@ -17,15 +17,7 @@ from goal_sweep.goal_core.objectives.triplets import RelativeSet
 
 
 class BatchSets:
-    """The relative similarities of one batch, each set computed on first use.
-
-    Args:
-        blocks: the similarity matrix, already searched.
-        hardest_A: which text or image is each anchor's hardest negative, shape (2N,).
-        pos_A: s_p of all anchors, shape (2N,).
-        neg_A: s_n of all anchors, shape (2N,), finite.
-        cells: which of the C cells of `blocks` and `hardest_A` these anchors are of; None: all, or there is one.
-    """
+    """The relative similarities of one batch of 2N anchors, each set computed on first use."""
 
     def __init__(
         self, blocks: SimilarityBlocks, hardest_A: Tensor, pos_A: Tensor, neg_A: Tensor, cells: Place | None = None
@@ -135,11 +127,7 @@ class SummedSet:
         return mean_or(self._sum(lambda gap: gap.mul_(rate).exp_()), self.size, empty)
 
     def _sum(self, transform: Callable[[Tensor], Tensor]) -> Tensor:
-        """Sum of a function of the gap over the members, shape (A,).
-
-        Args:
-            transform: gets gaps that nobody else reads and may write to them.
-        """
+        """Sum of a function of the gap over the members, shape (A,). It may write to the gaps that it gets."""
         raise NotImplementedError
 
 

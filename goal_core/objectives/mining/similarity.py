@@ -32,7 +32,6 @@ class SimilarityBlocks:
 
     Args:
         images_ND: image embeddings, shape (N, D), float32 or float64, without gradient.
-        texts_ND: text embeddings, likewise.
         ids_N: two pairs of the same id are not negative pairs, shape (N,); None: all ids differ.
 
     Attributes:
@@ -59,11 +58,7 @@ class SimilarityBlocks:
             yield start, self._stored[number]
 
     def of(self, cells: Place) -> SimilarityBlocks:
-        """The blocks of some of C cells, already searched; those that are kept are not made again.
-
-        Args:
-            cells: one number, a slice, or indices of shape (C',), int64.
-        """
+        """The blocks of some of C cells, already searched; those that are kept are not made again."""
         if self._stored is None:
             chosen = SimilarityBlocks(self.images_ND[cells], self.texts_ND[cells], self.ids_N)
             chosen.pos_N = self.pos_N[cells]
@@ -94,10 +89,7 @@ class _KeptBlocks(SimilarityBlocks):
 
 
 def hardest_negatives(blocks: SimilarityBlocks) -> tuple[Tensor, Tensor]:
-    """Search S once for the most similar negative of each image and of each text.
-
-    Args:
-        blocks: the similarity matrix; its `pos_N` is filled when this returns.
+    """Search S once for the most similar negative of each image and of each text, which also fills its diagonal.
 
     Returns:
         Of 2N anchors (images, then texts), shape (2N,): the largest similarity, -inf if there is no negative; and which
@@ -118,16 +110,13 @@ def hardest_negatives(blocks: SimilarityBlocks) -> tuple[Tensor, Tensor]:
 
 
 def first_maximum(block: Tensor, *, dim: int) -> tuple[Tensor, Tensor]:
-    """Largest entries of a matrix along one dimension, and the first index of each.
+    """Largest entries of a matrix along one dimension, and the first index of each, int64.
 
     As `torch.max(dim)`, but several times faster on the CPU and with a defined answer for ties on every device.
 
     Args:
         block: matrix of floats, or several; a length up to 2**24 along `dim`, so that float32 counts it exactly.
         dim: -1 for the maximum of each row, -2 for that of each column.
-
-    Returns:
-        Values and int64 indices.
     """
     length = block.shape[dim]
     values = block.amax(dim, keepdim=True)

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from goal_sweep.goal_core.basics.devices import full_precision
 from goal_sweep.goal_core.basics.errors import DivergedError
-from goal_sweep.goal_core.models import Heads, ImageBackbone, ParameterGroup
+from goal_sweep.goal_core.models.backbones import ImageBackbone
+from goal_sweep.goal_core.models.heads import Heads, ParameterGroup
 from goal_sweep.goal_core.training.config import StageConfig
 
 VALIDATED_EVERY: Final = 500
@@ -69,19 +70,14 @@ def loss_scale(stage: StageConfig, epoch: int, step: int, steps_per_epoch: int) 
 
 
 def sum_hinge(image_BD: Tensor, text_BD: Tensor, margin: float | Tensor, ids: Tensor | None = None) -> Tensor:
-    """Hinge summed over all negative pairs and both directions: the loss of warm-up epochs.
+    """Hinge summed over all negative pairs and both directions, () or (C,): the loss of warm-up epochs.
 
     With random weights the hardest negatives of a batch are mostly noise, and pushing them alone can draw all
     embeddings together. The sum over all negatives does not.
 
     Args:
         image_BD: unit vectors, (B, D), or (C, B, D) of C cells; row i belongs to row i of the texts.
-        text_BD: unit vectors, likewise.
-        margin: of the hinge, > 0; of C cells, (C, 1, 1).
         ids: integer, (B,); two pairs of the same id are not negative pairs. None: all ids differ.
-
-    Returns:
-        Scalar, or (C,), float32.
 
     Source: VSE++ (Faghri et al., 2018), eq. 4; first epoch of VSE-infinity (Chen et al., 2021).
     """
@@ -101,10 +97,6 @@ def validated_since(done: int, step: int) -> bool:
 
     It validates after every step whose number, counted from 1 over all epochs, is a multiple of `VALIDATED_EVERY`.
 
-    Args:
-        done: steps of all epochs before this one.
-        step: in the epoch, from 0.
-
     Source: vsepp/train.py, `train_start` once an epoch, `validate` within it.
     """
     return (done + step) // VALIDATED_EVERY > done // VALIDATED_EVERY
@@ -116,15 +108,7 @@ def clip_gradient(parameters: Iterable[nn.Parameter], max_norm: float) -> Tensor
 
 
 def clip_each(stacked: Iterable[nn.Parameter], max_norm: float) -> Tensor:
-    """As :func:`clip_gradient`, for each of C cells by itself.
-
-    Args:
-        stacked: their parameters, (C, ...) each.
-        max_norm: of a cell's gradient; 0 does not clip.
-
-    Returns:
-        The norms before it, (C,).
-    """
+    """As :func:`clip_gradient`, for each of C cells by itself, whose parameters are (C, ...); gives (C,) norms."""
     gradients = [parameter.grad for parameter in stacked if parameter.grad is not None]
     norms = [torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in gradients]
     norm_C: Tensor = torch.linalg.vector_norm(torch.stack(norms), dim=0)
@@ -136,10 +120,6 @@ def clip_each(stacked: Iterable[nn.Parameter], max_norm: float) -> Tensor:
 
 
 def check_finite(norm: float, where: str) -> None:
-    """Check that a gradient norm is finite.
-
-    Raises:
-        DivergedError: it is NaN or infinite.
-    """
+    """Check that a gradient norm is finite; else a `DivergedError` says where it is not."""
     if not math.isfinite(norm):
         raise DivergedError(f"the gradient is not finite (norm {norm}) at {where}")

@@ -11,26 +11,21 @@ import torch
 
 from goal_sweep.goal_core.basics.errors import FencedError
 from goal_sweep.goal_core.basics.plugins import exits_are_errors
-from goal_sweep.goal_core.data import Batch, BatchSource
+from goal_sweep.goal_core.data.batches import Batch, BatchSource
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer
 from goal_sweep.goal_core.training.files import TrainingFiles
-from goal_sweep.goal_core.training.plan import Listener, TrainingDone, TrainingEvent, TrainingFailed
+from goal_sweep.goal_core.training.plan import Callback, TrainingDone, TrainingEvent, TrainingFailed
 
 
 class Roster:
-    """The cells of a unit; one that fails leaves it.
+    """The cells of a unit; one that fails leaves it."""
 
-    Args:
-        files: the files of each training, by key.
-        listener: is told what happens to the trainings.
-    """
-
-    def __init__(self, files: Mapping[str, TrainingFiles], listener: Listener) -> None:
+    def __init__(self, files: Mapping[str, TrainingFiles], callback: Callback) -> None:
         self.cells: dict[str, CellTrainer] = {}
         """By key."""
         self.outcomes: list[TrainingDone | TrainingFailed] = []
         """How trainings have ended, in order."""
-        self._files, self._listener = files, listener
+        self._files, self._callback = files, callback
         self._events: list[TrainingEvent] = []
 
     def at(self, epoch: int, step: int) -> list[CellTrainer]:
@@ -63,7 +58,7 @@ class Roster:
                 torch.cuda.empty_cache()
 
     def note(self, event: TrainingEvent) -> None:
-        """Keep an event for the listener."""
+        """Keep an event for the callback."""
         self._events.append(event)
 
     def end(self, outcome: TrainingDone | TrainingFailed) -> None:
@@ -72,20 +67,14 @@ class Roster:
         self.outcomes.append(outcome)
 
     def tell(self) -> None:
-        """Tell the listener what has happened since the last time."""
+        """Tell the callback what has happened since the last time."""
         if self._events:
-            self._listener.events(tuple(self._events))
+            self._callback.events(tuple(self._events))
             self._events = []
 
 
 class EpochBatches:
-    """The batches of an epoch that a cell needs, each with its step, as long as a cell is in this epoch.
-
-    Args:
-        source: all batches.
-        roster: the cells.
-        epoch: counted from 0.
-    """
+    """The batches of an epoch that a cell needs, each with its step, as long as a cell is in this epoch."""
 
     def __init__(self, source: BatchSource, roster: Roster, epoch: int) -> None:
         self._source, self._roster, self._epoch = source, roster, epoch

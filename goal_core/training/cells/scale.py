@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from goal_sweep.goal_core.basics.errors import DivergedError
-from goal_sweep.goal_core.models import Pairs
-from goal_sweep.goal_core.training.doubts import RATIO
+from goal_sweep.goal_core.models.heads import Pairs
+from goal_sweep.goal_core.training.diagnostics import RATIO
 
 BATCHES: Final = 8
 """Batches on which a scale is measured: the first ones of the epoch in which the objective begins."""
@@ -25,12 +25,7 @@ MATCHING_GRAD: Final = "train/matching_grad"
 
 
 def gradient_norm(loss_of: Callable[[Tensor, Tensor], Tensor], pairs: Pairs) -> float:
-    """Frobenius norm of a loss's gradient on the unit vectors of a batch, images and texts together.
-
-    Args:
-        loss_of: maps images and texts, (B, D) each in float32, to the loss.
-        pairs: the batch.
-    """
+    """Frobenius norm of a loss's gradient on the unit vectors (B, D) of a batch, images and texts together."""
     embedded = [rows.detach().float().requires_grad_() for rows in (pairs.image_BD, pairs.text_BD)]
     with torch.enable_grad():
         gradients = torch.autograd.grad(loss_of(*embedded), embedded)
@@ -38,14 +33,7 @@ def gradient_norm(loss_of: Callable[[Tensor, Tensor], Tensor], pairs: Pairs) -> 
 
 
 def scale_from(norms: Iterable[tuple[float, float]]) -> float:
-    """The factor with which the objective's gradient is as large as the replaced loss's, over some batches.
-
-    Args:
-        norms: of each batch, those of the objective and of the replaced loss.
-
-    Raises:
-        DivergedError: the objective has no gradient on any of the batches.
-    """
+    """The factor with which the objective's gradient is as large as the replaced loss's, from both norms by batch."""
     objective, replaced = (sum(column) for column in zip(*norms, strict=True))
     if not objective > 0:
         raise DivergedError(
@@ -56,10 +44,6 @@ def scale_from(norms: Iterable[tuple[float, float]]) -> float:
 
 
 def ratio(metrics: Mapping[str, float]) -> dict[str, float]:
-    """The mean gradient of the objective over that of matching in an epoch, by its name; empty where none is known.
-
-    Args:
-        metrics: of the epoch.
-    """
+    """The mean gradient of the objective over that of matching in an epoch, by its name; empty where none is known."""
     matching = metrics.get(MATCHING_GRAD, 0.0)
     return {RATIO: metrics[OBJECTIVE_GRAD] / matching} if matching > 0 and OBJECTIVE_GRAD in metrics else {}

@@ -16,12 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from goal_sweep.goal_core.basics.devices import send
-from goal_sweep.goal_core.data import Batch
-from goal_sweep.goal_core.evaluation import Embedded, EvalSplit, embed_split
-from goal_sweep.goal_core.models import Encoder
-from goal_sweep.goal_core.objectives import LOSS, NonFiniteError, ObjectiveStats, StackedObjectives
-from goal_sweep.goal_core.objectives.gradient_objective import describe_non_finite
-from goal_sweep.goal_core.objectives.stats import named
+from goal_sweep.goal_core.data.batches import Batch
+from goal_sweep.goal_core.evaluation.embedding import Embedded, EvalSplit, embed_split
+from goal_sweep.goal_core.models.heads import Encoder
+from goal_sweep.goal_core.objectives import LOSS
+from goal_sweep.goal_core.objectives.gradient_objective import NonFiniteError, describe_non_finite
+from goal_sweep.goal_core.objectives.stacked import StackedObjectives
+from goal_sweep.goal_core.objectives.stats import ObjectiveStats, named
 from goal_sweep.goal_core.training.cells.optim import (
     build_optimizer,
     clip_each,
@@ -43,9 +44,6 @@ class Stacks:
     Cells with settings of their own (`TrainingPlan.own`), such as another learning rate, form a stack with those that
     have the same. A cell that has none beside it trains by itself. What fails a stack as a whole, such as a lack of
     memory, fails its cells: to go on one by one would round differently.
-
-    Args:
-        wanted: whether the unit's path is `heads`.
     """
 
     def __init__(self, *, wanted: bool) -> None:
@@ -56,18 +54,7 @@ class Stacks:
     def step(
         self, cells: Sequence[CellTrainer], inputs: Tensor, captions: Batch, *, shared_s: float
     ) -> Mapping[str, tuple[StepOutcome, float]]:
-        """Take a step of cells that are at the same one.
-
-        Args:
-            cells: the cells.
-            inputs: of the step; see :meth:`CellStack.step`.
-            captions: likewise.
-            shared_s: each cell's share of the seconds that loading the batch took.
-
-        Returns:
-            By key the outcome and the cell's share of the seconds, without the cells that are to take the step
-            themselves.
-        """
+        """Take a step of cells at the same one: by key the outcome and a share of the seconds, of those that stack."""
         taken: dict[str, tuple[StepOutcome, float]] = {}
         for alike in self._alike(cells):
             began = time.perf_counter()
@@ -120,11 +107,7 @@ class Stacks:
 
 
 class CellStack:
-    """Cells at the same step of one stage, with equal settings but for their objective.
-
-    Args:
-        cells: at least one; their heads have a stacked form, and no backbone of their own.
-    """
+    """Cells at the same step of one stage, with equal settings but for their objective."""
 
     def __init__(self, cells: Sequence[CellTrainer]) -> None:
         self.cells, first = tuple(cells), cells[0]
@@ -150,15 +133,7 @@ class CellStack:
         )
 
     def step(self, inputs: Tensor, batch: Batch) -> list[StepOutcome]:
-        """One optimiser step of every cell; waits for the device once.
-
-        Args:
-            inputs: features (B, F), the same for all cells.
-            batch: the captions, on the device.
-
-        Returns:
-            For each cell what to record of the step, or why the cell failed. The others' numbers do not depend on it.
-        """
+        """One optimiser step of every cell from the same features (B, F); waits for the device once."""
         first = self.cells[0]
         set_lr(self._optimizer, lr_at(self._stage, *first.position))
         self._optimizer.zero_grad(set_to_none=True)

@@ -11,26 +11,28 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
-from goal_sweep.goal_core import checkpoints
 from goal_sweep.goal_core.basics.atomic import DamagedError
 from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.goal_core.basics.seeding import derive_seed
-from goal_sweep.goal_core.checkpoints import (
-    LAST,
-    SPARE,
+from goal_sweep.goal_core.checkpoints import LAST, SPARE, best_name
+from goal_sweep.goal_core.checkpoints.description import ModelDescription, write_model
+from goal_sweep.goal_core.checkpoints.file import (
     TRAINING,
-    ModelDescription,
-    best_name,
+    flat,
     load_module,
+    optimizer_tensors,
     read_of_training,
+    restore_optimizer,
+    take_prefix,
+    write_checkpoint,
 )
-from goal_sweep.goal_core.models import Encoder, Heads, ImageBackbone
-from goal_sweep.goal_core.objectives import CollapseDetector
+from goal_sweep.goal_core.models.backbones import ImageBackbone
+from goal_sweep.goal_core.models.heads import Encoder, Heads
+from goal_sweep.goal_core.objectives.stats import CollapseDetector
 from goal_sweep.goal_core.training.cells.optim import build_optimizer, parameter_groups
 from goal_sweep.goal_core.training.cells.random_stream import RandomStream
 from goal_sweep.goal_core.training.files import EpochRecord, TrainingFiles
 from goal_sweep.goal_core.training.plan import TrainingPlan, UnitPlan
-from goal_sweep.goal_core.training.ranks import ALONE, Ranks
 
 _VALUES: Final = (
     "epoch next_step steps_before stacked_steps seconds sums scales best_epoch best_rsum history before".split()
@@ -42,16 +44,9 @@ class CellState:
     """The state of one cell.
 
     Args:
-        plan: the training.
-        unit: what it shares with the unit's other trainings.
-        heads: the trainable heads, on the device.
         backbone: the cell's own backbone; None where the unit shares a frozen one or the data consists of features.
-        files: its files.
-        description: of the model, for its checkpoints.
-        steps_per_epoch: optimiser steps.
         shared: the unit's frozen backbone, of which a baseline may take the temperature.
         keeps_shared: also save it, because its weights exist nowhere else.
-        ranks: the processes that train the cell together.
     """
 
     def __init__(
@@ -66,7 +61,6 @@ class CellState:
         steps_per_epoch: int,
         shared: ImageBackbone | None = None,
         keeps_shared: bool = False,
-        ranks: Ranks = ALONE,
     ) -> None:
         self.key, self.cell_id, self.unit, self.files = plan.key, plan.cell_id, unit, files
         self.stage = replace(unit.stage, **plan.own)
@@ -78,7 +72,7 @@ class CellState:
         own = {} if backbone is None else backbone.own
         if shared is not None:
             own = {name: tensor.detach() for name, tensor in shared.own.items()}
-        self.objective = plan.objective.build(check_finite=False, own=own, copies=ranks.processes)
+        self.objective = plan.objective.build(check_finite=False, own=own)
         groups = parameter_groups(heads, backbone, self.stage)
         self.parameters = [parameter for group in groups for parameter in group.parameters]
         if not self.parameters:
@@ -110,67 +104,50 @@ class CellState:
         self.scales: dict[str, float] = {}
         """Factors of the `objective`, and of the `hinge` in warm-up epochs, where the heads scale the objective."""
         check_splits(unit)
-        self._ranks, self.share = ranks, ranks.share(unit.stage.micro_batch)
         self.sums: dict[str, tuple[float, int]] = {}
         """Sum and count of every value logged in this epoch."""
 
     def start(self, plan: TrainingPlan, at: tuple[int, int] | None = None) -> bool:
-        """Continue from the newest saved state, or start from the weights that the plan names, if it does.
+        """Continue from the newest saved state, or from that ``at`` a position, or start as the plan says.
 
-        Args:
-            plan: the training.
-            at: continue from the state of this position if there is one; (0, 0) starts anew.
-
-        Returns:
-            Whether the cell continues.
-
-        Raises:
-            DamagedError: a file that the plan names is missing or damaged, or belongs to another training.
-            WeightsError: a file belongs to another model.
-            StorageError: a file cannot be read.
+        (0, 0) starts anew. Whether it continues. A file that the plan names and that is missing, damaged or another
+        training's is a `DamagedError`.
         """
-        if at != (0, 0) and (self._resume(at) or self._resume()):
-            return True
-        if plan.init is not None and plan.state is not None:
-            self._continue_from(plan.state, plan.init, plan.init_key)
+        if at != (0, 0) and (self._resume(at) or (at is not None and self._resume())):
             return True
         if plan.init is not None:  # a backbone that the stage before did not train is not in the file
             self.steps_before = self._load_weights(plan.init, plan.init_key) * self._steps_per_epoch
         return False
 
-    def save_best(self, tensors: Mapping[str, Tensor] | None = None) -> None:
-        """Save the best weights, the cell's own or those given, for the next stage and for `evaluate`."""
-        if tensors is None:
-            parts = {"heads": self.heads, "backbone": self.backbone or self._kept_backbone}
-            tensors = checkpoints.flat(
-                {name: module.state_dict() for name, module in parts.items() if module is not None}
-            )
+    def save_best(self) -> None:
+        """Save the best weights, for the next stage and for `evaluate`."""
+        parts = {"heads": self.heads, "backbone": self.backbone or self._kept_backbone}
         write = partial(
-            checkpoints.write_model,
-            tensors=tensors,
+            write_model,
+            tensors=flat({name: module.state_dict() for name, module in parts.items() if module is not None}),
             description=self._description,
             epoch=self.best_epoch,
             training=self.key,
         )
         self.files.save_with(best_name(self.best_epoch), write)
 
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Everything from which training continues exactly: the tensors and the values in `last.safetensors`."""
         parts = {
             **{name: module.state_dict() for name, module in self._modules().items()},
-            "optimizer": checkpoints.optimizer_tensors(self.optimizer),
+            "optimizer": optimizer_tensors(self.optimizer),
             "random": self.stream.state(),
         }
         values = {name: getattr(self, name) for name in _VALUES}
         own = {"collapse": self.collapse.num_steps, "scaler": self.scaler.state_dict()}
-        return checkpoints.flat(parts), {TRAINING: self.key, **values, **own}
+        return flat(parts), {TRAINING: self.key, **values, **own}
 
-    def restore(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-        """Continue from what :meth:`state` gave."""
+    def _restore(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+        """Continue from what :meth:`_state` gave."""
         for name, module in self._modules().items():
-            load_module(module, checkpoints.take_prefix(name, tensors), self.files.path(LAST))
-        checkpoints.restore_optimizer(self.optimizer, checkpoints.take_prefix("optimizer", tensors))
-        self.stream.restore(checkpoints.take_prefix("random", tensors))
+            load_module(module, take_prefix(name, tensors), self.files.path(LAST))
+        restore_optimizer(self.optimizer, take_prefix("optimizer", tensors))
+        self.stream.restore(take_prefix("random", tensors))
         for name in _VALUES:
             setattr(self, name, state[name])
         self.before = tuple(state["before"])
@@ -185,9 +162,9 @@ class CellState:
         """Save everything from which training continues exactly."""
         here = self.epoch, self.next_step
         self.before, self._saved = self._saved if self.in_turn else here, here
-        tensors, state = self.state()
+        tensors, state = self._state()
         self._slot = SPARE if self.in_turn and self._slot == LAST else LAST
-        self.files.save_with(self._slot, lambda path: checkpoints.write_checkpoint(path, tensors, state))
+        self.files.save_with(self._slot, lambda path: write_checkpoint(path, tensors, state))
 
     def save_unsaved(self) -> None:
         """Save the state, unless the disk has it already. After the last epoch the weights may be the best epoch's."""
@@ -196,52 +173,32 @@ class CellState:
 
     def _resume(self, at: tuple[int, int] | None = None) -> bool:
         """Continue from the newest saved state that is whole, or from that of a position, if there is one."""
-        states = {name: state for name in (LAST, SPARE) if (state := self._newest(name, at))}
+        states = {name: state for name in (LAST, SPARE) if (state := self._saved_as(name, at))}
         if not states:
             return False
         self._slot = max(states, key=lambda name: (states[name][1]["epoch"], states[name][1]["next_step"]))
-        self.restore(*states[self._slot])
+        self._restore(*states[self._slot])
         # A crash may have come between the state and the files that follow it; the state is what counts.
         self.files.write_metrics(self.history)
         return True
 
-    def _newest(self, name: str, at: tuple[int, int] | None) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """The newest state under a name that is whole; damaged files are logged and set aside."""
-        for path in self.files.versions(name):
-            try:
-                tensors, state = read_of_training(path, self.key)
-            except DamagedError as error:
-                self.files.log(f"an earlier state is lost: {error}")
-                self.files.set_aside(path)
-                continue
-            if state["best_epoch"] and not self._has_best(state["best_epoch"]):
-                self.files.log(f"{path.name} cannot be continued, because its best weights are lost")
-            elif at in (None, (state["epoch"], state["next_step"])):
-                return tensors, state
-        return None
-
-    def _has_best(self, epoch: int) -> bool:
-        """Whether the weights of the best epoch are there and whole."""
-        path = self.files.path(best_name(epoch))
+    def _saved_as(self, name: str, at: tuple[int, int] | None) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """The state under a name, if it and the best weights that it refers to are whole; else that is logged."""
+        path = self.files.path(name)
+        if not path.exists():
+            return None
         try:
-            return path.exists() and bool(_read_weights(path, self.key, epoch))
+            tensors, state = read_of_training(path, self.key)
+            if best := state["best_epoch"]:
+                _read_weights(self.files.path(best_name(best)), self.key, best)
         except DamagedError as error:
-            self.files.log(f"the best weights are lost: {error}")
-            self.files.set_aside(path)
-            return False
+            self.files.log(f"the state {name} is lost: {error}")
+            return None
+        return (tensors, state) if at in (None, (state["epoch"], state["next_step"])) else None
 
     def load_best(self) -> None:
-        """Return to the weights of the best epoch, for the test.
-
-        Raises:
-            DamagedError: the file is damaged, and now set aside.
-        """
-        path = self.files.path(best_name(self.best_epoch))
-        try:
-            self._load_weights(path, self.key, self.best_epoch)
-        except DamagedError:
-            self.files.set_aside(path)
-            raise
+        """Return to the weights of the best epoch, for the test."""
+        self._load_weights(self.files.path(best_name(self.best_epoch)), self.key, self.best_epoch)
 
     def finish(self, metrics: Mapping[str, float]) -> dict[str, Any]:
         """Write the result, with the metrics of the best weights, and return it."""
@@ -254,8 +211,6 @@ class CellState:
             "metrics": dict(metrics),
             "seconds": self.seconds,
         }
-        if self.unit.until:
-            result["until"] = self.unit.until
         if self.stacked_steps:
             result["stacked"] = self.stacked_steps / (self.epoch * self._steps_per_epoch)
         if self.scales:
@@ -263,21 +218,11 @@ class CellState:
         self.files.finish(result)
         return result
 
-    def _continue_from(self, last: Path, best: Path, training: str) -> None:
-        """Continue from the last state of another training of the same stage, as that training would have.
-
-        Its best weights are written again as this training's.
-        """
-        self.restore(*read_of_training(last, training))
-        self.save_best(_read_weights(best, training, self.best_epoch)[0])
-        self.save_last()
-        self.files.write_metrics(self.history)
-
     def _load_weights(self, path: Path, training: str, epoch: int | None = None) -> int:
         """Load weights, and return their epoch."""
         tensors, epoch = _read_weights(path, training, epoch)
-        load_module(self.heads, checkpoints.take_prefix("heads", tensors), path)
-        backbone = checkpoints.take_prefix("backbone", tensors)
+        load_module(self.heads, take_prefix("heads", tensors), path)
+        backbone = take_prefix("backbone", tensors)
         if self.backbone is not None and backbone:
             load_module(self.backbone, backbone, path)
         return epoch
@@ -292,13 +237,9 @@ def _read_weights(path: Path, training: str, epoch: int | None = None) -> tuple[
 
 
 def check_splits(unit: UnitPlan) -> None:
-    """Check that the model allows what the unit asks for.
-
-    Raises:
-        ConfigError: the model's batch normalisation needs the whole batch, but the unit would split it.
-    """
-    if unit.stage.needs_whole_batches(unit.data.format) and (unit.stage.micro_batch or unit.processes > 1):
-        how = f"{unit.processes} GPUs" if unit.processes > 1 else f"micro_batch={unit.stage.micro_batch}"
+    """Check that the unit splits no batch whose statistics the model needs."""
+    if unit.stage.needs_whole_batches(unit.data.format) and unit.stage.micro_batch:
         raise ConfigError(
-            f"{how}: {unit.model.framework} normalises here by the statistics of whole batches, which cannot be split"
+            f"micro_batch={unit.stage.micro_batch}: {unit.model.framework} normalises here by the statistics of whole "
+            "batches, which cannot be split"
         )

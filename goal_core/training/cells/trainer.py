@@ -12,13 +12,12 @@ import torch
 from torch import Tensor
 
 from goal_sweep.goal_core.basics.errors import CollapsedError
-from goal_sweep.goal_core.checkpoints import LAST, best_name
-from goal_sweep.goal_core.data import Batch
-from goal_sweep.goal_core.models import Pairs
+from goal_sweep.goal_core.checkpoints import best_name
+from goal_sweep.goal_core.data.batches import Batch
 from goal_sweep.goal_core.models.batch_rows import in_chunks
-from goal_sweep.goal_core.objectives import NonFiniteError, ObjectiveStats
-from goal_sweep.goal_core.objectives.gradient_objective import describe_non_finite
-from goal_sweep.goal_core.objectives.stats import named
+from goal_sweep.goal_core.models.heads import Pairs
+from goal_sweep.goal_core.objectives.gradient_objective import NonFiniteError, describe_non_finite
+from goal_sweep.goal_core.objectives.stats import ObjectiveStats, named
 from goal_sweep.goal_core.training.cells.optim import (
     check_finite,
     clip_gradient,
@@ -47,22 +46,14 @@ class CellTrainer(CellState):
         """One optimiser step.
 
         Args:
-            inputs: frozen features (B, F) or (B, R, F), or pixels (B, 3, S, S) for the cell's own backbone; of several
-                processes each has its own rows.
-            batch: the captions, on the device.
-            shared_s: this cell's share of the seconds that loading the batch took.
-
-        Raises:
-            DivergedError: the gradient is not finite.
-            NonFiniteError: the embeddings are not finite.
-            CollapsedError: the hinge has stayed at its collapsed value for too long.
+            inputs: frozen features (B, F) or (B, R, F), or pixels (B, 3, S, S) for the cell's own backbone.
         """
         began, stage = time.perf_counter(), self.stage
         set_lr(self.optimizer, lr_at(stage, self.epoch, self.next_step, self._steps_per_epoch))
         self.optimizer.zero_grad(set_to_none=True)
         self.encoder.train(True)
         with self.stream.active(), self.encoder.autocast():
-            pairs = self._ranks.gather(self._own_pairs(inputs, batch), len(batch))
+            pairs = self._pairs(inputs, batch)
         surrogate, stats = self._descended(pairs.image_BD, pairs.text_BD, batch)
         if self.heads.scales_objective:
             surrogate = surrogate * self.scales[self.term]
@@ -70,10 +61,9 @@ class CellTrainer(CellState):
             loss, extra = self.heads.total_loss(surrogate, pairs, batch.image_index)
         scale = loss_scale(stage, self.epoch, self.next_step, self._steps_per_epoch)
         torch.autograd.backward(self.scaler.scale(loss if scale == 1 else loss * scale))
-        self._ranks.sum_gradients(self.parameters)
         self.scaler.unscale_(self.optimizer)
         norm = clip_gradient(self.parameters, stage.grad_clip)
-        sent = self.heads.take_gradient_norms(self.share)
+        sent = self.heads.take_gradient_norms()
         values = self._read(stats, {**extra, **sent, "weight_grad_norm": norm})
         if self.scaler.is_enabled():
             scale_of_loss = self.scaler.get_scale() if sent else 1.0
@@ -88,15 +78,7 @@ class CellTrainer(CellState):
         self.seconds += time.perf_counter() - began + shared_s
 
     def _read(self, stats: ObjectiveStats, own: Mapping[str, Tensor]) -> dict[str, float]:
-        """The numbers of a step. This is where the step waits for the device, and it does so once.
-
-        Args:
-            stats: of the objective.
-            own: further numbers, scalars.
-
-        Raises:
-            NonFiniteError: the embeddings are not finite.
-        """
+        """The numbers of a step. This is where the step waits for the device, and it does so once."""
         names, numbers_K = stats.numbers()
         others = torch.stack([value.to(numbers_K) for value in (*own.values(), stats.finite)])
         *values, finite = torch.cat((numbers_K, others)).tolist()
@@ -126,15 +108,10 @@ class CellTrainer(CellState):
         """Norms of the gradients of the objective and of the loss that it replaces, on the embeddings of a batch.
 
         The model is in evaluation mode, so that nothing is drawn and no state changes.
-
-        The arguments are those of :meth:`step`.
-
-        Raises:
-            NonFiniteError: the embeddings are not finite.
         """
         self.encoder.train(False)
         with torch.no_grad(), self.encoder.autocast():
-            pairs = self._ranks.gather(replace(self._own_pairs(inputs, batch), context=()), len(batch))
+            pairs = replace(self._pairs(inputs, batch), context=())
         _, stats = self._descended(pairs.image_BD, pairs.text_BD, batch)
         if not stats.finite:
             raise NonFiniteError(describe_non_finite(stats.gradient.images, stats.gradient.texts))
@@ -155,16 +132,7 @@ class CellTrainer(CellState):
         return self.epoch, self.next_step, self._steps_per_epoch
 
     def take_step(self, outcome: StepOutcome, seconds: float) -> None:
-        """Record a step that a stack of cells took for this one.
-
-        Args:
-            outcome: its numbers, or the error with which it failed.
-            seconds: this cell's share of the time.
-
-        Raises:
-            DivergedError: the gradient is not finite.
-            CollapsedError: the hinge has stayed at its collapsed value for too long.
-        """
+        """Record a step that a stack of cells took for this one."""
         if isinstance(outcome, Exception):
             raise outcome
         check_finite(outcome["weight_grad_norm"], f"epoch {self.epoch + 1}, step {self.next_step + 1}")
@@ -173,11 +141,8 @@ class CellTrainer(CellState):
         self._record(outcome)
         self.seconds += seconds
 
-    def _own_pairs(self, inputs: Tensor, batch: Batch) -> Pairs:
-        """The pairs of this process's rows of a batch, encoded in chunks where the stage asks for it."""
-        rows = self.share.rows(len(batch))
-        captions = (batch.region_lengths, batch.tokens, batch.lengths)
-        own = [None if tensor is None else tensor[rows.slice] for tensor in captions]
+    def _pairs(self, inputs: Tensor, batch: Batch) -> Pairs:
+        """The pairs of a batch, encoded in chunks where the stage asks for it."""
         kind: list[Pairs] = []
 
         def columns(*tensors: Any) -> tuple[Tensor, ...]:
@@ -186,8 +151,9 @@ class CellTrainer(CellState):
                 kind.append(pairs)
             return pairs.columns()
 
-        encoded = in_chunks(columns, rows, self.share.chunk, inputs, *own)
-        return replace(kind[0].with_columns(encoded), share=self.share)
+        captions = (batch.region_lengths, batch.tokens, batch.lengths)
+        encoded = in_chunks(columns, len(batch), self.stage.micro_batch, inputs, *captions)
+        return replace(kind[0].with_columns(encoded), chunk=self.stage.micro_batch)
 
     def _encode(self, inputs: Tensor, region_lengths: Tensor | None, tokens: Tensor, lengths: Tensor) -> Pairs:
         stage = self.stage
@@ -223,14 +189,7 @@ class CellTrainer(CellState):
         of_unit: Mapping[str, float],
         test_rsum: float | None = None,
     ) -> EpochRecord:
-        """End the epoch: record it, save the weights if they are the best so far, and save the state.
-
-        Args:
-            val_recalls: recalls on the val split, `val/...`.
-            val_s: seconds that computing them took.
-            of_unit: what else was measured, of the unit and its process: `time/...`, `system/...`.
-            test_rsum: of the test split, where the stage selects on that.
-        """
+        """End the epoch: record it, save the weights if they are the best so far, and save the state."""
         scale = {"train/objective_scale": self.scales[self.term]} if self.scales else {}
         self.epoch, self.next_step = self.epoch + 1, 0
         train_s = self.seconds - sum(record["metrics"]["time/train_s"] for record in self.history)
@@ -269,14 +228,7 @@ class CellTrainer(CellState):
         """Load the best epoch's weights at the end of the stage, unless the cell has collapsed, however few its steps.
 
         After few steps the hinge alone cannot tell: that of a healthy cell is near its collapsed value too.
-
-        Raises:
-            CollapsedError: no query of the split it selects on ever had its match among the first ten.
-            DamagedError: the best weights are damaged.
         """
-        if self.unit.until and self._slot != LAST:  # which another training continues; all cells have saved this state
-            self.in_turn = False
-            self.save_last()
         if self.stage.collapse_patience and self.best_rsum == 0:
             raise CollapsedError(f"no {self.stage.select_on} query has its match among the first ten after any epoch")
         self.load_best()

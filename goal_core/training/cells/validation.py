@@ -12,11 +12,12 @@ from goal_sweep.goal_core.basics.devices import ProcessLoad
 from goal_sweep.goal_core.checkpoints import RANKS
 from goal_sweep.goal_core.data import Dataset, Split
 from goal_sweep.goal_core.data.text import Tokenizer
-from goal_sweep.goal_core.evaluation import EvalSplit, all_recalls_of, prepare_split, recalls_of
+from goal_sweep.goal_core.evaluation.embedding import EvalSplit, prepare_split
+from goal_sweep.goal_core.evaluation.recalls import all_recalls_of, recalls_of
 from goal_sweep.goal_core.training.cells.roster import Roster
 from goal_sweep.goal_core.training.cells.stack import SplitShare, Stacks
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer
-from goal_sweep.goal_core.training.doubts import below_warmup, weak_objective
+from goal_sweep.goal_core.training.diagnostics import below_warmup, weak_objective
 from goal_sweep.goal_core.training.failures import fits_or_says
 from goal_sweep.goal_core.training.plan import EpochDone, TrainingDone, UnitPlan
 
@@ -25,17 +26,7 @@ Inputs = Callable[[Split], Callable[[], Iterator[Tensor]]]
 
 
 class Validation:
-    """Evaluates the cells of a unit and records it.
-
-    Args:
-        unit: the unit.
-        dataset: its data.
-        tokenizer: of the captions.
-        inputs_of: gives the inputs of a split's images; see :meth:`goal_core.training.trunk.Trunk.split_inputs`.
-        roster: the cells.
-        stacks: those that train as one are embedded as one.
-        alive: called regularly.
-    """
+    """Evaluates the cells of a unit and records it."""
 
     def __init__(
         self,
@@ -62,12 +53,7 @@ class Validation:
                 self._splits[name] = prepare_split(split, self._tokenizer, inputs, self._alive)
 
     def close_epoch(self, cells: Sequence[CellTrainer], waited: float) -> None:
-        """Evaluate cells whose epoch has ended, record it, and save each cell's state and its weights if they are best.
-
-        Args:
-            cells: the cells.
-            waited: the share of the epoch's time that the unit waited for data.
-        """
+        """Evaluate cells whose epoch has ended, record it, and save states, and weights that are the best."""
         names = sorted({"val", self._unit.stage.select_on}) if cells else []
         embedded = {name: self._stacks.embed(cells, self._splits[name]) for name in names}
         load = {"time/data_wait_share": waited, **self._load.metrics()}
@@ -89,7 +75,7 @@ class Validation:
         record = cell.close_epoch(recalls, val_s=took, of_unit=load, test_rsum=test_rsum)
         shown = record["metrics"]
         cell.files.log(
-            f"epoch {record['epoch']}/{self._unit.epochs}  lr {shown['train/lr']:g}  "
+            f"epoch {record['epoch']}/{self._unit.stage.epochs}  lr {shown['train/lr']:g}  "
             f"hinge {shown['train/hinge']:.2f}  pos {shown['train/pos_sim']:.3f}  neg {shown['train/neg_sim']:.3f}  "
             f"val R@1 {shown['val/i2t_r1']:.1f} / {shown['val/t2i_r1']:.1f}  rsum {shown['val/rsum']:.1f}  "
             f"{shown['time/step_ms']:.0f} ms/step, {load['time/data_wait_share']:.0%} waiting for data"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from goal_sweep.goal_core.basics import atomic, machine
+from goal_sweep.goal_core.basics import atomic
 
 
 def test_create_is_exclusive_without_hard_links_too(tmp_path, monkeypatch):
@@ -52,20 +52,6 @@ def test_leftovers_go_only_when_their_writer_is_dead(tmp_path):
     os.utime(tmp_path / ".old.0123456789ab-9-2.tmp", (time.time() - 7200,) * 2)
     atomic.remove_leftovers(tmp_path)
     assert {name: (tmp_path / name).exists() for name in names} == names
-
-
-def test_a_container_with_the_same_hostname_leaves_the_file_of_a_living_process(tmp_path, monkeypatch):
-    """Its processes have numbers of their own, of which this container knows nothing."""
-    theirs = tmp_path / writers_name(tmp_path).replace(f"-{os.getpid()}-", f"-{2**22 + 1}-")
-    theirs.touch()
-    monkeypatch.setattr(os, "readlink", lambda path: "pid:[4026532999]")
-    machine._machine_digest.cache_clear()
-    try:
-        atomic.remove_leftovers(tmp_path)
-    finally:
-        monkeypatch.undo()
-        machine._machine_digest.cache_clear()
-    assert theirs.exists()
 
 
 def test_a_write_whose_temporary_file_is_removed_is_repeated(tmp_path, monkeypatch):

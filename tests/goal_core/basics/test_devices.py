@@ -7,7 +7,7 @@ import errno
 import pytest
 import torch
 
-from goal_sweep.goal_core.basics.devices import full_precision, is_out_of_memory, kind_of, set_arithmetic
+from goal_sweep.goal_core.basics.devices import full_precision, is_out_of_memory, set_arithmetic
 from goal_sweep.goal_core.training.failures import failure_kind
 
 FULL: list[Exception] = [
@@ -53,9 +53,3 @@ def test_a_precision_sets_products_and_convolutions_alike(precision: str, rounds
         assert torch.backends.cuda.matmul.allow_tf32 is rounds
     finally:
         set_arithmetic("fp32")
-
-
-def test_kinds_of_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
-    assert kind_of(torch.device("cpu")) == "cpu"
-    assert kind_of(torch.device("cuda")) == "cuda 9.0"

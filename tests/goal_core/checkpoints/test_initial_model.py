@@ -13,19 +13,16 @@ from safetensors.torch import load_file
 
 from goal_sweep.goal_core.basics.atomic import DamagedError
 from goal_sweep.goal_core.basics.errors import WeightsError
-from goal_sweep.goal_core.checkpoints import (
-    InitialModel,
-    check_initial_weights,
-    read_checkpoint,
-    read_model,
-    weights_in,
-    write_checkpoint,
-)
-from goal_sweep.goal_core.data import open_dataset
-from goal_sweep.goal_core.evaluation import open_checkpoint
+from goal_sweep.goal_core.checkpoints import weights_in
+from goal_sweep.goal_core.checkpoints.description import read_model
+from goal_sweep.goal_core.checkpoints.file import read_checkpoint, write_checkpoint
+from goal_sweep.goal_core.checkpoints.initial_model import InitialModel, check_initial_weights
+from goal_sweep.goal_core.data.formats.opening import open_dataset
+from goal_sweep.goal_core.evaluation.evaluate import open_checkpoint
 from goal_sweep.goal_core.models import BackboneConfig, TextConfig
 from goal_sweep.goal_core.models.frameworks import initial_weights_id
-from goal_sweep.goal_core.training import StageConfig, TrainingDone, train_unit
+from goal_sweep.goal_core.training import StageConfig, TrainingDone
+from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.training_cases import DATA, FROZEN, MODEL, folders_of, trained_cell, unit_of
 
 TINY = replace(FROZEN, epochs=1, warmup_epochs=0, lr_drops=())
@@ -34,7 +31,7 @@ TINY = replace(FROZEN, epochs=1, warmup_epochs=0, lr_drops=())
 @pytest.fixture(scope="module")
 def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Another seed's cell on other drawings, and so with other words."""
-    return weights_in(trained_cell(tmp_path_factory.mktemp("start"), seed=5, data=replace(DATA, data_seed=3)))
+    return weights_in(trained_cell(tmp_path_factory.mktemp("start"), seed=5, data=replace(DATA, num_train=20)))
 
 
 def test_every_weight_and_the_words_come_from_the_checkpoint(start: Path) -> None:

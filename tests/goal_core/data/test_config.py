@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
@@ -17,7 +17,6 @@ from goal_sweep.goal_core.data.config import (
     SourceConfig,
     XvlmJsonConfig,
 )
-from goal_sweep.goal_core.data.formats.opening import LAYOUTS
 
 FILES: dict[str, Any] = {"train_files": ("a.json",), "val_file": "b.json", "test_file": "c.json"}
 CONFIGS: tuple[DataConfig, ...] = (
@@ -67,8 +66,3 @@ def test_every_dataset_says_whether_it_has_images_and_files(config: DataConfig) 
         assert {**asdict(moved), "root": "y"} == asdict(config)
     if config.image is None:
         assert "image" not in asdict(config)  # ids and checkpoints hold the fields alone
-
-
-def test_every_dataset_has_its_format() -> None:
-    assert {type(config) for config in CONFIGS} == set(get_args(DataConfig))
-    assert {config.format for config in CONFIGS} == {*LAYOUTS, "scenes"}

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from goal_sweep.goal_core.basics.errors import DataError
-from goal_sweep.goal_core.data import Split, open_dataset
+from goal_sweep.goal_core.data import Split
 from goal_sweep.goal_core.data.config import KarpathyConfig, RegionsConfig, ScenesConfig
+from goal_sweep.goal_core.data.formats.opening import open_dataset
 from tests.helpers.counting_reader import CountingReader
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.region_files import write_regions

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import multiprocessing
 from typing import Any
 
 import numpy as np
@@ -8,7 +7,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from goal_sweep.goal_core.data import DecodedImages, ImageConfig, decoding
+from goal_sweep.goal_core.data import ImageConfig, decoding
+from goal_sweep.goal_core.data.decoding import DecodedImages
 from goal_sweep.goal_core.data.transforms import transform_of
 from tests.helpers.counting_reader import counted
 
@@ -56,29 +56,6 @@ def test_images_in_any_order_with_repeats_and_workers(ram_limit: int) -> None:
             assert torch.equal(images, expected)
     assert torch.equal(torch.cat(list(decoded.chunks(5)))[7], transform_of(PLAIN).for_evaluation(split.load_image(7)))
     decoded.close()
-
-
-def test_workers_stop_once_everything_is_kept() -> None:
-    split, _ = counted()
-    before = {process.pid for process in multiprocessing.active_children()}
-    decoded = DecodedImages(split, PLAIN, num_workers=2)
-    chunks = decoded.chunks(4)
-    next(chunks)
-    assert len({process.pid for process in multiprocessing.active_children()} - before) == 2
-    list(chunks)
-    assert {process.pid for process in multiprocessing.active_children()} <= before
-
-
-def test_the_decoder_keeps_the_order_of_the_requests() -> None:
-    split, _ = counted()
-    decoder = DecodedImages(split, CROPS, num_workers=2, ram_limit=0)
-    order = (5, 2, 8, 0, 5, 1, 1, 9)
-    seeds = [[number] for number in range(8)]
-    for index, (seed,), images in zip(
-        order, seeds, decoder.stream(zip(map(np.array, [[one] for one in order]), seeds, strict=True)), strict=True
-    ):
-        assert torch.equal(images[0], transform_of(CROPS).for_training(split.load_image(index), seed))
-    decoder.close()
 
 
 @pytest.mark.parametrize(("device", "pinned"), [("cuda:0", True), ("cpu", False)])

@@ -7,7 +7,8 @@ import math
 import pytest
 import torch
 
-from goal_sweep.goal_core.evaluation import EmbeddingError, reranked_ranks, retrieval_ranks
+from goal_sweep.goal_core.evaluation.recalls import reranked_ranks
+from goal_sweep.goal_core.evaluation.retrieval import EmbeddingError, retrieval_ranks
 
 
 @pytest.mark.parametrize("top", [1, 3, 10, 100])

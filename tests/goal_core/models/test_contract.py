@@ -16,10 +16,11 @@ import pytest
 
 from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.goal_core.data.config import DataConfig, EmbeddingsConfig, ImageConfig, PrecompConfig, RegionsConfig
-from goal_sweep.goal_core.evaluation import evaluate_ensemble, open_checkpoint
+from goal_sweep.goal_core.evaluation.evaluate import evaluate_ensemble, open_checkpoint
 from goal_sweep.goal_core.models import ModelConfig, VectorsConfig
-from goal_sweep.goal_core.training import StageConfig, UnitPlan, train_unit
+from goal_sweep.goal_core.training import StageConfig, UnitPlan
 from goal_sweep.goal_core.training.cells import optim
+from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.training_cases import (
     DATA,
     EMBEDDED,

@@ -14,24 +14,16 @@ from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
 from goal_sweep.goal_core.basics.errors import ConfigError, WeightsError
-from goal_sweep.goal_core.checkpoints import InitialModel
-from goal_sweep.goal_core.data import open_dataset
-from goal_sweep.goal_core.data.text import Subwords, tokenizer_from_json
-from goal_sweep.goal_core.evaluation import open_checkpoint
-from goal_sweep.goal_core.models import (
-    BackboneConfig,
-    ModelConfig,
-    TextConfig,
-    VectorsConfig,
-    VseInftyConfig,
-    build_dual,
-    hub_id,
-    open_clip_tokens,
-    subwords_of,
-)
+from goal_sweep.goal_core.checkpoints.initial_model import InitialModel
+from goal_sweep.goal_core.data.formats.opening import open_dataset
+from goal_sweep.goal_core.data.text.wordpieces import Subwords, tokenizer_from_json
+from goal_sweep.goal_core.evaluation.evaluate import open_checkpoint
+from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig, VectorsConfig, VseInftyConfig, hub_id
 from goal_sweep.goal_core.models.frameworks import framework_of, initial_weights_id
-from goal_sweep.goal_core.models.hub import Towers
-from goal_sweep.goal_core.training import StageConfig, UnitPlan, train_unit
+from goal_sweep.goal_core.models.hub import Towers, build_dual, subwords_of
+from goal_sweep.goal_core.models.open_clip_towers import open_clip_tokens
+from goal_sweep.goal_core.training import StageConfig, UnitPlan
+from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.tiny_models import clip_folder, encoder_folder, siglip_folder
 from tests.helpers.training_cases import (
     DATA,
@@ -229,10 +221,3 @@ def test_any_text_encoder_trains(name: str, tmp_path: Path) -> None:
     groups = initial.heads(initial.backbone(1), 1).parameter_groups(0.1)
     assert [(group.name, group.lr_scale) for group in groups] == [("heads", 1.0), ("bert", 0.1)]
     assert len(groups[1].parameters) > 10
-
-
-def test_words_of_another_encoder_are_not_masked(tmp_path: Path) -> None:
-    model, _, stage = encoder_cases(encoder_folder(tmp_path / "encoder"))["vse_infty"]
-    unit = unit_of("con/con", model=replace(model, vse_infty=VseInftyConfig()), data=GRID_DATA, stage=stage)
-    with pytest.raises(ConfigError, match="size_augment: 0"):
-        train_unit(unit, folders_of(unit, tmp_path))

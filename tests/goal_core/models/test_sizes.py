@@ -10,7 +10,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from goal_sweep.goal_core.data.config import ScenesConfig
-from goal_sweep.goal_core.models import BackboneConfig, BertConfig, ModelConfig, TextConfig, XvlmConfig, build_backbone
+from goal_sweep.goal_core.models import BackboneConfig, BertConfig, ModelConfig, TextConfig, XvlmConfig
+from goal_sweep.goal_core.models.backbones import build_backbone
 from goal_sweep.goal_core.models.frameworks import framework_of
 from goal_sweep.goal_core.models.sizes import backbone_size
 from tests.helpers.tiny_models import encoder_folder

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,13 +10,10 @@ from torch import nn
 from torchvision import models
 
 from goal_sweep.goal_core.basics.errors import WeightsError
-from goal_sweep.goal_core.evaluation import open_checkpoint
-from goal_sweep.goal_core.models import BackboneConfig, build_backbone, weights_id
-from goal_sweep.goal_core.training import train_unit
-from tests.helpers.training_cases import FROZEN, MODEL, folders_of, same_weights, train_killed, unit_of
+from goal_sweep.goal_core.models import BackboneConfig, weights_id
+from goal_sweep.goal_core.models.backbones import build_backbone
 
 NAME = "torchvision:shufflenet_v2_x0_5"
-STAGE = replace(FROZEN, epochs=2, warmup_epochs=0, lr_drops=())
 
 
 @pytest.fixture
@@ -39,17 +35,6 @@ def test_its_vectors_are_what_the_classifier_sees(weights: Path) -> None:
     assert backbone.num_features == 1024
     vit = BackboneConfig(name="torchvision:vit_b_32", weights="random")
     assert build_backbone(vit, image_size=32, seed=1).num_features == 768
-
-
-def test_it_trains_shared_or_alone_and_killed_or_not(weights: Path, tmp_path: Path) -> None:
-    model = replace(MODEL, backbone=BackboneConfig(name=NAME, weights=str(weights)))
-    unit = unit_of("con/con", "sig-ms/cir", model=model, stage=STAGE)
-    shared, alone = folders_of(unit, tmp_path / "shared"), folders_of(unit, tmp_path / "alone")
-    train_unit(unit, shared)
-    train_killed(replace(unit, trainings=unit.trainings[1:]), alone, 2)
-    (key,) = (plan.key for plan in unit.trainings[1:])
-    assert same_weights(shared[key], alone[key])
-    assert open_checkpoint(alone[key].root).evaluate()["metrics"] == alone[key].result()
 
 
 def test_mistakes_are_one_line(weights: Path) -> None:

@@ -9,7 +9,9 @@ import torch
 from safetensors.torch import save_file
 
 from goal_sweep.goal_core.basics.errors import WeightsError
-from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig, VseppHeads, build_backbone, weights_id
+from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig, weights_id
+from goal_sweep.goal_core.models.backbones import build_backbone
+from goal_sweep.goal_core.models.systems.vsepp import VseppHeads
 
 RANDOM = BackboneConfig(name="test_resnet", weights="random")
 MODEL = ModelConfig(backbone=RANDOM, text=TextConfig(word_dim=5), embed_dim=8)

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
-from goal_sweep.goal_core.basics.errors import ConfigError, UnknownNameError
-from goal_sweep.goal_core.objectives import (
-    GradientObjective,
-    ObjectiveConfig,
-    accepted_parameters,
-    pair_weights,
-    triplet_weights,
-)
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.objectives import ObjectiveConfig, accepted_parameters, pair_weights, triplet_weights
 from tests.helpers.paths import ROOT
 
 
@@ -64,18 +55,6 @@ def test_equal_atoms_resolve_equally_whatever_the_variant() -> None:
     assert overridden.resolved() == ObjectiveConfig(pair="con", triplet="con").resolved()
 
 
-def test_configs_are_hashable_values() -> None:
-    make = lambda: ObjectiveConfig(pair="lin", triplet="nca", params={"tau": 5.0})  # noqa: E731
-    assert make() == make()
-    assert len({make(), make(), ObjectiveConfig(pair="lin", triplet="nca")}) == 2
-
-
-def test_build_gives_the_objective() -> None:
-    objective = ObjectiveConfig(pair="con", triplet="con", params={"margin": 0.3}).build()
-    assert repr(objective) == "GradientObjective('con/con', margin=0.3, gate=True)"
-    assert objective.margin == 0.3
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -101,35 +80,6 @@ def test_build_gives_the_objective() -> None:
 def test_what_is_wrong_is_said(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ObjectiveConfig(**arguments)
-
-
-def test_all_problems_come_in_one_message() -> None:
-    with pytest.raises(ConfigError, match=r"tau must be above 0.*; .*no parameter 'x'"):
-        GradientObjective(pair="con", triplet="nca", tau=-1.0, x=2.0)
-
-
-def test_unknown_names_carry_the_known_ones() -> None:
-    with pytest.raises(UnknownNameError) as caught:
-        GradientObjective(pair="none", triplet="con")
-    assert caught.value.known == tuple(pair_weights)
-
-
-def test_the_worked_example_of_the_documentation_runs() -> None:
-    """In a process of its own, for it adds to the registries."""
-    text = (ROOT / "docs" / "objectives.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) >= 2
-    program = "\n".join(blocks)
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "con/soft" in done.stdout
 
 
 def test_the_documentation_names_every_parameter_and_weight() -> None:

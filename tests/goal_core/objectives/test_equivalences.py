@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from goal_sweep.goal_core.objectives import GradientObjective
+from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
 from tests.helpers.dense_gradient import dense
 
 TAU, ALPHA, BETA, LAM, MARGIN = 10.0, 2.0, 10.0, 0.5, 0.2

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from goal_sweep.goal_core.objectives import CollapseDetector, GradientObjective
+from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
+from goal_sweep.goal_core.objectives.stats import CollapseDetector
 
 
 def test_the_numbers_of_a_hand_checked_batch() -> None:

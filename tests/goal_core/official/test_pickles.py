@@ -17,9 +17,8 @@ import pytest
 import torch
 
 from goal_sweep.goal_core.basics.errors import DataError, WeightsError
-from goal_sweep.goal_core.data import Vocabulary
-from goal_sweep.goal_core.data.config import ScenesConfig
-from goal_sweep.goal_core.official.convert import read_published, rename_tensors
+from goal_sweep.goal_core.data.text.vocabulary import Vocabulary
+from goal_sweep.goal_core.official.convert import rename_tensors
 from goal_sweep.goal_core.official.pickles import read_torch_file, read_vocabulary, tensors_of
 from tests.helpers.python2_pickle import save_python2_pickle, save_python2_torch
 
@@ -80,13 +79,6 @@ def test_a_pickle_that_calls_is_refused_and_never_run(tmp_path: Path, save: Any,
     with pytest.raises(WeightsError, match=rf"is refused: .*{function.__name__}.*nothing in it was run"):
         read_torch_file(path)
     assert not mark.exists()
-
-
-def test_a_list_that_grants_nothing_outlives_the_reading(tmp_path: Path) -> None:
-    save_now(SAVED, tmp_path / "a.pth")
-    before = set(torch.serialization.get_safe_globals())
-    read_torch_file(tmp_path / "a.pth")
-    assert set(torch.serialization.get_safe_globals()) == before
 
 
 def test_damaged_missing_and_foreign_files(tmp_path: Path) -> None:
@@ -183,8 +175,3 @@ def test_a_tensor_missing_misshapen_or_strange_is_refused(change: dict[str, Any]
     given = {"x.a.weight": torch.ones(2, 3), "x.b": torch.ones(4), **change}
     with pytest.raises(WeightsError, match=message):
         rename({name: value for name, value in given.items() if value is not None})
-
-
-def test_a_framework_without_published_checkpoints_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(WeightsError, match="dual has no published checkpoints"):
-        read_published("dual", tmp_path / "a.pth", tmp_path / "vocab.txt", data=ScenesConfig(), data_fingerprint="")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from argparse import Namespace
 from dataclasses import replace
@@ -16,12 +15,13 @@ from torch.nn.functional import gelu, layer_norm
 from torchvision.models import resnet18, resnext101_32x8d
 
 from goal_sweep.goal_core.basics.errors import WeightsError
-from goal_sweep.goal_core.checkpoints import check_initial_weights
-from goal_sweep.goal_core.data import open_dataset
+from goal_sweep.goal_core.checkpoints.initial_model import check_initial_weights
 from goal_sweep.goal_core.data.config import ImageConfig, RegionsConfig, ScenesConfig
-from goal_sweep.goal_core.data.text import SPECIAL_PIECES, Wordpieces
-from goal_sweep.goal_core.evaluation import open_checkpoint
-from goal_sweep.goal_core.models import BackboneConfig, BertConfig, build_backbone
+from goal_sweep.goal_core.data.formats.opening import open_dataset
+from goal_sweep.goal_core.data.text.wordpieces import SPECIAL_PIECES, Wordpieces
+from goal_sweep.goal_core.evaluation.evaluate import open_checkpoint
+from goal_sweep.goal_core.models import BackboneConfig, BertConfig
+from goal_sweep.goal_core.models.backbones import build_backbone
 from goal_sweep.goal_core.models.frameworks import initial_weights_id
 from goal_sweep.goal_core.official import layouts, read_published
 from tests.helpers.region_files import write_regions
@@ -277,34 +277,3 @@ def test_full_size_backbone_has_the_published_tensors() -> None:
         assert ours(torch.zeros(1, 3, 512, 512, dtype=torch.uint8)).shape == (1, 256, 2048)
     published = {name: tuple(value.shape) for name, value in theirs.items() if not name.startswith("fc.")}
     assert {name: tuple(value.shape) for name, value in ours.net.state_dict().items()} == published
-
-
-def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from goal_sweep.runners.cli.app import run
-
-    torch.manual_seed(3)
-    monkeypatch.chdir(tmp_path)
-    save(tmp_path / "model_best.pth", image_of_regions(), text_parts(), precomp_enc_type="basic")
-    (tmp_path / "vocab.txt").write_text("\n".join(PIECES.pieces) + "\n")
-    data = RegionsConfig(name="tiny", root="data")
-    published = read_published(
-        "vse_infty", tmp_path / "model_best.pth", tmp_path / "vocab.txt", data=data, data_fingerprint=""
-    ).description
-    assert (published.model.framework, published.vocabulary) == ("vse_infty", PIECES)
-    write_regions(tmp_path / "data")
-    sweep = {
-        "name": "tiny",
-        "data": {"format": "regions", "name": "tiny", "root": "data"},
-        "model": {"framework": "vse_infty", "backbones": [{"name": "butd", "weights": "precomputed"}]},
-        "seeds": [1],
-        "stages": [{"name": "frozen", "epochs": 1, "lr": 1e-3}],
-    }
-    (tmp_path / "tiny.yaml").write_text(json.dumps(sweep))
-    call = ["convert", "model_best.pth", "--vocabulary", "vocab.txt", "--sweep", "tiny.yaml", "--out", "x.safetensors"]
-    assert run(call) == 0
-    shown = capsys.readouterr().out
-    assert "vse_infty butd_region" in shown
-    assert "all used; 30 words, epoch 19" in shown
-    assert "left over, BERT's pooler, which nothing reads: 2 (text.bert.pooler.dense.bias, " in shown
-    assert run(["evaluate", "x.safetensors"]) == 0
-    assert "published" in capsys.readouterr().out

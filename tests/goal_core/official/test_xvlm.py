@@ -13,13 +13,15 @@ from torch import Tensor
 from torch.nn.functional import conv2d, gelu, layer_norm
 
 from goal_sweep.goal_core.basics.errors import ConfigError, WeightsError
-from goal_sweep.goal_core.checkpoints import check_initial_weights
-from goal_sweep.goal_core.data import open_dataset
+from goal_sweep.goal_core.checkpoints.initial_model import check_initial_weights
 from goal_sweep.goal_core.data.config import ImageConfig, ScenesConfig
-from goal_sweep.goal_core.data.text import SPECIAL_PIECES, Wordpieces
-from goal_sweep.goal_core.evaluation import open_checkpoint
-from goal_sweep.goal_core.models import BackboneConfig, BertConfig, XvlmHeads, build_backbone
+from goal_sweep.goal_core.data.formats.opening import open_dataset
+from goal_sweep.goal_core.data.text.wordpieces import SPECIAL_PIECES, Wordpieces
+from goal_sweep.goal_core.evaluation.evaluate import open_checkpoint
+from goal_sweep.goal_core.models import BackboneConfig, BertConfig
+from goal_sweep.goal_core.models.backbones import build_backbone
 from goal_sweep.goal_core.models.config import ModelConfig, XvlmConfig
+from goal_sweep.goal_core.models.systems.xvlm import XvlmHeads
 from goal_sweep.goal_core.official import layouts, read_published
 from goal_sweep.goal_core.official.convert import resized_tables
 

@@ -9,12 +9,13 @@ import pytest
 import torch
 
 from goal_sweep.goal_core.basics.errors import ConfigError
-from goal_sweep.goal_core.checkpoints import InitialModel
-from goal_sweep.goal_core.data import BatchSource, open_dataset
-from goal_sweep.goal_core.data.batches import sample_seed, view_seed
+from goal_sweep.goal_core.checkpoints.initial_model import InitialModel
+from goal_sweep.goal_core.data.batches import BatchSource, sample_seed, view_seed
+from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.transforms import transform_of
-from goal_sweep.goal_core.training import StageConfig, train_unit
-from goal_sweep.goal_core.training.trunk import Trunk
+from goal_sweep.goal_core.training import StageConfig
+from goal_sweep.goal_core.training.shared_backbone import SharedBackbone
+from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.training_cases import DATA, FROZEN, folders_of, same_weights, train_killed, unit_of
 
 CROPS = replace(DATA, image=replace(DATA.image, augment="crop_flip"))
@@ -25,21 +26,21 @@ def test_each_pair_gets_the_features_of_a_view_of_its_image(tmp_path: Path) -> N
     unit = unit_of("con/con", data=CROPS, stage=VIEWS, cache=tmp_path)
     dataset = open_dataset(CROPS)
     train, initial = dataset.splits["train"], InitialModel(unit.model, unit.data, dataset)
-    trunk = Trunk(unit, initial, dataset.fingerprint, alive=lambda: None)
-    assert not trunk.wants_pixels()
-    trunk.prepare(train)
+    shared = SharedBackbone(unit, initial, dataset.fingerprint, alive=lambda: None)
+    assert not shared.wants_pixels()
+    shared.prepare(train)
     source = BatchSource(train, initial.tokenizer, unit.data.image, batch_size=16, seed=1, with_images=False, views=3)
     seen = set()
     for epoch in (1, 2):
         batch = next(source.batches(epoch))
-        inputs = trunk.load(batch).inputs
+        inputs = shared.load(batch).inputs
         for row in (0, 7, 15):
             image, caption = int(batch.image_index[row]), int(batch.caption_index[row])
             view = sample_seed(1, epoch, caption) % 3
             pixels = transform_of(CROPS.image).for_training(train.load_image(image), view_seed(1, image, view))
-            assert trunk.backbone is not None
+            assert shared.backbone is not None
             with torch.no_grad():
-                expected = trunk.backbone(pixels[None])[0]
+                expected = shared.backbone(pixels[None])[0]
             assert torch.allclose(inputs[row], expected, atol=1e-5)
             seen.add(view)
     assert len(seen) > 1

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from goal_sweep.goal_core.training import train_unit
+from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.training_cases import FROZEN, folders_of, unit_of
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,10 +23,11 @@ def test_half_precision_rounds_the_passes_and_nothing_else(monkeypatch: pytest.M
         assert all(one.dtype == torch.float32 for one in self.parameters)
         return found
 
-    wanted, _, _ = first_step(monkeypatch, tmp_path / "fp32", unit_of("con/con", stage=FINETUNE))
+    stage = replace(FINETUNE, warmup_epochs=1)  # of the hardest negatives, others might be found
+    wanted, _, _ = first_step(monkeypatch, tmp_path / "fp32", unit_of("con/con", stage=stage))
     monkeypatch.setattr(CellTrainer, "_features", look)
-    found, _, _ = first_step(monkeypatch, tmp_path / "bf16", unit_of("con/con", stage=FINETUNE, precision="bf16"))
+    found, _, _ = first_step(monkeypatch, tmp_path / "bf16", unit_of("con/con", stage=stage, precision="bf16"))
     assert seen == {torch.bfloat16}
     assert all(one.dtype == torch.float32 for one in found)
     ours, theirs = (torch.cat([one.flatten() for one in both]) for both in (found, wanted))
-    assert 0 < float((ours - theirs).norm() / theirs.norm()) < 0.2  # the hardest negatives may be others
+    assert 0 < float((ours - theirs).norm() / theirs.norm()) < 0.2

@@ -33,7 +33,6 @@ BOTH = ("con/con", "sig-ms/cir")
         ),
         ({"device": "cuda", "precision": "fp16"}, "trunk", "with precision fp16 each cell skips steps of its own"),
         ({"sharing": "heads", "stage": replace(FROZEN, micro_batch=4)}, "trunk", "micro_batch 4 encodes each cell's"),
-        ({"device": "cuda", "processes": 2}, "trunk", "2 devices train each cell together"),
     ],
 )
 def test_the_path_of_a_unit(changes: dict[str, Any], name: str, why: str) -> None:

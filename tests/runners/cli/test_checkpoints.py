@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from goal_sweep.goal_core.data import open_dataset
 from goal_sweep.goal_core.data.config import PrecompConfig
-from goal_sweep.goal_core.evaluation import load_model
+from goal_sweep.goal_core.data.formats.opening import open_dataset
+from goal_sweep.goal_core.evaluation.trained_model import load_model
 from goal_sweep.runners.cli.app import run
 from tests.helpers.training_cases import DATA, VECTORS, trained_cell
 from tests.helpers.vector_files import write_vectors
@@ -96,7 +96,7 @@ def test_a_cell_is_evaluated_on_the_data_of_another_sweep(
     cell: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "other.yaml").write_text(
-        "name: other\ndata: {format: scenes, name: elsewhere, num_train: 24, num_val: 10, num_test: 12, data_seed: 5,"
+        "name: other\ndata: {format: scenes, name: elsewhere, num_train: 24, num_val: 10, num_test: 12,"
         " image: {size: 32, resize: 32, augment: none}}\n"
         "model: {backbones: [{name: test_resnet, weights: random}]}\n"
         "stages: [{name: frozen, epochs: 1, lr: 1e-3, batch_size: 16}]\nseeds: [1]\n"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from goal_sweep.goal_core.data import open_dataset
 from goal_sweep.goal_core.data.config import PrecompConfig, RegionsConfig
-from goal_sweep.goal_core.evaluation import evaluate_ensemble, open_checkpoint
+from goal_sweep.goal_core.data.formats.opening import open_dataset
+from goal_sweep.goal_core.evaluation.evaluate import evaluate_ensemble, open_checkpoint
 from goal_sweep.runners.cli.app import run
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.training_cases import trained_cell

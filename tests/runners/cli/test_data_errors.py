@@ -11,7 +11,7 @@ import pytest
 
 from goal_sweep.goal_core.basics.errors import DataError
 from goal_sweep.goal_core.data.config import ImageConfig, KarpathyConfig
-from goal_sweep.goal_core.training import train_unit
+from goal_sweep.goal_core.training.train import train_unit
 from goal_sweep.runners.cli.app import run
 from tests.helpers.karpathy_fixture import tiny_annotations, write_dataset
 from tests.helpers.region_files import write_regions

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from goal_sweep.runners.launch.opened_sweep import OpenedSweep
 
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.runners.cli.launch import log_lines
+from goal_sweep.runners.launch.opened import OpenedSweep
 from tests.helpers.sweep_cases import opened_in
 
 

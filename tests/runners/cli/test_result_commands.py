@@ -159,7 +159,7 @@ def test_status_marks_what_was_imported(
     with opened_archive(archive) as opened:
         outcome = ImportOutcome(added=[one for one in opened.finished if one != training])
         add_results(opened, outcome, here.store, "sqlite:///x.db")
-    monkeypatch.setattr("goal_sweep.runners.launch.opened_sweep.open_sweep", lambda sweep, overrides, **options: here)
+    monkeypatch.setattr("goal_sweep.runners.launch.opened.open_sweep", lambda sweep, overrides, **options: here)
     assert run(["status", "quickstart", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     origin = f"results.tar.gz (sha256 {hashlib.sha256(archive.read_bytes()).hexdigest()})"

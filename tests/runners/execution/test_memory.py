@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 import torch
-from goal_sweep.runners.launch.opened_sweep import OpenedSweep
 
-from goal_sweep.goal_core.checkpoints import InitialModel
+from goal_sweep.goal_core.checkpoints.initial_model import InitialModel
 from goal_sweep.goal_core.data.config import RegionsConfig
 from goal_sweep.goal_core.training import UnitPlan
 from goal_sweep.goal_core.training.cells import validation
 from goal_sweep.goal_core.training.cells.stack import CellStack
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer
-from goal_sweep.goal_core.training.trunk import Trunk
+from goal_sweep.goal_core.training.shared_backbone import SharedBackbone
 from goal_sweep.runners.execution.memory import SMALLEST, Chunks
+from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.store import Attempt, charged_failures
 from tests.helpers.in_process import launch, results, sweep_in
 from tests.helpers.training_cases import FROZEN, unit_of
@@ -26,7 +26,7 @@ UNIT = unit_of("con/con", stage=replace(FROZEN, batch_size=100))
 
 
 def chunks_of(plan: UnitPlan) -> Chunks:
-    return Chunks.of(plan.stage, plan.data.format, plan.processes)
+    return Chunks.of(plan.stage, plan.data.format)
 
 
 def attempt(n: int, micro_batch: int, launch_id: str = "L", *, out_of_memory: bool = True) -> Attempt:
@@ -43,12 +43,6 @@ def test_chunks_are_halved_down_to_the_smallest() -> None:
     assert str(chunks_of(UNIT)) == "batches of 100 pairs at once"
     assert chunks_of(UNIT).of_plan(UNIT) == UNIT
     assert chunks.of_plan(UNIT).stage.micro_batch == SMALLEST
-
-
-def test_of_several_devices_each_halves_its_own_pairs() -> None:
-    chunks = chunks_of(replace(UNIT, processes=4, stage=replace(UNIT.stage, micro_batch=40)))
-    assert str(chunks) == "25 pairs on each of 4 devices at once"
-    assert str(chunks.smaller) == "micro_batch 13 (25 pairs on each of 4 devices in 2 chunks, same gradient)"
 
 
 def test_batches_that_must_be_whole_are_not_split() -> None:
@@ -74,9 +68,9 @@ def test_a_launch_goes_on_in_smaller_chunks(
     step, kept = CellTrainer.step, []
 
     def short(self: CellTrainer, *arguments: Any, **named: Any) -> None:
-        if self.unit.stage.name == "finetune" and self.objective.name == "con/con" and self.share.chunk != 4:
+        if self.unit.stage.name == "finetune" and self.objective.name == "con/con" and self.stage.micro_batch != 4:
             raise error or MemoryError("bad alloc")
-        kept.append((self.unit.stage.name, self.objective.name, self.share.chunk))
+        kept.append((self.unit.stage.name, self.objective.name, self.stage.micro_batch))
         step(self, *arguments, **named)
 
     monkeypatch.setattr(CellTrainer, "step", short)
@@ -140,7 +134,7 @@ FULL = torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 G
     [
         ((InitialModel, "heads"), "the model does not fit into memory, which no smaller batch would change"),
         ((validation, "recalls_of"), "the evaluation on val does not fit into memory"),
-        ((Trunk, "prepare"), "the features of all training images does not fit into memory"),
+        ((SharedBackbone, "prepare"), "the features of all training images does not fit into memory"),
     ],
 )
 def test_what_no_smaller_batch_would_change_is_one_clear_error(

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from goal_sweep.runners.execution.unit_job import UnitJob
-from goal_sweep.runners.launch.opened_sweep import OpenedSweep
 from goal_sweep.runners.store.leases.heartbeat import DriverRecords
 
 from goal_sweep.goal_core.basics.errors import MissingDataError
@@ -17,6 +16,7 @@ from goal_sweep.goal_core.training import TrainingFailed
 from goal_sweep.runners.execution import inputs, worker
 from goal_sweep.runners.execution.inputs import InputsDifferError, UnfitMachineError
 from goal_sweep.runners.execution.worker import run_unit
+from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.sweeps import pack
 from tests.helpers.sweep_cases import opened_in
 

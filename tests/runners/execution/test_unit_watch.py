@@ -12,11 +12,11 @@ import pytest
 from goal_sweep.runners.execution.deaths import MOST
 from goal_sweep.runners.execution.unit_job import UnitJob
 from goal_sweep.runners.execution.unit_watch import LOOK_S, UnitWatch, _Unit
-from goal_sweep.runners.launch.opened_sweep import OpenedSweep
 
 from goal_sweep.goal_core.basics.errors import DeviceError
 from goal_sweep.goal_core.training import EpochDone, TrainingFailed
 from goal_sweep.runners.execution.capacity import Machine, Resources
+from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.store import Attempt, TrainingFolder, charged_failures
 from goal_sweep.sweeps import pack
 from tests.helpers.store_cases import record

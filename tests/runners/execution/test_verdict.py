@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from goal_sweep.runners.execution.verdict import DIED
-from goal_sweep.runners.launch.opened_sweep import OpenedSweep
 
 from goal_sweep.goal_core.basics.atomic import StorageError
+from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.store import TrainingFolder, charged_failures
 from tests.helpers.dying_workers import EPOCHS, Died, run_until_it_ends
 from tests.helpers.sweep_cases import opened_in

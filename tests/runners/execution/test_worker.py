@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 import torch
 from goal_sweep.runners.execution.unit_listener import DEVICE_LOST, HUNG, UnitListener
-from goal_sweep.runners.launch.opened_sweep import OpenedSweep
 
 from goal_sweep.goal_core.basics.atomic import StorageError
 from goal_sweep.goal_core.training import EpochDone, TrainingDone, TrainingEvent, TrainingFailed
 from goal_sweep.runners.execution import unit_listener, worker
 from goal_sweep.runners.execution.worker import run_unit
+from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.store import TrainingFolder, charged_failures
 from goal_sweep.sweeps import pack
 from tests.helpers.dying_workers import PretendTrainer

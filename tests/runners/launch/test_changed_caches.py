@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from goal_sweep.runners.launch.opened_sweep import OpenedSweep
 from safetensors.torch import save_file
 
 from goal_sweep.goal_core.basics import columns
 from goal_sweep.goal_core.models.weights import timm_library
-from goal_sweep.goal_core.training import train_unit
+from goal_sweep.goal_core.training.train import train_unit
 from goal_sweep.runners.cli.app import run
 from goal_sweep.runners.execution import worker
+from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.store import charged_failures
 from tests.helpers.disturbed import calm_results, disturbed, launched, sweep_in
 from tests.helpers.in_process import launch, results

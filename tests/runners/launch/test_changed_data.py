@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from goal_sweep.runners.launch.opened_sweep import OpenedSweep, open_sweep
 
 from goal_sweep.goal_core.data.formats.image_files import FileReader
 from goal_sweep.runners.cli.app import run
+from goal_sweep.runners.launch.opened import OpenedSweep, open_sweep
 from goal_sweep.runners.store import charged_failures
 from tests.helpers.disturbed import SWEEP, calm_results, disturbed, launched, swap, sweep_in
 from tests.helpers.in_process import InProcess, launch, results

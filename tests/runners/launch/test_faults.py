@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from goal_sweep.runners.launch.opened_sweep import OpenedSweep
 
 from goal_sweep.goal_core.basics import atomic
 from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.runners.launch.opened import OpenedSweep
 from tests.helpers.in_process import launch, results, sweep_in
 
 Operation = tuple[str, Path]

@@ -13,15 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from goal_sweep.runners.launch.launch import LaunchOutcome
-from goal_sweep.runners.launch.opened_sweep import OpenedSweep
 from goal_sweep.runners.launch.remaining.plan import LaunchOptions
 
 from goal_sweep.goal_core.basics import atomic
-from goal_sweep.goal_core.data import Dataset, open_dataset
+from goal_sweep.goal_core.data import Dataset
 from goal_sweep.goal_core.data.config import DataConfig
+from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.objectives import triplet_weights
 from goal_sweep.runners.execution import inputs
+from goal_sweep.runners.launch.launch import LaunchOutcome
+from goal_sweep.runners.launch.opened import OpenedSweep
 from tests.helpers.in_process import launch, results, sweep_in
 from tests.helpers.paths import ROOT
 
@@ -71,7 +72,7 @@ def test_data_that_change_between_the_stages_are_refused(sweep: OpenedSweep, mon
 def test_other_code_is_refused(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch) -> None:
     digests = iter(["the driver's", *["the worker's"] * 9])
     with monkeypatch.context() as patch:
-        patch.setattr("goal_sweep.runners.launch.opened_sweep.code_digest", lambda: next(digests))
+        patch.setattr("goal_sweep.runners.launch.opened.code_digest", lambda: next(digests))
         check_refused(sweep, launch(sweep, patch), "has other code of goal-sweep")
     assert launch(sweep, monkeypatch).status == 0
 

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 from goal_sweep.runners.execution.unit_job import UnitJob
 from goal_sweep.runners.execution.unit_listener import UnitListener
-from goal_sweep.runners.launch.launch import LaunchOutcome, launch_sweep
 from goal_sweep.runners.launch.launcher import PROGRESS, Launcher
-from goal_sweep.runners.launch.opened_sweep import OpenedSweep
 from goal_sweep.runners.launch.remaining.plan import LaunchOptions, LaunchPlan
 from rich.console import Console
 
@@ -21,6 +19,8 @@ from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.goal_core.basics.sealed_json import json_bytes
 from goal_sweep.goal_core.training import EpochDone, TrainingFailed
 from goal_sweep.runners.cluster.slurm import render_sbatch
+from goal_sweep.runners.launch.launch import LaunchOutcome, launch_sweep
+from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.launch.view.live import LiveView
 from goal_sweep.runners.launch.view.progress import Pace
 from goal_sweep.runners.store import BEST, LAST, RESULT, AttemptFolder, Store, charged_failures

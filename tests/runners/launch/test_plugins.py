@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
-from goal_sweep.runners.launch.opened_sweep import OpenedSweep, open_sweep
 from PIL import Image
 
 from goal_sweep.goal_core.basics.errors import WeightsError
-from goal_sweep.goal_core.evaluation import load_model
+from goal_sweep.goal_core.evaluation.trained_model import load_model
 from goal_sweep.goal_core.models.weights import image_backbones
+from goal_sweep.runners.launch.opened import OpenedSweep, open_sweep
 from goal_sweep.runners.results import update_results
 from goal_sweep.sweeps import Running, SweepError
 from tests.helpers.in_process import SWEEP, launch, results

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 from goal_sweep.runners.launch.launcher import Launcher
-from goal_sweep.runners.launch.opened_sweep import OpenedSweep
 from goal_sweep.runners.launch.remaining.plan import LaunchOptions, LaunchPlan
 from goal_sweep.runners.tracking.sync import SweepTracking
 from rich.console import Console
 
 from goal_sweep.runners.launch import launcher
 from goal_sweep.runners.launch import signals as signals_module
+from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.launch.signals import StopSignals
 from goal_sweep.runners.launch.view.live import LiveView
 from goal_sweep.sweeps import pack

@@ -11,10 +11,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from goal_sweep.runners.launch.opened_sweep import OpenedSweep, open_sweep
 from rich.console import Console
 
 from goal_sweep.runners.launch import launcher
+from goal_sweep.runners.launch.opened import OpenedSweep, open_sweep
 from goal_sweep.sweeps import pack
 from tests.helpers.in_process import SWEEP, launch, results
 

@@ -14,7 +14,8 @@ from goal_sweep.runners.tracking.models import publish_best
 
 from goal_sweep.goal_core.basics.errors import WeightsError
 from goal_sweep.goal_core.checkpoints import BEST
-from goal_sweep.goal_core.evaluation import embed_split, open_checkpoint
+from goal_sweep.goal_core.evaluation.embedding import embed_split
+from goal_sweep.goal_core.evaluation.evaluate import open_checkpoint
 from goal_sweep.runners.store import Store
 from goal_sweep.runners.tracking.page import SweepPage
 from goal_sweep.sweeps import Training

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,12 +12,9 @@ import pytest
 
 from goal_sweep.goal_core.basics import user_files
 from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError
-from goal_sweep.goal_core.data import check_data, open_dataset
-from goal_sweep.goal_core.data.config import SourceConfig
 from goal_sweep.goal_core.data.formats import sources
 from tests.helpers.karpathy_fixture import write_dataset
-from tests.helpers.source_layouts import as_arrow, as_csv, as_folder, as_parquet, as_shards, opened
-from tests.helpers.swaps import swapped_link
+from tests.helpers.source_layouts import as_arrow, as_csv, as_parquet, opened
 
 pytest.importorskip("pyarrow")
 
@@ -53,26 +48,6 @@ def test_a_shard_that_is_cut_while_it_is_parsed_is_refused(data: Path, monkeypat
     monkeypatch.setattr(sources, "_contents", cut)
     with pytest.raises(DataError, match=r"\.arrow"):
         opened(saved)
-
-
-@pytest.mark.parametrize("layout", [as_csv, as_parquet, as_arrow, as_shards, as_folder])
-def test_a_file_that_is_another_for_the_time_of_one_read_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: Callable[[Path], Path]
-) -> None:
-    right, wrong, link = tmp_path / "right", tmp_path / "wrong", tmp_path / "link"
-    path = layout(write_dataset(right / "data"))
-    shutil.copytree(right, wrong)
-    link.symlink_to(right)
-    config = SourceConfig(name="tiny", root=str(link / path.relative_to(right)))
-    expected = open_dataset(config).fingerprint
-
-    with monkeypatch.context() as patch:
-        swapped_link(patch, link, wrong, user_files, "open")
-        with pytest.raises(ChangedDataError, match="changed while it was indexed"):
-            open_dataset(config, tmp_path / "indexes")
-        assert not check_data(config).complete
-    assert not (tmp_path / "indexes").exists()
-    assert open_dataset(config, tmp_path / "indexes").fingerprint == expected
 
 
 def test_a_table_that_changes_for_good_once_it_is_parsed_is_refused(

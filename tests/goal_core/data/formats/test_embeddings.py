@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-import random
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +13,10 @@ import pytest
 from safetensors.numpy import save_file
 
 from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError
-from goal_sweep.goal_core.data import captions_of, check_data, open_dataset
+from goal_sweep.goal_core.data.captions import captions_of
 from goal_sweep.goal_core.data.config import EmbeddingsConfig
-from goal_sweep.goal_core.data.formats import features
+from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.text import TextVectors
-from goal_sweep.goal_core.training import train_unit
-from tests.helpers.training_cases import EMBEDDED, FROZEN, folders_of, same_weights, unit_of
 
 OWNERS = np.array([0, 0, 1, 2, 2, 2, 3, 3, 4, 5])
 
@@ -76,45 +72,6 @@ def test_columns_of_parquet_files_are_the_same_data_and_verified(tmp_path: Path)
         theirs.splits["train"].load_regions(np.array([0]))
 
 
-def test_flipped_bits_of_vectors_are_refused_in_one_line(tmp_path: Path) -> None:
-    table, numbers, whole = as_parquet(tmp_path / "t"), write(tmp_path / "n"), write(tmp_path / "w", whole=True)
-    draw = random.Random(4)
-    for config, name in ((table, "train.parquet"), (numbers, "val_owners.npy"), (whole, "val.safetensors")):
-        path = Path(config.root, name)
-        right = path.read_bytes()
-        for _ in range(60):
-            content = bytearray(right)
-            content[draw.randrange(min(len(content), 300))] ^= 1 << draw.randrange(8)
-            path.write_bytes(content)
-            assert not any("\n" in finding.found for finding in check_data(config).findings)
-        path.write_bytes(right)
-
-
-def test_a_parquet_file_that_is_another_for_the_time_of_one_read_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config, read = as_parquet(tmp_path), features._parquet
-    link, right, wrong = (tmp_path / name for name in ("train.parquet", "right.parquet", "val.parquet"))
-    expected = open_dataset(config).fingerprint
-    link.rename(right)
-    link.symlink_to(right)
-
-    def elsewhere(*given: Any) -> Any:
-        link.unlink()
-        link.symlink_to(wrong)
-        try:
-            return read(*given)
-        finally:
-            link.unlink()
-            link.symlink_to(right)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(features, "_parquet", elsewhere)
-        with pytest.raises(ChangedDataError, match=r"train\.parquet changed while it was read"):
-            open_dataset(config, tmp_path / "indexes")
-    assert open_dataset(config, tmp_path / "indexes").fingerprint == expected
-
-
 def test_both_layouts_are_the_same_data(tmp_path: Path) -> None:
     first, second = (open_dataset(write(tmp_path / str(whole), whole=whole), tmp_path / "i") for whole in (False, True))
     assert first.fingerprint == second.fingerprint
@@ -130,18 +87,6 @@ def test_both_layouts_are_the_same_data(tmp_path: Path) -> None:
     assert open_dataset(write(tmp_path / "equal", owners=False)).splits["val"].caption_image.tolist() == [
         image for image in range(6) for _ in range(2)
     ]
-
-
-def test_a_text_vector_that_changed_is_refused(tmp_path: Path) -> None:
-    config = write(tmp_path)
-    texts = captions_of(open_dataset(config).splits["test"], TextVectors(5))
-    path = tmp_path / "test_texts.npy"
-    content = bytearray(path.read_bytes())
-    content[-2] ^= 1
-    path.write_bytes(content)
-    texts.batch(np.arange(9))
-    with pytest.raises(ChangedDataError, match="text 0 of image 5"):
-        texts.batch(np.arange(10))
 
 
 @pytest.mark.parametrize(
@@ -218,18 +163,3 @@ def test_mistakes_are_named(tmp_path: Path, damage: Callable[[Path], object], sa
     with pytest.raises(DataError, match=said) as caught:
         open_dataset(config)
     assert "\n" not in str(caught.value)
-
-
-def test_fifteen_objectives_train_in_one_unit_as_a_stack(tmp_path: Path) -> None:
-    config = write(tmp_path / "data", owners=False)
-    names = [
-        f"{pair}/{triplet}" for pair in ("con", "lin", "sig", "lin-ms", "sig-ms") for triplet in ("con", "nca", "cir")
-    ]
-    stage = replace(FROZEN, epochs=2, lr_drops=(), batch_size=4)
-    stacked = unit_of(*names, model=EMBEDDED, data=config, stage=stage, sharing="heads")
-    train_unit(stacked, together := folders_of(stacked, tmp_path / "stack"))
-    assert len(together) == 15
-    again = unit_of(*names, model=EMBEDDED, data=config, stage=stage, sharing="heads")
-    train_unit(again, second := folders_of(again, tmp_path / "again"))
-    assert all(same_weights(second[key], folder) for key, folder in together.items())
-    assert len({str(folder.numbers()) for folder in together.values()}) > 10

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from goal_sweep.goal_core.basics.errors import DataError
-from goal_sweep.goal_core.data import Dataset, open_dataset
+from goal_sweep.goal_core.data import Dataset
 from goal_sweep.goal_core.data.config import IdMappedConfig
+from goal_sweep.goal_core.data.formats.opening import open_dataset
 from tests.helpers.region_files import write_id_mapped
 
 

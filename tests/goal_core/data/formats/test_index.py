@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import os
-import random
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from goal_sweep.goal_core.basics.columns import read_columns, write_columns
 from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError
-from goal_sweep.goal_core.data import Dataset, EncodedCaptions, Vocabulary, captions_of, open_dataset
+from goal_sweep.goal_core.data import Dataset
+from goal_sweep.goal_core.data.captions import EncodedCaptions, captions_of
 from goal_sweep.goal_core.data.config import KarpathyConfig, RegionsConfig
-from goal_sweep.goal_core.data.formats import features, image_files, opening
-from goal_sweep.goal_core.data.formats.index import index_path
+from goal_sweep.goal_core.data.formats import image_files, opening
+from goal_sweep.goal_core.data.formats.opening import open_dataset
+from goal_sweep.goal_core.data.text.vocabulary import Vocabulary
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.region_files import write_regions
-from tests.helpers.swaps import swapped_link
 
 
 def karpathy(root: Path) -> KarpathyConfig:
     return KarpathyConfig(name="tiny", root=str(root), max_captions=0)
-
-
-def texts(dataset: Dataset) -> list[list[str]]:
-    return [list(split.captions) for split in dataset.splits.values()]
 
 
 def pixels(dataset: Dataset) -> list[bytes]:
@@ -154,97 +148,10 @@ def test_every_row_of_regions_is_verified(tmp_path: Path) -> None:
         dataset.splits["train"].load_regions(everything)
 
 
-def test_a_folder_that_leads_elsewhere_while_it_is_indexed_is_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: list[str]
-) -> None:
-    root, indexes = write_dataset(tmp_path / "data"), tmp_path / "indexes"
-    (root / "pictures").rename(root / "right")
-    shutil.copytree(root / "right", root / "wrong")
-    (root / "pictures").symlink_to("right")
-    expected = open_dataset(karpathy(root))
-    swapped(root / "wrong", ".")
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "cpu_count", lambda: 1)
-        swapped_link(patch, root / "pictures", Path("wrong"), image_files.FileReader, "content")
-        first = open_dataset(karpathy(root), indexes)
-    assert first.fingerprint != expected.fingerprint
-    with pytest.raises(ChangedDataError, match=r"0001\.png"):
-        pixels(first)
-    reads.clear()
-    again = open_dataset(karpathy(root), indexes)
-    assert len(reads) == 14
-    assert again.fingerprint == expected.fingerprint
-    assert pixels(again) == pixels(expected)
-
-
-def test_a_file_of_features_that_is_another_while_it_is_indexed_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root = write_regions(tmp_path / "data")
-    (root / "train_ims.npy").rename(root / "right.npy")
-    shutil.copy(root / "right.npy", root / "wrong.npy")
-    (root / "train_ims.npy").symlink_to("right.npy")
-    config = RegionsConfig(name="tiny", root=str(root))
-    with monkeypatch.context() as patch:
-        swapped_link(patch, root / "train_ims.npy", Path("wrong.npy"), features, "stored_rows")
-        with pytest.raises(ChangedDataError, match=r"train_ims\.npy changed while it was indexed"):
-            open_dataset(config, tmp_path / "indexes")
-    assert open_dataset(config, tmp_path / "indexes").splits["train"].load_regions(np.arange(6)).any()
-
-
-@pytest.mark.parametrize("place", ["data", "da\u2028ta", "da\u0085ta", "da\x1cta", "da\nta", "da\udce4ta"])
-def test_an_image_that_was_refused_is_read_again_whatever_its_times_say(
-    tmp_path: Path, reads: list[str], place: str
-) -> None:
-    root, indexes = write_dataset(tmp_path / place), tmp_path / "indexes"
-    right = open_dataset(karpathy(root), indexes)
-    path = index_path(karpathy(root), indexes)
-    columns, about = read_columns(path)
-    columns["train.digests"][1] = 0
-    write_columns(path, columns, about)
-    for renew in (True, False):  # the times are those of the index
-        with pytest.raises(ChangedDataError, match="is not the one that was indexed") as refused:
-            pixels(open_dataset(karpathy(root), indexes, renew=renew))
-        reads.clear()
-        if renew:
-            path.with_suffix(".refused").unlink()
-    again = open_dataset(karpathy(root), indexes)
-    assert [root / "pictures" / name for name in reads] == [
-        Path(str(refused.value).removeprefix("image ").removesuffix(" is not the one that was indexed"))
-    ]
-    assert again.fingerprint == right.fingerprint
-    assert pixels(again) == pixels(right)
-    assert not path.with_suffix(".refused").exists()
-
-
-def test_two_hundred_flipped_bits_never_give_other_data(tmp_path: Path) -> None:
-    config, indexes = karpathy(write_dataset(tmp_path / "data")), tmp_path / "indexes"
-    expected = open_dataset(config, indexes)
-    path, draw = index_path(config, indexes), random.Random(1)
-    whole, seen = path.read_bytes(), pixels(expected)
-    for _ in range(200):
-        content = bytearray(whole)
-        content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
-        path.write_bytes(content)
-        again = open_dataset(config, indexes, renew=False)
-        assert again.fingerprint == expected.fingerprint
-        assert [[*one.captions] for one in again.splits.values()] == [
-            [*one.captions] for one in expected.splits.values()
-        ]
-    assert pixels(again) == seen
-    assert path.with_suffix(".damaged").exists()
-
-
 def test_where_nothing_can_be_kept_the_data_open_all_the_same(tmp_path: Path) -> None:
     config = karpathy(write_dataset(tmp_path / "data"))
     (tmp_path / "indexes").write_text("not a folder")
     assert open_dataset(config, tmp_path / "indexes").fingerprint == open_dataset(config).fingerprint
-
-
-def test_a_copy_in_another_place_has_the_same_fingerprint(tmp_path: Path) -> None:
-    root = write_dataset(tmp_path / "data")
-    shutil.copytree(root, tmp_path / "copy")
-    assert open_dataset(karpathy(root)).fingerprint == open_dataset(karpathy(tmp_path / "copy")).fingerprint
 
 
 def token_files(indexes: Path) -> list[Path]:
@@ -263,30 +170,12 @@ def test_captions_are_encoded_once_a_tokenizer_and_a_damaged_cache_is_made_again
     captions_of(split, Vocabulary(("picture",)))
     captions_of(open_dataset(config, indexes).splits["val"], words)
     assert len(token_files(indexes)) == 3
-    assert path.stat().st_mode & 0o777 == 0o666 & ~umask()
-    whole, draw = path.read_bytes(), random.Random(2)
-    for _ in range(200):
-        content = bytearray(whole)
-        content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
-        path.write_bytes(content)
-        assert (captions_of(split, words).batch(everything)[0] == expected).all()
+    path.write_bytes(path.read_bytes()[:-1])
+    assert (captions_of(split, words).batch(everything)[0] == expected).all()
     assert str(path) in capfd.readouterr().err
-    assert path.with_suffix(".damaged").exists()
 
     def refuse(self: Vocabulary, caption: str) -> list[int]:
         raise AssertionError("a caption was encoded again")
 
     monkeypatch.setattr(Vocabulary, "encode", refuse)
     assert (captions_of(open_dataset(config, indexes).splits["train"], words).batch(everything)[0] == expected).all()
-
-
-def umask() -> int:
-    now = os.umask(0)
-    os.umask(now)
-    return now
-
-
-def test_the_index_has_the_mode_of_other_files(tmp_path: Path) -> None:
-    config, indexes = karpathy(write_dataset(tmp_path / "data")), tmp_path / "indexes"
-    open_dataset(config, indexes)
-    assert index_path(config, indexes).stat().st_mode & 0o777 == 0o666 & ~umask()

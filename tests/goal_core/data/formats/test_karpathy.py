@@ -3,8 +3,6 @@ from __future__ import annotations
 import copy
 import json
 import re
-import shutil
-import unicodedata
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +11,11 @@ import numpy as np
 import pytest
 
 from goal_sweep.goal_core.basics.errors import DataError
-from goal_sweep.goal_core.data import Dataset, ImageConfig, Vocabulary, open_dataset
+from goal_sweep.goal_core.data import Dataset, ImageConfig
 from goal_sweep.goal_core.data.config import KarpathyConfig
+from goal_sweep.goal_core.data.formats.opening import open_dataset
+from goal_sweep.goal_core.data.text.vocabulary import Vocabulary
 from tests.helpers.karpathy_fixture import tiny_annotations, write_dataset
-from tests.helpers.paths import EMOJI
 
 
 def opened(root: Path, **settings: Any) -> Dataset:
@@ -81,12 +80,6 @@ def test_folders_of_coco_are_found_at_the_root_or_in_images(tmp_path: Path, plac
     assert dataset.splits["val"].reader.label(0) == str(tmp_path / place / "val2014" / "0008.png")
 
 
-def test_an_empty_images_folder_does_not_hide_the_images_elsewhere(tmp_path: Path) -> None:
-    (tmp_path / "images").mkdir()
-    root = write_dataset(tmp_path, tiny_annotations(folder=None), place="flickr30k-images")
-    assert opened(root).splits["train"].num_images == 8
-
-
 def test_a_file_name_may_hold_its_folder(tmp_path: Path) -> None:
     content = tiny_annotations(folder=None)
     for image in content["images"]:
@@ -101,33 +94,10 @@ def test_the_annotation_file_can_be_named(tmp_path: Path) -> None:
     assert opened(tmp_path, annotations="other.json").splits["val"].num_captions == 3
 
 
-# Errors
-
-
 def refuse(root: Path, message: str, **settings: Any) -> None:
     with pytest.raises(DataError, match=message) as caught:
         opened(root, **settings)
     assert "\n" not in str(caught.value)
-
-
-def test_a_missing_root_is_named(tmp_path: Path) -> None:
-    refuse(tmp_path / "nowhere", "dataset folder not found: .*nowhere")
-
-
-def test_a_missing_annotation_file_is_named(tmp_path: Path) -> None:
-    refuse(tmp_path, rf"in {tmp_path} there is no dataset_\*\.json; name .* data\.annotations")
-
-
-def test_several_annotation_files_are_listed(tmp_path: Path) -> None:
-    write_dataset(tmp_path, name="dataset_b.json")
-    write_dataset(tmp_path, name="dataset_a.json")
-    refuse(tmp_path, r"there is dataset_a\.json, dataset_b\.json; name .* data\.annotations")
-    assert opened(tmp_path, annotations="dataset_b.json").splits["val"].num_images == 3
-
-
-def test_a_named_annotation_file_that_is_missing(tmp_path: Path) -> None:
-    write_dataset(tmp_path)
-    refuse(tmp_path, r"gone\.json is missing; .* there is dataset_tiny\.json", annotations="gone.json")
 
 
 @pytest.mark.parametrize(
@@ -170,29 +140,6 @@ def test_a_record_of_the_wrong_layout_says_which_key(tmp_path: Path, change: dic
     refuse(root, message)
 
 
-def test_a_missing_key_is_named(tmp_path: Path) -> None:
-    content = tiny_annotations()
-    root = write_dataset(tmp_path, content)
-    for key in ("split", "filename", "sentences"):
-        broken = copy.deepcopy(content)
-        del broken["images"][4][key]
-        (root / "dataset_tiny.json").write_text(json.dumps(broken))
-        refuse(root, rf"images\[4\]\.{key} must be")
-
-
-def test_a_caption_of_no_end_is_refused(tmp_path: Path) -> None:
-    content = tiny_annotations()
-    content["images"][3]["sentences"][1] = {"raw": "word " * 3000}
-    refuse(write_dataset(tmp_path, content), r"image .*0003\.png of split 'train' has a caption of over 10,000 letters")
-
-
-def test_an_image_listed_twice(tmp_path: Path) -> None:
-    content = tiny_annotations()
-    content["images"].append(copy.deepcopy(content["images"][3]))
-    content["images"][-1]["filepath"] = "./pictures/"
-    refuse(write_dataset(tmp_path, content), r"image pictures/0003\.png is listed twice, in train")
-
-
 def test_missing_files_are_counted_and_a_few_are_named(tmp_path: Path) -> None:
     root = write_dataset(tmp_path)
     for number in (1, 3, 5, 7, 12):
@@ -201,72 +148,6 @@ def test_missing_files_are_counted_and_a_few_are_named(tmp_path: Path) -> None:
     refuse(
         root, r"5 of 14 images are missing under .*: pictures/0001\.png, pictures/0003\.png, pictures/0005\.png, \.\.\."
     )
-
-
-def test_a_name_in_another_unicode_form_is_a_hint(tmp_path: Path) -> None:
-    content = tiny_annotations()
-    content["images"][2]["filename"] = unicodedata.normalize("NFC", "für.png")
-    root = write_dataset(tmp_path, content)
-    place = root / "pictures"
-    (place / content["images"][2]["filename"]).rename(place / unicodedata.normalize("NFD", "für.png"))
-    refuse(root, r"1 of 14 images are missing under .*: pictures/für\.png; one has that name in another Unicode form")
-
-
-def test_a_dangling_link_is_a_missing_file(tmp_path: Path) -> None:
-    root = write_dataset(tmp_path)
-    (root / "pictures" / "0002.png").unlink()
-    (root / "pictures" / "0002.png").symlink_to(root / "gone.png")
-    refuse(root, r"1 of 14 images are missing under .*: pictures/0002\.png$")
-
-
-@pytest.mark.parametrize("linked", ["0002.png", "."], ids=["a file", "the folder"])
-def test_a_link_out_of_the_dataset_is_refused_unless_its_folder_is_listed(
-    tmp_path: Path, linked: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root, elsewhere = write_dataset(tmp_path / "data"), tmp_path / "elsewhere"
-    (root / "pictures").rename(elsewhere)
-    if linked == ".":
-        (root / "pictures").symlink_to(elsewhere)
-    else:
-        shutil.copytree(elsewhere, root / "pictures")
-        (root / "pictures" / linked).unlink()
-        (root / "pictures" / linked).symlink_to(elsewhere / linked)
-    refuse(
-        root, rf"is a link to {elsewhere}.*outside the folder of the dataset; .* add {elsewhere} to .*GOAL_LINKED_DATA"
-    )
-    monkeypatch.setenv("GOAL_LINKED_DATA", f"/nowhere:{elsewhere}")
-    assert opened(root).splits["val"].num_images == 3
-
-
-def test_links_within_the_dataset_and_to_the_dataset_are_followed(tmp_path: Path) -> None:
-    root = write_dataset(tmp_path / "data")
-    (root / "pictures").rename(root / "moved")
-    (root / "pictures").symlink_to("moved")
-    (tmp_path / "link").symlink_to(root)
-    assert opened(tmp_path / "link").splits["val"].num_images == 3
-
-
-def test_a_missing_image_folder_says_where_it_was_looked_for(tmp_path: Path) -> None:
-    root = write_dataset(tmp_path)
-    (root / "pictures").rename(root / "moved")
-    refuse(root, rf"image folder not found; looked for {tmp_path}/pictures, {tmp_path}/images/pictures")
-
-
-@pytest.mark.parametrize("split", ["train", "val", "test"])
-def test_an_empty_split_is_named(tmp_path: Path, split: str) -> None:
-    content = tiny_annotations({name: 2 for name in ("train", "val", "test") if name != split})
-    refuse(write_dataset(tmp_path, content), f"split '{split}' has no images")
-
-
-def test_an_unreadable_image_is_found_when_it_is_read(tmp_path: Path) -> None:
-    root = write_dataset(tmp_path)
-    (root / "pictures" / "0008.png").write_bytes(b"\x89PNG\r\n\x1a\nnot really")
-    val = opened(root).splits["val"]
-    with pytest.raises(DataError, match=r"cannot read image .*0008\.png: "):
-        val.load_image(0)
-
-
-# Fingerprint
 
 
 def reversed_keys(value: Any) -> Any:
@@ -311,25 +192,6 @@ def test_the_fingerprint_sees_all_that_a_model_sees(tmp_path: Path) -> None:
     write_dataset(root, content, size=(41, 30))
     assert len({*prints, opened(root).fingerprint}) == len(prints) + 1
     assert rewritten(lambda images: images[6].update(split="train")) == opened(root).fingerprint  # it was restval
-
-
-# Real data
-
-
-@pytest.mark.skipif(not EMOJI.is_dir(), reason="the emoji set is not beside the repository")
-def test_the_emoji_set_opens_and_reads() -> None:
-    dataset = opened(EMOJI, image=ImageConfig(size=64, resize=64))
-    assert [split.num_images for split in dataset.splits.values()] == [2586, 400, 800]
-    assert {split.num_captions / split.num_images for split in dataset.splits.values()} == {5.0}
-    val = dataset.splits["val"]
-    for index in range(0, val.num_images, 40):
-        pixels = val.load_image(index)
-        assert pixels.shape == (64, 64, 3)
-        assert pixels[0, 0].tolist() == [255, 255, 255]  # its transparent corners become white
-    vocabulary = Vocabulary.build([*dataset.splits["train"].captions, *val.captions], 4)
-    assert 500 < len(vocabulary) < 5000
-    known = [word != 3 for caption in dataset.splits["test"].captions for word in vocabulary.encode(caption)]
-    assert np.mean(known) > 0.9
 
 
 def test_legacy_vocabulary_counts_every_caption_of_the_file(tmp_path: Path) -> None:

@@ -1,20 +1,15 @@
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pytest
-
-from goal_sweep.goal_core.data import DataReport, check_data, open_dataset, published_counts
-from goal_sweep.goal_core.data.config import IdMappedConfig, KarpathyConfig, RegionsConfig, ScenesConfig, XvlmJsonConfig
-from goal_sweep.goal_core.data.formats.layout import precomp_folder
+from goal_sweep.goal_core.data import DataReport, published_counts
+from goal_sweep.goal_core.data.config import KarpathyConfig, RegionsConfig, ScenesConfig
+from goal_sweep.goal_core.data.formats.opening import check_data, open_dataset
 from tests.helpers.karpathy_fixture import write_dataset
-from tests.helpers.region_files import regions, write_id_mapped, write_regions
+from tests.helpers.region_files import write_regions
 
 
 def karpathy(root: Path, *, name: str = "tiny", quick: bool = False, **settings: Any) -> DataReport:
@@ -61,19 +56,6 @@ def test_all_problems_of_an_image_set_are_found_together(tmp_path: Path) -> None
     assert counted["train"].published == "29,000 images, 116,000 captions"
 
 
-@pytest.mark.parametrize("name", ["coco", "tiny"])
-def test_a_missing_folder_is_missing(tmp_path: Path, name: str) -> None:
-    report = karpathy(tmp_path / "gone", name=name)
-    assert bad(report) == [("missing", f"dataset folder not found: {tmp_path / 'gone'}")]
-    assert bad(karpathy(tmp_path, name=name))[0][0] == "missing"
-
-
-def test_a_fault_is_wrong_even_where_a_folder_is_named_missing(tmp_path: Path) -> None:
-    root = write_dataset(tmp_path / "missing_ids not found")
-    (root / "dataset_tiny.json").write_text("[")
-    assert [state for state, _ in bad(karpathy(root))] == ["wrong"]
-
-
 def test_what_is_not_used_and_what_is_there_twice_is_counted(tmp_path: Path) -> None:
     root = write_dataset(tmp_path / "data")
     shutil.copy(root / "pictures/0001.png", root / "pictures/0002.png")
@@ -93,15 +75,6 @@ def test_what_is_not_used_and_what_is_there_twice_is_counted(tmp_path: Path) -> 
     assert len(open_dataset(replace(config, min_word_count=1), tmp_path / "indexes").notes) == len(notes) - 1
     plain = KarpathyConfig(name="tiny", root=str(write_dataset(tmp_path / "plain")), min_word_count=1)
     assert not open_dataset(plain).notes
-
-
-def test_an_empty_file_and_an_image_listed_twice(tmp_path: Path) -> None:
-    root = write_dataset(tmp_path)
-    (root / "pictures/0004.png").write_bytes(b"")
-    assert bad(karpathy(root, quick=True)) == [("wrong", f"image {root / 'pictures/0004.png'} is empty")]
-    path = root / "dataset_tiny.json"
-    path.write_text(path.read_text().replace("0002.png", "0001.png"))
-    assert any("0001.png is listed twice" in found for _, found in bad(karpathy(root)))
 
 
 def check_regions(root: Path, *, name: str = "tiny", **settings: Any) -> DataReport:
@@ -131,86 +104,6 @@ def test_all_problems_of_region_files_are_found_together(tmp_path: Path) -> None
     parts = ("train_ims.npy is cut short", "dev_ids.txt is missing", "not a multiple of")
     for (_, found), words in zip(states, parts, strict=True):
         assert words in found
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [truncated, lambda root: (root / "train_caps.txt").unlink(), lambda root: np.save(root / "train_ims.npy", 1.0)],
-)
-def test_the_published_sizes_and_the_place_of_the_files_are_told(tmp_path: Path, damage: Callable[[Path], Any]) -> None:
-    damage(write_regions(tmp_path))
-    report = check_regions(tmp_path, name="coco")
-    published = {finding.item: finding.published for finding in report.findings}
-    assert published["val"] == "5,000 images, 25,000 captions"
-    assert published["test"] == ""
-
-
-def test_a_count_that_is_not_the_published_one_is_wrong(tmp_path: Path) -> None:
-    report = check_regions(write_regions(tmp_path), name="f30k")
-    wrong = {finding.item: finding.published for finding in report.findings if finding.state == "wrong"}
-    assert wrong["train"] == "29,000 images, 145,000 captions"
-    assert wrong["val"] == "1,014 images, 5,070 captions"
-    assert len(wrong) == 3
-
-
-def test_a_region_that_is_not_finite_is_found(tmp_path: Path) -> None:
-    write_regions(tmp_path)
-    broken = regions("test")
-    broken[2] = np.inf
-    np.save(tmp_path / "test_ims.npy", broken)
-    assert [found for _, found in bad(check_regions(tmp_path))] == [
-        f"regions of image 111 (row 2 of {tmp_path / 'test_ims.npy'}) are not finite"
-    ]
-
-
-def test_other_kinds_of_data_are_opened_and_counted(tmp_path: Path) -> None:
-    scenes = check_data(ScenesConfig(num_train=3, num_val=2, num_test=2))
-    assert scenes.complete
-    assert scenes.findings[0].found == "3 images, 15 captions"
-    config = IdMappedConfig(name="tiny", root=str(write_id_mapped(tmp_path)))
-    assert check_data(config).complete
-    (tmp_path / "id_mapping.json").unlink()
-    assert bad(check_data(config)) == [("missing", f"{tmp_path / 'id_mapping.json'} is missing")]
-
-
-def test_all_problems_of_mapped_ids_are_found_together(tmp_path: Path) -> None:
-    root = write_id_mapped(tmp_path)
-    (root / "images/train2014/0001.png").unlink()
-    folder = precomp_folder(str(root))
-    (folder / "dev_caps.txt").unlink()
-    report = check_data(IdMappedConfig(name="tiny", root=str(root)))
-    assert [state for state, _ in bad(report)] == ["missing", "missing"]
-    assert "dev_caps.txt is missing" in bad(report)[0][1]
-    assert "images are missing under" in bad(report)[1][1]
-    assert {"train", "test", "train2014/"} <= {finding.item for finding in report.findings}
-
-
-def test_all_problems_of_xvlm_files_are_found_together(tmp_path: Path) -> None:
-    train = [
-        {"image": "a/0.png", "caption": "one", "image_id": 1},
-        {"image": "b/1.png", "caption": "two", "image_id": 2},
-    ]
-    (tmp_path / "train.json").write_text(json.dumps(train))
-    (tmp_path / "more.json").write_text("[{")
-    (tmp_path / "test.json").write_text(json.dumps([{"image": "a/0.png", "caption": ["one"]}]))
-    (tmp_path / "images" / "a").mkdir(parents=True)
-    (tmp_path / "images" / "a" / "0.png").write_bytes(b"")
-    files: dict[str, Any] = {
-        "train_files": ("train.json", "more.json"),
-        "val_file": "val.json",
-        "test_file": "test.json",
-    }
-    report = check_data(XvlmJsonConfig(name="tiny", root=str(tmp_path), **files))
-    assert [finding.item for finding in report.findings] == ["train", "val", "test", "a/"]
-    assert "not valid JSON" in bad(report)[0][1]
-    assert "val.json is missing" in bad(report)[1][1]
-    (tmp_path / "more.json").unlink()
-    (tmp_path / "val.json").write_text(json.dumps([{"image": "b/1.png", "caption": ["two", "three"]}]))
-    files["train_files"] = ("train.json",)
-    report = check_data(XvlmJsonConfig(name="tiny", root=str(tmp_path), **files))
-    assert [finding.item for finding in report.findings] == ["train", "val", "test", "images", "a/", "b/"]
-    assert "a/0.png is listed twice, in train and test" in bad(report)[0][1]
-    assert bad(report)[-1][0] == "missing"
 
 
 def test_published_counts_follow_the_settings() -> None:

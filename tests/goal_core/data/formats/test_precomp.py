@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from goal_sweep.goal_core.basics.errors import ConfigError, DataError, MissingDataError
-from goal_sweep.goal_core.data import Dataset, check_data, open_dataset, published_counts
+from goal_sweep.goal_core.data import Dataset
 from goal_sweep.goal_core.data.config import PrecompConfig
+from goal_sweep.goal_core.data.formats.opening import check_data, open_dataset
 from tests.helpers.vector_files import vectors, write_vectors
 
 
@@ -59,10 +60,6 @@ def test_equal_neighbours_are_images_of_five_captions_as_in_vsepp(tmp_path: Path
     assert np.array_equal(train.load_regions(np.arange(6)), vectors("train")[list(images)])
 
 
-def test_rows_that_all_repeat_ten_times_are_images_of_ten_captions(tmp_path: Path) -> None:
-    assert opened(write_vectors(tmp_path, captions=10, repeat=True)).splits["test"].num_images == 3
-
-
 @pytest.mark.parametrize("repeats", [(2, 1, 3), (1, 2, 1), (2, 4, 2)])
 def test_a_row_per_caption_with_different_numbers_needs_ids(tmp_path: Path, repeats: tuple[int, ...]) -> None:
     write_vectors(tmp_path, captions=1)
@@ -88,21 +85,6 @@ def test_a_row_per_caption_with_different_numbers_needs_ids(tmp_path: Path, repe
         refuse(tmp_path, r"rows \d to \d of .*dev_ims\.npy belong to the . captions of one image, but are not equal")
 
 
-def test_one_row_per_image_with_different_numbers_of_captions_says_that_ids_help(tmp_path: Path) -> None:
-    write_vectors(tmp_path)
-    with (tmp_path / "dev_caps.txt").open("a") as file:
-        file.write("one more\n")
-    refuse(tmp_path, r"16 captions, not a multiple of the 3 images; if images have .* in .*dev_ids\.txt")
-
-
-def test_ids_may_be_one_per_image(tmp_path: Path) -> None:
-    write_vectors(tmp_path)
-    (tmp_path / "test_ids.txt").write_text("x\ny\nz\n")
-    split = opened(tmp_path).splits["test"]
-    assert split.caption_image.tolist() == [0] * 5 + [1] * 5 + [2] * 5
-    assert split.reader.label(2).startswith("image z ")
-
-
 def test_text_files_may_be_compressed(tmp_path: Path) -> None:
     plain = opened(write_vectors(tmp_path)).fingerprint
     path = tmp_path / "train_caps.txt"
@@ -112,21 +94,6 @@ def test_text_files_may_be_compressed(tmp_path: Path) -> None:
     assert opened(tmp_path).fingerprint == plain
     packed.write_bytes(packed.read_bytes()[:40])
     refuse(tmp_path, r"cannot read .*train_caps\.txt\.gz: ")
-
-
-def test_every_number_and_every_caption_counts_in_the_fingerprint(tmp_path: Path) -> None:
-    seen = {opened(write_vectors(tmp_path)).fingerprint}
-    for word, row in (("train", 5), ("dev", 0), ("test", 2)):
-        changed = vectors(word)
-        changed[row, 3] += 1e-3
-        np.save(tmp_path / f"{word}_ims.npy", changed)
-        seen.add(opened(tmp_path).fingerprint)
-    text = (tmp_path / "test_caps.txt").read_text()
-    (tmp_path / "test_caps.txt").write_text(text.replace("way 4", "way four"))
-    seen.add(opened(tmp_path).fingerprint)
-    seen.add(opened(tmp_path, max_words=4).fingerprint)
-    seen.add(opened(tmp_path, max_captions=4).fingerprint)
-    assert len(seen) == 7
 
 
 def test_captions_can_be_fewer_and_shorter(tmp_path: Path) -> None:
@@ -142,12 +109,6 @@ def test_captions_can_be_fewer_and_shorter(tmp_path: Path) -> None:
         PrecompConfig(name="tiny", root="x", max_words=-1)
 
 
-def test_the_first_val_images_can_be_chosen(tmp_path: Path) -> None:
-    dataset = opened(write_vectors(tmp_path, repeat=True), max_val_images=2)
-    assert dataset.splits["val"].num_captions == 10
-    assert np.array_equal(dataset.splits["val"].load_regions(np.array([1])), vectors("dev")[1:2])
-
-
 def test_rows_that_do_not_fit_the_captions_are_refused(tmp_path: Path) -> None:
     write_vectors(tmp_path)
     np.save(tmp_path / "dev_ims.npy", vectors("train")[:4])
@@ -156,63 +117,6 @@ def test_rows_that_do_not_fit_the_captions_are_refused(tmp_path: Path) -> None:
     refuse(tmp_path, r"dev_ims\.npy has 4 rows, but must have one for each of the 3 images or .* the 15 captions in")
     np.save(tmp_path / "dev_ims.npy", np.arange(120, dtype=np.float32).reshape(15, 8))
     refuse(tmp_path, r"rows 0 to 4 of .*dev_ims\.npy belong to the 5 captions of one image, but are not equal")
-
-
-def test_an_id_twice_and_an_image_in_two_splits_are_refused(tmp_path: Path) -> None:
-    write_vectors(tmp_path, captions=1)
-    (tmp_path / "dev_ids.txt").write_text("a\nb\na\n")
-    refuse(tmp_path, r"image a is listed twice in .*dev_ids\.txt")
-    (tmp_path / "dev_ids.txt").write_text("a\nb\nc\n")
-    (tmp_path / "test_ids.txt").write_text("c\nd\ne\n")
-    opened(tmp_path)  # an equal id alone may be a number that starts again in each split
-    rows = vectors("test")
-    rows[0] = vectors("dev")[2]
-    np.save(tmp_path / "test_ims.npy", rows)
-    refuse(tmp_path, "image c is in two splits, val and test, with the same features")
-
-
-def test_regions_and_other_widths_are_refused(tmp_path: Path) -> None:
-    write_vectors(tmp_path)
-    np.save(tmp_path / "dev_ims.npy", vectors("dev")[:, :5])
-    refuse(tmp_path, r"dev_ims\.npy has features of 5 numbers, but .*train_ims\.npy of 8")
-    np.save(tmp_path / "dev_ims.npy", np.zeros((3, 4, 8), dtype=np.float32))
-    refuse(tmp_path, r"must have shape \(images, features\), got \(3, 4, 8\)")
-
-
-def test_a_number_that_is_not_finite_is_found_by_the_check(tmp_path: Path) -> None:
-    write_vectors(tmp_path)
-    rows = vectors("dev")
-    rows[1, 2] = np.nan
-    np.save(tmp_path / "dev_ims.npy", rows)
-    found = [finding.found for finding in check_data(PrecompConfig(name="t", root=str(tmp_path))).findings]
-    assert f"features of image 1 (row 1 of {tmp_path / 'dev_ims.npy'}) are not finite" in found
-
-
-def test_the_check_lists_every_split_and_what_is_missing(tmp_path: Path) -> None:
-    write_vectors(tmp_path)
-    report = check_data(PrecompConfig(name="tiny", root=str(tmp_path)))
-    assert report.complete
-    assert {finding.item: finding.found for finding in report.findings} == {
-        "train": "6 images, 30 captions",
-        "train features": "shape (6, 8), float32",
-        "val": "3 images, 15 captions",
-        "val features": "shape (3, 8), float32",
-        "test": "3 images, 15 captions",
-        "test features": "shape (3, 8), float32",
-        "content": "all read, 12",
-    }
-    (tmp_path / "dev_caps.txt").unlink()
-    (tmp_path / "test_ims.npy").write_bytes(b"nothing")
-    report = check_data(PrecompConfig(name="f30k", root=str(tmp_path)))
-    states = {finding.item: finding.state for finding in report.findings}
-    assert states == {"train": "wrong", "train features": "ok", "val": "missing", "test": "wrong"}
-
-
-def test_the_published_counts_have_as_many_captions_as_the_settings_allow() -> None:
-    counted = published_counts(PrecompConfig(name="f30k", root="x", max_captions=2, max_val_images=10))
-    assert {name: (one.images, one.captions) for name, one in counted.items()} == {
-        "train": (29_000, 58_000), "val": (10, 20), "test": (1_000, 2_000)
-    }  # fmt: skip
 
 
 def test_shipped_datasets_are_named_where_there_is_none() -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,9 +8,9 @@ import numpy as np
 import pytest
 
 from goal_sweep.goal_core.basics.errors import DataError
-from goal_sweep.goal_core.data import Dataset, check_data, open_dataset
-from goal_sweep.goal_core.data.config import KarpathyConfig, RegionsConfig
-from tests.helpers.karpathy_fixture import write_dataset
+from goal_sweep.goal_core.data import Dataset
+from goal_sweep.goal_core.data.config import RegionsConfig
+from goal_sweep.goal_core.data.formats.opening import check_data, open_dataset
 from tests.helpers.region_files import regions, write_regions
 
 
@@ -41,31 +40,6 @@ def test_regions_captions_and_ids_are_read(tmp_path: Path, ids_per: str, folder:
     taken = splits["train"].load_regions(np.array([4, 0, 4]))
     assert taken.dtype == np.float32
     assert np.array_equal(taken, regions("train")[[4, 0, 4]])
-
-
-def test_the_file_is_mapped_not_loaded_and_its_reader_reaches_other_processes(tmp_path: Path) -> None:
-    split = opened(write_regions(tmp_path)).splits["test"]
-    packed = pickle.dumps(split)
-    assert len(packed) < 4000
-    assert np.array_equal(pickle.loads(packed).load_regions(np.array([2])), regions("test")[[2]])
-
-
-def test_half_precision_is_widened(tmp_path: Path) -> None:
-    write_regions(tmp_path)
-    np.save(tmp_path / "dev_ims.npy", regions("dev").astype(np.float16))
-    taken = opened(tmp_path).splits["val"].load_regions(np.array([0]))
-    assert taken.dtype == np.float32
-    assert np.allclose(taken, regions("dev")[:1], atol=2e-3)
-
-
-def test_testall_and_the_first_val_images_can_be_chosen(tmp_path: Path) -> None:
-    write_regions(tmp_path)
-    refuse(tmp_path, r"testall_ims\.npy is missing", test_file="testall")
-    for end in ("caps.txt", "ids.txt"):
-        (tmp_path / f"testall_{end}").write_bytes((tmp_path / f"train_{end}").read_bytes())
-    np.save(tmp_path / "testall_ims.npy", -regions("train"))
-    splits = opened(tmp_path, test_file="testall", max_val_images=2).splits
-    assert (splits["test"].num_images, splits["val"].num_images, splits["val"].num_captions) == (6, 2, 10)
 
 
 def test_captions_may_hold_signs_that_look_like_line_ends(tmp_path: Path) -> None:
@@ -137,16 +111,6 @@ def test_a_region_that_is_not_finite_names_its_image(tmp_path: Path) -> None:
     refuse(tmp_path, r"regions of image 107 \(row 1 of .*dev_ims\.npy\) are not finite")
     np.save(tmp_path / "dev_ims.npy", np.zeros_like(broken))  # as where a picture has fewer regions
     assert opened(tmp_path).splits["val"].num_images == 3
-
-
-def test_images_and_regions_are_not_taken_for_each_other(tmp_path: Path) -> None:
-    split = opened(write_regions(tmp_path)).splits["train"]
-    with pytest.raises(DataError, match="split 'train' has precomputed regions, not images"):
-        split.load_image(0)
-    images = open_dataset(KarpathyConfig(name="x", root=str(write_dataset(tmp_path / "images")))).splits["train"]
-    assert images.region_shape is None
-    with pytest.raises(DataError, match="split 'train' has images, not precomputed regions"):
-        images.load_regions(np.array([0]))
 
 
 def test_an_image_in_two_splits_is_told_by_its_regions_and_not_by_its_id_alone(tmp_path: Path) -> None:

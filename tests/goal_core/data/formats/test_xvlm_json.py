@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from goal_sweep.goal_core.basics.errors import ConfigError, DataError
-from goal_sweep.goal_core.data import check_data, open_dataset
 from goal_sweep.goal_core.data.config import XvlmJsonConfig
+from goal_sweep.goal_core.data.formats.opening import open_dataset
 
 TRAIN: list[dict[str, Any]] = [
     {"image": "a/0.png", "caption": "a red thing", "image_id": 7},
@@ -80,15 +80,3 @@ def test_malformed_files_give_one_line(tmp_path: Path, files: dict[str, Any], me
     with pytest.raises(DataError, match=message) as caught:
         open_dataset(config(written(tmp_path, **files)))
     assert "\n" not in str(caught.value)
-
-
-def test_a_missing_file_is_named_and_the_check_counts_the_splits(tmp_path: Path) -> None:
-    report = check_data(config(written(tmp_path)))
-    assert report.complete
-    assert [finding.found for finding in report.findings[:2]] == ["2 images, 3 captions"] * 2
-    (tmp_path / "t_val.json").unlink()
-    with pytest.raises(DataError, match=r"t_val\.json is missing"):
-        open_dataset(config(tmp_path))
-    assert not check_data(config(tmp_path)).complete
-    with pytest.raises(DataError, match="dataset folder not found"):
-        open_dataset(config(tmp_path / "nowhere"))

@@ -2,39 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import random
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from goal_sweep.goal_core.data import open_dataset
-from goal_sweep.goal_core.data.config import ScenesConfig
 from goal_sweep.goal_core.data.packs import (
     open_packed,
     plan_pack,
-    write_pack,
 )
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.packs import CROPS, IMAGES, opened, packed, same, seen
 
 # Python 3.12 warns when a process with threads forks, which torch's worker processes do.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork.*:DeprecationWarning")
-
-
-def test_a_pack_of_other_images_is_not_found(tmp_path: Path) -> None:
-    root = write_dataset(tmp_path / "data")
-    before, path = packed(root, CROPS, tmp_path / "packs"), root / "pictures" / "0009.png"
-    content, times = bytearray(path.read_bytes()), path.stat()
-    os.utime(path)
-    assert open_packed(opened(root, CROPS), CROPS, tmp_path / "packs")[1].startswith("pack ")
-    content[-9] ^= 1
-    path.write_bytes(bytes(content))
-    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    again = opened(root, CROPS)
-    assert again.fingerprint != before.fingerprint
-    assert "no whole pack" in open_packed(again, CROPS, tmp_path / "packs")[1]
 
 
 @pytest.mark.parametrize("name", ["train-00001.zip", "val-00000.zip", "pack.json"])
@@ -77,15 +59,6 @@ def test_the_files_of_another_pack_or_split_are_set_aside(tmp_path: Path, other:
         (folder / "val-00000.zip").replace(folder / "train-00000.zip")
     assert same(expected, seen(open_packed(dataset, IMAGES["none"], packs)[0], IMAGES["none"]))
     assert same(expected, seen(packed(root, IMAGES["none"], packs), IMAGES["none"]))
-
-
-def test_drawn_scenes_have_a_pack(tmp_path: Path) -> None:
-    image = IMAGES["none"]
-    dataset = open_dataset(ScenesConfig(num_train=4, num_val=2, num_test=2, image=image))
-    plan = plan_pack(dataset, image, tmp_path)
-    write_pack(dataset, plan)
-    with_pack, _ = open_packed(dataset, image, tmp_path)
-    assert same(seen(dataset, image), seen(with_pack, image))
 
 
 def test_two_hundred_flipped_bits_never_give_other_images(tmp_path: Path) -> None:

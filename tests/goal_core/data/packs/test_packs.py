@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import pickle
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-from zipfile import ZipFile
 
 import pytest
 
-from goal_sweep.goal_core.data import DecodedImages, ImageConfig, open_dataset
 from goal_sweep.goal_core.data import packs as packing
+from goal_sweep.goal_core.data.decoding import DecodedImages
+from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.packs import plan_pack, write_pack
-from goal_sweep.goal_core.training import train_unit
+from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.packs import CROPS, IMAGES, opened, packed, same, seen
 from tests.helpers.training_cases import DATA, FROZEN, folders_of, same_weights, unit_of
@@ -39,28 +36,6 @@ def test_worker_processes_and_pickled_readers_read_it(tmp_path: Path) -> None:
     assert same(expected, seen(replace(dataset, splits=copied), CROPS))
     first = dataset.splits["val"].first(2)
     assert same(list(DecodedImages(first, CROPS).chunks(4)), [expected[-2][:2]])
-
-
-def test_threads_that_open_a_shard_together_close_it_for_nobody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    dataset = packed(write_dataset(tmp_path / "data"), CROPS, tmp_path / "packs")
-    plan = plan_pack(dataset, CROPS, tmp_path / "packs")
-    together = threading.Barrier(2)
-
-    def slowly(path: Path) -> ZipFile:
-        assert path == plan.shard("train", 0)
-        together.wait(5)  # both threads have found that it is not open
-        return ZipFile(path)
-
-    monkeypatch.setattr(packing, "ZipFile", slowly)
-    pack = dataset.splits["train"].packed
-    assert pack is not None
-    with ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(pack, [0, 0])
-    assert first is not None
-    assert second is not None
-    assert (first == second).all()
 
 
 def test_no_file_is_decoded_where_there_is_a_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,15 +81,3 @@ def test_shrinking_enters_the_fingerprint_and_keeps_what_evaluation_sees(tmp_pat
                     ((plain, CROPS), (shrunk, IMAGES["shrunk"])))  # fmt: skip
     assert same(list(ones.chunks(4)), list(others.chunks(4)))
     assert not same(seen(plain, CROPS), seen(shrunk, IMAGES["shrunk"]))
-
-
-@pytest.mark.parametrize(
-    ("augment", "keeps"), [("none", True), ("crop_flip", True), ("vse_infty", False), ("xvlm", False)]
-)
-def test_shrinking_keeps_what_evaluation_sees_unless_that_stretches(tmp_path: Path, augment: Any, keeps: bool) -> None:
-    root = write_dataset(tmp_path / "data", size=(75, 50))
-    image = ImageConfig(size=16, resize=20, augment=augment)
-    ones, others = (
-        DecodedImages(opened(root, one).splits["val"], one) for one in (image, replace(image, shrink=image.resize))
-    )
-    assert same(list(ones.chunks(4)), list(others.chunks(4))) is keeps

@@ -85,24 +85,6 @@ def test_of_two_processes_that_pack_at_once_both_give_the_whole_pack(
     assert same(seen(dataset, CROPS), seen(open_packed(dataset, CROPS, tmp_path / "packs")[0], CROPS))
 
 
-def test_finished_shards_are_not_decoded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    dataset = opened(write_dataset(tmp_path / "data"), CROPS)
-    plan = plan_pack(dataset, CROPS, tmp_path / "packs")
-    write_pack(dataset, plan, per_shard=SMALL)
-    made: list[int] = []
-    make = packs._image
-    plan.shard("train", 1).unlink()
-
-    def noted(split: Any, plan: Any, index: int) -> Any:
-        made.append(index)
-        return make(split, plan, index)
-
-    monkeypatch.setattr(packs, "_image", noted)
-    monkeypatch.setattr(packs, "estimate_bytes", lambda dataset, plan: {})
-    write_pack(dataset, plan, per_shard=SMALL)
-    assert made == [2, 3]
-
-
 def test_a_broken_image_is_named_and_its_pack_is_never_whole(tmp_path: Path) -> None:
     root = write_dataset(tmp_path / "data")
     bad = [root / "pictures" / name for name in ("0002.png", "0009.png")]

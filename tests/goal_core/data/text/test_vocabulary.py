@@ -1,15 +1,13 @@
 from __future__ import annotations
 
 import json
-import random
 from collections import Counter
 
 import pytest
 
 from goal_sweep.goal_core.basics.errors import DataError
-from goal_sweep.goal_core.data import Vocabulary, tokenize
-from goal_sweep.goal_core.data.text import tokenizer_from_json
-from goal_sweep.goal_core.data.text.vocabulary import word_counts
+from goal_sweep.goal_core.data.text.vocabulary import Vocabulary, tokenize, word_counts
+from goal_sweep.goal_core.data.text.wordpieces import tokenizer_from_json
 from tests.helpers.properties import given, st
 
 CORPUS = ["a cat on a mat", "A cat, a dog!", "two cats"]
@@ -64,25 +62,6 @@ def test_rare_words_become_unknown() -> None:
 def test_a_caption_cannot_spell_a_special_word() -> None:
     vocabulary = Vocabulary.build(["<pad> <unk> words"], 1)
     assert set(vocabulary.words) == {"<", ">", "pad", "unk", "words"}
-
-
-@given(
-    st.lists(st.text(alphabet="abc ,", min_size=1), min_size=1), st.integers(1, 3), st.randoms(use_true_random=False)
-)
-def test_the_vocabulary_does_not_depend_on_the_order_of_the_corpus(
-    captions: list[str], min_count: int, rng: random.Random
-) -> None:
-    shuffled = rng.sample(captions, len(captions))
-    try:
-        vocabulary = Vocabulary.build(captions, min_count)
-    except DataError:
-        with pytest.raises(DataError, match="min_word_count"):
-            Vocabulary.build(shuffled, min_count)
-        return
-    assert Vocabulary.build(shuffled, min_count) == vocabulary
-    assert tokenizer_from_json(vocabulary.to_json()) == vocabulary
-    for caption in captions:
-        assert all(0 < word < len(vocabulary) for word in vocabulary.encode(caption))
 
 
 def test_a_corpus_without_frequent_words_is_refused() -> None:

@@ -13,13 +13,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from goal_sweep.goal_core.basics.errors import ConfigError
-from goal_sweep.goal_core.models import ImageBackbone, VseInftyHeads
-from goal_sweep.goal_core.models.batch_rows import Rows, Share, WholeBatchDraws, in_chunks
-from goal_sweep.goal_core.training import StageConfig, train_unit
+from goal_sweep.goal_core.models.batch_rows import Rows, WholeBatchDraws, in_chunks
+from goal_sweep.goal_core.models.systems.vse_infty import VseInftyHeads
+from goal_sweep.goal_core.training import StageConfig
 from goal_sweep.goal_core.training.cells import trainer as cell_trainer
 from goal_sweep.goal_core.training.cells.optim import clip_gradient
-from goal_sweep.goal_core.training.cells.trainer import CellTrainer
-from goal_sweep.goal_core.training.trunk import Trunk
+from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.training_cases import (
     DATA,
     FINETUNE,
@@ -67,53 +66,6 @@ def test_chunks_have_the_gradient_of_the_whole_batch(
     assert part_logged == pytest.approx(logged, rel=1e-4)
 
 
-def test_each_chunk_passes_twice_and_the_rest_of_an_epoch_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    seen: list[int] = []
-    features = CellTrainer._features
-
-    def spy(self: CellTrainer, inputs: Tensor) -> Tensor:
-        seen.append(len(inputs))
-        return features(self, inputs)
-
-    monkeypatch.setattr(CellTrainer, "_features", spy)
-    unit = unit_of("con/con", stage=replace(FINETUNE, epochs=1, batch_size=32, micro_batch=12))
-    train_unit(unit, folders_of(unit, tmp_path))
-    # 80 captions are batches of 32, 32 and 16. The first pass is in order, the second in the order of backward.
-    assert seen == [12, 12, 8, 8, 12, 12] * 2 + [12, 4, 4, 12]
-
-
-def test_a_frozen_backbone_sees_augmented_images_in_chunks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    seen: list[int] = []
-    forward = Trunk._forward
-
-    def spy(self: Trunk, backbone: ImageBackbone, pixels: Tensor) -> Tensor:
-        seen.append(len(pixels))
-        return forward(self, backbone, pixels)
-
-    monkeypatch.setattr(Trunk, "_forward", spy)
-    data = replace(DATA, image=replace(DATA.image, augment="crop_flip"))
-    stage = replace(FROZEN, epochs=1, warmup_epochs=0, lr_drops=(), batch_size=32)
-    unit = unit_of("con/con", "sig-ms/cir", data=data, stage=stage)
-    whole, parts = folders_of(unit, tmp_path / "whole"), folders_of(unit, tmp_path / "parts")
-    train_unit(unit, whole)
-    assert seen.count(32) == 2
-    seen.clear()
-    train_unit(replace(unit, stage=replace(stage, micro_batch=12)), parts)
-    assert [size for size in seen if size not in (DATA.num_val, DATA.num_test)] == [12, 12, 12, 12, 12, 4]
-    for key, folder in parts.items():
-        assert folder.numbers()[0]["train/hinge"] == pytest.approx(whole[key].numbers()[0]["train/hinge"], rel=1e-4)
-
-
-def test_training_in_chunks_ends_as_training_at_once(tmp_path: Path) -> None:
-    unit = unit_of("con/con", stage=replace(FROZEN, warmup_epochs=0), threads=1)
-    whole, parts = folders_of(unit, tmp_path / "whole"), folders_of(unit, tmp_path / "parts")
-    train_unit(unit, whole)
-    train_unit(replace(unit, stage=replace(unit.stage, micro_batch=8)), parts)
-    ours, theirs = parts["con-con"].numbers(), whole["con-con"].numbers()
-    for our, their in zip(ours[:-1], theirs[:-1], strict=True):
-        assert our["train/hinge"] == pytest.approx(their["train/hinge"], rel=1e-4)
-
-
 def test_a_killed_training_in_chunks_ends_as_the_unbroken_one(tmp_path: Path) -> None:
     stage = replace(TRAINED, micro_batch=8, epochs=1, checkpoint_every=1)
     unit = unit_of("con/con", stage=stage, model=GRID, data=GRID_DATA)
@@ -132,6 +84,9 @@ def test_whole_batch_statistics_are_refused(tmp_path: Path) -> None:
     assert any(isinstance(module, nn.BatchNorm1d) for module in heads.modules())
     with pytest.raises(ConfigError, match="micro_batch must be at least 0"):
         StageConfig(name="frozen", epochs=1, lr=1.0, micro_batch=-1)
+
+
+PARTS = (Rows(0, 3, 7), Rows(3, 6, 7), Rows(6, 7, 7))
 
 
 def draw(function: Callable[[Tensor], Tensor], part: Tensor, rows: Rows) -> Tensor:
@@ -161,8 +116,9 @@ def test_rows_draw_what_the_whole_batch_draws(function: Callable[[Tensor], Tenso
     torch.manual_seed(3)
     whole = function(batch)
     state = torch.get_rng_state()
-    for rows in Rows(0, 7, 7).chunks(3):
-        torch.testing.assert_close(draw(function, batch[rows.slice], rows), whole[rows.slice])
+    for rows in PARTS:
+        part = slice(rows.start, rows.stop)
+        torch.testing.assert_close(draw(function, batch[part], rows), whole[part])
         assert torch.equal(torch.get_rng_state(), state)
 
 
@@ -178,20 +134,11 @@ def test_chunks_that_draw_different_numbers_are_refused() -> None:
         return (functional.dropout(x[:, : int(x[0, 0])], 0.5),)
 
     with pytest.raises(NotImplementedError, match=r"chunks of a batch draw different numbers: \(4, 1\), not \(4, 3\)"):
-        in_chunks(encode, Rows(0, 4, 4), 2, torch.tensor([[3.0] * 3] * 2 + [[1.0] * 3] * 2))
-
-
-def test_shares_cover_the_batch() -> None:
-    for total in (2, 5, 8, 13):
-        for processes in (1, 2, 3, 8):
-            shares = [Share(rank=rank, processes=processes) for rank in range(processes)]
-            taken = [row for one in shares if one.owned(total) for row in range(total)[one.rows(total).slice]]
-            assert taken == list(range(total))
-            assert all(one.rows(total).count >= 1 for one in shares)  # a process without a row of its own repeats one
+        in_chunks(encode, 4, 2, torch.tensor([[3.0] * 3] * 2 + [[1.0] * 3] * 2))
 
 
 def test_nothing_changes_where_nothing_is_split() -> None:
-    (result,) = in_chunks(lambda x: (torch.randn(1) + x,), Rows(0, 2, 2), 0, torch.ones(2))  # any draw is allowed
+    (result,) = in_chunks(lambda x: (torch.randn(1) + x,), 2, 0, torch.ones(2))  # any draw is allowed
     assert len(result) == 2
 
 
@@ -223,23 +170,10 @@ def test_chunks_on_a_gpu_have_the_gradient_of_the_whole_batch_and_less_memory(
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("name", ["vse_infty", "xvlm"])
-def test_chunks_on_a_gpu_repeat_their_dropout(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Attention's dropout differs from that of the whole batch there, but it is the same in both passes and runs."""
-    model, data, stage = CASES[name]
-    unit = unit_of("sig-ms/cir", stage=replace(stage, micro_batch=5), model=model, data=data, device="cuda")
-    one, _, _ = first_step(monkeypatch, tmp_path / "one", unit)
-    again, _, _ = first_step(monkeypatch, tmp_path / "again", unit)
-    scale = max(float(gradient.abs().max()) for gradient in one)
-    for ours, theirs in zip(again, one, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4 * scale)
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_dropout_of_rows_on_a_gpu_is_that_of_the_whole_batch() -> None:
     batch = torch.ones(7, 40, 8, device="cuda")
     torch.manual_seed(3)
     whole = functional.dropout(batch, 0.3)
-    for rows in Rows(0, 7, 7).chunks(3):
-        assert torch.equal(draw(lambda x: functional.dropout(x, 0.3), batch[rows.slice], rows), whole[rows.slice])
+    for rows in PARTS:
+        part = slice(rows.start, rows.stop)
+        assert torch.equal(draw(lambda x: functional.dropout(x, 0.3), batch[part], rows), whole[part])

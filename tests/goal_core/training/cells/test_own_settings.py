@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from goal_sweep.goal_core.objectives import ObjectiveConfig
-from goal_sweep.goal_core.training import TrainingPlan, UnitPlan, train_unit
+from goal_sweep.goal_core.training import TrainingPlan, UnitPlan
 from goal_sweep.goal_core.training.cells.stack import CellStack
-from goal_sweep.goal_core.training.config import OF_ONE_TRAINING, StageConfig, own_settings
+from goal_sweep.goal_core.training.config import StageConfig
+from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.training_cases import (
     FINETUNE,
     FROZEN,
@@ -107,12 +108,3 @@ def test_heads_stack_cells_with_the_same_settings(tmp_path: Path, monkeypatch: p
             assert ours["train/lr"] == theirs["train/lr"]
             assert ours["train/hinge"] == pytest.approx(theirs["train/hinge"], rel=1e-4)
             assert ours["train/weight_grad_norm"] == pytest.approx(theirs["train/weight_grad_norm"], rel=1e-2)
-
-
-def test_own_settings_are_the_differences_from_the_unit() -> None:
-    other = replace(FROZEN, lr=1.0, grad_clip=0.0)
-    assert own_settings(other, FROZEN) == {"lr": 1.0, "grad_clip": 0.0}
-    assert replace(FROZEN, **own_settings(other, FROZEN)) == other
-    assert own_settings(FROZEN, FROZEN) == {}
-    shared = {"name", "epochs", "batch_size", "micro_batch", "drop_last", "bn_mode", "select_on", "checkpoint_every"}
-    assert not shared & set(OF_ONE_TRAINING)

@@ -12,19 +12,17 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from goal_sweep.goal_core.checkpoints import LAST, read_checkpoint
+from goal_sweep.goal_core.checkpoints import LAST
 from goal_sweep.goal_core.data.config import PrecompConfig
-from goal_sweep.goal_core.models import VseppHeads
 from goal_sweep.goal_core.models.config import TextConfig
 from goal_sweep.goal_core.models.systems.gru import stacked_gru
+from goal_sweep.goal_core.models.systems.vsepp import VseppHeads
 from goal_sweep.goal_core.objectives import PairWeights, Triplets, pair_weights
-from goal_sweep.goal_core.training import UnitPlan, train_unit
+from goal_sweep.goal_core.training import UnitPlan
 from goal_sweep.goal_core.training.cells import stack as cell_stack_module
-from goal_sweep.goal_core.training.cells.optim import build_optimizer
 from goal_sweep.goal_core.training.cells.stack import CellStack
-from goal_sweep.goal_core.training.config import Sharing
+from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.training_cases import (
     FROZEN,
     VECTORS,
@@ -147,48 +145,9 @@ def test_precomputed_vectors_and_short_last_batches_stack_too(tmp_path: Path) ->
         assert folder.numbers()[0]["train/hinge"] == pytest.approx(alone[key].numbers()[0]["train/hinge"], rel=1e-4)
 
 
-def test_a_step_asks_the_device_equally_often_for_two_cells_and_for_six(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each number that Python asks for one by one makes a GPU wait."""
-
-    class Asked(TorchDispatchMode):
-        count = 0
-
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            self.count += func is torch.ops.aten._local_scalar_dense.default
-            return func(*args, **(kwargs or {}))
-
-    step, asked = CellStack.step, []
-
-    def counted(self: CellStack, *arguments: Any) -> Any:
-        with Asked() as mode:
-            outcomes = step(self, *arguments)
-        asked.append(mode.count)
-        return outcomes
-
-    monkeypatch.setattr(CellStack, "step", counted)
-    for names in (GRID[:2], GRID):
-        unit = heads_unit(*names, stage=replace(FROZEN, epochs=1, warmup_epochs=0, lr_drops=()))
-        train_unit(unit, folders_of(unit, tmp_path / str(len(names))))
-    assert asked == asked[:1] * 2 * STEPS
-    assert asked[0] <= 2
-
-
 def test_the_same_stack_gives_the_same_bits(tmp_path: Path) -> None:
     first, again = (trained(heads_unit(*GRID[:4]), tmp_path / name) for name in ("first", "again"))
     assert all(same_weights(first[key], again[key]) for key in first)
-
-
-@pytest.mark.parametrize("checkpoint_every", [0, 2])
-def test_a_killed_stack_continues_bit_for_bit(tmp_path: Path, checkpoint_every: int) -> None:
-    unit = heads_unit(*GRID[:4], stage=replace(FROZEN, checkpoint_every=checkpoint_every))
-    whole = trained(unit, tmp_path / "whole")
-    killed = folders_of(unit, tmp_path / "killed")
-    train_killed(unit, killed, 3, STEPS + 3)
-    for key, folder in killed.items():
-        assert same_weights(folder, whole[key])
-        assert folder.numbers() == whole[key].numbers()
 
 
 class DyingFolder(PlainFolder):
@@ -215,13 +174,9 @@ class DyingFolder(PlainFolder):
 
 
 @pytest.mark.parametrize("kills", [pytest.param(1000, marks=pytest.mark.exhaustive), 6])
-@pytest.mark.parametrize("until", [0, 3], ids=["to the end", "to a rung"])
-def test_a_stack_killed_at_any_operation_on_files_ends_with_the_same_bits(
-    tmp_path: Path, until: int, kills: int
-) -> None:
+def test_a_stack_killed_at_any_operation_on_files_ends_with_the_same_bits(tmp_path: Path, kills: int) -> None:
     """Also where some cells have saved an epoch and the others have not: they meet at the state that all have."""
-    stage = replace(FROZEN, epochs=3 + bool(until), checkpoint_every=3)
-    unit = heads_unit("con/con", "lin-ms/cir", "sig/nca", stage=stage, until=until)
+    unit = heads_unit("con/con", "lin-ms/cir", "sig/nca", stage=replace(FROZEN, checkpoint_every=3))
     whole = trained(unit, tmp_path / "whole")
     DyingFolder.left = operations = 10_000
     counted = {key: DyingFolder(tmp_path / "counted" / key) for key in whole}
@@ -237,25 +192,6 @@ def test_a_stack_killed_at_any_operation_on_files_ends_with_the_same_bits(
         for key, folder in folders.items():
             assert same_weights(folder, whole[key]), kill
             assert folder.numbers() == whole[key].numbers(), kill
-            if until:
-                state, wanted = (read_checkpoint(one.path(LAST)) for one in (folder, whole[key]))
-                assert all(torch.equal(state[0][name], wanted[0][name]) for name in wanted[0]), kill
-
-
-def test_a_store_continues_with_another_sharing(tmp_path: Path) -> None:
-    """Two epochs stacked and one alone, and the other way round, are near three alone."""
-    names = GRID[:3]
-    alone = trained(heads_unit(*names, sharing="none"), tmp_path / "alone")
-    changes: list[tuple[Sharing, Sharing]] = [("heads", "trunk"), ("trunk", "heads")]
-    for first, then in changes:
-        unit = heads_unit(*names, sharing=first)
-        folders = folders_of(unit, tmp_path / first)
-        with pytest.raises(StoppedError):
-            train_unit(unit, folders, StopAt(2 * STEPS + 1))
-        train_unit(replace(unit, sharing=then), folders)
-        for key, folder in folders.items():
-            assert apart(load_file(folder.best()), load_file(alone[key].best())) < 0.02
-            assert folder.numbers()[:2] != []
 
 
 def test_a_cell_that_resumed_later_joins_the_stack_when_the_others_arrive(
@@ -338,24 +274,6 @@ def test_a_stack_that_fails_fails_its_cells(tmp_path: Path, monkeypatch: pytest.
     assert [getattr(outcome, "kind", "") for outcome in outcomes] == ["memory"] * 3
 
 
-def test_a_step_that_may_have_changed_weights_is_not_taken_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def breaking(*arguments: Any) -> Any:
-        optimizer = build_optimizer(*arguments)
-
-        def fail(*_: Any) -> None:
-            raise torch.cuda.OutOfMemoryError("as if")
-
-        monkeypatch.setattr(optimizer, "step", fail)
-        return optimizer
-
-    monkeypatch.setattr(cell_stack_module, "build_optimizer", breaking)
-    unit = heads_unit(*GRID[:3])
-    outcomes = train_unit(unit, folders_of(unit, tmp_path))
-    assert [getattr(outcome, "kind", "") for outcome in outcomes] == ["memory"] * 3
-
-
 def test_embeddings_that_do_not_fit_into_memory_are_made_by_each_cell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -372,24 +290,6 @@ def test_embeddings_that_do_not_fit_into_memory_are_made_by_each_cell(
     for key, folder in folders.items():
         assert same_weights(folder, whole[key])
     assert tried
-
-
-def test_collapse_is_noticed_in_a_stack(tmp_path: Path) -> None:
-    unit = heads_unit("con/con", "lin/con", stage=replace(FROZEN, lr=3.0, warmup_epochs=0, collapse_patience=2))
-    alone = replace(unit, sharing="trunk")
-    kinds = []
-    for number, plan in enumerate((unit, alone)):
-        outcomes = train_unit(plan, folders_of(plan, tmp_path / str(number)))
-        kinds.append(sorted((outcome.key, getattr(outcome, "kind", "done")) for outcome in outcomes))
-    assert kinds[0] == kinds[1]
-
-
-def test_selection_on_the_test_split_sees_the_stacks_embeddings(tmp_path: Path) -> None:
-    stage = replace(FROZEN, select_on="test")
-    ours, alone = (trained(heads_unit(*GRID[:2], stage=stage, sharing=s), tmp_path / s) for s in ("heads", "trunk"))
-    for key in ours:
-        assert "selection/test_rsum" in ours[key].numbers()[0]
-        assert ours[key].numbers()[0].keys() == alone[key].numbers()[0].keys()
 
 
 @pytest.mark.gpu

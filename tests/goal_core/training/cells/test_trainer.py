@@ -10,15 +10,14 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from goal_sweep.goal_core.checkpoints import read_checkpoint, write_checkpoint
-from goal_sweep.goal_core.evaluation import open_checkpoint
-from goal_sweep.goal_core.models import ImageBackbone
-from goal_sweep.goal_core.objectives import GradientObjective
-from goal_sweep.goal_core.training import StageConfig, TrainingFailed, UnitPlan, train_unit
+from goal_sweep.goal_core.evaluation.evaluate import open_checkpoint
+from goal_sweep.goal_core.models.backbones import ImageBackbone
+from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
 from goal_sweep.goal_core.training.cells import optim
 from goal_sweep.goal_core.training.cells import trainer as cell_trainer
 from goal_sweep.goal_core.training.cells.optim import loss_scale, sum_hinge
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer
+from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.training_cases import (
     FROZEN,
     GRID,
@@ -27,8 +26,6 @@ from tests.helpers.training_cases import (
     XVLM,
     XVLM_DATA,
     XVLM_STAGE,
-    StopAt,
-    StoppedError,
     folders_of,
     unit_of,
 )
@@ -131,40 +128,3 @@ def test_captions_of_one_image_are_no_negative_pairs(tmp_path: Path, monkeypatch
     train_unit(other, folders_of(other, tmp_path / "vsepp"))
     assert seen
     assert set(seen) == {None}
-
-
-def stopped(unit: UnitPlan, root: Path) -> Path:
-    """The state of a unit's one training, killed within its second epoch."""
-    (folder,) = folders_of(unit, root).values()
-    with pytest.raises(StoppedError):
-        train_unit(unit, {unit.trainings[0].key: folder}, StopAt(7))
-    return folder.path("last.safetensors")
-
-
-def test_the_state_keeps_its_names(tmp_path: Path) -> None:
-    """Trainings that were begun are continued by these names."""
-    frozen = unit_of("con/con", stage=replace(FROZEN, checkpoint_every=2))
-    tensors, state = read_checkpoint(stopped(frozen, tmp_path / "frozen"))
-    assert (state["epoch"], state["next_step"], state["best_rsum"], state["best_epoch"]) == (1, 2, None, 0)
-    assert set(state) == {
-        *("epoch", "next_step", "before", "best_rsum", "best_epoch", "history", "sums"),
-        *("collapse", "scaler", "seconds", "steps_before", "stacked_steps", "scales", "training"),
-    }
-    heads = {"heads.image.fc.weight", "heads.image.fc.bias", "heads.text.embed.weight"}
-    heads |= {f"heads.text.rnn.{part}_l0" for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
-    slots = {f"optimizer.{index}.{name}" for index in range(7) for name in ("step", "exp_avg", "exp_avg_sq")}
-    assert set(tensors) == heads | slots | {"random.cpu"}
-    stage = StageConfig(name="finetune", epochs=2, lr=1e-4, batch_size=16, checkpoint_every=2)
-    tuned = set(read_checkpoint(stopped(unit_of("con/con", stage=stage), tmp_path / "tuned"))[0])
-    assert {name.split(".")[0] for name in tuned} == {"heads", "backbone", "optimizer", "random"}
-
-
-def test_a_state_of_another_version_fails_the_training_and_names_what_it_lacks(tmp_path: Path) -> None:
-    unit = unit_of("con/con", stage=replace(FROZEN, checkpoint_every=2))
-    last = stopped(unit, tmp_path)
-    tensors, state = read_checkpoint(last)
-    del state["seconds"]
-    write_checkpoint(last, tensors, state)
-    (outcome,) = train_unit(unit, folders_of(unit, tmp_path))
-    assert isinstance(outcome, TrainingFailed)
-    assert (outcome.kind, outcome.reason) == ("error", "KeyError: 'seconds'")

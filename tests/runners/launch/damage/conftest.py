@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from goal_sweep.runners.launch.opened_sweep import OpenedSweep
 
+from goal_sweep.runners.launch.opened import OpenedSweep
 from tests.helpers.damage import stopped_after
 from tests.helpers.in_process import launch, results, sweep_in
 

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from goal_sweep.runners.launch.opened_sweep import OpenedSweep
 from goal_sweep.runners.launch.remaining.plan import LaunchOptions, LaunchPlan
 
 from goal_sweep.goal_core.basics import atomic
 from goal_sweep.goal_core.basics.errors import UnfinishedError
 from goal_sweep.goal_core.checkpoints import BEST
 from goal_sweep.runners.cli.app import run
+from goal_sweep.runners.launch.opened import OpenedSweep
 from tests.helpers import in_process
 from tests.helpers.damage import cut, data_check, flip, quietly, swap, trained_again
 from tests.helpers.in_process import launch, results

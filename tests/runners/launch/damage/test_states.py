@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from goal_sweep.runners.launch.opened_sweep import OpenedSweep
 
 from goal_sweep.goal_core.basics import atomic
 from goal_sweep.goal_core.checkpoints import BEST
 from goal_sweep.runners.execution.worker import run_unit
+from goal_sweep.runners.launch.opened import OpenedSweep
 from tests.helpers import in_process
 from tests.helpers.damage import cut, data_check, flip, stopped_after, swap
 from tests.helpers.in_process import launch, results, sweep_in

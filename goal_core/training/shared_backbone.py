@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -17,12 +16,15 @@ from torch import Tensor
 from goal_sweep.goal_core.basics.columns import kept_columns, write_columns
 from goal_sweep.goal_core.basics.devices import kind_of, send
 from goal_sweep.goal_core.basics.sealed_json import key_of
-from goal_sweep.goal_core.checkpoints import InitialModel
-from goal_sweep.goal_core.data import Batch, Dataset, DecodedImages, ImageConfig, Split, captions_of, index_parts
-from goal_sweep.goal_core.data.batches import view_seed
+from goal_sweep.goal_core.checkpoints.initial_model import InitialModel
+from goal_sweep.goal_core.data import Dataset, ImageConfig, Split, index_parts
+from goal_sweep.goal_core.data.batches import Batch, view_seed
+from goal_sweep.goal_core.data.captions import captions_of
+from goal_sweep.goal_core.data.decoding import DecodedImages
 from goal_sweep.goal_core.data.packs import libraries
 from goal_sweep.goal_core.evaluation.embedding import CHUNK, caption_chunks, split_inputs
-from goal_sweep.goal_core.models import ImageBackbone, autocast
+from goal_sweep.goal_core.models.backbones import ImageBackbone
+from goal_sweep.goal_core.models.heads import autocast
 from goal_sweep.goal_core.training.plan import UnitPlan
 
 
@@ -37,18 +39,12 @@ class SharedBatch(NamedTuple):
     """What loading took."""
 
 
-class Trunk:
+class SharedBackbone:
     """Turns batches into the inputs of the cells' steps.
 
     A frozen backbone gives features, computed once for all cells. Where training images are not augmented the features
     are the same in every epoch, so each image passes the backbone only once; with `feature_views`, each of its views
     does. A trained backbone is each cell's own, and the inputs are pixels.
-
-    Args:
-        unit: the unit.
-        initial: builds the frozen backbone, where the stage shares one.
-        fingerprint: the dataset's fingerprint, under which features are cached.
-        alive: called for every chunk of a split, so that a long pass over the data is not mistaken for a hang.
     """
 
     def __init__(self, unit: UnitPlan, initial: InitialModel, fingerprint: str, *, alive: Callable[[], None]) -> None:
@@ -124,12 +120,7 @@ class Trunk:
         return chunks[0] if len(chunks) == 1 else torch.cat(chunks)
 
     def split_inputs(self, split: Split) -> Callable[[], Iterator[Tensor]]:
-        """A whole split in order, unaugmented.
-
-        Returns:
-            A function to call for every pass. It gives features (C, F) or (C, R, F), or pixels (C, 3, S, S), chunk by
-            chunk on the device.
-        """
+        """Gives a split in chunks, unaugmented: features (C, F) or (C, R, F), or pixels (C, 3, S, S)."""
         features = self._split_features(split)
         if features is not None:
             return lambda: iter(torch.split(features, CHUNK))
@@ -140,16 +131,18 @@ class Trunk:
         backbone, image = self.backbone, self.image
         if backbone is None or image is None:
             return None
-        path = self._cache_path(split, backbone, views)
-        if path is not None and (stored := _read_features(path, split.num_images * max(1, views))) is not None:
+        path, rows = self._cache_path(split, backbone, views), split.num_images * max(1, views)
+        if path is not None and (kept := kept_columns(path)) and len(stored := kept[0]["features"]) == rows:
             self.features_from[split.name] = f"read from {path}"
-            return stored.to(self.device)
+            return torch.from_numpy(stored).to(self.device)
         with closing(self._pixels(split, image, views)) as pixels:
             chunks = [self._forward(backbone, send(chunk, self.device)).float() for chunk in pixels]
         features = torch.cat(chunks)
         self.features_from[split.name] = "computed once"
         if path is not None:
-            _write_features(path, features)
+            with suppress(OSError):  # a disk that refuses them costs only time
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_columns(path, {"features": features.cpu().numpy()}, {})
         return features
 
     def _pixels(self, split: Split, image: ImageConfig, views: int) -> Generator[Tensor, None, None]:
@@ -190,18 +183,3 @@ class Trunk:
             "libraries": libraries(),
         }
         return self.unit.cache / f"{split.name}-{key_of(what)}.safetensors"
-
-
-def _read_features(path: Path, num_images: int) -> Tensor | None:
-    """Cached features; None where there are none, or the file is damaged, so that they are computed again."""
-    if (kept := kept_columns(path)) is None:
-        return None
-    features = torch.from_numpy(kept[0]["features"])
-    return features if len(features) == num_images else None
-
-
-def _write_features(path: Path, features: Tensor) -> None:
-    """Keep features for later units. A disk that refuses them costs only time."""
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_columns(path, {"features": features.cpu().numpy()}, {})

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import random
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 from safetensors.torch import load_file, save_file
 
-from goal_sweep.goal_core.data import ImageConfig, open_dataset
+from goal_sweep.goal_core.data import ImageConfig
 from goal_sweep.goal_core.data.config import KarpathyConfig
-from goal_sweep.goal_core.training import train_unit, trunk
+from goal_sweep.goal_core.data.formats.opening import open_dataset
+from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.training_cases import FROZEN, folders_of, unit_of
 
@@ -32,41 +31,6 @@ def test_damaged_cached_features_are_computed_again(tmp_path: Path, damage: str)
     train_unit(unit, second)
     assert second["con-con"].numbers() == first["con-con"].numbers()
     assert {path: path.read_bytes() for path in (tmp_path / "features").glob("*.safetensors")} == cached
-
-
-def test_two_hundred_flipped_bits_never_give_other_features(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    unit = unit_of(
-        "con/con", cache=tmp_path / "features", stage=replace(FROZEN, epochs=1, lr_drops=(), warmup_epochs=0)
-    )
-    train_unit(unit, folders_of(unit, tmp_path / "first"))
-    path = next((tmp_path / "features").glob("train-*"))
-    expected, whole, draw = load_file(path)["features"], path.read_bytes(), random.Random(1)
-    for _ in range(200):
-        content = bytearray(whole)
-        content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
-        path.write_bytes(content)
-        found = trunk._read_features(path, len(expected))
-        assert found is None or torch.equal(found, expected)
-    assert f"{path} is damaged" in capfd.readouterr().err
-
-
-def test_the_log_says_whether_features_were_computed_or_read(tmp_path: Path) -> None:
-    unit = unit_of(
-        "con/con", cache=tmp_path / "features", stage=replace(FROZEN, epochs=1, lr_drops=(), warmup_epochs=0)
-    )
-    logs = []
-    for attempt in ("first", "second"):
-        folders = folders_of(unit, tmp_path / attempt)
-        train_unit(unit, folders)
-        logs += [
-            line
-            for line in (tmp_path / attempt / "con-con" / "log.txt").read_text().splitlines()
-            if "features: " in line
-        ]
-    read = {path.name.split("-")[0]: path for path in (tmp_path / "features").iterdir()}
-    assert logs[0].endswith("features: train computed once, val computed once")
-    assert logs[1].endswith(f"features: train read from {read['train']}, val read from {read['val']}")
-    assert len(logs) == 2
 
 
 def test_an_edited_image_of_the_same_size_and_time_is_not_served_from_the_cache(tmp_path: Path) -> None:

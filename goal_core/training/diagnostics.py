@@ -1,4 +1,4 @@
-"""What makes a result doubtful: it ended below its own warm-up, or the objective had no part in it."""
+"""Diagnostics: a result below its own warm-up, and epochs in which the objective had no part."""
 
 from __future__ import annotations
 
@@ -14,18 +14,10 @@ CLEARLY: Final = 0.05
 
 
 def below_warmup(history: Sequence[Mapping[str, Any]], warmup_epochs: int, best_epoch: int) -> str:
-    """Compare the epoch that a stage reports with the best of its warm-up, both by val rsum.
+    """Say in a line if the epoch that a stage reports is over 5 % below the best of its warm-up, both by val rsum.
 
     The warm-up trains with another gradient. An objective whose best epoch is worse than the warm-up left behind has
     undone some of it: the learning rate is too high, the features are too poor, or the stage is too short.
-
-    Args:
-        history: the stage's epochs (see :class:`~goal_core.training.files.EpochRecord`).
-        warmup_epochs: how many of the first ones are warm-up.
-        best_epoch: the selected epoch, counted from 1.
-
-    Returns:
-        One line with both numbers; empty where the stage has no warm-up or is not more than 5 % below it.
     """
     rsum = {record["epoch"]: record["metrics"]["val/rsum"] for record in history if "val/rsum" in record["metrics"]}
     warmup = {epoch: value for epoch, value in rsum.items() if epoch <= warmup_epochs}
@@ -42,15 +34,7 @@ def below_warmup(history: Sequence[Mapping[str, Any]], warmup_epochs: int, best_
 
 
 def weak_objective(history: Sequence[Mapping[str, Any]], warmup_epochs: int) -> str:
-    """Find the epochs in which a training was one by matching alone.
-
-    Args:
-        history: the stage's epochs (see :class:`~goal_core.training.files.EpochRecord`).
-        warmup_epochs: how many of the first ones are warm-up, in which the objective has no part.
-
-    Returns:
-        One line with the numbers; empty where there is no such epoch, or no loss beside the objective.
-    """
+    """Say in a line if there are epochs in which a training was one by matching alone."""
     ratios = {record["epoch"]: record["metrics"][RATIO] for record in history if RATIO in record["metrics"]}
     ratios = {epoch: value for epoch, value in ratios.items() if epoch > warmup_epochs}
     weak = [epoch for epoch, value in ratios.items() if value < WEAK]

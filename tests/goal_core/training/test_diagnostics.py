@@ -1,14 +1,10 @@
-"""What makes a result doubtful is said: it ended below its own warm-up, or the objective was too weak."""
+"""Diagnostics: a result below its own warm-up, and epochs in which the objective was too weak."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
-
 import pytest
 
-from goal_sweep.goal_core.training import EpochRecord, below_warmup, train_unit, weak_objective
-from tests.helpers.training_cases import FROZEN, folders_of, unit_of
+from goal_sweep.goal_core.training import EpochRecord, below_warmup, weak_objective
 
 
 def history(*rsums: float) -> list[EpochRecord]:
@@ -29,21 +25,6 @@ def history(*rsums: float) -> list[EpochRecord]:
 )
 def test_only_a_clear_loss_is_flagged(rsums: tuple[float, ...], warmup: int, best: int, said: str) -> None:
     assert below_warmup(history(*rsums), warmup, best) == said
-
-
-def test_the_log_of_such_a_training_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    unit = unit_of("con/con", "sig-ms/cir", stage=replace(FROZEN, epochs=2, lr_drops=()))
-    folders = folders_of(unit, tmp_path)
-    rsums = iter([100.0, 100.0, 50.0, 150.0])  # epoch by epoch, cell by cell
-
-    def recalls(encoder: object, split: object, embedded: object) -> dict[str, float]:
-        return {"val/i2t_r1": 1.0, "val/t2i_r1": 1.0, "val/rsum": next(rsums)}
-
-    monkeypatch.setattr("goal_sweep.goal_core.training.cells.validation.recalls_of", recalls)
-    train_unit(unit, folders)
-    damaged, healthy = (folder.path("log.txt").read_text() for folder in folders.values())
-    assert "BELOW ITS WARM-UP: val rsum 50.0 in its best epoch (2), 50% below the 100.0 of warm-up epoch 1" in damaged
-    assert "WARM-UP" not in healthy
 
 
 @pytest.mark.parametrize(
