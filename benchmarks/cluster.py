@@ -128,9 +128,9 @@ def main() -> None:
     given = parser.parse_args()
     shared = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as folder:
-        settings = [f"store={folder}/store", f"seeds={list(range(given.units))}", "data.num_train=60"]
+        settings = [f"store={folder}/store", f"seeds={list(range(given.units))}"]
         settings += ["execution.cells_per_unit=15", f"stages=[{{name: frozen, epochs: {EPOCHS}, lr: 0.1}}]"]
-        sweep = open_sweep("scenes", settings)
+        sweep = open_sweep("quickstart", settings)
         delay = mock.patch.object(atomic, "before_operation", _slowly)
         ray = mock.patch.object(launcher, "RayUnits", _Cluster(given))
         with ray, delay, mock.patch.object(OpenedSweep, "check_trainable"):

@@ -37,14 +37,12 @@ def results(
     Raises:
         GoalError: the sweep file is wrong, or there are no results.
     """
-    from goal_sweep.goal_core.basics.plugins import forgotten_after
     from goal_sweep.runners.cli.reports import report_targets
     from goal_sweep.sweeps.results import EPOCHS
 
     given = [*overrides, *(f"{key}={value}" for key, value in (("store", store), ("tracking", tracking_uri)) if value)]
-    with forgotten_after():  # another sweep may have a plugin with the same names
-        (target,) = report_targets([os.fspath(sweep)], given, None)
-        found = target.results()
+    (target,) = report_targets([os.fspath(sweep)], given, None)
+    found = target.results()
     frame = pd.concat([part for part in (found.runs, found.candidates) if len(part)] or [found.runs]).sort_index()
     if by_epoch:
         names = [name.removeprefix(EPOCHS) for name in found.table.column_names if name.startswith(EPOCHS)]

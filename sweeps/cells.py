@@ -96,8 +96,6 @@ class Training:
     """The number of the candidate whose training it is; None for one that reports."""
     grids: tuple[Grid, ...] = ()
     """The grids in which it reports; empty for a candidate, and in a sweep that does not tune."""
-    until: int = 0
-    """The epoch after which it ends, of a candidate that may end early; 0: the last of its stage."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Training) and other.key == self.key
@@ -108,8 +106,7 @@ class Training:
     @property
     def name(self) -> str:
         """The name shown to people: `sig-ms/cir resnet152 seed 1 (frozen)`, with axes `... seed 1 tau 5 (frozen)`."""
-        stage = f"({self.stage.name}{f' to epoch {self.until}' * bool(self.until)})"
-        return " ".join(word for word in (self.cell.label, self.point, stage) if word)
+        return " ".join(word for word in (self.cell.label, self.point, f"({self.stage.name})") if word)
 
     @property
     def point(self) -> str:
@@ -119,23 +116,8 @@ class Training:
 
     @property
     def epochs(self) -> int:
-        """The epoch after which it ends."""
-        return self.until or self.stage.epochs
-
-    @property
-    def begins(self) -> int:
-        """The epoch after which it begins: 0, or that at which the training ended which it continues."""
-        return self.before.until if self.before is not None and self.continues else 0
-
-    @property
-    def num_epochs(self) -> int:
-        """Epochs that it trains itself."""
-        return self.epochs - self.begins
-
-    @property
-    def continues(self) -> bool:
-        """Whether it continues the state of the training before it, a part of the same stage."""
-        return self.before is not None and self.before.stage.name == self.stage.name
+        """The epochs that it trains."""
+        return self.stage.epochs
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -148,16 +130,14 @@ class Training:
     def settings(self) -> dict[str, str]:
         """The settings that its key hashes and its framework reads, as text by name, such as `stages.frozen.lr`."""
         hashed = self.cell.settings | stage_settings(self.stages, self.precision)
-        named = {key: value for key, value in hashed.items() if key not in ("data_fingerprint", "tested", "until")}
+        named = {key: value for key, value in hashed.items() if key not in ("data_fingerprint", "tested")}
         has_bert = "bert" in named["model"]
         return {name: text for name, text in flat_text(named) if has_bert or not name.endswith(".bert_lr_scale")}
 
     @property
     def stages(self) -> tuple[StageConfig, ...]:
         """The stages up to and including this one, in order."""
-        if self.before is None or self.continues:
-            return (self.stage,) if self.before is None else self.before.stages
-        return (*self.before.stages, self.stage)
+        return (*(self.before.stages if self.before else ()), self.stage)
 
 
 class _Place(NamedTuple):
@@ -220,9 +200,7 @@ class ResolvedSweep:
     @cached_property
     def spaces(self) -> dict[tuple[str, str], Space]:
         """What the sweep searches for each objective, by (pair, triplet); none without `tune`."""
-        tune = self.config.tune
-        names = () if tune is None else self.config.objectives.names
-        return {name: Space(self.config, tune, *name) for name in names if tune is not None}
+        return {name: Space(self.config, name) for name in self.config.objectives.names if self.config.tune}
 
     @cached_property
     def _placed(self) -> list[_Place]:
@@ -276,23 +254,18 @@ class ResolvedSweep:
         stages: list[dict[str, Training]] = []
         for index in range(len(self.config.stages)):
             names = Labels(self.config.axes, [stage.name for stage in self.config.stages[: index + 1]])
-            at: dict[tuple[str, int], list[_Place]] = {}
+            places: dict[str, list[_Place]] = {}
             for place in self._placed:
-                for until in self._ends(place, index):
-                    at.setdefault((self._key(place, index, until), until), []).append(place)
-            here: dict[str, Training] = {}
-            for (key, until), places in at.items():
-                rungs = self._ends(places[0], index)
-                if part := rungs.index(until):
-                    before: Training | None = here[self._key(places[0], index, rungs[part - 1])]
-                else:
-                    before = stages[-1][self._key(places[0], index - 1)] if stages else None
-                here[key] = self._training(key, index, places, until, before, names)
+                places.setdefault(self._key(place, index), []).append(place)
+            here = {}
+            for key, several in places.items():
+                before = stages[-1][self._key(several[0], index - 1)] if stages else None
+                here[key] = self._training(key, index, several, before, names)
             stages.append(here)
         return [list(here.values()) for here in stages]
 
     def _training(
-        self, key: str, index: int, places: Sequence[_Place], until: int, before: Training | None, names: Labels
+        self, key: str, index: int, places: Sequence[_Place], before: Training | None, names: Labels
     ) -> Training:
         points, first = [place.point for place in places if place.candidate is None], places[0]
         grids = dict.fromkeys(place.grid for place in places)
@@ -307,7 +280,6 @@ class ResolvedSweep:
             values="" if points else self._values(first, index),
             number=first.candidate.number if first.grid == CANDIDATES and first.candidate else None,
             grids=tuple(grid for grid in grids if grid != CANDIDATES) if self.config.tune is not None else (),
-            until=until,
         )
 
     def _values(self, place: _Place, index: int) -> str:
@@ -318,13 +290,5 @@ class ResolvedSweep:
         dimensions = place.space.dimensions
         return label(item for item in place.candidate.values.items() if dimensions[item[0]].stage in stages)
 
-    def _ends(self, place: _Place, index: int) -> tuple[int, ...]:
-        """The epochs at which the parts of a stage end, one after the other; the last is 0 if that is its own end."""
-        tune, last = self.config.tune, index == len(self.config.stages) - 1
-        if not last or place.grid != CANDIDATES or place.candidate is None or tune is None or tune.stop_early is None:
-            return (0,)
-        until, rungs = place.candidate.until, tune.stop_early.rungs(place.point.stages[index].epochs)
-        return tuple(rung for rung in rungs if rung <= until) if until else (*rungs, 0)
-
-    def _key(self, place: _Place, index: int, until: int = 0) -> str:
-        return stage_key(place.cell.id, place.point.stages[: index + 1], self.config.precision, until)
+    def _key(self, place: _Place, index: int) -> str:
+        return stage_key(place.cell.id, place.point.stages[: index + 1], self.config.precision)

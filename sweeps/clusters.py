@@ -116,7 +116,7 @@ class _Elsewhere(Settings):
 
     def problems(self) -> Iterator[str]:
         """What holds a secret."""
-        yield from failures(lambda: check_tracking(self.tracking or "none"))
+        yield from (f"tracking {text}" for text in failures(lambda: check_tracking(self.tracking or "none")))
         yield from _environment_problems(self.environment)
 
 

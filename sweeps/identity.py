@@ -10,11 +10,11 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_jsonable_python
 
 from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.goal_core.basics.numerics import NUMERICS_VERSION
@@ -43,8 +43,8 @@ not count either; and it falls by itself when memory runs out, which must not ma
 
 
 def is_in_id(key: str) -> bool:
-    """Whether another value of a key of a sweep file, such as `stages.lr` or `data[scenes].name`, is another model."""
-    section, setting = key.partition("[")[0].partition(".")[0], key.split(".")[1 if key.startswith("model.") else -1]
+    """Whether another value of a key of a sweep file, such as `stages.lr` or `data.root`, is another model."""
+    section, setting = key.partition(".")[0], key.split(".")[1 if key.startswith("model.") else -1]
     left_out = {"data": _PLACES, "model": _NOT_OF_THE_MODEL, "stages": _NOT_OF_THE_STAGE}
     if section in left_out:
         return setting not in left_out[section] - {"init_from"}  # of which the content counts
@@ -74,31 +74,18 @@ def cell_settings(cell: Any) -> dict[str, Any]:
     }
 
 
-def stage_settings(stages: Sequence[StageConfig], precision: Precision, until: int = 0) -> dict[str, Any]:
-    """Everything that determines how a model is trained.
-
-    Args:
-        stages: the settings of the training's stage and of the stages before it, in order.
-        precision: the arithmetic of the training steps.
-        until: the epoch after which the training ends; 0: the last of its stage.
-    """
+def stage_settings(stages: Sequence[StageConfig], precision: Precision) -> dict[str, Any]:
+    """Everything that determines how a model is trained: its stage's settings and those of the stages before it."""
     of_stages = {
         str(stage.name): {key: value for key, value in to_mapping(stage).items() if key not in _NOT_OF_THE_STAGE}
         for stage in stages
     }
-    return {"precision": precision, "stages": of_stages, "until": until}
+    return {"precision": precision, "stages": of_stages}
 
 
-def stage_key(cell: str, stages: Sequence[StageConfig], precision: Precision, until: int = 0) -> str:
-    """The key of a training, which names its result in the store.
-
-    Args:
-        cell: the cell's id.
-        stages: as in `stage_settings`, like all below.
-        precision: the arithmetic of the training steps.
-        until: the epoch after which the training ends.
-    """
-    return content_id({"cell": cell, **stage_settings(stages, precision, until)})
+def stage_key(cell: str, stages: Sequence[StageConfig], precision: Precision) -> str:
+    """The key of a training, which names its result in the store; `cell` is the cell's id."""
+    return content_id({"cell": cell, **stage_settings(stages, precision)})
 
 
 def flat_text(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -118,9 +105,6 @@ def content_id(value: Any) -> str:
 def canonical_json(value: Any) -> str:
     """Write equal content as equal text: keys sorted, numbers by value (`1` equals `1.0`, `1e-4` equals `0.0001`).
 
-    Args:
-        value: dicts with text keys, lists, text, booleans, None and finite numbers.
-
     Raises:
         ValueError: a number is not finite.
     """
@@ -138,14 +122,8 @@ def _by_value(value: Any) -> Any:
 
 
 def to_mapping(value: object) -> Any:
-    """Convert a dataclass and everything in it to dicts, lists, text, numbers and booleans, in field order."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {item.name: to_mapping(getattr(value, item.name)) for item in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): to_mapping(item) for key, item in value.items()}
-    if isinstance(value, (tuple, list)):
-        return [to_mapping(item) for item in value]
-    return value
+    """A dataclass and everything in it as dicts, lists, text, numbers and booleans, in field order."""
+    return to_jsonable_python(value)
 
 
 def from_mapping(kind: type[T], mapping: Mapping[str, Any]) -> T:

@@ -16,23 +16,24 @@ def factors(sweep: ResolvedSweep) -> dict[str, int]:
     An objective counts once for each different setting that it has, so there are more than names where parameters are
     axes.
     """
-    cells, backbones, seeds = len(_own(sweep).cells), len(sweep.config.model.backbones), len(sweep.config.seeds)
+    cells = len(replace(sweep, trails=()).cells)
+    backbones, seeds = len(sweep.config.model.backbones), len(sweep.config.seeds)
     return {"cells": cells, "backbones": backbones, "seeds": seeds, "objectives": cells // (backbones * seeds)}
 
 
 def describe_size(sweep: ResolvedSweep) -> Iterator[str]:
     """Say how many cells and trainings a sweep has of its own, without those of a search, and why."""
-    config, factor, names = sweep.config, factors(sweep), len(sweep.config.objectives.names)
-    cells, objectives = _count(factor["cells"], "cell"), _count(names, "objective")
-    if factor["objectives"] != names:
-        objectives = f"{factor['objectives']} settings of {objectives}"
-    yield f"{cells} = {_count(factor['backbones'], 'backbone')} x {_count(factor['seeds'], 'seed')} x {objectives}"
-    if not config.axes:
+    counts, names = factors(sweep), len(sweep.config.objectives.names)
+    cells, objectives = _count(counts["cells"], "cell"), _count(names, "objective")
+    if counts["objectives"] != names:
+        objectives = f"{counts['objectives']} settings of {objectives}"
+    yield f"{cells} = {_count(counts['backbones'], 'backbone')} x {_count(counts['seeds'], 'seed')} x {objectives}"
+    if not sweep.config.axes:
         return
-    yield f"axes: {'; '.join(describe(config.axes))}; what a value does not change is trained once"
-    for trainings in _own(sweep).by_stage:
-        if len(trainings) != factor["cells"]:
-            settings = len(trainings) // factor["cells"]
+    yield f"axes: {'; '.join(describe(sweep.config.axes))}; what a value does not change is trained once"
+    for trainings in sweep.by_stage:
+        if len(trainings) != counts["cells"]:
+            settings = len(trainings) // counts["cells"]
             yield f"  {trainings[0].stage.name}: {len(trainings)} trainings = {cells} x {settings} settings of it"
 
 
@@ -40,10 +41,6 @@ def unopened(config: SweepConfig) -> ResolvedSweep:
     """A sweep whose data and weights are not on this machine. Its ids mean nothing."""
     unknown = dict.fromkeys((backbone.name for backbone in config.model.backbones), "unknown")
     return ResolvedSweep(config=config, data_fingerprint="unknown", weights=unknown)
-
-
-def _own(sweep: ResolvedSweep) -> ResolvedSweep:
-    return replace(sweep, trails=())
 
 
 def _count(number: int, noun: str) -> str:

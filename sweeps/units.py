@@ -108,8 +108,7 @@ def _limit(stage: StageConfig, execution: ExecutionConfig, auto: Mapping[str, in
 def _trunk(training: Training) -> Hashable:
     """What trainings that share a trunk have in common: all but the objective and settings in `OF_ONE_TRAINING`."""
     cell = training.cell
-    settings = cell.data, cell.model, cell.seed, tuple(map(_shared, training.stages)), training.precision
-    return settings, cell.tested, training.begins, training.until
+    return cell.data, cell.model, cell.seed, cell.tested, tuple(map(_shared, training.stages)), training.precision
 
 
 @cache

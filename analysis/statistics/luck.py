@@ -11,7 +11,7 @@ by which they were compared and is that of half the budget, so it is rather too 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import comb, inf
+from math import comb
 
 import numpy as np
 import pandas as pd
@@ -71,6 +71,6 @@ def between_halves(trail: Trail, scores: Mapping[int, Array]) -> Array:
     return variances
 
 
-def _rank(candidate: Candidate) -> tuple[bool, float, float]:
-    """As the choice ranks candidates: one that was stopped early, or failed, comes after all others."""
-    return candidate.score is not None, candidate.until or inf, candidate.score or 0.0
+def _rank(candidate: Candidate) -> tuple[bool, float]:
+    """As the choice ranks candidates: one that failed comes after all others."""
+    return candidate.score is not None, candidate.score or 0.0

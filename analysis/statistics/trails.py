@@ -92,8 +92,7 @@ def candidates_frame(results: SweepResults) -> pd.DataFrame:
     """Every candidate as a row, as `candidates.csv` has them: validation scores alone.
 
     Columns: ``dataset``, ``framework``, ``backbone``, ``pair``, ``triplet``, ``candidate``, ``default``, ``chosen``,
-    a column for each searched setting, ``score``, ``score_SEED`` for each seed of the search, ``epochs``, ``stopped``,
-    ``failed``.
+    a column for each searched setting, ``score``, ``score_SEED`` for each seed of the search, ``failed``.
     """
     header, rows = results.header, list[dict[str, Any]]()
     seeds = () if header.tune is None else header.tune.seeds
@@ -105,7 +104,7 @@ def candidates_frame(results: SweepResults) -> pd.DataFrame:
             values = {name: one.values.get(name) for name in header.dimensions}
             row |= {name: v if v is None or is_number(v) else str(v) for name, v in values.items()}
             row |= {"score": one.score, **{f"score_{seed}": one.scores.get(str(seed)) for seed in seeds}}
-            rows.append(row | {"epochs": one.epochs, "stopped": one.stopped, "failed": one.failed})
+            rows.append(row | {"failed": one.failed})
     return pd.DataFrame(rows)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from goal_sweep.goal_core.basics.errors import DataError, GoalError, WeightsError, printable
-from goal_sweep.runners.cli.options import Set, StoreDir, Sweep, SweepArguments, Trust, Uri, console, running_of
+from goal_sweep.runners.cli.options import Set, StoreDir, Sweep, SweepArguments, Trust, Uri, console
 
 if TYPE_CHECKING:
     from goal_sweep.runners.store.submissions import Submission, Submissions
@@ -52,7 +52,7 @@ def submit(
     if not sweep or to is None:
         raise GoalError("give a sweep and --to ray, slurm or kubernetes (see goal-sweep submit --help)")
     options = [*(["--retry-failed"] if retry_failed else []), *(["--fail-fast"] if fail_fast else [])]
-    arguments = SweepArguments(sweep, set_, store, tracking_uri, running_of(trust_plugins))
+    arguments = SweepArguments(sweep, set_, store, tracking_uri, trust_plugins)
     _submit(arguments, to, site, options, show=show)
 
 
@@ -65,7 +65,7 @@ def _submit(arguments: SweepArguments, to: Kind, site: Path | None, options: lis
     from goal_sweep.sweeps import load_for_cluster
 
     loaded = load_for_cluster(
-        arguments.sweep, arguments.overrides, site=jobs.site_file(site), kind=to, running=arguments.running
+        arguments.sweep, arguments.overrides, site=jobs.site_file(site), kind=to, trusted=arguments.trusted
     )
     name, store, code, backend = loaded.config.name, loaded.config.store, code_digest(), jobs.backend_of(to)
     records = Submissions(local_root(store))
@@ -152,11 +152,11 @@ def submissions_of(
     from goal_sweep.runners.cluster.submission import site_file
     from goal_sweep.runners.store import local_root
     from goal_sweep.runners.store.submissions import Submissions
-    from goal_sweep.sweeps import load_for_cluster
+    from goal_sweep.sweeps import load_places
 
-    loaded = load_for_cluster(sweep, SweepArguments(sweep, set_, store).overrides, site=site_file(site))
-    records = Submissions(local_root(loaded.config.store))
-    return records, records.of(loaded.config.name)
+    places = load_places(sweep, SweepArguments(sweep, set_, store).overrides, site=site_file(site))
+    records = Submissions(local_root(places.store))
+    return records, records.of(places.name)
 
 
 def chosen(records: Submissions, known: list[Submission], job: str | None) -> list[Submission]:

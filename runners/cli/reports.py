@@ -25,7 +25,7 @@ from goal_sweep.runners.tracking.models import publish_best
 from goal_sweep.runners.tracking.page import SweepPage
 from goal_sweep.runners.tracking.runs import require_own
 from goal_sweep.runners.tracking.uri import TrackingError, read_only, resolve_uri, sqlite_file
-from goal_sweep.sweeps import SweepConfig, SweepNotFoundError, load_sweep
+from goal_sweep.sweeps import SweepConfig, SweepNotFoundError, SweepPlaces, load_places
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,13 +36,13 @@ class ReportTarget:
     uri: str
     """MLflow tracking URI, resolved."""
     folder: Path
-    config: SweepConfig | None
-    """The sweep; None where only its name in MLflow is known."""
+    config: SweepPlaces | None
+    """The sweep, or of one with plugins its places; None where only its name in MLflow is known."""
     asked: bool = False
     """Whether the person named the tracking URI or launched; else no server is contacted."""
 
     @classmethod
-    def of(cls, config: SweepConfig, *, asked: bool = False) -> ReportTarget:
+    def of(cls, config: SweepPlaces, *, asked: bool = False) -> ReportTarget:
         """The target of a sweep, whose data need not be on this machine."""
         root = local_root(config.store)
         uri = resolve_uri(config.tracking, root)
@@ -103,7 +103,7 @@ def report_targets(sweeps: Sequence[str], overrides: Sequence[str], tracking_uri
     for sweep in sweeps:
         try:
             asked = any(text.startswith("tracking=") for text in overrides)
-            targets.append(ReportTarget.of(load_sweep(sweep, overrides), asked=asked))
+            targets.append(ReportTarget.of(load_places(sweep, overrides), asked=asked))
         except SweepNotFoundError:
             if tracking_uri is None:
                 raise
@@ -198,7 +198,7 @@ def print_result(result: ReportResult, console: Console) -> None:
 def warnings(target: ReportTarget, result: ReportResult) -> list[str]:
     """What the settings ask for and the report does not show: it shows the sweep as it was last launched."""
     there = result.inputs.results.header.seeds
-    asked = there if target.config is None else target.config.seeds
+    asked = target.config.seeds if isinstance(target.config, SweepConfig) else there
     if set(asked) == set(there):
         return []
     return [

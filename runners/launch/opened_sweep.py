@@ -22,9 +22,9 @@ from goal_sweep.runners.execution.inputs import code_digest, software
 from goal_sweep.runners.launch.tuning import Ended, describe, ends_of, replay
 from goal_sweep.runners.launch.view.progress import SweepProgress
 from goal_sweep.runners.planning.processes import process_pool
-from goal_sweep.runners.store import BEST, LAST, Store, TrainingStatus
+from goal_sweep.runners.store import BEST, Store, TrainingStatus
 from goal_sweep.runners.tracking.uri import resolve_uri
-from goal_sweep.sweeps import ResolvedSweep, Running, SweepConfig, Training, Unit, load_sweep
+from goal_sweep.sweeps import ResolvedSweep, SweepConfig, Training, Unit, load_sweep
 
 if TYPE_CHECKING:
     from goal_sweep.goal_core.training import UnitPlan
@@ -91,9 +91,6 @@ class OpenedSweep(ResolvedSweep):
                 objective=training.cell.objective,
                 init=self.store.folder(training.before).place(BEST) if training.before else None,
                 init_key=training.before.key if training.before else "",
-                state=self.store.folder(training.before).place(LAST)
-                if training.before and training.continues
-                else None,
                 own=own_settings(training.stage, unit.stage),
             )
             for training in unit.trainings
@@ -104,14 +101,11 @@ class OpenedSweep(ResolvedSweep):
             model=first.cell.model,
             seed=first.cell.seed,
             stage=unit.stage,
-            until=first.until,
             tested=first.cell.tested,
             precision=first.precision,
             device="cuda" if resources.gpus else "cpu",
             threads=resources.cpus,
             loader_workers=resources.loader_workers,
-            processes=max(1, int(resources.gpus)),
-            units_per_gpu=self.config.execution.units_per_gpu,
             sharing=self.config.execution.sharing,
             cache=self.store.features,
             packs=self.store.packs,
@@ -200,7 +194,7 @@ def open_sweep(
     sweep: str,
     overrides: Sequence[str] = (),
     *,
-    running: Running = "never",
+    trusted: bool = False,
     renew: bool = True,
     progress: Progress = lambda done, total: None,
 ) -> OpenedSweep:
@@ -209,14 +203,14 @@ def open_sweep(
     Args:
         sweep: path of a sweep file, or the name of a shipped sweep.
         overrides: ``key=value`` settings that replace those of the file.
-        running: which of its plugins run.
+        trusted: also run plugins of a sweep that lies outside the current folder.
         renew: look at every image of the data; else they are taken for what they were when they were indexed.
         progress: called while images are read for the index.
 
     Raises:
         GoalError: the sweep file is invalid, or the data or weights are missing or invalid.
     """
-    return open_config(load_sweep(sweep, overrides, running=running), renew=renew, progress=progress)
+    return open_config(load_sweep(sweep, overrides, trusted=trusted), renew=renew, progress=progress)
 
 
 def open_config(

@@ -44,7 +44,7 @@ def fit(trainings: Sequence[Training], prices: Prices, devices: Devices) -> Pack
         devices: the devices at hand.
     """
     config, stages = prices.config, dict.fromkeys(one.stage.name for one in trainings)
-    slots = devices.slots(config.execution.units_per_gpu)
+    slots = devices.slots(1)
     usable_mb = FILLED * (devices.memory_mb or float("inf")) * devices.count / slots
     most: dict[str, int] = {}
     for (_, name), alike in by_kind(trainings).items() if devices.memory_mb else ():
@@ -149,7 +149,7 @@ def _row(label: str, trainings: Sequence[Training], units: Sequence[Unit], price
         "done": len(trainings) - len(left),
         "units": len(units),
         "steps_per_epoch": steps,
-        "steps": sum(one.num_epochs for one in left) * steps,
+        "steps": sum(one.epochs for one in left) * steps,
         "disk_mb": sum(disk) if len(disk) == len(units) else None,
         "memory_mb": memory_mb,
         "memory_from": None if memory_mb is None else prices.memory_basis(units[0]),

@@ -37,7 +37,7 @@ def measure(
             as_run = prices.as_run(unit)
             started = [processes.submit(_measure, plan(as_run)) for _ in range(at_once)]
             speeds = [process.result() for process in started]
-            seconds = [speed.unit_s(unit.stage, unit.trainings[0].num_epochs, dataset) for speed in speeds]
+            seconds = [speed.unit_s(unit.stage, unit.trainings[0].epochs, dataset) for speed in speeds]
             once_s = prices.size.images * statistics.fmean(speed.feature_image_s for speed in speeds)
             memory = max((mb for speed in speeds if (mb := speed.memory_mb) is not None), default=None)
             if memory is not None:

@@ -154,7 +154,7 @@ class Prices:
 
     def time_shape(self, unit: Unit) -> float:
         """The seconds that are counted of a unit; without a price of its backbone, its time in epochs of a cell."""
-        return self._counted_s(unit) or unit.trainings[0].num_epochs * solo_times(unit)
+        return self._counted_s(unit) or unit.trainings[0].epochs * solo_times(unit)
 
     def memory_shape(self, unit: Unit) -> float:
         """The megabytes that are counted of a unit; without the size of its backbone, its cells."""
@@ -168,7 +168,7 @@ class Prices:
             return None
         forward = self._forward_s(unit, backbone)
         gmac_s = card.gmac_s * card.slower[training.precision] / (1 if resources.gpus else resources.cpus)
-        steps = training.num_epochs * num_batches(self.size.captions, stage.batch_size, stage.drop_last)
+        steps = training.epochs * num_batches(self.size.captions, stage.batch_size, stage.drop_last)
         pairs, devices = steps * stage.batch_size, max(1.0, resources.gpus)
         chunked = 0 < stage.micro_batch < stage.batch_size / devices
         heads = self._heads(unit, backbone)
@@ -188,7 +188,7 @@ class Prices:
         matched = model.xvlm.rerank_top * (val.images + val.captions) * heads.pair_gmac
         evaluated = val.images * heads.image_gmac + val.captions * heads.caption_gmac + matched
         images = 0.0 if stage.shares_backbone else val.images * forward
-        compute += cells * training.num_epochs * (evaluated * gmac_s / 3 + images)  # without the backward pass
+        compute += cells * training.epochs * (evaluated * gmac_s / 3 + images)  # without the backward pass
         workers = resources.loader_workers
         return max(compute, load / workers) if workers else compute + load / devices
 

@@ -55,12 +55,11 @@ def find_garbage(store: Store, trainings: Sequence[Training]) -> list[Garbage]:
         StorageError: the store cannot be read.
     """
     statuses, storage = store.status(trainings), store.storage
-    needed = {one.before for one, status in statuses.items() if one.continues and status.state != "done"}
     names = {store.folder(training).folder: training.name for training in trainings}
     kept = {  # of finished trainings, by folder: the files that their results state
         store.folder(training).folder: {stated["name"] for stated in status.result["files"].values()}
         for training, status in statuses.items()
-        if status.state == "done" and training not in needed
+        if status.state == "done"
     }
     found: dict[tuple[Kind, str], Garbage] = {}
     cells = list(dict.fromkeys(folder.parent for folder in names))

@@ -1,4 +1,4 @@
-"""Parse strict YAML 1.2 into a tree that knows every line, and read the files that hold one mapping of it.
+"""Parse strict YAML 1.2 with the line of every value, and read the files that hold one mapping of it.
 
 A sweep file may come from anybody, so what it may cost is limited: its size and its depth.
 """
@@ -6,13 +6,13 @@ A sweep file may come from anybody, so what it may cost is limited: its size and
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
-from ruamel.yaml.nodes import Node as RawNode
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from goal_sweep.sweeps.reading.tree import KeyPath, Node, Problem, Scalar, Where
+from goal_sweep.sweeps.reading.document import Items, KeyPath, Problem, Section, Where
 
 MAX_BYTES = 256 * 1024
 """Size of a sweep file, or of the value of a `--set`. The sweeps that ship with the project have about 2 KiB."""
@@ -20,11 +20,10 @@ MAX_DEPTH = 32
 """Lists and mappings inside each other. A sweep needs 5."""
 _TOO_DEEP = f"is nested deeper than {MAX_DEPTH} levels"
 _ALIAS = "anchors and aliases (&, *) are not supported; write the value twice, or use `extends`"
-_MAX_DIGITS = 100
 _TAG = "tag:yaml.org,2002:"
 
 
-def read_mapping(path: Path, what: str, problems: list[Problem], sources: list[str]) -> Node | None:
+def read_mapping(path: Path, what: str, problems: list[Problem], sources: list[str]) -> Section | None:
     """Read a file.
 
     Args:
@@ -47,15 +46,15 @@ def read_mapping(path: Path, what: str, problems: list[Problem], sources: list[s
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         problems.append(Problem(Where(source), "", f"cannot be read: {reason}"))
         return None
-    if root is not None and isinstance(root.value, dict):
+    if isinstance(root, Section):
         return root
     if len(problems) == already:
         message = "the file is empty" if root is None else f"{what} is a mapping of keys to values"
-        problems.append(Problem(Where(source) if root is None else root.where, "", message))
+        problems.append(Problem(Where(source, 0 if root is None else 1), "", message))
     return None
 
 
-def parse_yaml(text: str, source: str, problems: list[Problem], *, at: Where | None = None) -> Node | None:
+def parse_yaml(text: str, source: str, problems: list[Problem], *, lines: bool = True) -> Any:
     """Parse one YAML document.
 
     Args:
@@ -63,101 +62,78 @@ def parse_yaml(text: str, source: str, problems: list[Problem], *, at: Where | N
         source: the file's name in messages.
         problems: receives bad syntax, duplicate keys, keys that are not text, anchors, tags, merge keys, and what is
             too large: more than `MAX_BYTES` or `MAX_DEPTH`.
-        at: the place to record for every node instead of its own line (for values of `--set`).
+        lines: whether places have lines; those of a `--set` have none.
 
     Returns:
-        The tree, or None when the text is empty or cannot be parsed.
+        The mapping, list or single value; None when the text is empty or cannot be parsed.
     """
     line, yaml = 0, YAML(typ="safe", pure=True)
     if len(text.encode(errors="replace")) > MAX_BYTES:
-        problems.append(Problem(at or Where(source), "", f"is larger than {MAX_BYTES // 1024} KiB"))
+        problems.append(Problem(Where(source), "", f"is larger than {MAX_BYTES // 1024} KiB"))
         return None
     try:
         root = yaml.compose(text)
-        return None if root is None else _Reader(yaml, source, problems, at).read(root, (), Where(source, 1))
+        return None if root is None else _Reader(yaml, source, problems, lines=lines).read(root, ())
     except MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark is not None else 0
-        problem = f"not valid YAML: {_explain(error)}"
+        line = error.problem_mark.line + 1 if error.problem_mark is not None and lines else 0
+        said = _ALIAS if "alias" in str(error.problem) else f"{error.context or ''} {error.problem or ''}".strip()
+        problem = f"not valid YAML: {said.replace(chr(92) + 't', 'tab; use spaces')}"
     except YAMLError as error:
         problem = f"not valid YAML: {str(error).splitlines()[0]}"
     except (ValueError, OverflowError):  # from an escape such as "\U99999999"
         problem = "not valid YAML: an escape names no character"
     except RecursionError:
         problem = _TOO_DEEP
-    problems.append(Problem(at or Where(source, line), "", problem))
+    problems.append(Problem(Where(source, line), "", problem))
     return None
 
 
-def _explain(error: MarkedYAMLError) -> str:
-    problem = str(error.problem or error.context)
-    if "alias" in problem:
-        return _ALIAS
-    if "\\t" in problem:
-        return "indented with a tab; use spaces"
-    if "another document" in problem:
-        return "a file holds one document, but '---' starts a second one"
-    if error.context and "quoted scalar" in str(error.context):
-        return f"{problem} {error.context}"
-    return problem
-
-
 class _Reader:
-    """Converts ruamel's nodes to `Node`s and collects problems on the way."""
+    """Converts ruamel's nodes and collects problems on the way. What cannot be read becomes None."""
 
-    def __init__(self, yaml: YAML, source: str, problems: list[Problem], at: Where | None) -> None:
-        self._yaml, self._source, self._problems, self._at = yaml, source, problems, at
+    def __init__(self, yaml: YAML, source: str, problems: list[Problem], *, lines: bool) -> None:
+        self._yaml, self._source, self._problems, self._lines = yaml, source, problems, lines
 
-    def read(self, raw: RawNode, path: KeyPath, where: Where) -> Node:
-        kind = str(raw.tag).removeprefix(_TAG)
-        if raw.anchor is not None:
+    def read(self, node: Node, path: KeyPath) -> Any:
+        kind, where = str(node.tag).removeprefix(_TAG), self._place(node)
+        if node.anchor is not None:
             problem = _ALIAS
-        elif len(path) > MAX_DEPTH - (not isinstance(raw, ScalarNode)):
+        elif len(path) > MAX_DEPTH - (not isinstance(node, ScalarNode)):
             path, problem = (), _TOO_DEEP
-        elif isinstance(raw, MappingNode) and kind == "map":
-            return Node(self._mapping(raw, path), where)
-        elif isinstance(raw, SequenceNode) and kind == "seq":
-            return Node([self.read(child, (*path, n), self._place(child)) for n, child in enumerate(raw.value)], where)
-        elif kind == "int" and len(raw.value) > _MAX_DIGITS:
-            problem = f"a number may have at most {_MAX_DIGITS} digits"
-        elif isinstance(raw, ScalarNode) and (odd := _odd_character(raw)):
-            problem = odd
-        elif isinstance(raw, ScalarNode) and kind in ("str", "timestamp", "value"):  # a date stays text
-            return Node(str(raw.value), where)
-        elif isinstance(raw, ScalarNode) and kind in ("null", "bool", "int", "float"):
+        elif isinstance(node, MappingNode) and kind == "map":
+            return self._mapping(node, path)
+        elif isinstance(node, SequenceNode) and kind == "seq":
+            items = [self.read(child, (*path, number)) for number, child in enumerate(node.value)]
+            return Items(items, dict(enumerate(map(self._place, node.value))))
+        elif isinstance(node, ScalarNode) and kind in ("str", "timestamp", "value", "null", "bool", "int", "float"):
             try:
-                value: Scalar = self._yaml.constructor.construct_object(raw)
-                return Node(value, where)
-            except (ValueError, KeyError):  # such as !!int x
-                problem = f"{raw.value!r} is none of kind {kind!r}"
+                is_text = kind in ("str", "timestamp", "value")  # a date stays text
+                value = str(node.value) if is_text else self._yaml.constructor.construct_object(node)
+                str(value).encode()
+                return value
+            except (ValueError, KeyError):  # such as !!int x, "\ud800", or a number of 5,000 digits
+                problem = f"{node.value[:40]!r} cannot be a value of kind {kind!r}"
         else:
             problem = f"the tag {kind!r} is not allowed here"
         self._report(where, path, problem)
-        return Node(None, where)
+        return None
 
-    def _mapping(self, raw: MappingNode, path: KeyPath) -> dict[str, Node]:
-        children: dict[str, Node] = {}
-        for key, value in raw.value:
+    def _mapping(self, node: MappingNode, path: KeyPath) -> Section:
+        content: dict[str, Any] = {}
+        places = {} if path else {"": self._place(node)}
+        for key, value in node.value:
             where = self._place(key)
-            if not isinstance(key, ScalarNode) or key.tag != _TAG + "str":
-                got = key.value if isinstance(key, ScalarNode) else "a list or mapping"
+            if not isinstance(key, ScalarNode) or key.tag != _TAG + "str" or not key.value.isprintable():
+                got = repr(key.value) if isinstance(key, ScalarNode) else "a list or mapping"
                 self._report(where, path, f"a key must be text, got {got}; files can be merged with `extends`")
-            elif odd := _odd_character(key):
-                self._report(where, path, odd)
-            elif key.value in children:
-                first = children[key.value].where
-                self._report(where, (*path, key.value), f"duplicate key, first given at {first}")
+            elif key.value in content:
+                self._report(where, (*path, key.value), f"duplicate key, first given at {places[key.value]}")
             else:
-                children[key.value] = self.read(value, (*path, key.value), where)
-        return children
+                content[key.value], places[key.value] = self.read(value, (*path, key.value)), where
+        return Section(content, places)
 
-    def _place(self, raw: RawNode) -> Where:
-        return self._at or Where(self._source, raw.start_mark.line + 1)
+    def _place(self, node: Node) -> Where:
+        return Where(self._source, node.start_mark.line + 1 if self._lines else 0)
 
     def _report(self, where: Where, path: KeyPath, message: str) -> None:
         self._problems.append(Problem(where, ".".join(map(str, path)), message))
-
-
-def _odd_character(raw: ScalarNode) -> str:
-    """What an escape can smuggle in, and no file name and no UTF-8 file can hold."""
-    odd = next((letter for letter in raw.value if letter == "\0" or "\ud800" <= letter <= "\udfff"), "")
-    return f"a text may not hold the character U+{ord(odd):04X}" if odd else ""

@@ -3,6 +3,6 @@
 Nothing here trains. `runners.launch.tuning` carries the search out.
 """
 
-from goal_sweep.sweeps.tuning.block import Domain, StopEarly, TuneConfig
+from goal_sweep.sweeps.tuning.block import Domain, TuneConfig
 from goal_sweep.sweeps.tuning.space import Dimension, Space, dimensions_of
 from goal_sweep.sweeps.tuning.trail import Candidate, Trail

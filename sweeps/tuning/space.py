@@ -39,7 +39,7 @@ class Dimension(Setting):
         if values := self.domain.choice:
             return values[int(share * len(values))]
         low, high = self.domain.bounds
-        if self.domain.kind == "loguniform":
+        if self.domain.loguniform:
             return self.rounded(math.exp(math.log(low) + share * (math.log(high) - math.log(low))))
         return self.rounded(low + share * (high - low))
 
@@ -59,15 +59,12 @@ class Space:
     """The space of a sweep's search, for one objective.
 
     Args:
-        config: the sweep.
-        tune: its block.
-        pair: the objective's pair weight.
-        triplet: the objective's triplet weight.
+        config: the sweep, which has a `tune` block.
+        name: the objective, as (pair, triplet).
     """
 
-    def __init__(self, config: Any, tune: TuneConfig, pair: str, triplet: str) -> None:
-        self._config, self._tune, self.name = config, tune, (pair, triplet)
-        """The objective, as (pair, triplet)."""
+    def __init__(self, config: Any, name: tuple[str, str]) -> None:
+        self._config, self._tune, self.name = config, config.tune, name
         self._known: dict[str, tuple[ObjectiveConfig, Point]] = {}
 
     @cached_property
@@ -75,16 +72,11 @@ class Space:
         """The settings that the objective knows, by name, in the order of the sweep file."""
         return {name: item for name, item in dimensions_of(self._tune).items() if self._knows(item)}
 
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """The parameters of the objective."""
-        return tuple(accepted_parameters(*self.name, self._config.objectives.variant))
-
     def _knows(self, dimension: Dimension) -> bool:
         if dimension.stage:
             return True
         if dimension.key.startswith(PARAMETER):
-            return dimension.setting in self.parameters
+            return dimension.setting in accepted_parameters(*self.name, self._config.objectives.variant)
         own = self._with({})[0].resolved()
         return any(self._with({dimension.key: value})[0].resolved() != own for value in dimension.domain.choice)
 
@@ -100,15 +92,11 @@ class Space:
         text = json.dumps(by_key, sort_keys=True)
         if text not in self._known:
             point = settings_at(self._config, by_key)
-            self._known[text] = point.objectives.configs[list(point.objectives.names).index(self.name)], point
+            self._known[text] = point.objectives.configs[point.objectives.names.index(self.name)], point
         return self._known[text]
 
     def shown(self, values: Values) -> Values:
-        """The value of every setting that the objective knows, in the order of `dimensions`.
-
-        Args:
-            values: some of them; the others have the sweep's own.
-        """
+        """The value of every setting that the objective knows; the sweep's own where none is given."""
         objective, point = self.at(values)
         constants = {**objective.resolved(), "variant": objective.variant}
         stages = {str(stage.name): stage for stage in point.stages}
@@ -149,9 +137,11 @@ class Space:
         Values that are all listed are drawn without repetition.
         """
         domains = [own.domain for own in self.dimensions.values()]
-        listed = all(domain.choice for domain in domains)
-        if listed and math.prod(len(domain.choice) for domain in domains) <= _MAX_LISTED:
-            return self.distinct(sorted(self._listed(), key=self._order), self.first())
+        if all(own.choice for own in domains) and math.prod(len(own.choice) for own in domains) <= _MAX_LISTED:
+            every = (
+                dict(zip(self.dimensions, each, strict=True)) for each in product(*(own.choice for own in domains))
+            )
+            return self.distinct(sorted(every, key=self._order), self.first())
         drawn = (
             {name: own.at(self._share(own.key, number)) for name, own in self.dimensions.items()} for number in count()
         )
@@ -160,10 +150,6 @@ class Space:
     def without_scores(self, budget: int) -> list[Values]:
         """The first candidates of random search."""
         return list(islice(chain(self.first(), self.random()), budget))
-
-    def _listed(self) -> Iterator[Values]:
-        for values in product(*(own.domain.choice for own in self.dimensions.values())):
-            yield dict(zip(self.dimensions, values, strict=True))
 
     def _order(self, values: Values) -> float:
         return self._share("order", {self.dimensions[name].key: value for name, value in values.items()})

@@ -170,9 +170,8 @@ def test_stage_key_counts_cell_precision_and_the_stages_before() -> None:
         stage_key("c", [replace(FROZEN, epochs=9), FINETUNE], "fp32"),
         stage_key("c", [FINETUNE], "fp32"),
         stage_key("c", [FROZEN], "fp32"),
-        stage_key("c", [FROZEN, FINETUNE], "fp32", until=2),
     ]
-    assert len({key, *others}) == 7
+    assert len({key, *others}) == 6
 
 
 def test_a_training_tells_the_settings_that_its_key_hashes(small: SweepConfig) -> None:
@@ -183,7 +182,7 @@ def test_a_training_tells_the_settings_that_its_key_hashes(small: SweepConfig) -
     assert training.settings["objective.tau"] == "10"  # a whole number, however it is written
     assert training.settings["model.backbone_weights"] == "w"
     assert (training.settings["seed"], training.settings["precision"]) == ("2", "fp32")
-    assert not {"stages.frozen.micro_batch", "stages.frozen.name", "data.root", "until"} & training.settings.keys()
+    assert not {"stages.frozen.micro_batch", "stages.frozen.name", "data.root"} & training.settings.keys()
 
 
 def test_all_settings_are_plain_data() -> None:

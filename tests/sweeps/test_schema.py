@@ -19,6 +19,7 @@ from goal_sweep.sweeps import (
     to_mapping,
 )
 from goal_sweep.sweeps.schema import ExecutionConfig, ResourceConfig
+from tests.helpers.paths import SCENES
 
 PAIRS, TRIPLETS = list(pair_weights), list(triplet_weights)
 
@@ -79,13 +80,13 @@ def test_variant_reaches_the_objectives() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"seeds": ()}, "seeds: .*at least one"),
-        ({"seeds": (1, 1)}, "seeds must be distinct"),
-        ({"stages": ()}, "stages must contain at least one"),
-        ({"name": ""}, "name may contain"),
-        ({"store": ""}, "store must not be empty"),
-        ({"tracking": "http://u:p@h"}, "must not carry credentials"),
-        ({"tracking": "http://[broken"}, "tracking is not a valid URI"),
+        ({"seeds": ()}, "seeds: .*at least 1"),
+        ({"seeds": (1, 1)}, "seeds: .*must be distinct"),
+        ({"stages": ()}, "stages: .*at least 1"),
+        ({"name": ""}, "name: .*pattern"),
+        ({"store": ""}, "store: .*must not be empty"),
+        ({"tracking": "http://u:p@h"}, "tracking: .*must not carry credentials"),
+        ({"tracking": "http://[broken"}, "tracking: .*is not a valid URI"),
     ],
 )
 def test_single_settings_are_checked(small: SweepConfig, change: dict[str, object], message: str) -> None:
@@ -94,7 +95,7 @@ def test_single_settings_are_checked(small: SweepConfig, change: dict[str, objec
 
 
 def test_stages_in_the_wrong_order(small: SweepConfig) -> None:
-    with pytest.raises(ConfigError, match="stages must be in the order frozen, finetune; got finetune, frozen"):
+    with pytest.raises(ConfigError, match=r"stages: .*must be in the order frozen, finetune; got finetune, frozen"):
         from_mapping(SweepConfig, to_mapping(replace(small, stages=small.stages[::-1])))
     assert replace(small, stages=small.stages[1:]).stages[0].name == "finetune"
 
@@ -111,19 +112,18 @@ def test_models_are_one_for_each_backbone() -> None:
     model = SweepModel(backbones=(BackboneConfig(name="a"), BackboneConfig(name="b")), embed_dim=8)
     assert [item.backbone.name for item in model.models] == ["a", "b"]
     assert {item.embed_dim for item in model.models} == {8}
-    with pytest.raises(ConfigError, match=r"backbones: .*at least one"):
+    with pytest.raises(ConfigError, match=r"backbones: .*at least 1"):
         from_mapping(SweepModel, {"backbones": []})
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"cpus": 0}, {"gpus": -1.0}, {"gpus": 1.5}, {"max_attempts": 0}, {"watchdog": -1}, {"accelerator": "A100"}],
+    [{"cpus": 0}, {"gpus": -1.0}, {"gpus": 2}, {"max_attempts": 0}, {"watchdog": -1}, {"accelerator": "A100"}],
 )
 def test_resources(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         ResourceConfig(**wrong)  # type: ignore[arg-type]
     assert ResourceConfig(gpus=0.25, accelerator="A100").accelerator == "A100"
-    assert ResourceConfig(gpus=4).gpus == 4
 
 
 def test_limit_without_sharing() -> None:
@@ -140,7 +140,6 @@ def test_stacked_heads_are_refused_where_they_cannot_be(small: SweepConfig) -> N
         ({"precision": "fp16"}, "heads needs precision fp32, tf32 or bf16, got fp16"),
         ({"stages": (replace(frozen, bn_mode="legacy_quirk"), finetune)}, "heads needs a stage frozen"),
         ({"model": replace(small.model, framework="xvlm")}, "heads needs framework .*, got xvlm"),
-        ({"resources": ResourceConfig(gpus=2)}, "heads needs resources.gpus of at most 1, got 2"),
         ({"stages": (replace(frozen, micro_batch=4), finetune)}, "heads needs a stage frozen without micro_batch"),
     ):
         with pytest.raises(ConfigError, match=f"execution.sharing: {needed}"):
@@ -149,14 +148,9 @@ def test_stacked_heads_are_refused_where_they_cannot_be(small: SweepConfig) -> N
 
 
 def test_batches_whose_statistics_count_are_not_split() -> None:
-    with pytest.raises(SweepError, match=r"micro_batch 32 cannot split the batches of vse_infty on precomputed"):
+    with pytest.raises(SweepError, match=r"micro_batch: 32 cannot split the batches of vse_infty on precomputed"):
         load_sweep("f30k_vse_infty_butd", ["stages.frozen.micro_batch=32"], environ={})
-    with pytest.raises(SweepError, match=r"resources.gpus 2 cannot split the batches of vsepp with bn_mode legacy"):
-        load_sweep("coco_vsepp", ["stages.finetune.bn_mode=legacy_quirk", "resources.gpus=2"], environ={})
-    with pytest.raises(SweepError, match=r"resources.gpus 200 needs a batch_size of at least as many"):
-        load_sweep("coco_vsepp", ["resources.gpus=200"], environ={})
-    settings = ["stages.frozen.micro_batch=32", "resources.gpus=4"]
-    assert load_sweep("coco_vsepp", settings, environ={}).stages[0].micro_batch == 32
+    assert load_sweep("coco_vsepp", ["stages.frozen.micro_batch=32"], environ={}).stages[0].micro_batch == 32
 
 
 def test_the_legacy_normalisation_is_vsepps_alone() -> None:
@@ -166,6 +160,6 @@ def test_the_legacy_normalisation_is_vsepps_alone() -> None:
 
 def test_feature_views_need_augmented_images() -> None:
     with pytest.raises(SweepError, match="do not augment them"):
-        load_sweep("scenes", ["stages.frozen.feature_views=2"])
+        load_sweep(SCENES, ["stages.frozen.feature_views=2"])
     with pytest.raises(SweepError, match="have no images"):
         load_sweep("quickstart", ["stages.frozen.feature_views=2"])

@@ -125,11 +125,8 @@ def _trail_paragraphs(header: Header) -> list[str]:
     """What happened to the candidates, in sentences."""
     assert header.tune is not None
     candidates = [candidate for trail in header.trails for candidate in trail.candidates]
-    failed, stopped = sum(bool(one.failed) for one in candidates), sum(one.stopped for one in candidates)
-    text = (
-        f"{len(candidates)} candidates were trained, {sum(one.epochs for one in candidates)} epochs in all; {stopped} "
-        f"were stopped early; {failed} failed and have no score."
-    )
+    failed = sum(bool(one.failed) for one in candidates)
+    text = f"{len(candidates)} candidates were trained; {failed} failed and have no score."
     few = [
         f"{'/'.join(trail.objective)} ({len(trail.candidates)})"
         for trail in header.trails

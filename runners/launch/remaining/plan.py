@@ -112,10 +112,7 @@ class LaunchPlan:
     def set_aside_damaged(
         self, trainings: Iterable[Training], refused: Callable[[Training, Exception], None]
     ) -> list[Training]:
-        """Read what trainings start from, and move away the results whose weights or states are damaged or missing.
-
-        A training that continues another needs the state in which that ended, which `goal-sweep gc` removes when
-        nothing seems to need it any more.
+        """Read what trainings start from, and move away the results whose weights are damaged or missing.
 
         Args:
             trainings: the trainings.
@@ -127,13 +124,7 @@ class LaunchPlan:
         store, trainings = self._sweep.store, list(trainings)
         before = list(dict.fromkeys(one.before for one in trainings if one.before is not None))
         statuses = store.status(before, thorough=True)
-        continued = {one.before for one in trainings if one.before is not None and one.continues}
-        damaged = [
-            training
-            for training, status in statuses.items()
-            if status.damaged
-            or (status.state == "done" and training in continued and not store.folder(training).can_be_continued())
-        ]
+        damaged = [training for training, status in statuses.items() if status.damaged]
         for training in damaged:
             self._set_aside(training, refused)
         return damaged

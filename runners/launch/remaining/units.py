@@ -71,7 +71,7 @@ class UnitQueue:
 
         def epoch_s(unit: Unit) -> float:
             seconds = prices.seconds(unit) if priced else None
-            return (prices.time_shape(unit) if seconds is None else seconds) / unit.trainings[0].num_epochs
+            return (prices.time_shape(unit) if seconds is None else seconds) / unit.trainings[0].epochs
 
         parts = [packing, *(fit(part, prices, devices) for part in self._later())]
         lanes = max(part.lanes for part in parts)

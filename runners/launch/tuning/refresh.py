@@ -6,11 +6,11 @@ from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.runners.launch.tuning.search import ends_of, replay
 from goal_sweep.runners.results import listed_again, read_results, update_results
 from goal_sweep.runners.store import Store
-from goal_sweep.sweeps import SweepConfig
+from goal_sweep.sweeps import SweepPlaces
 from goal_sweep.sweeps.results import TUNED
 
 
-def refreshed_results(store: Store, config: SweepConfig) -> bytes | None:
+def refreshed_results(store: Store, config: SweepPlaces) -> bytes | None:
     """The content of a sweep's results table, brought up to date with the store if it is behind.
 
     The table shows the sweep as it was last launched, whatever its file says now. What an earlier goal-sweep trained
@@ -18,7 +18,7 @@ def refreshed_results(store: Store, config: SweepConfig) -> bytes | None:
 
     Args:
         store: the store.
-        config: the sweep.
+        config: the sweep, or its places.
 
     Returns:
         None if the store has no table of the sweep.
@@ -33,7 +33,7 @@ def refreshed_results(store: Store, config: SweepConfig) -> bytes | None:
         sweep = listed_again(before.header, config)
     except ConfigError:  # of settings that this goal-sweep does not know any more
         return before.content
-    max_attempts = config.resources.max_attempts
+    max_attempts = sweep.config.resources.max_attempts
     if sweep.config.tune is not None and not sweep.trails:
         sweep = replay(sweep, lambda trainings: ends_of(store, trainings, max_attempts))
     asked = {training.key for training in sweep.trainings}

@@ -99,7 +99,7 @@ class Pace:
 
     def begin(self, unit: Unit, epoch: int) -> None:
         """Note that a worker has begun a unit, whose cells have done so many epochs."""
-        run = _Run(unit, time.monotonic(), max(epoch, unit.trainings[0].begins), follows=self._left_by > 0)
+        run = _Run(unit, time.monotonic(), epoch, follows=self._left_by > 0)
         self._left_by = max(0, self._left_by - 1)
         self._runs |= dict.fromkeys(unit.trainings, run)
         self.lanes = max(self.lanes, len({id(run) for run in self._runs.values()}))
@@ -289,7 +289,7 @@ class SweepProgress:
     def epochs_left(self, training: Training) -> int:
         """Epochs that a training still has to do: none once it is done or has failed, all that may join the sweep."""
         status = self._statuses.get(training, _NEW)
-        return training.epochs - max(status.epochs, training.begins) if status.state in ("waiting", "running") else 0
+        return training.epochs - status.epochs if status.state in ("waiting", "running") else 0
 
     def counts(self, trainings: Iterable[Training] | None = None) -> dict[State, int]:
         """Count the trainings in each state."""
@@ -298,7 +298,7 @@ class SweepProgress:
 
     def share_done(self) -> float:
         """Share of the epochs that are done, 0 to 1. All epochs of a failed training count as done."""
-        total = sum(training.num_epochs for training in self.trainings)
+        total = sum(training.epochs for training in self.trainings)
         return 1 - sum(map(self.epochs_left, self.trainings)) / total if total else 1.0
 
     def left(self) -> TimeLeft | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from goal_sweep.goal_core.basics.atomic import replace_bytes, storage_errors
 from goal_sweep.goal_core.basics.sealed_json import json_bytes
@@ -13,7 +15,6 @@ from goal_sweep.runners.store.records.result_content import RESULT
 from goal_sweep.runners.store.storage.folders import Storage
 from goal_sweep.runners.store.store import Store
 from goal_sweep.sweeps import Training, to_mapping
-from goal_sweep.sweeps.axes import in_place
 
 
 @dataclass(slots=True, kw_only=True)
@@ -111,5 +112,17 @@ def _write_sweep_file(archive: Archive, store: Store, tracking: str) -> Path:
     path = store.root / "imported" / f"{config.name}.yaml"
     with storage_errors(path.parent, "create"):
         path.parent.mkdir(parents=True, exist_ok=True)
-    replace_bytes(path, json_bytes(in_place(to_mapping(config)), seal=False))  # JSON is YAML
+    replace_bytes(path, json_bytes(_in_place(to_mapping(config)), seal=False))  # JSON is YAML
     return path
+
+
+def _in_place(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    """A sweep's plain values as a file has them: with each axis as a list in the place of its setting."""
+    plain: dict[str, Any] = deepcopy({key: value for key, value in mapping.items() if key != "axes"})
+    for axis in mapping.get("axes", ()):
+        head, *path, setting = axis["key"].split(".")
+        place = plain[head]
+        for part in path:
+            place = next(stage for stage in place if stage["name"] == part) if head == "stages" else place[part]
+        place[setting] = axis["values"]
+    return plain

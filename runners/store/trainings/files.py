@@ -147,10 +147,6 @@ class TrainingFiles:
         paths = sorted(path for path in self.storage.entries(self.folder) if path.suffix == ".safetensors")
         return [line for line in map(self._damage_of, paths) if line]
 
-    def can_be_continued(self) -> bool:
-        """Whether another training can continue from the state that this one ended in; it is read whole."""
-        return any(not self._damage_of(path) for path in self.places(LAST)[:1])
-
     def _damage_of(self, checkpoint: Path) -> str:
         from goal_sweep.goal_core.checkpoints import read_of_training  # with torch, which readers of results do without
 

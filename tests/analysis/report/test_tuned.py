@@ -29,7 +29,6 @@ def _trails() -> list[Trail]:
     first, last = trail("con/con", 6, chosen=0), trail("sig/nca", 6, chosen=1)
     tried = list(last.candidates)
     tried[5] = replace(tried[5], score=None, scores={}, failed="loss is NaN at step 3")
-    tried[4] = replace(tried[4], until=2, epochs=2)
     return [first, trail("con/nca", 6), replace(last, candidates=tuple(tried)), trail("sig-ms/cir", 6)]
 
 

@@ -49,13 +49,6 @@ def test_the_variance_is_that_of_searches_of_half_the_budget() -> None:
     assert np.mean(found) == pytest.approx(drawn[:, :8].max(axis=1).var(), rel=0.15)
 
 
-def test_failed_and_stopped_candidates_come_last() -> None:
-    scores = {n: np.array([score]) for n, score in enumerate([4.0, np.nan, 3.0, 9.0])}
-    tried = [*of([4.0, None, 3.0]).candidates, candidate(3, {}, 9.0, until=2)]
-    stopped = between_halves(replace(of([1.0]), candidates=tuple(tried)), scores)
-    assert stopped == pytest.approx(0.5 * (2 / 3 * (4 - 3) ** 2 + 1 / 3 * (4 - 9) ** 2))
-
-
 def test_a_tuned_grid_counts_searches_and_a_space_that_was_tried_as_a_whole_has_no_luck() -> None:
     whole = tuple(candidate(n, {"lr": lr}, 300.0 + n) for n, lr in enumerate((0.002, 0.004, 0.008)))
     listed = trail("con/con", names=("lr",), candidates=whole, chosen=2)

@@ -16,6 +16,7 @@ from goal_sweep.runners.planning.estimate import fit
 from goal_sweep.runners.planning.prices import BASE_MB, Known, Prices
 from goal_sweep.sweeps import Unit, pack
 from goal_sweep.sweeps.overview import unopened
+from tests.helpers.paths import SCENES
 from tests.helpers.planning_cases import devices_of, published_prices
 
 CARD_MB = 24_576 * 1.048576
@@ -136,7 +137,7 @@ def test_the_count_is_near_what_a_process_takes(tmp_path: Path, stage: int) -> N
         *(f"store={tmp_path}", "model.backbones=[{name: resnet18, weights: random}]"),
         "data.image={size: 112, resize: 112, augment: none}",
     ]
-    sweep = open_sweep("scenes", settings)
+    sweep = open_sweep(SCENES, settings)
     size = DataSize.of_dataset(sweep.dataset)
     unit = Unit(trainings=pack(sweep.by_stage[stage], sweep.config.execution)[0].trainings[:2])
     spawn = multiprocessing.get_context("spawn")
@@ -151,7 +152,7 @@ def test_the_count_is_near_what_a_process_takes(tmp_path: Path, stage: int) -> N
 @pytest.mark.exhaustive
 @pytest.mark.timeout(900)
 def test_measured_units_have_prices_and_memory_of_their_own(tmp_path: Path) -> None:
-    sweep = open_sweep("scenes", [f"store={tmp_path}", "seeds=[1]"])
+    sweep = open_sweep(SCENES, [f"store={tmp_path}", "seeds=[1]"])
     size = DataSize.of_dataset(sweep.dataset)
     prices = Prices(config=sweep.config, size=size)
     units = pack(sweep.trainings, sweep.config.execution)

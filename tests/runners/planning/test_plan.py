@@ -14,6 +14,7 @@ import pytest
 from goal_sweep.runners.cli.app import run
 from goal_sweep.runners.planning.prices import Kind, Known, Prices
 from goal_sweep.sweeps import Unit, find_sweep, list_shipped, load_sweep
+from tests.helpers.paths import SCENES
 from tests.helpers.planning_cases import published_prices, rows_of
 
 PUBLISHED = sorted(name for name in list_shipped() if name.startswith(("coco_", "f30k_")))
@@ -167,7 +168,7 @@ def test_measured_prices_come_before_those_of_the_card(
 
     monkeypatch.setattr("goal_sweep.runners.planning.measuring.measure", measure)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    given = ("scenes", "--store", "none", "--devices", "3", "--set", "seeds=[1]")
+    given = (SCENES, "--store", "none", "--devices", "3", "--set", "seeds=[1]")
     before, found = as_json(*given)["stages"], as_json(*given, "--measure")["stages"]
     assert seen == [([5] * 6, 2)]  # as planned for three devices, and as many at a time as this machine has
     assert [row["hours_from"] for row in found] == ["measured", "calibration"]

@@ -17,6 +17,7 @@ from goal_sweep.runners.store import Attempt
 from goal_sweep.sweeps import Training, Unit, pack
 from goal_sweep.sweeps.overview import unopened
 from tests.helpers.in_process import launch, sweep_in
+from tests.helpers.paths import SCENES
 from tests.helpers.planning_cases import devices_of, published_prices, rows_of
 from tests.helpers.store_cases import train
 
@@ -75,7 +76,7 @@ def test_stacked_cells_start_their_kernels_once() -> None:
 
 def test_the_scenes_cost_what_they_took_on_one_core_of_the_calibrated_machine() -> None:
     splits = {name: SplitCounts(images=count, captions=5 * count) for name, count in (("train", 400), ("val", 200))}
-    prices = published_prices("scenes", splits=splits)
+    prices = published_prices(SCENES, splits=splits)
     frozen, finetune = rows_of(replace(prices, size=prices.size._replace(words=103)))
     assert 0.05 / 3 < frozen["hours"] < 0.05 * 3
     assert 0.022 / 3 < finetune["hours"] < 0.022 * 3
@@ -114,7 +115,7 @@ def test_each_training_by_itself_costs_what_sharing_saves() -> None:
 @pytest.mark.parametrize(("other", "basis"), [("test_efficientnet", None), ("test_vit", "calibration")])
 def test_finished_cells_price_their_own_backbone_and_no_other(tmp_path: Path, other: str, basis: str | None) -> None:
     backbones = f"model.backbones=[{{name: test_resnet, weights: random}}, {{name: {other}, weights: random}}]"
-    sweep = open_sweep("scenes", [f"store={tmp_path}", *SMALL, backbones])
+    sweep = open_sweep(SCENES, [f"store={tmp_path}", *SMALL, backbones])
     done = first_of(sweep, 0, "test_resnet")
     folder = sweep.store.folder(done)
     folder.claim("L")

@@ -66,12 +66,12 @@ def test_towers_lie_in_a_folder_or_on_the_hub(
     assert backbone.weights == (given if given == "openai/clip" else str(tmp_path / "clip"))
 
 
-def test_weights_of_towers_may_be_a_file_beside_the_sweep(write: Write, tmp_path: Path) -> None:
+def test_weights_of_towers_may_be_a_file_beside_the_sweep(write: Write, tmp_path: Path, small_text: str) -> None:
     (tmp_path / "clip.pt").touch()
-    text = (
-        "extends: scenes\nname: a\nmodel: {framework: dual, backbones: [{name: 'open_clip:RN50', weights: clip.pt}]}\n"
+    text = small_text.replace(
+        "[{name: resnet10t, weights: random}, resnet18]", "[{name: 'open_clip:RN50', weights: clip.pt}]"
     )
-    (backbone,) = load_sweep(write("a.yaml", text), ["model.text.word_dim=300"]).model.backbones
+    (backbone,) = load_sweep(write("a.yaml", text), ["model.framework=dual"]).model.backbones
     assert backbone.weights == str(tmp_path / "clip.pt")
 
 
