@@ -1,7 +1,6 @@
-"""Axes: settings of a sweep that have several values. They multiply into points, each with its own cells or trainings.
+"""Axes: settings with a list in the place of one value, which multiply a sweep into points.
 
-An axis is a list in the place of one value: a parameter of the objectives, their variant, or a setting of a stage that
-leaves its batches alone. So the cells of all points can share units like the objectives do.
+They leave the batches alone, so the cells of all points can share units like the objectives do.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from math import prod
-from typing import Any, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 from pydantic import ValidationError
 
@@ -58,14 +57,13 @@ class Axis(Setting):
     """One setting with several values, which multiply a sweep."""
 
     values: tuple[AxisValue, ...]
-    """At least two, distinct, in the order of the sweep file. The first is that of the sweep's own settings."""
+    """At least two, distinct. The first is that of the sweep's own settings."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class Point(NamedTuple):
     """A sweep's settings with one value of each axis."""
 
-    values: tuple[AxisValue, ...] = ()
+    values: tuple[AxisValue, ...]
     """In the order of the axes."""
     objectives: Any
     """The sweep's `objectives` section."""
@@ -79,34 +77,29 @@ def combinations(axes: Sequence[Axis]) -> Iterator[dict[str, AxisValue]]:
 
 
 def check_axes(config: Any) -> None:
-    """Check that the axes of a sweep are not too many, that each changes something, and that each point is valid.
-
-    Raises:
-        ConfigError: there are too many cells, or values do not go together.
-    """
+    """Refuse axes of too many cells, those that change nothing, and points that are not valid."""
     axes: Sequence[Axis] = config.axes
     refuse(f"{axis.key}: takes one value, because {why}" for axis in axes if (why := idle(config, axis)))
-    if axes and (why := too_many_cells(prod(len(axis.values) for axis in axes), config.num_cells)):
-        raise ConfigError(why)
+    check_size(config, [len(axis.values) for axis in axes])
     for values in combinations(axes) if axes else ():
         named = label(zip(axis_names(axes), values.values(), strict=True))
         refuse(f"{named}: {text}" for text in failures(partial(settings_at, config, values)))
 
 
-def too_many_cells(points: int, cells: int) -> str:
-    """Why a sweep may not have so many points of so many cells each; empty if it may."""
-    if points * cells <= MAX_CELLS:
-        return ""
-    count = f"{points:,} points of {cells:,} cells each, {points * cells:,} cells in all"
-    return f"the lists make {count}; a sweep may have {MAX_CELLS:,}"
+def check_size(config: Any, lengths: Sequence[int]) -> None:
+    """Refuse lists of so many values that a sweep has too many cells."""
+    points, cells = prod(lengths), config.num_cells
+    if lengths and points * cells > MAX_CELLS:
+        made = f"{points:,} points of {cells:,} cells each, {points * cells:,} cells in all"
+        raise ConfigError(f"the lists make {made}; a sweep may have {MAX_CELLS:,}")
 
 
 def idle(config: Any, searched: Setting) -> str:
     """Why a setting changes nothing in this sweep, so that its values would all train the same; empty if it may."""
-    setting, framework = searched.setting if searched.stage else "", config.model.framework
-    if setting == "bert_lr_scale" and "bert" not in frameworks[framework].function.uses:
-        return "" if config.model.text.encoder else f"framework {framework} has no BERT"
-    if setting in ("backbone_lr_scale", "frozen_epochs") and searched.stage != "finetune":
+    model, name = config.model, searched.setting if searched.stage else ""
+    if name == "bert_lr_scale" and "bert" not in frameworks[model.framework].function.uses and not model.text.encoder:
+        return f"framework {model.framework} has no BERT"
+    if name in ("backbone_lr_scale", "frozen_epochs") and searched.stage != "finetune":
         return f"stage {searched.stage} does not train the backbone"
     return ""
 
@@ -117,26 +110,20 @@ def settings_at(config: Any, values: Mapping[str, AxisValue]) -> Point:
     Raises:
         ConfigError: a value is not allowed, or does not go together with the other settings.
     """
-    of_objectives: dict[str, Any] = {"params": dict(config.objectives.params)}
-    of_stages: dict[str, dict[str, Any]] = {stage.name: {} for stage in config.stages}
+    objectives: dict[str, Any] = {"params": dict(config.objectives.params)}
+    stages: dict[str, dict[str, Any]] = {stage.name: {} for stage in config.stages}
     for setting, value in ((Setting(key=key), value) for key, value in values.items()):
-        if setting.stage:
-            of_stages[setting.stage][setting.setting] = value
-        elif setting.key == VARIANT:
-            of_objectives["variant"] = value
-        else:
-            of_objectives["params"][setting.setting] = value
-    stages = tuple(replace(stage, **own) if (own := of_stages[stage.name]) else stage for stage in config.stages)
-    objectives = replace(config.objectives, **of_objectives) if values else config.objectives
-    return Point(values=tuple(values.values()), objectives=objectives, stages=stages)
+        own = stages[setting.stage] if setting.stage else objectives if setting.key == VARIANT else objectives["params"]
+        own[setting.setting] = value
+    return Point(
+        tuple(values.values()),
+        replace(config.objectives, **objectives) if values else config.objectives,
+        tuple(replace(stage, **stages[stage.name]) if stages[stage.name] else stage for stage in config.stages),
+    )
 
 
 def checked_value(config: Any, key: str, value: object) -> AxisValue:
-    """A value as the setting under a key has it.
-
-    Raises:
-        ConfigError: the setting cannot have it in this sweep.
-    """
+    """A value as the setting under a key has it; a `ConfigError` if it cannot have it in this sweep."""
     setting = Setting(key=key)
     kind = Variant if key == VARIANT else _STAGE_TYPES[setting.setting] if setting.stage else Value
     try:
@@ -153,13 +140,11 @@ def checked_value(config: Any, key: str, value: object) -> AxisValue:
     return checked
 
 
-def axis_names(axes: Sequence[Setting]) -> tuple[str, ...]:
+def axis_names(axes: Sequence[Setting]) -> list[str]:
     """What each axis is called in labels: its setting alone, or with where it belongs if two have the same setting."""
     counts = Counter(axis.setting for axis in axes)
-    return tuple(
-        axis.setting if counts[axis.setting] == 1 else axis.key.partition(".")[2].replace("params.", "")
-        for axis in axes
-    )
+    whole = [axis.key.partition(".")[2].replace("params.", "") for axis in axes]
+    return [axis.setting if counts[axis.setting] == 1 else name for axis, name in zip(axes, whole, strict=True)]
 
 
 def label(values: Iterable[tuple[str, AxisValue]]) -> str:
@@ -174,28 +159,19 @@ def value_text(value: AxisValue) -> str:
     if isinstance(value, tuple):
         return "+".join(map(str, value)) or "none"
     if isinstance(value, float):
-        short = f"{value:g}"
-        return short if float(short) == value else repr(value)
+        return f"{value:g}" if float(f"{value:g}") == value else repr(value)
     return "_".join(str(value).split())
 
 
 class Labels:
-    """How trainings are called by the values of a sweep's axes.
-
-    Args:
-        axes: the sweep's axes.
-        stages: names of a training's stages, from the first up to its own. Axes of later stages do not touch it.
-    """
+    """How trainings are called by the values of a sweep's axes, of which those of later stages do not touch them."""
 
     def __init__(self, axes: Sequence[Axis], stages: Sequence[str]) -> None:
         named = enumerate(zip(axes, axis_names(axes), strict=True))
         self._axes = [(number, axis, name) for number, (axis, name) in named if axis.stage in ("", *stages)]
 
     def of(self, *points: Point) -> str:
-        """The values of a point, or those that a training needs which is the same at several; `ANY` for the others.
-
-        A parameter that its objective does not have takes all its values.
-        """
+        """The values of a point, or those that a training needs which is the same at several; `ANY` for the others."""
         taken = {number: {point.values[number] for point in points} for number, _, _ in self._axes}
         return label(
             (name, points[0].values[number] if len(taken[number]) < len(axis.values) else ANY)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -12,7 +12,7 @@ from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.goal_core.data.config import DataConfig
 from goal_sweep.goal_core.models.config import ModelConfig
 from goal_sweep.goal_core.models.frameworks import framework_of
-from goal_sweep.goal_core.objectives import ObjectiveConfig
+from goal_sweep.goal_core.objectives.config import ObjectiveConfig
 from goal_sweep.goal_core.training.config import Precision, StageConfig
 from goal_sweep.sweeps.axes import Labels, Point, label, needed
 from goal_sweep.sweeps.identity import cell_settings, content_id, flat_text, stage_key, stage_settings, to_mapping
@@ -21,11 +21,9 @@ from goal_sweep.sweeps.schema import SweepConfig
 from goal_sweep.sweeps.tuning import Candidate, Space, Trail
 
 CANDIDATES: Final = "candidates"
-"""Where a sweep asks for a cell, beside the grids `DEFAULT` and `TUNED`: in a search. `TUNED` and this one are also the
-names of tables."""
+"""Where a sweep asks for a cell in a search; like `TUNED` also the name of a table."""
 Grid = Literal["default", "tuned"]
 """The grids of a sweep that tunes."""
-_Role = Literal[Grid, "candidates"]
 
 
 class Block(NamedTuple):
@@ -146,10 +144,9 @@ class _Place(NamedTuple):
     cell: Cell
     point: Point
     """Its settings."""
-    grid: _Role = DEFAULT
-    space: Space | None = None
+    grid: Literal[Grid, "candidates"] = DEFAULT
     candidate: Candidate | None = None
-    """What a search tries or chose; like its space, None for the sweep's own settings."""
+    """What a search tries or chose; None for the sweep's own settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,10 +179,9 @@ class ResolvedSweep:
 
     @cached_property
     def cells(self) -> list[Cell]:
-        """All cells: backbones x seeds x points of the axes x objectives, the objective changing fastest.
+        """All cells, each once: backbones x seeds x points of the axes x objectives, then those of a search.
 
-        A cell that is the same at several points comes once. Backbones and seeds follow the sweep file; objectives
-        follow the table, row by row (each pair weight with every triplet weight). Then come the cells of a search.
+        Objectives change fastest and follow the table, row by row (each pair weight with every triplet weight).
 
         Raises:
             ConfigError: `weights` lacks a backbone.
@@ -193,46 +189,60 @@ class ResolvedSweep:
         return list({place.cell.id: place.cell for place in self._placed}.values())
 
     @cached_property
-    def reporting(self) -> list[Training]:
-        """The trainings that report results: all but those of candidates."""
-        return [training for training in self.trainings if training.number is None]
-
-    @cached_property
     def spaces(self) -> dict[tuple[str, str], Space]:
         """What the sweep searches for each objective, by (pair, triplet); none without `tune`."""
         return {name: Space(self.config, name) for name in self.config.objectives.names if self.config.tune}
 
     @cached_property
+    def by_stage(self) -> list[list[Training]]:
+        """The trainings of each stage, in the order of the cells. What is the same at several points is one."""
+        stages: list[dict[str, Training]] = []
+        for index in range(len(self.config.stages)):
+            places: dict[str, list[_Place]] = {}
+            for place in self._placed:
+                places.setdefault(self._key(place, index), []).append(place)
+            here = {}
+            for key, several in places.items():
+                before = stages[-1][self._key(several[0], index - 1)] if stages else None
+                here[key] = self._training(key, index, several, before)
+            stages.append(here)
+        return [list(here.values()) for here in stages]
+
+    @cached_property
+    def trainings(self) -> list[Training]:
+        """Every stage of every cell, ordered by stage, then by cell."""
+        return [training for trainings in self.by_stage for training in trainings]
+
+    @cached_property
+    def reporting(self) -> list[Training]:
+        """The trainings that report results: all but those of candidates."""
+        return [training for training in self.trainings if training.number is None]
+
+    @cached_property
     def _placed(self) -> list[_Place]:
-        """Each cell wherever the sweep asks for it."""
+        """Each cell wherever the sweep asks for it: one object for what is the same in several places."""
         if lacking := [item.name for item in self.config.model.backbones if item.name not in self.weights]:
             raise ConfigError(f"the initial weights of {', '.join(lacking)} are not known")
-        placed = list(self._own())
-        cells = {place.cell.id: place.cell for place in placed}
-        models = {model.backbone.name: model for model in self.config.model.models}
-        searched = self.config.tune.seeds if self.config.tune else ()
-        asked: list[tuple[_Role, Trail, Candidate, Sequence[int]]]
-        asked = [(TUNED, trail, trail.choice, self.config.seeds) for trail in self.trails if trail.choice]
-        asked += [(CANDIDATES, trail, one, searched) for trail in self.trails for one in trail.candidates]
-        for grid, trail, candidate, seeds in asked:
-            space = self.spaces[trail.objective]
-            objective, point = space.at(candidate.values)
-            for seed in seeds:
-                cell = self._cell(models[trail.backbone], objective, seed, tested=grid == TUNED)
-                placed.append(_Place(cells.setdefault(cell.id, cell), point, grid, space, candidate))
-        return placed
+        config, placed, cells = self.config, list[_Place](), dict[Any, Cell]()
 
-    def _own(self) -> Iterator[_Place]:
-        """Each cell of the sweep's own settings at each point: one object for what is the same at several."""
-        objectives = [(point, point.objectives.configs) for point in self.config.points]
-        for model, seed in product(self.config.model.models, self.config.seeds):
-            of_objective: dict[ObjectiveConfig, Cell] = {}
-            of_id: dict[str, Cell] = {}
-            for point, objective in ((point, objective) for point, configs in objectives for objective in configs):
-                if objective not in of_objective:
-                    cell = self._cell(model, objective, seed, tested=True)
-                    of_objective[objective] = of_id.setdefault(cell.id, cell)
-                yield _Place(of_objective[objective], point)
+        def place(model: ModelConfig, objective: ObjectiveConfig, seed: int, point: Point, *of: Any) -> None:
+            asked = model.backbone.name, objective, seed, of[:1] == (CANDIDATES,)
+            if asked not in cells:
+                cell = self._cell(model, objective, seed, tested=not asked[-1])
+                cells[asked] = cells.setdefault(cell.id, cell)
+            placed.append(_Place(cells[asked], point, *of))
+
+        points = [(point, objective) for point in config.points for objective in point.objectives.configs]
+        for model, seed, (point, objective) in product(config.model.models, config.seeds, points):
+            place(model, objective, seed, point)
+        models = {model.backbone.name: model for model in config.model.models}
+        tried = [(CANDIDATES, trail, one) for trail in self.trails for one in trail.candidates]
+        for grid, trail, candidate in [*((TUNED, trail, trail.choice) for trail in self.trails), *tried]:
+            if candidate is not None and config.tune is not None:
+                objective, point = self.spaces[trail.objective].at(candidate.values)
+                for seed in config.seeds if grid == TUNED else config.tune.seeds:
+                    place(models[trail.backbone], objective, seed, point, grid, candidate)
+        return placed
 
     def _cell(self, model: ModelConfig, objective: ObjectiveConfig, seed: int, *, tested: bool) -> Cell:
         weights, fingerprint = self.weights[model.backbone.name], self.data_fingerprint
@@ -243,32 +253,16 @@ class ResolvedSweep:
         )  # fmt: skip
         return replace(cell, id=content_id(cell.settings))
 
-    @cached_property
-    def trainings(self) -> list[Training]:
-        """Every stage of every cell, ordered by stage, then by cell."""
-        return [training for trainings in self.by_stage for training in trainings]
+    def _key(self, place: _Place, index: int) -> str:
+        return stage_key(place.cell.id, place.point.stages[: index + 1], self.config.precision)
 
-    @cached_property
-    def by_stage(self) -> list[list[Training]]:
-        """The trainings of each stage, in the order of the cells. What is the same at several points is one."""
-        stages: list[dict[str, Training]] = []
-        for index in range(len(self.config.stages)):
-            names = Labels(self.config.axes, [stage.name for stage in self.config.stages[: index + 1]])
-            places: dict[str, list[_Place]] = {}
-            for place in self._placed:
-                places.setdefault(self._key(place, index), []).append(place)
-            here = {}
-            for key, several in places.items():
-                before = stages[-1][self._key(several[0], index - 1)] if stages else None
-                here[key] = self._training(key, index, several, before, names)
-            stages.append(here)
-        return [list(here.values()) for here in stages]
-
-    def _training(
-        self, key: str, index: int, places: Sequence[_Place], before: Training | None, names: Labels
-    ) -> Training:
+    def _training(self, key: str, index: int, places: Sequence[_Place], before: Training | None) -> Training:
         points, first = [place.point for place in places if place.candidate is None], places[0]
-        grids = dict.fromkeys(place.grid for place in places)
+        stages = [str(stage.name) for stage in self.config.stages[: index + 1]]
+        names, grids, values = Labels(self.config.axes, stages), dict.fromkeys(place.grid for place in places), ""
+        if not points and first.candidate is not None:  # called by the values that its stages up to this one have
+            own = self.spaces[first.cell.objective.pair, first.cell.objective.triplet].dimensions
+            values = label(one for one in first.candidate.values.items() if own[one[0]].stage in ("", *stages))
         return Training(
             cell=first.cell,
             stage=first.point.stages[index],
@@ -277,18 +271,7 @@ class ResolvedSweep:
             before=before,
             place=names.of(*points) if points else "",
             points=(*dict.fromkeys(map(names.of, points)), *(grid for grid in grids if grid != DEFAULT)),
-            values="" if points else self._values(first, index),
+            values=values,
             number=first.candidate.number if first.grid == CANDIDATES and first.candidate else None,
             grids=tuple(grid for grid in grids if grid != CANDIDATES) if self.config.tune is not None else (),
         )
-
-    def _values(self, place: _Place, index: int) -> str:
-        """What a training of a search is called by: the values that its stages up to one have."""
-        if place.candidate is None or place.space is None:
-            return ""
-        stages = ("", *(stage.name for stage in self.config.stages[: index + 1]))
-        dimensions = place.space.dimensions
-        return label(item for item in place.candidate.values.items() if dimensions[item[0]].stage in stages)
-
-    def _key(self, place: _Place, index: int) -> str:
-        return stage_key(place.cell.id, place.point.stages[: index + 1], self.config.precision)

@@ -13,7 +13,8 @@ from goal_sweep.goal_core.basics.errors import ConfigError, UnknownNameError
 from goal_sweep.goal_core.basics.ranges import InRange
 from goal_sweep.goal_core.basics.registry import Registry
 from goal_sweep.goal_core.models.config import BackboneConfig
-from goal_sweep.goal_core.objectives import pair_weights, triplet_weights
+from goal_sweep.goal_core.objectives.pair_weights import pair_weights
+from goal_sweep.goal_core.objectives.triplet_weights import triplet_weights
 from goal_sweep.goal_core.training.config import StageConfig
 
 T = TypeVar("T", bound=Sequence[Any])
@@ -41,8 +42,7 @@ def registered(registry: Registry[Any]) -> Callable[[str], str]:
 
 
 def _check_objective(name: str) -> str:
-    grid = [f"{pair}/{triplet}" for pair in pair_weights for triplet in triplet_weights]
-    if name not in grid:
+    if name not in (grid := [f"{pair}/{triplet}" for pair in pair_weights for triplet in triplet_weights]):
         raise UnknownNameError("objective", name, grid)
     return name
 
@@ -86,11 +86,11 @@ def check_tracking(place: str) -> str:
     return place
 
 
-_SOME = Field(min_length=1)
+Some = Field(min_length=1)
 Name = Annotated[str, Field(pattern=r"^[a-z0-9_-][a-z0-9_.-]*$", max_length=200)]  # a report's files add to it
-Seeds = Annotated[tuple[Annotated[int, Field(ge=0, lt=2**63)], ...], _SOME, AfterValidator(distinct)]
-Stages = Annotated[tuple[StageConfig, ...], _SOME, AfterValidator(_check_stages)]
-Backbones = Annotated[tuple[BackboneConfig, ...], _SOME, AfterValidator(_check_backbones)]
+Seeds = Annotated[tuple[Annotated[int, Field(ge=0, lt=2**63)], ...], Some, AfterValidator(distinct)]
+Stages = Annotated[tuple[StageConfig, ...], Some, AfterValidator(_check_stages)]
+Backbones = Annotated[tuple[BackboneConfig, ...], Some, AfterValidator(_check_backbones)]
 Objectives = Annotated[tuple[Annotated[str, AfterValidator(_check_objective)], ...], AfterValidator(distinct)]
 StorePlace = Annotated[str, AfterValidator(_check_store)]
 TrackingPlace = Annotated[str, AfterValidator(check_tracking)]

@@ -1,8 +1,4 @@
-"""Which settings make a trained model, and the ids that hash them.
-
-The id of a cell is the `content_id` of its `cell_settings`; a stage key hashes this id and `stage_settings`. Every
-setting counts as it is, except those that are listed here.
-"""
+"""Which settings make a trained model, and the ids that hash them: all settings, except those that are listed here."""
 
 from __future__ import annotations
 
@@ -28,10 +24,8 @@ reader_of: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 _OF_THE_DATA = ("min_word_count", "image")
 """Data settings that are hashed by name, too: those that mean the same in every layout. The fingerprint covers all."""
 _PLACES = frozenset(
-    {
-        *("format", "name", "root", "annotations", "test_file", "train_files", "val_file", "image_root", "importer"),
-        *("image_column", "caption_column", "split_column"),
-    }
+    "format name root annotations test_file train_files val_file image_root importer "
+    "image_column caption_column split_column".split()
 )
 """Data settings that are a name, or say where the data are: what is there counts."""
 _NOT_OF_THE_MODEL = frozenset({"backbone", "init_from"})
@@ -59,10 +53,8 @@ def cell_settings(cell: Any) -> dict[str, Any]:
     """
     used = framework_of(cell.model).uses - _NOT_OF_THE_MODEL
     model: dict[str, Any] = {key: value for key, value in to_mapping(cell.model).items() if key in used}
-    if "bert" in model:
-        del model["bert"]["weights"]
-    if "text" in model:
-        del model["text"]["encoder"]  # by its content in `weights_id`
+    for part, setting in (("bert", "weights"), ("text", "encoder")):
+        model.get(part, {}).pop(setting, None)  # by its content in `weights_id`
     return {
         "numerics": NUMERICS_VERSION,
         "data_fingerprint": cell.data_fingerprint,
@@ -103,11 +95,7 @@ def content_id(value: Any) -> str:
 
 
 def canonical_json(value: Any) -> str:
-    """Write equal content as equal text: keys sorted, numbers by value (`1` equals `1.0`, `1e-4` equals `0.0001`).
-
-    Raises:
-        ValueError: a number is not finite.
-    """
+    """Equal content as equal text: keys sorted, numbers by value (`1` equals `1.0`). A NaN is a `ValueError`."""
     return json.dumps(_by_value(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
@@ -127,11 +115,7 @@ def to_mapping(value: object) -> Any:
 
 
 def from_mapping(kind: type[T], mapping: Mapping[str, Any]) -> T:
-    """Rebuild a dataclass from the mapping that `to_mapping` made of it.
-
-    Raises:
-        ConfigError: a key is missing or unknown, or a value has the wrong type or is out of range.
-    """
+    """Rebuild a dataclass from what `to_mapping` made of it; a `ConfigError` says what is wrong with that."""
     try:
         rebuilt: T = reader_of(kind).validate_json(json.dumps(mapping), strict=True)
     except ValidationError as failure:

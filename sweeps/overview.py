@@ -23,25 +23,20 @@ def factors(sweep: ResolvedSweep) -> dict[str, int]:
 
 def describe_size(sweep: ResolvedSweep) -> Iterator[str]:
     """Say how many cells and trainings a sweep has of its own, without those of a search, and why."""
-    counts, names = factors(sweep), len(sweep.config.objectives.names)
-    cells, objectives = _count(counts["cells"], "cell"), _count(names, "objective")
-    if counts["objectives"] != names:
-        objectives = f"{counts['objectives']} settings of {objectives}"
-    yield f"{cells} = {_count(counts['backbones'], 'backbone')} x {_count(counts['seeds'], 'seed')} x {objectives}"
-    if not sweep.config.axes:
-        return
-    yield f"axes: {'; '.join(describe(sweep.config.axes))}; what a value does not change is trained once"
-    for trainings in sweep.by_stage:
-        if len(trainings) != counts["cells"]:
-            settings = len(trainings) // counts["cells"]
-            yield f"  {trainings[0].stage.name}: {len(trainings)} trainings = {cells} x {settings} settings of it"
+    own, config = factors(sweep), sweep.config
+    names = len(config.objectives.names)
+    counts = {key: f"{count} {key if count != 1 else key[:-1]}" for key, count in {**own, "objectives": names}.items()}
+    if own["objectives"] != names:
+        counts["objectives"] = f"{own['objectives']} settings of {counts['objectives']}"
+    yield f"{counts['cells']} = {counts['backbones']} x {counts['seeds']} x {counts['objectives']}"
+    if config.axes:
+        yield f"axes: {'; '.join(describe(config.axes))}; what a value does not change is trained once"
+        for trainings in (one for one in sweep.by_stage if len(one) != own["cells"]):
+            product = f"{counts['cells']} x {len(trainings) // own['cells']} settings of it"
+            yield f"  {trainings[0].stage.name}: {len(trainings)} trainings = {product}"
 
 
 def unopened(config: SweepConfig) -> ResolvedSweep:
     """A sweep whose data and weights are not on this machine. Its ids mean nothing."""
     unknown = dict.fromkeys((backbone.name for backbone in config.model.backbones), "unknown")
     return ResolvedSweep(config=config, data_fingerprint="unknown", weights=unknown)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

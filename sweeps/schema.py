@@ -17,36 +17,21 @@ from goal_sweep.goal_core.data.config import DataConfig
 from goal_sweep.goal_core.data.dataset import importers
 from goal_sweep.goal_core.models.config import ModelConfig, ModelParts
 from goal_sweep.goal_core.models.frameworks import frameworks
-from goal_sweep.goal_core.objectives import (
-    LOSS,
-    ObjectiveConfig,
-    accepted_parameters,
-    baselines,
-    pair_weights,
-    triplet_weights,
-)
+from goal_sweep.goal_core.objectives.baselines import LOSS, baselines
+from goal_sweep.goal_core.objectives.config import ObjectiveConfig
+from goal_sweep.goal_core.objectives.pair_weights import pair_weights
 from goal_sweep.goal_core.objectives.parameters import Value
-from goal_sweep.goal_core.objectives.variants import Variant
+from goal_sweep.goal_core.objectives.triplet_weights import triplet_weights
+from goal_sweep.goal_core.objectives.variants import Variant, accepted_parameters
 from goal_sweep.goal_core.training.config import Precision, Sharing, StageConfig
+from goal_sweep.sweeps import checks
 from goal_sweep.sweeps.axes import Axis, Point, check_axes, combinations, settings_at
-from goal_sweep.sweeps.checks import (
-    Backbones,
-    Name,
-    Objectives,
-    Seeds,
-    Settings,
-    Stages,
-    StorePlace,
-    TrackingPlace,
-    distinct,
-    failures,
-    registered,
-)
+from goal_sweep.sweeps.checks import Settings, distinct, failures, registered
 from goal_sweep.sweeps.tuning.block import TuneConfig
 from goal_sweep.sweeps.tuning.checks import check_tune
 
-_Pair = Annotated[str, AfterValidator(registered(pair_weights))]
-_Triplet = Annotated[str, AfterValidator(registered(triplet_weights))]
+_Pairs = Annotated[tuple[Annotated[str, AfterValidator(registered(pair_weights))], ...], checks.Some]
+_Triplets = Annotated[tuple[Annotated[str, AfterValidator(registered(triplet_weights))], ...], checks.Some]
 _Baseline = Annotated[str, AfterValidator(registered(baselines))]
 
 
@@ -54,7 +39,7 @@ _Baseline = Annotated[str, AfterValidator(registered(baselines))]
 class SweepModel(ModelParts, Settings):
     """The models of a sweep: one for each backbone, equal in everything else."""
 
-    backbones: Backbones
+    backbones: checks.Backbones
     """Image backbones, names distinct. In YAML an item may be the name alone, for timm's pretrained weights."""
 
     def problems(self) -> Iterator[str]:
@@ -72,15 +57,11 @@ class SweepModel(ModelParts, Settings):
 class SweepObjectives(Settings):
     """The objectives of a sweep: a grid of pair weights x triplet weights, or some of its cells."""
 
-    pair: Annotated[tuple[_Pair, ...], Field(min_length=1), AfterValidator(distinct)] = field(
-        default_factory=lambda: pair_weights.shipped
-    )
+    pair: Annotated[_Pairs, AfterValidator(distinct)] = field(default_factory=lambda: pair_weights.shipped)
     """Pair weights (rows). In YAML, `all` stands for those that come with goal-sweep."""
-    triplet: Annotated[tuple[_Triplet, ...], Field(min_length=1), AfterValidator(distinct)] = field(
-        default_factory=lambda: triplet_weights.shipped
-    )
+    triplet: Annotated[_Triplets, AfterValidator(distinct)] = field(default_factory=lambda: triplet_weights.shipped)
     """Triplet weights (columns). In YAML, `all` stands for those that come with goal-sweep."""
-    only: Objectives = ()
+    only: checks.Objectives = ()
     """Keep only these objectives of the grid, such as `sig-ms/cir`; empty keeps the whole grid."""
     baselines: Annotated[tuple[_Baseline, ...], AfterValidator(distinct)] = ()
     """Contrastive losses to train beside the grid: `infonce`, `sigmoid` (docs/objectives.md)."""
@@ -92,47 +73,36 @@ class SweepObjectives(Settings):
     def problems(self) -> Iterator[str]:
         """An empty grid, parameters that no objective has, and values that theirs cannot have."""
         if not self.names:
-            yield (
-                f"only: none of {', '.join(self.only)} is in the grid of pair {', '.join(self.pair)} "
-                f"x triplet {', '.join(self.triplet)}"
-            )
+            grid = f"pair {', '.join(self.pair)} x triplet {', '.join(self.triplet)}"
+            yield f"only: none of {', '.join(self.only)} is in the grid of {grid}"
             return
-        known = dict.fromkeys(parameter for names in self.names for parameter in self._accepted(*names))
+        known = {name: names for names in reversed(self.names) for name in accepted_parameters(*names, self.variant)}
         for name, value in self.params.items():
             if name not in known:
                 hint = f"{nearest(name, known)}; known: {', '.join(known) or 'none'}"
                 yield f"params.{name}: no objective of this sweep has this parameter{hint}"
-                continue
-            pair, triplet = next(names for names in self.names if name in self._accepted(*names))
-            build = partial(ObjectiveConfig, pair=pair, triplet=triplet, variant=self.variant, params={name: value})
-            yield from (f"params.{name}: {text}" for text in failures(build))
+            else:
+                pair, triplet = known[name]
+                build = partial(ObjectiveConfig, pair=pair, triplet=triplet, variant=self.variant, params={name: value})
+                yield from (f"params.{name}: {text}" for text in failures(build))
 
     @property
     def names(self) -> tuple[tuple[str, str], ...]:
         """(pair, triplet) of each objective, in the order of the table; then (name, `loss`) of each baseline."""
-        grid = [
-            (pair, triplet)
-            for pair in pair_weights
-            for triplet in triplet_weights
-            if pair in self.pair and triplet in self.triplet and (not self.only or f"{pair}/{triplet}" in self.only)
-        ]
-        return (*grid, *((name, LOSS) for name in self.baselines))
+        grid = ((pair, triplet) for pair in pair_weights for triplet in triplet_weights)
+        own = [(pair, triplet) for pair, triplet in grid if pair in self.pair and triplet in self.triplet]
+        kept = [names for names in own if not self.only or "/".join(names) in self.only]
+        return (*kept, *((name, LOSS) for name in self.baselines))
 
     @property
     def configs(self) -> tuple[ObjectiveConfig, ...]:
         """The objectives, each with the parameters that it accepts, in the order of the table."""
-        return tuple(
-            ObjectiveConfig(
-                pair=pair,
-                triplet=triplet,
-                variant=self.variant,
-                params={name: value for name, value in self.params.items() if name in self._accepted(pair, triplet)},
-            )
-            for pair, triplet in self.names
-        )
-
-    def _accepted(self, pair: str, triplet: str) -> Mapping[str, Value]:
-        return accepted_parameters(pair, triplet, self.variant)
+        found = []
+        for pair, triplet in self.names:
+            accepted = accepted_parameters(pair, triplet, self.variant)
+            own = {name: value for name, value in self.params.items() if name in accepted}
+            found.append(ObjectiveConfig(pair=pair, triplet=triplet, variant=self.variant, params=own))
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,11 +151,11 @@ class ResourceConfig(Settings):
 class SweepPlaces(Settings):
     """Where a sweep's results are: all that a command needs which only reads them."""
 
-    name: Name
+    name: checks.Name
     """Name of the sweep and of its MLflow experiment: a-z, 0-9, `_`, `.`, `-`."""
-    store: StorePlace = "./goal-sweep-store"
+    store: checks.StorePlace = "./goal-sweep-store"
     """Results folder, on a local disk or a network folder, or `s3://bucket/prefix`."""
-    tracking: TrackingPlace = "sqlite:///{store}/mlflow.db"
+    tracking: checks.TrackingPlace = "sqlite:///{store}/mlflow.db"
     """MLflow tracking URI; `{store}` is replaced by the store's folder, or for a bucket by one of this machine."""
 
 
@@ -202,9 +172,9 @@ class SweepConfig(SweepPlaces):
     """The dataset, of the kind that its `format` names."""
     model: SweepModel
     objectives: SweepObjectives = field(default_factory=SweepObjectives)
-    seeds: Seeds
+    seeds: checks.Seeds
     """Seeds of the cells: distinct and not negative."""
-    stages: Stages
+    stages: checks.Stages
     """`frozen`, `finetune`, or both in this order."""
     precision: Precision = "fp32"
     """Arithmetic of the training steps."""
@@ -259,13 +229,10 @@ class SweepConfig(SweepPlaces):
         able = [name for name, entry in frameworks.items() if entry.function.stacks_heads]
         if self.model.framework not in able:
             return f"framework {' or '.join(able)}, got {self.model.framework}"
-        if not any(stage.shares_backbone for stage in self.stages):
-            return "a stage frozen with bn_mode frozen_eval"
         if self.precision == "fp16":
             return "precision fp32, tf32 or bf16, got fp16"
-        if not any(stage.shares_backbone and not stage.micro_batch for stage in self.stages):
-            return "a stage frozen without micro_batch"
-        return ""
+        fit = any(stage.shares_backbone and not stage.micro_batch for stage in self.stages)
+        return "" if fit else "a stage frozen with bn_mode frozen_eval and without micro_batch"
 
     def _stage_problems(self, stage: StageConfig) -> Iterator[str]:
         """What a stage asks for and this model or this data cannot give, each after its key in the stage."""
@@ -277,10 +244,8 @@ class SweepConfig(SweepPlaces):
             yield f".feature_views: {stage.feature_views} needs augmented training images, but the data {what}"
         if stage.micro_batch and stage.needs_whole_batches(data.format):
             what = "on precomputed regions" if data.format == "regions" else "with bn_mode legacy_quirk"
-            yield (
-                f".micro_batch: {stage.micro_batch} cannot split the batches of {framework} {what}, because it "
-                "normalises by the statistics of a whole batch"
-            )
+            why = f"cannot split the batches of {framework} {what}, normalised by the statistics of a whole batch"
+            yield f".micro_batch: {stage.micro_batch} {why}"
         if stage.bn_mode == "legacy_quirk" and framework != "vsepp":
             yield f".bn_mode: legacy_quirk needs framework vsepp, got {framework}"
         elif stage.bn_mode == "legacy_quirk" and data.format == "precomp":

@@ -12,36 +12,24 @@ from typing import Any
 
 from goal_sweep.goal_core.basics.errors import GoalError, nearest
 from goal_sweep.goal_core.basics.plugins import Plugin, PluginError, read_plugin
-from goal_sweep.goal_core.objectives import pair_weights, triplet_weights
+from goal_sweep.goal_core.objectives.pair_weights import pair_weights
+from goal_sweep.goal_core.objectives.triplet_weights import triplet_weights
 from goal_sweep.sweeps.clusters import ClusterConfig
-from goal_sweep.sweeps.reading.axis_lists import validate_lists
-from goal_sweep.sweeps.reading.document import (
-    Items,
-    Problem,
-    Section,
-    SweepError,
-    Where,
-    located,
-    place_of,
-    put,
-    resolve,
-    value_at,
-)
+from goal_sweep.sweeps.reading.document import Items, Problem, Section, SweepError, Where, located, read_mapping
 from goal_sweep.sweeps.reading.merging import apply_override, merge, with_names
 from goal_sweep.sweeps.reading.paths import expand_environment, make_absolute
 from goal_sweep.sweeps.reading.smoke import SUFFIX, shrunk
-from goal_sweep.sweeps.reading.validation import validate
-from goal_sweep.sweeps.reading.yaml_file import read_mapping
+from goal_sweep.sweeps.reading.validation import validate, validate_lists
 from goal_sweep.sweeps.schema import SweepConfig, SweepPlaces
 
 _OF_CLUSTERS = "settings of clusters stand in the site file or in --set cluster..., because sweeps are passed on"
 _NO_AXES = "unknown key; write a list of values in the place of the setting, such as objectives.params.tau"
+_UNTRUSTED = "lies outside the current folder, so no plugin of it runs; start in its folder, or give --trust-plugins"
+_OUTSIDE = "lies outside the folder of the sweep and the current directory; copy it there, or start from a folder above"
 _SITE_VARIABLES = re.compile(r"(?!cluster\.slurm\.setup\.).*")
 """Where `${VAR}` means a variable of this machine: in all but shell of the node."""
 _FOLDER = Path(__file__).parent.parent
 _MAX_CHAIN = 16
-_UNTRUSTED = "lies outside the current folder, so no plugin of it runs; start in its folder, or give --trust-plugins"
-_OUTSIDE = "lies outside the folder of the sweep and the current directory; copy it there, or start from a folder above"
 
 
 class SweepNotFoundError(GoalError):
@@ -69,8 +57,7 @@ def load_sweep(
 ) -> SweepConfig:
     """Read and check a sweep, and run its plugins.
 
-    The file is merged with what it extends and with `overrides`. Relative paths start at the folder of the file that
-    says them, those of overrides and defaults at the current directory.
+    Relative paths start at the folder of the file that says them, those of overrides and defaults at the current one.
 
     Args:
         path_or_name: a sweep file, or the name of a shipped sweep with or without `.yaml`; an existing file wins.
@@ -95,25 +82,16 @@ def load_for_cluster(
     trusted: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> ClusterSweep:
-    """Read and check a sweep as `load_sweep` does, with the settings of clusters.
+    """Read and check a sweep as `load_sweep` does, with the settings of clusters in `site` and in `overrides`.
 
-    Args:
-        path_or_name: as in `load_sweep`, like all that is not here.
-        overrides: `cluster.slurm.time=1:00:00` sets a setting of a cluster.
-        site: the site file.
-        kind: the kind of cluster whose `environment` the sweep's `${VAR}` see before `environ`; empty for any after it.
-        trusted: as in `load_sweep`.
-        environ: as in `load_sweep`.
+    The sweep's `${VAR}` see the `environment` of the named kind of cluster, then `environ`, then those of all kinds.
     """
-    problems, sources = list[Problem](), list[str]()
-    file, root, plain, cluster = _read(path_or_name, overrides, site, kind, environ, problems, sources)
-    already = len(problems)
-    _run_plugins(root, file, problems, trusted=trusted)
+    file = _File(path_or_name, overrides, site, kind, os.environ if environ is None else environ)
     # Without a plugin, each name that it registers would be unknown, too.
-    config = validate_lists(root, problems) if len(problems) == already else None
-    if problems or config is None or cluster is None:
-        raise SweepError(problems, sources)
-    return ClusterSweep(config=config, cluster=cluster, plain=plain)
+    config = validate_lists(file.root, file.problems) if file.run_plugins(trusted=trusted) else None
+    if file.problems or config is None or file.cluster is None:
+        raise SweepError(file.problems, file.sources)
+    return ClusterSweep(config=config, cluster=file.cluster, plain=file.plain)
 
 
 def load_places(path_or_name: str | Path, overrides: Sequence[str] = (), *, site: Path | None = None) -> SweepPlaces:
@@ -122,56 +100,113 @@ def load_places(path_or_name: str | Path, overrides: Sequence[str] = (), *, site
     Returns:
         The whole sweep, a `SweepConfig`; of one with plugins its places alone.
     """
-    problems, sources = list[Problem](), list[str]()
-    _, root, _, _ = _read(path_or_name, overrides, site, "", None, problems, sources)
+    file = _File(path_or_name, overrides, site, "", os.environ)
+    own = {item.name: file.root[item.name] for item in fields(SweepPlaces) if item.name in file.root}
     found: SweepPlaces | None
-    if "plugins" in root:
-        own = {item.name: root[item.name] for item in fields(SweepPlaces) if item.name in root}
-        found = validate(Section(own, root.places), SweepPlaces, problems)
+    if "plugins" in file.root:
+        found = validate(Section(own, file.root.places), SweepPlaces, file.problems)
     else:
-        found = validate_lists(root, problems)
-    if problems or found is None:
-        raise SweepError(problems, sources)
+        found = validate_lists(file.root, file.problems)
+    if file.problems or found is None:
+        raise SweepError(file.problems, file.sources)
     return found
 
 
 def placed(path_or_name: str, overrides: Sequence[str], key: str, message: str) -> str:
-    """Say where a sweep that can be read says a setting, or the section of one that it leaves out, and what is wrong.
+    """A message about a setting of a sweep that can be read, as in a `SweepError`: `file:line: key.path: message`."""
+    root = _File(path_or_name, overrides, None, "", os.environ).root
+    return str(Problem(root.place(root.resolve(key.split("."))[0]), key, message))
 
-    Returns:
-        `file:line: key.path: message`, as in a `SweepError`.
+
+class _File:
+    """A sweep file after `extends`, `--set` and `${VAR}`, not yet checked.
+
+    Raises:
+        SweepError: it cannot be read.
     """
-    _, root = _merged(path_or_name, overrides, None, [], [])
-    return str(Problem(place_of(root, resolve(root, key.split("."))[0]), key, message))
 
+    def __init__(
+        self, named: str | Path, overrides: Sequence[str], site: Path | None, kind: str, environ: Mapping[str, str]
+    ) -> None:
+        self.problems, self.sources = list[Problem](), list[str]()
+        is_small = str(named).endswith(SUFFIX) and not Path(named).exists()
+        self._path = find_sweep(str(named).removesuffix(SUFFIX) if is_small else named)
+        root = self._merged(self._path, ())
+        if root is None:
+            raise SweepError(self.problems, self.sources)
+        if root.pop("cluster", None) is not None:
+            self.problems.append(Problem(root.places["cluster"], "cluster", _OF_CLUSTERS))
+        _spell_out(root)
+        self.root = shrunk(root, self.problems) if is_small else root
+        of_site = read_mapping(site, "a site file", self.problems, self.sources) if site else None
+        self.root["cluster"] = Section({}, {}) if of_site is None else of_site
+        for override in overrides:
+            apply_override(self.root, override, self.problems)
+            _spell_out(self.root)
+        if self.root.pop("axes", None) is not None:
+            self.problems.append(Problem(self.root.places["axes"], "axes", _NO_AXES))
+        self.cluster = self._cluster(environ)
+        make_absolute(self.root, expanded=False)
+        self.plain = deepcopy(self.root)
+        """As in `ClusterSweep`."""
+        self._expand(kind, environ)
 
-def _read(
-    path_or_name: str | Path,
-    overrides: Sequence[str],
-    site: Path | None,
-    kind: str,
-    environ: Mapping[str, str] | None,
-    problems: list[Problem],
-    sources: list[str],
-) -> tuple[Path, Section, Section, ClusterConfig | None]:
-    """A sweep's file, the sweep before it is checked, its `plain` form, and the settings of clusters, if valid."""
-    environ = os.environ if environ is None else environ
-    file, root = _merged(path_or_name, overrides, site, problems, sources)
-    cluster = _site(root, environ, problems)
-    make_absolute(root, expanded=False)
-    plain = deepcopy(root)
-    kinds = {} if cluster is None else {item.name: getattr(cluster, item.name) for item in fields(cluster)}
-    variables = {name: dict(getattr(one, "environment", {})) for name, one in kinds.items()}
-    anywhere = {key: value for one in variables.values() for key, value in one.items()}
-    expand_environment(root, {**anywhere, **environ, **variables.get(kind, {})}, problems)
-    for item in fields(SweepPlaces):
-        if item.default is not MISSING:
-            root.setdefault(item.name, item.default)
-    make_absolute(root, expanded=True)
-    store, tracking = root["store"], root["tracking"]
-    if isinstance(store, str) and isinstance(tracking, str) and "://" not in store:
-        put(root, ("tracking",), tracking.replace("{store}", store))  # of a bucket each machine has its own folder
-    return file, root, plain, cluster
+    def _merged(self, path: Path, above: tuple[Path, ...]) -> Section | None:
+        """Read a file and merge it over what it extends; report a problem and return None when one cannot be read."""
+        root = read_mapping(path, "a sweep file", self.problems, self.sources)
+        if root is None or "extends" not in root:
+            return root
+        named, chain = root.pop("extends"), (*above, path.resolve())
+        try:
+            base = self._merged(_base(named, path.parent, chain), chain)
+        except SweepNotFoundError as error:
+            self.problems.append(Problem(root.places["extends"], "extends", str(error)))
+            return None
+        return None if base is None else merge(base, root)  # type: ignore[no-any-return]  # of mappings it is one
+
+    def _cluster(self, environ: Mapping[str, str]) -> ClusterConfig | None:
+        """Take out the settings of clusters; None if they are wrong. A site file has no key `cluster`."""
+        own, found = Section({"cluster": self.root.pop("cluster")}, {"": Where("")}), list[Problem]()
+        expand_environment(own, environ, found, allowed=_SITE_VARIABLES, strict=False)
+        site = validate(own, _Site, found)
+        for one in found:
+            path = one.path.removeprefix("cluster.") if one.where.line else one.path
+            self.problems.append(replace(one, path=path))
+        return None if site is None else site.cluster
+
+    def _expand(self, kind: str, environ: Mapping[str, str]) -> None:
+        """Give variables their values, and places their defaults."""
+        kinds = () if self.cluster is None else fields(self.cluster)
+        of_kind = {one.name: dict(getattr(getattr(self.cluster, one.name), "environment", {})) for one in kinds}
+        anywhere = {key: value for one in of_kind.values() for key, value in one.items()}
+        expand_environment(self.root, {**anywhere, **environ, **of_kind.get(kind, {})}, self.problems)
+        for item in fields(SweepPlaces):
+            if item.default is not MISSING:
+                self.root.setdefault(item.name, item.default)
+        make_absolute(self.root, expanded=True)
+        store, tracking = self.root["store"], self.root["tracking"]
+        if isinstance(store, str) and isinstance(tracking, str) and "://" not in store:
+            self.root["tracking"] = tracking.replace("{store}", store)  # of a bucket each machine has its own folder
+
+    def run_plugins(self, *, trusted: bool) -> bool:
+        """Run each plugin, and put its text beside its name; False, and a problem, where one fails."""
+        already, listed = len(self.problems), self.root.get("plugins")
+        for number, named in enumerate(listed if isinstance(listed, Items) else ()):
+            try:
+                match named:
+                    case str(name):
+                        plugin = read_plugin(name, self._path.absolute().parent)
+                    case {"name": str(name), "text": str(text)}:  # the sweep of a batch job
+                        plugin = Plugin(name=name, text=text)
+                    case _:
+                        continue  # the schema says what is wrong
+                if not trusted and not self._path.resolve().is_relative_to(Path.cwd().resolve()):
+                    raise PluginError(f"{self._path} {_UNTRUSTED}")
+                plugin.run()
+                self.root.put(("plugins", number), {"name": plugin.name, "text": plugin.text})
+            except PluginError as error:
+                self.problems.append(Problem(self.root.place(("plugins", number)), "plugins", str(error)))
+        return len(self.problems) == already
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,74 +216,25 @@ class _Site:
     cluster: ClusterConfig
 
 
-def _site(root: Section, environ: Mapping[str, str], problems: list[Problem]) -> ClusterConfig | None:
-    """Take the settings of clusters out of a sweep; None if they are wrong. A site file has no key `cluster`."""
-    own, found = Section({"cluster": root.pop("cluster")}, {"": Where(""), "cluster": Where("")}), list[Problem]()
-    expand_environment(own, environ, found, allowed=_SITE_VARIABLES, strict=False)
-    site = validate(own, _Site, found)
-    problems += [replace(one, path=one.path.removeprefix("cluster.")) if one.where.line else one for one in found]
-    return None if site is None else site.cluster
-
-
-def _merged(
-    path_or_name: str | Path, overrides: Sequence[str], site: Path | None, problems: list[Problem], sources: list[str]
-) -> tuple[Path, Section]:
-    """A sweep's file, and what it says with what it extends, with the site file under `cluster`, and the overrides.
-
-    Raises:
-        SweepError: it cannot be read.
-    """
-    is_small = str(path_or_name).endswith(SUFFIX) and not Path(path_or_name).exists()
-    file = find_sweep(str(path_or_name).removesuffix(SUFFIX) if is_small else path_or_name)
-    root = _merged_file(file, (), problems, sources)
-    if root is None:
-        raise SweepError(problems, sources)
-    if root.pop("cluster", None) is not None:
-        problems.append(Problem(root.places["cluster"], "cluster", _OF_CLUSTERS))
-    _spell_out(root)
-    root = shrunk(root, problems) if is_small else root
-    of_site = read_mapping(site, "a site file", problems, sources) if site else None
-    root["cluster"] = of_site if of_site is not None else Section({}, {"": Where("")})
-    for override in overrides:
-        apply_override(root, override, problems)
-        _spell_out(root)
-    if root.pop("axes", None) is not None:
-        problems.append(Problem(root.places["axes"], "axes", _NO_AXES))
-    return file, root
-
-
-def _merged_file(path: Path, above: tuple[Path, ...], problems: list[Problem], sources: list[str]) -> Section | None:
-    """Read a file and merge it over what it extends; report a problem and return None when one cannot be read."""
-    root = read_mapping(path, "a sweep file", problems, sources)
-    if root is None or "extends" not in root:
-        return root
-    where, chain, named = place_of(root, ("extends",)), (*above, path.resolve()), root.pop("extends")
-    try:
-        base = _merged_file(_base(named, path.parent, chain), chain, problems, sources)
-    except SweepNotFoundError as error:
-        problems.append(Problem(where, "extends", str(error)))
-        return None
-    merged: Section | None = None if base is None else merge(base, root)
-    return merged
-
-
 def _base(named: object, folder: Path, chain: Sequence[Path]) -> Path:
-    """The file that an `extends` names.
-
-    Raises:
-        SweepNotFoundError: there is none, or it may not be read.
-    """
+    """The file that an `extends` names; a `SweepNotFoundError` if there is none, or it may not be read."""
     if not isinstance(named, str):
         raise SweepNotFoundError("must be a file's path or the name of a shipped sweep")
     base = find_sweep(named, folder)
     if len(chain) > _MAX_CHAIN:
-        raise SweepNotFoundError(f"more than {_MAX_CHAIN} files extend each other in a row")
+        raise SweepNotFoundError(f"more than {_MAX_CHAIN} files extend each other, perhaps in a circle")
     if not any(base.resolve().is_relative_to(place.resolve()) for place in (chain[0].parent, Path.cwd(), _FOLDER)):
         raise SweepNotFoundError(f"{base} {_OUTSIDE}")
-    if base.resolve() in chain:
-        names = " -> ".join(item.name for item in (*chain[chain.index(base.resolve()) :], base))
-        raise SweepNotFoundError(f"the files extend each other in a circle: {names}")
     return base
+
+
+def _spell_out(root: Section) -> None:
+    """Expand abbreviations: a backbone's plain name becomes a mapping, `all` becomes the list of shipped weights."""
+    if isinstance(backbones := root.at(("model", "backbones")), Items):
+        root.put(("model", "backbones"), with_names(backbones))
+    for path, names in ((("objectives", "pair"), pair_weights), (("objectives", "triplet"), triplet_weights)):
+        if root.at(path) in ("all", ["all"]):
+            root.put(path, located(list(names.shipped), root.place(path)))
 
 
 def list_shipped() -> list[str]:
@@ -257,10 +243,10 @@ def list_shipped() -> list[str]:
 
 
 def find_sweep(sweep: str | Path, folder: Path | None = None) -> Path:
-    """Find the file that a SWEEP argument or an `extends` names.
+    """Find the file that a SWEEP argument or an `extends` names: an existing file, or else a shipped sweep.
 
     Args:
-        sweep: a path, or the name of a shipped sweep with or without `.yaml`; an existing file wins.
+        sweep: a path, or the name of a shipped sweep with or without `.yaml`.
         folder: where relative paths start; the current directory when not given.
 
     Raises:
@@ -278,32 +264,3 @@ def find_sweep(sweep: str | Path, folder: Path | None = None) -> Path:
     kind = "is a folder" if path.is_dir() else "is neither a file nor the name of a shipped sweep"
     hint = nearest(Path(name).name, names)
     raise SweepNotFoundError(f"sweep {str(sweep)!r} {kind}{hint}; shipped sweeps: {', '.join(names)}")
-
-
-def _spell_out(root: Section) -> None:
-    """Expand abbreviations: a backbone's plain name becomes a mapping, `all` becomes the list of shipped weights."""
-    if isinstance(backbones := value_at(root, ("model", "backbones")), Items):
-        put(root, ("model", "backbones"), with_names(backbones))
-    for path, names in ((("objectives", "pair"), pair_weights), (("objectives", "triplet"), triplet_weights)):
-        if value_at(root, path) in ("all", ["all"]):
-            put(root, path, located(list(names.shipped), place_of(root, path)))
-
-
-def _run_plugins(root: Section, file: Path, problems: list[Problem], *, trusted: bool) -> None:
-    """Run each plugin of a sweep's file, and put its text beside its name."""
-    listed = root.get("plugins")
-    for number, named in enumerate(listed if isinstance(listed, Items) else ()):
-        try:
-            match named:
-                case str(name):
-                    plugin = read_plugin(name, file.absolute().parent)
-                case {"name": str(name), "text": str(text)}:  # the sweep of a batch job
-                    plugin = Plugin(name=name, text=text)
-                case _:
-                    continue  # the schema says what is wrong
-            if not trusted and not file.resolve().is_relative_to(Path.cwd().resolve()):
-                raise PluginError(f"{file} {_UNTRUSTED}")
-            plugin.run()
-            put(root, ("plugins", number), {"name": plugin.name, "text": plugin.text})
-        except PluginError as error:
-            problems.append(Problem(place_of(root, ("plugins", number)), "plugins", str(error)))

@@ -5,19 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from goal_sweep.goal_core.basics.errors import nearest
-from goal_sweep.sweeps.reading.document import (
-    Items,
-    KeyPath,
-    Problem,
-    Section,
-    Where,
-    name_of,
-    put,
-    resolve,
-    shown,
-    value_at,
-)
-from goal_sweep.sweeps.reading.yaml_file import MAX_DEPTH, parse_yaml
+from goal_sweep.sweeps.reading.document import MAX_DEPTH, Items, KeyPath, Problem, Section, Where, name_of, parse_yaml
 
 
 def merge(base: Any, over: Any, path: KeyPath = ()) -> Any:
@@ -36,33 +24,32 @@ def merge(base: Any, over: Any, path: KeyPath = ()) -> Any:
         merged = Section({**base, **over}, {**base.places, **over.places})
         merged.update({key: merge(base[key], over[key], (*path, key)) for key in base.keys() & over.keys()})
         return merged
-    if isinstance(base, Items) and isinstance(over, Items) and over:
-        named = with_names(base)
-        names = [name_of(item) for item in named]
-        if None not in (*names, *map(name_of, over)):
-            return _merge_named(named, names, over, path)
+    if isinstance(base, Items) and isinstance(over, Items) and over and None not in map(name_of, over):
+        base = with_names(base)
+        if None not in map(name_of, base):
+            return _merge_named(base, over, path)
     return over
 
 
-def _merge_named(base: Items, names: list[str | None], over: Items, path: KeyPath) -> Items:
-    kept = [name_of(item) for item in over] if path == ("model", "backbones") else names
-    pairs = [(item, base.places[number]) for number, item in enumerate(base) if names[number] in kept]
-    known = {name_of(item): number for number, (item, _) in enumerate(pairs)}
+def _merge_named(base: Items, over: Items, path: KeyPath) -> Items:
+    kept = list(map(name_of, over if path == ("model", "backbones") else base))
+    items = [(item, base.places[number]) for number, item in enumerate(base) if name_of(item) in kept]
+    known = {name_of(item): number for number, (item, _) in enumerate(items)}
     for number, item in enumerate(over):
         if (here := known.get(name_of(item))) is not None:
-            pairs[here] = merge(pairs[here][0], item, (*path, here)), over.places[number]
+            items[here] = merge(items[here][0], item, (*path, here)), over.places[number]
         else:  # a name given twice stays twice, so that validation reports it
-            pairs.append((item, over.places[number]))
-    return Items([item for item, _ in pairs], dict(enumerate(place for _, place in pairs)))
+            items.append((item, over.places[number]))
+    return Items([item for item, _ in items], dict(enumerate(place for _, place in items)))
 
 
 def with_names(items: Items) -> Items:
     """A list with the mapping that it stands for in the place of each plain name."""
-    places = items.places
     named = [
-        Section({"name": one}, {"name": places[n]}) if isinstance(one, str) else one for n, one in enumerate(items)
+        Section({"name": item}, {"name": items.places[number]}) if isinstance(item, str) else item
+        for number, item in enumerate(items)
     ]
-    return Items(named, places)
+    return Items(named, items.places)
 
 
 def apply_override(root: Section, text: str, problems: list[Problem]) -> None:
@@ -76,10 +63,10 @@ def apply_override(root: Section, text: str, problems: list[Problem]) -> None:
             knows the keys, reports it under this `--set`.
     """
     key, equals, raw = text.partition("=")
-    key = key.strip()
-    words, where, message = key.split("."), Where(f"--set {key}"), ""
-    path, left = resolve(root, words[: MAX_DEPTH + 1])
-    above = value_at(root, path)
+    key, message = key.strip(), ""
+    words, where = key.split("."), Where(f"--set {key}")
+    path, left = root.resolve(words[: MAX_DEPTH + 1])
+    above = root.at(path)
     if not equals or not all(words):
         where, message = Where(f"--set {key}{equals}"), "write key=value"
     elif len(words) > MAX_DEPTH:
@@ -90,14 +77,13 @@ def apply_override(root: Section, text: str, problems: list[Problem]) -> None:
         message = "give one setting, such as cluster.slurm.nodes=2"
     elif left and isinstance(above, list):
         known = [name_of(item) or str(index) for index, item in enumerate(above)]
-        hint = f"{nearest(left[0], known)}; it has {', '.join(known)}"
-        message = f"{shown(root, path)} has no item {left[0]!r}{hint}"
+        message = f"{root.shown(path)} has no item {left[0]!r}{nearest(left[0], known)}; it has {', '.join(known)}"
     elif left and above is not None and not isinstance(above, dict):
-        message = f"{shown(root, path)} is a single value, there is nothing below it"
+        message = f"{root.shown(path)} is a single value, there is nothing below it"
     if message:
         problems.append(Problem(where, "", message))
         return
     already = len(problems)
     value = parse_yaml(raw, where.source, problems, lines=False)
     if len(problems) == already:
-        put(root, (*path, *left), value, where)
+        root.put((*path, *left), value, where)

@@ -9,14 +9,13 @@ from collections.abc import Mapping
 from goal_sweep.goal_core.data.config import SHIPPED
 from goal_sweep.goal_core.models.weights import NAMED_WEIGHTS
 from goal_sweep.sweeps.checks import looks_secret
-from goal_sweep.sweeps.reading.document import KeyPath, Problem, Section, leaves, place_of, put, shown
+from goal_sweep.sweeps.reading.document import KeyPath, Problem, Section
 
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}$]*))?\}")
 PLACES = re.compile(r"data\.(root|annotations)|model\.backbones\.\d+\.weights|store|tracking")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _URI = re.compile(r"(?!sqlite:///|file:///)[A-Za-z][A-Za-z0-9+.-]+:/")
 """The beginning of an address that may lie on another machine."""
-_MAX_PATH = 4096
 _PLACES_IN_WORDS = "data.root, data.annotations, weights of a backbone, store and tracking"
 
 
@@ -41,10 +40,8 @@ def expand_environment(
         strict: report variables where none is allowed, those that are named like a secret, and those in an address.
             Otherwise variables that are not allowed stay as they are.
     """
-    for path, text in list(leaves(root)):
-        if not isinstance(text, str):
-            continue
-        key, why = shown(root, path), ""
+    for path, text in root.texts():
+        key, why = root.shown(path), ""
         if strict and path[0] not in ("plugins", "name") and (odd := _CONTROL.search(text)):
             why = f"may not hold the character U+{ord(odd[0]):04X}"
         elif "${" in text and allowed.fullmatch(".".join(map(str, path))):
@@ -52,17 +49,15 @@ def expand_environment(
             if not why and strict:
                 why = _secret(text, expanded, key)
             if not why:  # else no further message can repeat the value
-                put(root, path, expanded)
+                root.put(path, expanded)
         elif "${" in text and strict:
             why = f"environment variables are allowed only in {_PLACES_IN_WORDS}"
         if why:
-            problems.append(Problem(place_of(root, path), key, why))
+            problems.append(Problem(root.place(path), key, why))
 
 
 def _expanded(text: str, key: str, environ: Mapping[str, str]) -> tuple[str, str]:
     """A text with the values of its variables, and what is wrong with it."""
-    if len(text) > _MAX_PATH:
-        return text, f"is longer than {_MAX_PATH} characters"
     if "${" in _VARIABLE.sub("", text):
         return text, "write an environment variable as ${NAME} or ${NAME:-default}"
     if unset := [one[1] for one in _VARIABLE.finditer(text) if not environ.get(one[1]) and one[2] is None]:
@@ -90,12 +85,12 @@ def make_absolute(root: Section, *, expanded: bool) -> None:
         root: the sweep file.
         expanded: whether `${VAR}` have their values. What a variable began starts at the current folder.
     """
-    framework = root["model"].get("framework") if isinstance(root.get("model"), dict) else None
-    for path, text in list(leaves(root)):
-        where = place_of(root, path)
+    is_dual = root.at(("model", "framework")) == "dual"
+    for path, text in root.texts():
+        where = root.place(path)
         folder = os.path.dirname(os.path.abspath(where.source)) if where.line and not expanded else os.getcwd()
-        if isinstance(text, str) and text and not text.startswith(("${", SHIPPED)) and not _URI.match(text):
-            put(root, path, _absolute_at(path, text, folder, is_dual=framework == "dual"))
+        if text and not text.startswith(("${", SHIPPED)) and not _URI.match(text):
+            root.put(path, _absolute_at(path, text, folder, is_dual=is_dual))
 
 
 def _absolute_at(path: KeyPath, text: str, folder: str, *, is_dual: bool) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from goal_sweep.sweeps.reading.document import Problem, Section, located, value_at
+from goal_sweep.sweeps.reading.document import Problem, Section, located
 
 SUFFIX: Final = "+smoke"
 """What follows a sweep's name or path to make it small."""
@@ -32,16 +32,16 @@ def shrunk(root: Section, problems: list[Problem]) -> Section:
         root: the sweep file, after `extends`, with its abbreviations expanded.
         problems: receives a framework whose models cannot be made up.
     """
-    framework = str(value_at(root, ("model", "framework")) or "vsepp")
+    framework = str(root.at(("model", "framework")) or "vsepp")
     if framework not in _PARTS:
         message = f"{SUFFIX} makes up pictures and a model, as it can for {', '.join(_PARTS)}; got {framework}"
         problems.append(Problem(root.places[""], "model.framework", message))
     backbone = "swin_mini_patch8_window4" if framework == "xvlm" else "test_resnet"
     own = {"backbones": [{"name": backbone, "weights": "random"}], "embed_dim": 64, **_PARTS.get(framework, {})}
-    augment = value_at(root, ("data", "image", "augment")) or "none"
-    names = {key: found for key in ("pair", "triplet") if (found := _items(value_at(root, ("objectives", key))))}
+    augment = root.at(("data", "image", "augment")) or "none"
+    names = {key: found for key in ("pair", "triplet") if (found := _items(root.at(("objectives", key))))}
     grid = [f"{pair}/{triplet}" for pair in names.get("pair", ["con"]) for triplet in names.get("triplet", ["con"])]
-    chosen = _items(value_at(root, ("objectives", "only"))) or grid
+    chosen = _items(root.at(("objectives", "only"))) or grid
     small = {
         "name": f"{root.get('name')}-smoke",
         "data": {**_DATA, "image": {"size": 64, "resize": 64, "augment": augment}},
@@ -53,7 +53,7 @@ def shrunk(root: Section, problems: list[Problem]) -> Section:
             for stage in _items(root.get("stages"))
             if isinstance(stage, dict)
         ],
-        "execution": {"sharing": value_at(root, ("execution", "sharing")) or "auto"},
+        "execution": {"sharing": root.at(("execution", "sharing")) or "auto"},
     }
     kept = {key: root[key] for key in ("plugins", "store", "tracking") if key in root}
     return Section({**located(small, root.places[""]), **kept}, root.places)

@@ -1,4 +1,7 @@
-"""Build a dataclass from a sweep file by pydantic, and report every problem at its own line."""
+"""Build a sweep from its file by pydantic, and report every problem at its own line.
+
+Lists in the place of one value become axes: the first value takes the list's place, the others are checked beside it.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +9,21 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from functools import cache
-from typing import Any, TypeVar
+from functools import cache, partial
+from typing import Any, TypeVar, get_origin, get_type_hints
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from goal_sweep.goal_core.basics.errors import ConfigError, nearest
+from goal_sweep.goal_core.training.config import OF_ONE_TRAINING, StageConfig
+from goal_sweep.sweeps.axes import Axis, check_size, checked_value
+from goal_sweep.sweeps.checks import distinct, failures
 from goal_sweep.sweeps.identity import reader_of
-from goal_sweep.sweeps.reading.document import (
-    MAX_PROBLEMS,
-    KeyPath,
-    Problem,
-    Section,
-    Where,
-    has,
-    place_of,
-    resolve,
-    shown,
-    value_at,
-)
+from goal_sweep.sweeps.reading.document import MAX_PROBLEMS, Items, KeyPath, Problem, Section, Where, has
+from goal_sweep.sweeps.schema import SweepConfig
 
 T = TypeVar("T")
 Schema = Mapping[str, Any]
@@ -45,6 +41,8 @@ _KINDS = {
 """Kinds of values, by the error that pydantic reports where another kind stands."""
 _STAND_INS: Mapping[str | int, Any] = {"name": "x", "epochs": 1, "lr": 1, "seeds": [0], "budget": 1}
 """What takes the place of a faulty value that cannot be left out, so that the rest is checked as well."""
+_LISTS = [name for name, kind in get_type_hints(StageConfig).items() if get_origin(kind) is tuple]
+"""Settings of a stage whose one value is a list already; several values are a list of lists."""
 
 
 def validate(root: Section, kind: type[T], problems: list[Problem]) -> T | None:
@@ -59,7 +57,7 @@ def validate(root: Section, kind: type[T], problems: list[Problem]) -> T | None:
     Returns:
         What was built from the values that are right; None where too few are.
     """
-    told = set(map(_key_of, problems))  # of values that could not be read
+    told = set(map(_key_of, problems))  # of lists that are no axes
     check = _Check(deepcopy(root), kind)
     while True:
         try:
@@ -85,29 +83,29 @@ class _Check:
 
     def problems(self, failure: ValidationError) -> Iterator[Problem]:
         """Each problem; the values that cause them are taken out afterwards."""
-        kinds: dict[KeyPath, list[str]] = {}
         told: list[tuple[KeyPath, str]] = []
+        kinds: dict[KeyPath, dict[str, None]] = {}
         # Unknown keys first: the key that one was meant for is not missing, too.
         errors = sorted(failure.errors(), key=lambda error: error["type"] != "unexpected_keyword_argument")
         for error in errors[: MAX_PROBLEMS + 1]:
             path = self._path(error)
             if error["type"] in _KINDS:
-                kinds.setdefault(path, []).append(_KINDS[error["type"]])
+                kinds.setdefault(path, {})[_KINDS[error["type"]]] = None
             else:
                 told += self._told(error, path)
-        for path, several in kinds.items():
-            what = " or ".join(dict.fromkeys(several))
-            told.append((path, f"must be {what}, got {_described(value_at(self.root, path))}"))
+        told += [
+            (path, f"must be {' or '.join(several)}, got {self._described(path)}") for path, several in kinds.items()
+        ]
         for path, message in told:
             if path not in self.gone:
-                yield Problem(place_of(self.root, path), shown(self.root, path), message)
+                yield Problem(self.root.place(path), self.root.shown(path), message)
         for path, _ in told:
             self._take_out(path)
 
     def _take_out(self, path: KeyPath) -> None:
         while path and isinstance(path[-1], int):  # without an item of a list the others would move
             path = path[:-1]
-        owner = value_at(self.root, path[:-1])
+        owner = self.root.at(path[:-1])
         if path and has(owner, path[-1]):
             if path not in self.gone and path[-1] in _STAND_INS:
                 owner[path[-1]] = _STAND_INS[path[-1]]
@@ -120,42 +118,35 @@ class _Check:
         path: KeyPath = ()
         for number, part in enumerate(error["loc"]):
             is_format = number == 1 and path == ("data",)  # by which pydantic names the kind of the data
-            if not is_format and has(value_at(self.root, path), part):
+            if not is_format and has(self.root.at(path), part):
                 path = (*path, part)
         return path
 
     def _told(self, error: ErrorDetails, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
         """Where an error is to be reported, and its message; nothing if it only follows from another."""
-        sort, context, value = error["type"], error.get("ctx", {}), value_at(self.root, path)
+        sort, context, value = error["type"], error.get("ctx", {}), self.root.at(path)
         if sort == "unexpected_keyword_argument":
-            keys, owner, key = self._keys(path[:-1]), value_at(self.root, path[:-1]), str(path[-1])
+            keys, owner, key = self._keys(path[:-1]), self.root.at(path[:-1]), str(path[-1])
             # The key that was meant counts as reported, too.
             self.gone |= {(*path[:-1], one) for one in get_close_matches(key, keys, 1, 0.5) if not has(owner, one)}
             yield path, f"unknown key{nearest(key, keys)}; valid here: {', '.join(keys)}"
         elif sort in ("missing", "union_tag_not_found"):
-            key = str(error["loc"][-1]) if sort == "missing" else "format"
-            meant = get_close_matches(key, value, 1)
-            if (*path, key) not in self.gone:
-                unknown = f"unknown key (did you mean {key!r}?)"
-                yield ((*path, meant[0]), unknown) if meant else ((*path, key), "this key is missing")
+            yield (*path, str(error["loc"][-1]) if sort == "missing" else "format"), "this key is missing"
         elif sort == "too_short":
             if not value and not any(one[: len(path)] == path for one in self.gone):  # else its items were faulty
                 yield path, "must contain at least one"
         elif sort == "value_error":
             yield from self._refused(context["error"], path)
-        elif sort in ("literal_error", "union_tag_invalid"):
+        elif listed := context.get("expected", context.get("expected_tags")):
             path = path if sort == "literal_error" else (*path, "format")
-            options = re.findall(r"'([^']*)'", context.get("expected", context.get("expected_tags")))
-            value = value_at(self.root, path)
-            hint = nearest(value, options) if isinstance(value, str) else ""
-            yield path, f"must be one of {', '.join(options)}; got {_described(value)}{hint}"
+            hint = nearest(str(self.root.at(path)), re.findall(r"'([^']*)'", listed))
+            yield path, f"must be one of {listed}, got {self._described(path)}{hint}"
         else:
-            said = re.sub("(Input|String) should", "must", error["msg"])
-            yield path, f"{said}, got {_described(value)}"
+            yield path, f"{re.sub('(Input|String) should', 'must', error['msg'])}, got {self._described(path)}"
 
     def _refused(self, error: Exception, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
         """What a check of a whole value has found, each at the key that its message names."""
-        value, below = value_at(self.root, path), [one for one in self.gone if one[:-1] == path]
+        value, below = self.root.at(path), [one for one in self.gone if one[:-1] == path]
         if below and not value:
             self._take_out(path)
             return  # all that was written is named as faulty already
@@ -163,36 +154,34 @@ class _Check:
             if any(re.search(rf"\b{re.escape(str(one[-1]))}\b", text) for one in below):
                 continue  # it is about a value that was left out, so the check saw its default
             prefix, colon, rest = text.partition(": ")
-            named, left = resolve(value, prefix.split(".")) if colon else ((), [])
-            if not named:
+            named, left = self.root.resolve(prefix.split(".") if colon else (), path)
+            if named == path:
                 first = next((word for word in re.findall(r"\w+", text) if has(value, word)), None)
-                named, left, rest = (() if first is None else (first,)), [], text
-            if (*path, *named) not in self.gone:
-                yield (*path, *named), f"{'.'.join(left)}: {rest}" if left else rest
+                named, left, rest = path if first is None else (*path, first), (), text
+            yield named, f"{'.'.join(left)}: {rest}" if left else rest
 
     def _keys(self, path: KeyPath) -> list[str]:
         """The keys of the mapping at a path; where several may stand there, of that whose `format` it has."""
         whole = found = schema_of(self.kind)
         for number, part in enumerate(path, start=1):
             found = found["items"] if isinstance(part, int) else found["properties"].get(part, found)
-            tag = value_at(self.root, (*path[:number], "format"))
-            tagged = found.get("discriminator", {}).get("mapping", {}).get(tag if isinstance(tag, str) else "")
+            tagged = (
+                found.get("discriminator", {}).get("mapping", {}).get(str(self.root.at((*path[:number], "format"))))
+            )
             several = [found, *found.get("anyOf", ()), found.get("additionalProperties") or {}]
             refs = filter(None, [tagged, *(one.get("$ref") for one in several)])
-            found = next((whole["$defs"][ref.rpartition("/")[2]] for ref in refs), found)
+            found = next((whole["$defs"][ref.rpartition("/")[2]] for ref in refs if ref), found)
         return list(found.get("properties", ()))
+
+    def _described(self, path: KeyPath) -> str:
+        value = self.root.at(path)
+        if isinstance(value, dict | list):
+            return "a mapping" if isinstance(value, dict) else "a list"
+        return "nothing" if value is None else f"the text {value!r}" if isinstance(value, str) else json.dumps(value)
 
 
 def _key_of(problem: Problem) -> tuple[Where, str]:
     return problem.where, next((word for word in reversed(problem.path.split(".")) if not word.isdecimal()), "")
-
-
-def _described(value: Any) -> str:
-    if isinstance(value, dict | list):
-        return "a mapping" if isinstance(value, dict) else "a list"
-    if isinstance(value, str):
-        return f"the text {value!r}"
-    return "nothing" if value is None else json.dumps(value)
 
 
 @cache
@@ -200,3 +189,62 @@ def schema_of(kind: Any) -> Schema:
     """The JSON schema of a dataclass, with the keys that only its file has (`FILE_KEYS`)."""
     schema = reader_of(kind).json_schema()
     return schema | {"properties": {**schema["properties"], **getattr(kind, "FILE_KEYS", {})}}
+
+
+def validate_lists(root: Section, problems: list[Problem]) -> SweepConfig | None:
+    """Build the sweep, and check each value of each list as if it stood alone, then all that go together.
+
+    Args:
+        root: the sweep file, complete. The first value takes the place of every list of values.
+        problems: receives what is wrong. Then the result means nothing.
+    """
+    lists = {path: root.at(path) for path in _lists(root, problems)}
+    for path, values in lists.items():
+        root.put(path, values[0], values.places[0])
+    several = {root.shown(path): values for path, values in lists.items() if len(values) > 1}
+    wheres = {root.shown(path): root.place(path) for path in lists}
+    config = validate(root, SweepConfig, problems)
+    if config is None or not several:
+        return config
+    wrong = failures(partial(check_size, config, [len(values) for values in several.values()]))
+    first, *_, last = [*several, *several]
+    problems += [Problem(wheres[first], first, text) for text in wrong]
+    for key, number, value in ((key, number, one) for key, own in several.items() for number, one in enumerate(own)):
+        if number and not wrong:  # the first value was checked with the sweep
+            texts = failures(partial(checked_value, config, key, value))
+            problems += [Problem(several[key].places[number], key, text) for text in texts]
+    if problems:
+        return config
+    made = ((key, [checked_value(config, key, value) for value in values]) for key, values in several.items())
+    try:
+        return replace(config, axes=tuple(Axis(key=key, values=tuple(values)) for key, values in made))
+    except ConfigError as error:
+        for problem in error.problems:
+            key, _, text = problem.partition(": ")
+            key, text = (key, text) if key in several else (last, problem)
+            problems.append(Problem(wheres[key], key, text))
+        return config
+
+
+def _lists(root: Section, problems: list[Problem]) -> Iterator[KeyPath]:
+    """The path of every list of values; those with mistakes are reported, and stay for validation to leave out."""
+    params, stages = root.at(("objectives", "params")), root.get("stages")
+    places: list[KeyPath] = [("objectives", "params", name) for name in (params if isinstance(params, dict) else ())]
+    places.append(("objectives", "variant"))
+    for index, stage in enumerate(stages if isinstance(stages, list) else ()):
+        places += [("stages", index, name) for name in (stage if isinstance(stage, dict) else ())]
+    for path in places:
+        values, setting = root.at(path), str(path[-1])
+        nested = [isinstance(one, list) for one in values] if isinstance(values, Items) else []
+        if not isinstance(values, Items) or (setting in _LISTS and not any(nested)):
+            continue  # one value
+        wrong = failures(partial(distinct, values))
+        if path[0] == "stages" and setting not in OF_ONE_TRAINING:
+            wrong = [f"takes one value, not a list; lists may stand for {', '.join(OF_ONE_TRAINING)}"]
+        elif not values:
+            wrong = ["the list of values is empty; it needs at least one"]
+        elif setting in _LISTS and not all(nested):
+            wrong = ["must be a list of numbers, or a list of such lists, not both"]
+        problems += [Problem(root.place(path), root.shown(path), text) for text in wrong]
+        if not wrong:
+            yield path

@@ -8,7 +8,7 @@ from itertools import combinations, product
 from typing import Any
 
 from goal_sweep.goal_core.basics.errors import nearest
-from goal_sweep.goal_core.objectives import accepted_parameters
+from goal_sweep.goal_core.objectives.variants import accepted_parameters
 from goal_sweep.goal_core.training.config import OF_ONE_TRAINING
 from goal_sweep.sweeps.axes import PARAMETER, VARIANT, checked_value, idle, settings_at, value_text
 from goal_sweep.sweeps.checks import failures, refuse

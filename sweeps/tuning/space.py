@@ -15,7 +15,8 @@ from functools import cached_property
 from itertools import chain, count, islice, product
 from typing import Any
 
-from goal_sweep.goal_core.objectives import ObjectiveConfig, accepted_parameters
+from goal_sweep.goal_core.objectives.config import ObjectiveConfig
+from goal_sweep.goal_core.objectives.variants import accepted_parameters
 from goal_sweep.sweeps.axes import PARAMETER, AxisValue, Point, Setting, axis_names, settings_at
 from goal_sweep.sweeps.tuning.block import Domain, TuneConfig
 from goal_sweep.sweeps.tuning.trail import Values
@@ -56,12 +57,7 @@ def dimensions_of(tune: TuneConfig) -> dict[str, Dimension]:
 
 
 class Space:
-    """The space of a sweep's search, for one objective.
-
-    Args:
-        config: the sweep, which has a `tune` block.
-        name: the objective, as (pair, triplet).
-    """
+    """The space of the search of a sweep that has a `tune` block, for the objective ``(pair, triplet)``."""
 
     def __init__(self, config: Any, name: tuple[str, str]) -> None:
         self._config, self._tune, self.name = config, config.tune, name
@@ -81,11 +77,7 @@ class Space:
         return any(self._with({dimension.key: value})[0].resolved() != own for value in dimension.domain.choice)
 
     def at(self, values: Values) -> tuple[ObjectiveConfig, Point]:
-        """The objective and the sweep's settings with some values.
-
-        Raises:
-            ConfigError: the values do not go together.
-        """
+        """The objective and the sweep's settings with some values; a `ConfigError` if they do not go together."""
         return self._with({self.dimensions[name].key: value for name, value in values.items()})
 
     def _with(self, by_key: Values) -> tuple[ObjectiveConfig, Point]:
@@ -108,10 +100,7 @@ class Space:
     def distinct(
         self, proposals: Iterable[Values], before: Sequence[Values] = (), most_repeats: float = math.inf
     ) -> Iterator[Values]:
-        """Those of some proposals that train another model than all earlier ones.
-
-        Ends with the proposals, or after so many repetitions in a row.
-        """
+        """The proposals that train another model than all earlier ones, until so many in a row do not."""
         seen, repeats = {self._model(values) for values in before}, 0
         for values in proposals:
             model = self._model(values)
@@ -132,16 +121,11 @@ class Space:
         return [self.shown({})] if self._tune.include_default else []
 
     def random(self) -> Iterator[Values]:
-        """Candidates drawn at random, all of them different, without those of `first`.
-
-        Values that are all listed are drawn without repetition.
-        """
-        domains = [own.domain for own in self.dimensions.values()]
-        if all(own.choice for own in domains) and math.prod(len(own.choice) for own in domains) <= _MAX_LISTED:
-            every = (
-                dict(zip(self.dimensions, each, strict=True)) for each in product(*(own.choice for own in domains))
-            )
-            return self.distinct(sorted(every, key=self._order), self.first())
+        """Candidates drawn at random, all different and without those of `first`; listed values without repetition."""
+        choices = [own.domain.choice for own in self.dimensions.values()]
+        if all(choices) and math.prod(map(len, choices)) <= _MAX_LISTED:
+            listed = (dict(zip(self.dimensions, values, strict=True)) for values in product(*choices))
+            return self.distinct(sorted(listed, key=self._order), self.first())
         drawn = (
             {name: own.at(self._share(own.key, number)) for name, own in self.dimensions.items()} for number in count()
         )

@@ -1,7 +1,4 @@
-"""The record of a search: what is tried for each objective, how it ended, and what was chosen.
-
-The runner that carries a search out, the results table and the report share it. Every score is of the val split.
-"""
+"""The record of a search: what is tried for each objective, how it ended, and what was chosen; scores are of val."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ class Candidate:
     default: bool = False
     """Whether these are the sweep's own settings."""
     score: _Score | None = None
-    """The mean over the search's seeds of its metric at the selected epoch; None without one."""
+    """The mean over the search's seeds of its metric at the selected epoch."""
     scores: Mapping[str, _Score] = field(default_factory=dict)
     """By seed."""
     failed: str = ""

@@ -250,9 +250,9 @@ def test_what_is_no_results_table_is_one_line(content: bytes) -> None:
     assert "\n" not in str(error.value)
 
 
-def test_a_header_of_another_format_says_which(complete: SweepResults) -> None:
-    with pytest.raises(ValueError, match="format is 7"):
-        Header.parse(complete.header.as_json().replace(b'"format": 1', b'"format": 7'))
+def test_a_header_of_another_goal_sweep_is_refused(complete: SweepResults) -> None:
+    with pytest.raises(ValueError, match=r"not a valid stored Header: .*swoop"):
+        Header.parse(complete.header.as_json().replace(b'"sweep": ', b'"swoop": '))
 
 
 @pytest.mark.slow

@@ -78,7 +78,7 @@ def test_axes_can_be_set_and_inherited_and_replaced(write: Write, small_text: st
         (
             "seeds: [1, 2]",
             "seeds: [1, 2]\nobjectives: {params: {tua: [10, 1]}}",
-            "small.yaml:9 | objectives.params.tua | 'tau' | margin, gate, tau, cir_shift, alpha, beta, lam, eps",
+            "small.yaml:9 | objectives.params.tua | 'tau' | cir_shift, alpha, beta, lam, eps",
         ),
         (
             "seeds: [1, 2]",

@@ -67,8 +67,7 @@ def test_misspelt_key_names_the_nearest(write: Write, errors_of: Errors, small_t
         (
             "format: scenes",
             "format: scene",
-            "a.yaml:3 | data.format | karpathy, id_mapping, xvlm_json, source, scenes, regions, precomp | 'scene' "
-            "| 'scenes'",
+            "a.yaml:3 | data.format | 'karpathy', 'id_mapping', 'xvlm_json', 'source', 'scenes' | 'scene' | (did",
         ),
         ("  format: scenes\n", "", "a.yaml:2 | data.format | missing"),
         ("name: frozen", "name: finetune", "a.yaml:9 | stages | distinct | finetune"),
@@ -90,7 +89,7 @@ def test_one_mistake_is_one_line(
 @pytest.mark.parametrize(
     ("section", "told"),
     [
-        ("precision: fp8", "a.yaml:16 | precision | fp32, tf32, bf16, fp16 | 'fp8' | 'fp32'"),
+        ("precision: fp8", "a.yaml:16 | precision | 'fp32', 'tf32', 'bf16' or 'fp16' | 'fp8'"),
         ("execution: {sharing: trunk, cells_per_unit: -1}", "a.yaml:16 | execution.cells_per_unit | at least 0 | -1"),
         ("execution: {sharing: none, cells_per_unit: 8}", "a.yaml:16 | execution.cells_per_unit | 8 | none"),
         ("resources:\n  gpus: 2", "a.yaml:17 | resources.gpus | at most 1 | 2"),
@@ -107,7 +106,7 @@ def test_one_mistake_is_one_line(
         ("objectives:\n  params:\n    tau: -1", "a.yaml:18 | objectives.params.tau | above 0 | -1.0"),
         (
             "objectives:\n  pair: [con]\n  triplet: [con, nca, cir]\n  params: {alpha: 3, tau: 4}",
-            "a.yaml:19 | objectives.params.alpha | margin, gate, tau, cir_shift",
+            "a.yaml:19 | objectives.params.alpha | tau, cir_shift, margin, gate",
         ),
         (
             "objectives:\n  params: {tau: {a: 1}}",
@@ -309,7 +308,7 @@ def test_a_huge_file_is_refused_unread_wherever_it_is_named(write: Write, errors
 def test_an_extended_file_and_a_set_are_limited_too(write: Write, errors_of: Errors) -> None:
     write("base.yaml", f"name: x{' ' * 300_000}\n")
     check_mistakes(errors_of(write("a.yaml", "extends: base.yaml\n")), "base.yaml |  | 256 KiB")
-    check_mistakes(errors_of(write(), "seeds=[&a 1, *a]"), "--set seeds | 0 | aliases", "--set seeds | 1 | aliases")
+    check_mistakes(errors_of(write(), "seeds=[&a 1, *a]"), "--set seeds |  | aliases")
     check_mistakes(errors_of(write(), "seeds=" + "[" * 2_000), "--set seeds |  | 32 levels")
     (line,) = errors_of(write(), ".".join("a" * 20_000) + "=1")
     assert line.startswith("--set a.a.a.")

@@ -205,4 +205,4 @@ def test_a_variable_that_only_sounds_like_a_secret_is_read(write: Write, name: s
 
 
 def test_a_path_of_braces_without_end_is_refused_at_once(write: Write, errors_of: Errors) -> None:
-    check_mistakes(errors_of(write(), f"store='{'${A:-' * 20_000}'"), "--set store | store | 4096")
+    check_mistakes(errors_of(write(), f"store='{'${A:-' * 20_000}'"), "--set store | store | ${NAME}")
