@@ -105,11 +105,7 @@ def idle(config: Any, searched: Setting) -> str:
 
 
 def settings_at(config: Any, values: Mapping[str, AxisValue]) -> Point:
-    """A sweep's settings with other values of some, by `Setting.key`.
-
-    Raises:
-        ConfigError: a value is not allowed, or does not go together with the other settings.
-    """
+    """A sweep's settings with other values of some, by `Setting.key`; a `ConfigError` if they are not allowed."""
     objectives: dict[str, Any] = {"params": dict(config.objectives.params)}
     stages: dict[str, dict[str, Any]] = {stage.name: {} for stage in config.stages}
     for setting, value in ((Setting(key=key), value) for key, value in values.items()):

@@ -71,10 +71,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Training:
-    """One stage of one cell: what is scheduled, leased, stored, tracked, shown and reported.
-
-    Trainings are equal when their keys are.
-    """
+    """One stage of one cell: what is scheduled, stored, tracked, shown and reported. Equal are those of equal keys."""
 
     cell: Cell
     stage: StageConfig
@@ -182,9 +179,6 @@ class ResolvedSweep:
         """All cells, each once: backbones x seeds x points of the axes x objectives, then those of a search.
 
         Objectives change fastest and follow the table, row by row (each pair weight with every triplet weight).
-
-        Raises:
-            ConfigError: `weights` lacks a backbone.
         """
         return list({place.cell.id: place.cell for place in self._placed}.values())
 

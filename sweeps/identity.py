@@ -31,9 +31,8 @@ _PLACES = frozenset(
 _NOT_OF_THE_MODEL = frozenset({"backbone", "init_from"})
 """Model settings that are not hashed, because the name of the backbone and the content of all weights are."""
 _NOT_OF_THE_STAGE = frozenset({"name", "checkpoint_every", "collapse_patience", "micro_batch"})
-"""Stage settings that are not hashed. Most say when to save and when to give up, and cannot change a result.
-`micro_batch` changes only the order of additions, like stacked heads, the number of threads and the device, which do
-not count either; and it falls by itself when memory runs out, which must not make another model of a cell."""
+"""Stage settings that are not hashed: they cannot change a result, `micro_batch` only by the order of additions, like
+the number of threads; and it falls by itself when memory runs out, which must not make another model of a cell."""
 
 
 def is_in_id(key: str) -> bool:
@@ -46,10 +45,9 @@ def is_in_id(key: str) -> bool:
 
 
 def cell_settings(cell: Any) -> dict[str, Any]:
-    """Everything that determines the model of a `sweeps.cells.Cell`, except how its stages train it.
+    """Everything that determines the model of a `Cell`, except how its stages train it.
 
-    Parts of the model that the framework does not use are left out. The objective has all its parameters, so writing
-    out a default changes nothing.
+    Parts that the framework does not use are left out; the objective has all its parameters, also those by default.
     """
     used = framework_of(cell.model).uses - _NOT_OF_THE_MODEL
     model: dict[str, Any] = {key: value for key, value in to_mapping(cell.model).items() if key in used}

@@ -11,11 +11,7 @@ from goal_sweep.sweeps.schema import SweepConfig
 
 
 def factors(sweep: ResolvedSweep) -> dict[str, int]:
-    """The number of a sweep's own cells (`cells`), and the factors of which it is the product.
-
-    An objective counts once for each different setting that it has, so there are more than names where parameters are
-    axes.
-    """
+    """The number of a sweep's own cells, and its factors; an objective counts once for each setting that it has."""
     cells = len(replace(sweep, trails=()).cells)
     backbones, seeds = len(sweep.config.model.backbones), len(sweep.config.seeds)
     return {"cells": cells, "backbones": backbones, "seeds": seeds, "objectives": cells // (backbones * seeds)}

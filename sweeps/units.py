@@ -35,11 +35,7 @@ class Unit:
 
     @property
     def features(self) -> str:
-        """What the cached features of its backbone depend on within a sweep; empty where none are cached.
-
-        Features that are the same in every epoch are computed once and kept. Pretrained weights are the same for every
-        seed, and so are their features.
-        """
+        """What the features of its backbone depend on that are computed once, the same in every epoch; empty: none."""
         cell = self.trainings[0].cell
         image, backbone = cell.data.image, cell.model.backbone
         if not self.stage.shares_backbone or image is None or (image.augments and not self.stage.feature_views):
@@ -63,10 +59,8 @@ def pack(
     """Pack trainings, any subset of a sweep's, into units in the order of their first trainings.
 
     Unless `sharing` is `none`, trainings of a stage that differ only in their objective, or in settings that leave the
-    batches alone, share as few units as `cells_per_unit` allows. The sizes of these units differ by at most one: 15
-    cells with a limit of 8 give 8 + 7. In a stage that trains the backbone, they share the decoded batches, but each
-    keeps its own backbone in memory. Where `cells_per_unit` is `auto`, `auto` has the limit of each stage by its name;
-    others have none.
+    batches alone, share as few units as `cells_per_unit` allows, of sizes that differ by at most one: 15 cells with a
+    limit of 8 give 8 + 7. Where the limit is `auto`, `auto` has that of each stage by its name; others have none.
     """
     groups: dict[Hashable, list[Training]] = {}
     for training in trainings:

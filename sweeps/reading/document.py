@@ -127,11 +127,7 @@ class Section(dict[str, Any]):
         return ".".join(words)
 
     def resolve(self, words: Sequence[str], path: KeyPath = ()) -> tuple[KeyPath, Sequence[str]]:
-        """Follow a dotted key as far as it leads; items of a list are named by name or index.
-
-        Returns:
-            The path, and the words that lead nowhere.
-        """
+        """Follow a dotted key, with list items by name or index, as far as it leads: the path, and the other words."""
         owner = self.at(path)
         for used in range(len(words), 0, -1):  # a key or a name may have dots, such as `resnet50.a1_in1k`
             part: str | int = ".".join(words[:used])
@@ -174,13 +170,9 @@ def _leaves(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
 
 
 def read_mapping(path: Path, what: str, problems: list[Problem], sources: list[str]) -> Section | None:
-    """Read the mapping of a file; None, and a problem, where there is none.
+    """Read the mapping of a file, which is `what`; None, and a problem, where there is none.
 
-    Args:
-        path: the file.
-        what: what it is, for messages: `a sweep file`.
-        problems: receives why it cannot be read.
-        sources: receives its name as messages show it.
+    `sources` receives its name as messages show it.
     """
     absolute, here = path.absolute(), Path.cwd()
     source = str(absolute.relative_to(here) if absolute.is_relative_to(here) else absolute)
@@ -202,13 +194,10 @@ def read_mapping(path: Path, what: str, problems: list[Problem], sources: list[s
 
 
 def parse_yaml(text: str, source: str, problems: list[Problem], *, lines: bool = True) -> Any:
-    """Parse one YAML document: a mapping, a list or a single value; None where there is none, or it cannot be parsed.
+    """Parse one document of YAML 1.2, where `no` and `on` are text and `1e-4` is a number; None where that fails.
 
-    Args:
-        text: the document. YAML 1.2: `no` and `on` are text, `1e-4` is a number.
-        source: the file's name in messages.
-        problems: receives duplicate keys, or what cannot be read: bad syntax, anchors, tags, merge keys, and too much.
-        lines: whether places have lines; those of a `--set` have none.
+    `problems` receives duplicate keys, or what cannot be read: bad syntax, anchors, tags, merge keys, and too much.
+    Places have the `source` and, unless it is a `--set`, lines.
     """
     line, yaml = 0, YAML(typ="safe", pure=True)
     if len(text.encode(errors="replace")) > MAX_BYTES:

@@ -97,8 +97,7 @@ def load_for_cluster(
 def load_places(path_or_name: str | Path, overrides: Sequence[str] = (), *, site: Path | None = None) -> SweepPlaces:
     """Read where a sweep's results are, and run no plugin; arguments and errors as those of `load_for_cluster`.
 
-    Returns:
-        The whole sweep, a `SweepConfig`; of one with plugins its places alone.
+    The whole sweep is checked, and is what is returned, unless it has plugins.
     """
     file = _File(path_or_name, overrides, site, "", os.environ)
     own = {item.name: file.root[item.name] for item in fields(SweepPlaces) if item.name in file.root}
@@ -119,11 +118,7 @@ def placed(path_or_name: str, overrides: Sequence[str], key: str, message: str) 
 
 
 class _File:
-    """A sweep file after `extends`, `--set` and `${VAR}`, not yet checked.
-
-    Raises:
-        SweepError: it cannot be read.
-    """
+    """A sweep file after `extends`, `--set` and `${VAR}`, not yet checked; a `SweepError` if it cannot be read."""
 
     def __init__(
         self, named: str | Path, overrides: Sequence[str], site: Path | None, kind: str, environ: Mapping[str, str]
@@ -243,14 +238,10 @@ def list_shipped() -> list[str]:
 
 
 def find_sweep(sweep: str | Path, folder: Path | None = None) -> Path:
-    """Find the file that a SWEEP argument or an `extends` names: an existing file, or else a shipped sweep.
-
-    Args:
-        sweep: a path, or the name of a shipped sweep with or without `.yaml`.
-        folder: where relative paths start; the current directory when not given.
+    """Find the file that a SWEEP argument or an `extends` in a `folder` names: one that exists, or a shipped sweep.
 
     Raises:
-        SweepNotFoundError: there is no such file and no such shipped sweep.
+        SweepNotFoundError: there is none.
     """
     path = (folder or Path()) / Path(sweep).expanduser()
     try:

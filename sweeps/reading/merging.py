@@ -53,14 +53,10 @@ def with_names(items: Items) -> Items:
 
 
 def apply_override(root: Section, text: str, problems: list[Problem]) -> None:
-    """Replace one value of a sweep.
+    """Replace one value of a sweep by `a.b=value`, where the value is YAML.
 
-    Args:
-        root: the sweep file, after `extends`.
-        text: `a.b=value`, where the value is YAML. List items are addressed by name or index
-            (`stages.frozen.epochs=2`, `seeds.0=7`). A mapping or list given as the value replaces the whole old one.
-        problems: receives what is wrong with the override. An unknown key is set all the same; validation, which
-            knows the keys, reports it under this `--set`.
+    List items are addressed by name or index (`stages.frozen.epochs=2`, `seeds.0=7`). A mapping or list replaces the
+    whole old one. An unknown key is set all the same; validation, which knows the keys, reports it.
     """
     key, equals, raw = text.partition("=")
     key, message = key.strip(), ""

@@ -32,13 +32,8 @@ def expand_environment(
     All other values must be the same on every machine, or a cell's id would depend on where it is computed. No variable
     becomes part of an address, because a sweep file from elsewhere could send its value there.
 
-    Args:
-        root: the sweep file, after `extends` and `--set` (the variable of an overridden value need not be set).
-        environ: the environment; an empty variable counts as unset.
-        problems: receives unset variables, and those in places where they are not allowed.
-        allowed: the key paths, with list items by index, whose values may hold variables.
-        strict: report variables where none is allowed, those that are named like a secret, and those in an address.
-            Otherwise variables that are not allowed stay as they are.
+    An empty variable counts as unset. If not `strict`, variables in other places than `allowed` stay as they are, and
+    none is refused for its name or place.
     """
     for path, text in root.texts():
         key, why = root.shown(path), ""
@@ -81,9 +76,7 @@ def _secret(written: str, text: str, key: str) -> str:
 def make_absolute(root: Section, *, expanded: bool) -> None:
     """Let relative paths start at the folder of the file that says them, those of a `--set` at the current one.
 
-    Args:
-        root: the sweep file.
-        expanded: whether `${VAR}` have their values. What a variable began starts at the current folder.
+    Once `${VAR}` are expanded, what is still relative, because a variable began it, starts at the current one.
     """
     is_dual = root.at(("model", "framework")) == "dual"
     for path, text in root.texts():

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,70 +22,71 @@ _CONFIGS = (plugins, data_config, model_config, training_config, schema, block)
 """The modules that define settings."""
 _WORDS = {"integer": "whole number", "array": "list", "object": "mapping", "string": "text", "boolean": "truth value"}
 _LIMITS = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to", "exclusiveMaximum": "below"}
+_HEAD = """# Settings
+
+Every key of a sweep file, as `goal-sweep schema --markdown` writes it. *id*: another value is another model.
+`goal-sweep schema` writes a JSON schema, from which editors complete keys and values."""
 
 
 def editor_schema() -> dict[str, Any]:
     """The JSON schema of a sweep file as it may be written: with abbreviations, and with lists that make axes."""
     whole: dict[str, Any] = json.loads(json.dumps(schema_of(schema.SweepConfig)))
-    defs = whole["$defs"]
+    defs, texts = whole["$defs"], _texts()
     for name, of in [*defs.items(), ("SweepConfig", whole)]:
         of["additionalProperties"] = False
         of.pop("required", None)  # what is missing may stand in the file that is extended
         for key, setting in of["properties"].items():
-            setting.setdefault("description", _texts().get(name, {}).get(key, ""))
+            setting.setdefault("description", texts.get(name, {}).get(key, ""))
             setting.pop("title", None)
     stage, objectives = defs["StageConfig"]["properties"], defs["SweepObjectives"]["properties"]
-    for of, keys in (
-        (stage, OF_ONE_TRAINING),
-        (objectives, ("variant",)),
-        (objectives["params"], ("additionalProperties",)),
-    ):
-        of.update({key: {"anyOf": [of[key], {"type": "array", "items": of[key]}]} for key in keys})
+    of_params, backbones = objectives["params"], defs["SweepModel"]["properties"]["backbones"]
+    several = [*((stage, key) for key in OF_ONE_TRAINING), (objectives, "variant"), (of_params, "additionalProperties")]
+    for of, key in several:
+        of[key] = _either(of[key], {"type": "array", "items": of[key]})
     for key in ("pair", "triplet"):
-        objectives[key] = {"anyOf": [{"const": "all"}, objectives[key]]}
-    backbones = defs["SweepModel"]["properties"]["backbones"]
-    backbones["items"] = {"anyOf": [{"type": "string"}, backbones["items"]]}
+        objectives[key] = _either(objectives[key], {"const": "all"})
+    backbones["items"] = _either(backbones["items"], {"type": "string"})
     whole["properties"]["plugins"]["items"] = {"type": "string"}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **whole, "title": "A sweep file of goal-sweep"}
 
 
+def _either(setting: Schema, other: Schema) -> dict[str, Any]:
+    return {"anyOf": [setting, other], **{key: setting[key] for key in ("description", "default") if key in setting}}
+
+
 def settings_page() -> str:
     """Tables of every key: what it may be, its default, and whether it is part of an id, with its description."""
-    whole = schema_of(schema.SweepConfig)
+    whole = editor_schema()
     kinds = list(whole["properties"]["data"]["discriminator"]["mapping"])
-    formats: dict[tuple[str, ...], list[str]] = {}
-    for key, kind, setting, text in _keys(whole, whole, "SweepConfig", ""):
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for key, kind, setting in _keys(whole, whole, ""):
         default = f"`{json.dumps(setting['default'])}`" if "default" in setting else ""
-        formats.setdefault((key, _values(setting), default, text), []).append(kind)
-    of_data = (
-        f"| `data.format` | {', '.join(f'`{kind}`' for kind in kinds)} | | | The kind of the data (docs/data.md). |"
-    )
+        rows.setdefault((key, _values(setting), default, setting.get("description", "")), []).append(kind)
+    of_data = f"| `data.format` | `{'`, `'.join(kinds)}` | | | The kind of the data (docs/data.md). |"
     tables: dict[str, list[str]] = {"The sweep": [], "data": [of_data]}
-    for (key, values, default, text), own in formats.items():
+    for (key, values, default, text), own in rows.items():
         only = f"Of {', '.join(own)}. " if any(own) and len(own) < len(kinds) else ""
         row = f"| `{key}` | {values} | {default} | {'yes' if is_in_id(key) else ''} | {only}{text} |"
         tables.setdefault(key.split(".")[0] if "." in key else "The sweep", []).append(row)
-    lines = [
-        *("# Settings", ""),
-        "Every key of a sweep file, as `goal-sweep schema --markdown` writes it. *id*: another value is another model.",
-        "`goal-sweep schema` writes a JSON schema, from which editors complete keys and values.",
-    ]
     head = ["| key | values | default | id | meaning |", "| --- | --- | --- | --- | --- |"]
-    return "\n".join([*lines, *(line for part in tables for line in ("", f"## {part}", "", *head, *tables[part]))])
+    return "\n".join([_HEAD, *(line for part in tables for line in ("", f"## {part}", "", *head, *tables[part]))])
 
 
-def _keys(of: Schema, whole: Schema, name: str, prefix: str) -> Iterator[tuple[str, str, Schema, str]]:
-    """Every key below a schema, dotted, with the format of data that it is of, its own schema, and its description."""
+def _keys(of: Schema, whole: Schema, prefix: str) -> Iterator[tuple[str, str, Schema]]:
+    """Every key below a schema, dotted, with the format of data that it is of, and its own schema."""
     for key, setting in of["properties"].items():
-        several = (setting, *setting.get("anyOf", ()), *setting.get("oneOf", ()), setting.get("items", {}))
+        several = (setting, *setting.get("anyOf", ()), *setting.get("oneOf", ()), *_items(setting))
         refs = [part["$ref"].rpartition("/")[2] for part in several if "$ref" in part and key != "plugins"]
         if not refs and not (key == "format" and "const" in setting):
-            text = _texts().get(name, {}).get(key, setting.get("description", ""))
-            yield f"{prefix}{key}", "", setting, text.replace("|", "\\|")
-        for below in refs:
-            kind = whole["$defs"][below]["properties"].get("format", {}).get("const", "")
-            for path, inner, found, text in _keys(whole["$defs"][below], whole, below, f"{prefix}{key}."):
-                yield path, kind or inner, found, text
+            yield f"{prefix}{key}", "", setting
+        for below in (whole["$defs"][ref] for ref in refs):
+            kind = below["properties"].get("format", {}).get("const", "")
+            yield from ((path, kind or inner, found) for path, inner, found in _keys(below, whole, f"{prefix}{key}."))
+
+
+def _items(setting: Schema) -> list[Schema]:
+    items = setting.get("items", {})
+    return [items, *items.get("anyOf", ())]
 
 
 def _values(setting: Schema) -> str:
@@ -96,21 +96,21 @@ def _values(setting: Schema) -> str:
     if "enum" in setting or "const" in setting:
         return ", ".join(f"`{value}`" for value in setting.get("enum", [setting.get("const")]))
     kind = setting.get("type", "mapping")
-    limits = [f"{word} {setting[key]:g}" for key, word in _LIMITS.items() if key in setting]
-    return " ".join([_WORDS.get(kind, str(kind)), *limits])
+    return " ".join(
+        [_WORDS.get(kind, str(kind)), *(f"{_LIMITS[key]} {setting[key]:g}" for key in _LIMITS if key in setting)]
+    )
 
 
-@cache
-def _texts() -> Mapping[str, Mapping[str, str]]:
+def _texts() -> dict[str, dict[str, str]]:
     """The docstring of every setting, by class and field, in one line."""
     found: dict[str, dict[str, str]] = {}
-    for module in _CONFIGS:
-        for of in ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")).body:
-            if isinstance(of, ast.ClassDef):
-                bases = (found.get(base.id, {}) for base in of.bases if isinstance(base, ast.Name))
-                own = found[of.name] = {key: text for inherited in bases for key, text in inherited.items()}
-                for field, text in zip(of.body, of.body[1:], strict=False):
-                    match field, text:
-                        case ast.AnnAssign(target=ast.Name(id=key)), ast.Expr(value=ast.Constant(value=str(words))):
-                            own[key] = " ".join(words.split())
+    for tree in (ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")) for module in _CONFIGS):
+        for of in (one for one in tree.body if isinstance(one, ast.ClassDef)):
+            own = found[of.name] = {}
+            for base in (base.id for base in of.bases if isinstance(base, ast.Name)):
+                own |= found.get(base, {})
+            for field, text in zip(of.body, of.body[1:], strict=False):
+                match field, text:
+                    case ast.AnnAssign(target=ast.Name(id=key)), ast.Expr(value=ast.Constant(value=str(words))):
+                        own[key] = " ".join(words.split()).replace("|", "\\|")
     return found

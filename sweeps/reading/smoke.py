@@ -27,10 +27,6 @@ def shrunk(root: Section, problems: list[Problem]) -> Section:
     """Make a sweep small: two objectives, one seed, one epoch of drawn pictures, a small random backbone, one CPU.
 
     Its framework, stages and optimisers stay, its plugins, its store and its tracking. Its name gets `-smoke`.
-
-    Args:
-        root: the sweep file, after `extends`, with its abbreviations expanded.
-        problems: receives a framework whose models cannot be made up.
     """
     framework = str(root.at(("model", "framework")) or "vsepp")
     if framework not in _PARTS:

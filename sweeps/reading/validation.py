@@ -22,7 +22,7 @@ from goal_sweep.goal_core.training.config import OF_ONE_TRAINING, StageConfig
 from goal_sweep.sweeps.axes import Axis, check_size, checked_value
 from goal_sweep.sweeps.checks import distinct, failures
 from goal_sweep.sweeps.identity import reader_of
-from goal_sweep.sweeps.reading.document import MAX_PROBLEMS, Items, KeyPath, Problem, Section, Where, has
+from goal_sweep.sweeps.reading.document import MAX_PROBLEMS, Items, KeyPath, Problem, Section, has
 from goal_sweep.sweeps.schema import SweepConfig
 
 T = TypeVar("T")
@@ -48,24 +48,16 @@ _LISTS = [name for name, kind in get_type_hints(StageConfig).items() if get_orig
 def validate(root: Section, kind: type[T], problems: list[Problem]) -> T | None:
     """Build a dataclass from a file of settings, strictly: text in place of a number is an error.
 
-    Args:
-        root: the whole file. It is not changed.
-        kind: the dataclass; it and the dataclasses in it may check themselves in `__post_init__`.
-        problems: receives what is wrong. After each pass, faulty values are left out and the rest is checked again, so
-            that an unrelated mistake does not hide the failure of a check that needs several values.
-
-    Returns:
-        What was built from the values that are right; None where too few are.
+    After each pass, faulty values are left out and the rest is checked again, so that one mistake does not hide the
+    failure of a check that needs several values. What is right is returned; None where that is too little.
     """
-    told = set(map(_key_of, problems))  # of lists that are no axes
     check = _Check(deepcopy(root), kind)
     while True:
         try:
             built: T = reader_of(kind).validate_json(json.dumps(check.root), strict=True)
         except ValidationError as failure:
             before = len(check.gone)
-            found = list(check.problems(failure))
-            problems += [one for one in found if _key_of(one) not in told]
+            problems += list(check.problems(failure))
             if len(check.gone) == before or failure.error_count() > MAX_PROBLEMS:
                 return None
         else:
@@ -165,11 +157,9 @@ class _Check:
         whole = found = schema_of(self.kind)
         for number, part in enumerate(path, start=1):
             found = found["items"] if isinstance(part, int) else found["properties"].get(part, found)
-            tagged = (
-                found.get("discriminator", {}).get("mapping", {}).get(str(self.root.at((*path[:number], "format"))))
-            )
+            tags, tag = found.get("discriminator", {}).get("mapping", {}), self.root.at((*path[:number], "format"))
             several = [found, *found.get("anyOf", ()), found.get("additionalProperties") or {}]
-            refs = filter(None, [tagged, *(one.get("$ref") for one in several)])
+            refs = [tags.get(str(tag)), *(one.get("$ref") for one in several)]
             found = next((whole["$defs"][ref.rpartition("/")[2]] for ref in refs if ref), found)
         return list(found.get("properties", ()))
 
@@ -178,10 +168,6 @@ class _Check:
         if isinstance(value, dict | list):
             return "a mapping" if isinstance(value, dict) else "a list"
         return "nothing" if value is None else f"the text {value!r}" if isinstance(value, str) else json.dumps(value)
-
-
-def _key_of(problem: Problem) -> tuple[Where, str]:
-    return problem.where, next((word for word in reversed(problem.path.split(".")) if not word.isdecimal()), "")
 
 
 @cache
@@ -194,9 +180,7 @@ def schema_of(kind: Any) -> Schema:
 def validate_lists(root: Section, problems: list[Problem]) -> SweepConfig | None:
     """Build the sweep, and check each value of each list as if it stood alone, then all that go together.
 
-    Args:
-        root: the sweep file, complete. The first value takes the place of every list of values.
-        problems: receives what is wrong. Then the result means nothing.
+    If `problems` receives any, the result means nothing.
     """
     lists = {path: root.at(path) for path in _lists(root, problems)}
     for path, values in lists.items():
@@ -227,7 +211,7 @@ def validate_lists(root: Section, problems: list[Problem]) -> SweepConfig | None
 
 
 def _lists(root: Section, problems: list[Problem]) -> Iterator[KeyPath]:
-    """The path of every list of values; those with mistakes are reported, and stay for validation to leave out."""
+    """The path of every list of values; those with mistakes are reported and taken out."""
     params, stages = root.at(("objectives", "params")), root.get("stages")
     places: list[KeyPath] = [("objectives", "params", name) for name in (params if isinstance(params, dict) else ())]
     places.append(("objectives", "variant"))
@@ -248,3 +232,7 @@ def _lists(root: Section, problems: list[Problem]) -> Iterator[KeyPath]:
         problems += [Problem(root.place(path), root.shown(path), text) for text in wrong]
         if not wrong:
             yield path
+        elif setting in _STAND_INS:
+            root.put(path, _STAND_INS[setting])
+        else:
+            del root.at(path[:-1])[setting]

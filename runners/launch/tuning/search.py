@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -20,25 +20,26 @@ _Sweep = TypeVar("_Sweep", bound=ResolvedSweep)
 
 def replay(sweep: _Sweep, read: Read) -> _Sweep:
     """A sweep that has a `tune` block, with the candidates and the choice that follow from the results so far."""
-    tune = sweep.config.tune
+    tune, names = sweep.config.tune, sweep.spaces
     assert tune is not None
     trails = [
-        Trail(backbone=model.backbone.name, pair=pair, triplet=triplet, names=tuple(space.dimensions), candidates=())
-        for model in sweep.config.model.models
-        for (pair, triplet), space in sweep.spaces.items()
+        Trail(backbone=one.name, pair=pair, triplet=triplet, names=tuple(space.dimensions), candidates=())
+        for one in sweep.config.model.backbones
+        for (pair, triplet), space in names.items()
     ]
     ended: dict[Training, Ended | None] = {}
     while True:
-        scored, trails = list(_scored(replace(sweep, trails=tuple(trails)), read, ended)), []
-        for trail in scored:
-            new: list[Candidate] = []
+        trails, proposed = _scored(replace(sweep, trails=tuple(trails)), read, ended), 0
+        for place, trail in enumerate(trails):
             if all(candidate.ended for candidate in trail.candidates):
-                proposed = propose(sweep.spaces[trail.objective], tune, trail.candidates)
-                numbered = enumerate(proposed, start=len(trail.candidates))
-                new = [Candidate(number=n, values=one, default=tune.include_default and n == 0) for n, one in numbered]
-                trail = replace(trail, is_over=not new)
-            trails.append(replace(trail, candidates=(*trail.candidates, *new)))
-        if [len(trail.candidates) for trail in trails] == [len(trail.candidates) for trail in scored]:
+                new = propose(names[trail.objective], tune, trail.candidates)
+                numbered = enumerate(new, start=len(trail.candidates))
+                added = [
+                    Candidate(number=n, values=one, default=tune.include_default and n == 0) for n, one in numbered
+                ]
+                trails[place] = replace(trail, candidates=(*trail.candidates, *added), is_over=not new)
+                proposed += len(new)
+        if not proposed:
             break
     if all(trail.is_over for trail in trails):
         trails = [replace(trail, chosen=_best(trail)) for trail in trails]
@@ -51,8 +52,7 @@ class Forecast(NamedTuple):
     rounds: tuple[tuple[Training, ...], ...]
     """All trainings of candidates. Those of a round wait for the scores of the round before."""
     candidates: tuple[int, int]
-    """Candidates of the objective that has the fewest, because its settings have no more values, and of that with most.
-    """
+    """The fewest candidates that an objective has, because its settings have no more values, and the most."""
     grid: tuple[Training, ...]
     """The trainings that report: those of the sweep's own settings, and of others that the search may choose."""
 
@@ -64,10 +64,7 @@ def foresee(sweep: ResolvedSweep, read: Read) -> Forecast:
     bare, metric = replace(sweep, trails=()), tune.metric
 
     def foreseen(trainings: Sequence[Training]) -> Mapping[Training, Ended]:
-        return {
-            training: end or {"metrics": {metric: -float(training.number or 0)}}
-            for training, end in read(trainings).items()
-        }
+        return {one: end or {"metrics": {metric: -float(one.number or 0)}} for one, end in read(trainings).items()}
 
     searched = replay(bare, foreseen)
     rounds: dict[int, list[Training]] = {}
@@ -88,14 +85,7 @@ def foresee(sweep: ResolvedSweep, read: Read) -> Forecast:
 def ends_of(
     store: Store, trainings: Sequence[Training], max_attempts: int, *, retried: bool = False
 ) -> dict[Training, Ended | None]:
-    """How trainings ended; None for those that have not.
-
-    Args:
-        store: the store.
-        trainings: the trainings.
-        max_attempts: attempts after which a training has failed.
-        retried: failed ones will be tried again, so they have not ended.
-    """
+    """How trainings ended; None for those that have not, and with `retried` also for those that failed."""
     ends: dict[Training, Ended | None] = dict.fromkeys(trainings)
     for training, status in store.status(trainings, max_attempts=max_attempts).items():
         if status.state == "done":
@@ -111,13 +101,10 @@ def describe(sweep: ResolvedSweep) -> str:
     assert tune is not None
     if all(trail.is_over for trail in trails):
         chosen = [trail.choice for trail in trails if trail.choice is not None]
-        return (
-            f"search over: {sum(not candidate.default for candidate in chosen)} of {len(chosen)} objectives get other "
-            "constants than the sweep's own; the default and the tuned grid report"
-        )
+        others = f"{sum(not candidate.default for candidate in chosen)} of {len(chosen)} objectives"
+        return f"search over: {others} get other constants than the sweep's own; the default and the tuned grid report"
     ended = [candidate.ended for trail in trails for candidate in trail.candidates]
-    counts = sorted({len(trail.candidates) for trail in trails})
-    made = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])
+    made = " to ".join(map(str, sorted({f(len(trail.candidates) for trail in trails) for f in (min, max)})))
     return f"search {tune.search}: {made} of {tune.budget} candidates per objective, {sum(ended)} of {len(ended)} ended"
 
 
@@ -127,29 +114,26 @@ def _best(trail: Trail) -> int | None:
     return max(scored, key=lambda candidate: candidate.score or 0.0).number if scored else None
 
 
-def _scored(sweep: ResolvedSweep, read: Read, ended: dict[Training, Ended | None]) -> Iterator[Trail]:
-    """The trails with the scores of candidates that ended.
-
-    Args:
-        sweep: the sweep with its trails.
-        read: reads how trainings ended.
-        ended: what was read already; receives the rest.
-    """
+def _scored(sweep: ResolvedSweep, read: Read, ended: dict[Training, Ended | None]) -> list[Trail]:
+    """The trails with the scores of candidates that ended; `ended` has what was read already, and receives the rest."""
     assert sweep.config.tune is not None
     candidates = [training for training in sweep.trainings if training.number is not None]
     ended.update(read([training for training in candidates if training not in ended]))
-    last: dict[tuple[str, str, str, int | None], list[Training]] = {}
+    last: dict[tuple[object, ...], dict[int, Ended | None]] = {}
     for training in sweep.by_stage[-1]:
-        cell = training.cell
-        study = cell.model.backbone.name, cell.objective.pair, cell.objective.triplet, training.number
-        last.setdefault(study, []).append(training)
-    for trail in sweep.trails:
-        own = trail.backbone, trail.pair, trail.triplet
-        scored = (
-            _with_score(one, {t.cell.seed: _end(t, ended) for t in last[*own, one.number]}, sweep.config.tune.metric)
-            for one in trail.candidates
+        model, objective = training.cell.model, training.cell.objective
+        own = last.setdefault((model.backbone.name, objective.pair, objective.triplet, training.number), {})
+        own[training.cell.seed] = _end(training, ended)
+    return [
+        replace(
+            trail,
+            candidates=tuple(
+                _with_score(one, last[trail.backbone, *trail.objective, one.number], sweep.config.tune.metric)
+                for one in trail.candidates
+            ),
         )
-        yield replace(trail, candidates=tuple(scored))
+        for trail in sweep.trails
+    ]
 
 
 def _end(training: Training, ended: Mapping[Training, Ended | None]) -> Ended | None:
