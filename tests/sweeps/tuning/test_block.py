@@ -136,14 +136,3 @@ def test_a_key_that_is_written_wrong_is_named_once(tmp_path: Path) -> None:
     check_mistakes(lines, "mine.yaml:7 | tune.bugdet | 'budget'")
     (line,) = _problems(_write(tmp_path, TEXT.replace("lr: {choice:", "lr: {grid:")))
     assert "lr.grid: unknown key; valid here: uniform, loguniform, choice" in line
-
-
-def test_values_of_two_settings_that_do_not_go_together_are_named(tmp_path: Path) -> None:
-    text = TEXT.replace("frozen.lr: {choice: [4e-3, 8e-3]}", "frozen.warmup_epochs: {choice: [1, 3]}")
-    text = text.replace("  budget", "    stages.frozen.ramp_epochs: {choice: [0, 4]}\n  budget")
-    assert load_sweep(_write(tmp_path, text)).tune is not None
-    clash = text.replace("ramp_epochs: {choice: [0, 4]}", "schedule: {choice: [drops, linear]}")
-    clash = clash.replace("name: mine\n", "name: mine\nstages: [{name: frozen, lr_drops: []}]\n")
-    clash = clash.replace("warmup_epochs: {choice: [1, 3]}", "lr_drops: {choice: [[], [2]]}")
-    lines = _problems(_write(tmp_path, clash))
-    check_mistakes(lines, "mine.yaml:8 | tune.space.stages.frozen.schedule | lr_drops 2 | schedule linear")
