@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -102,7 +102,7 @@ def load_places(path_or_name: str | Path, overrides: Sequence[str] = (), *, site
     file = _File(path_or_name, overrides, site, "", os.environ)
     own = {item.name: file.root[item.name] for item in fields(SweepPlaces) if item.name in file.root}
     found: SweepPlaces | None
-    if "plugins" in file.root:
+    if file.root.get("plugins"):
         found = validate(Section(own, file.root.places), SweepPlaces, file.problems)
     else:
         found = validate_lists(file.root, file.problems)
@@ -142,7 +142,7 @@ class _File:
             self.problems.append(Problem(self.root.places["axes"], "axes", _NO_AXES))
         self.cluster = self._cluster(environ)
         make_absolute(self.root, expanded=False)
-        self.plain = deepcopy(self.root)
+        self.plain = json.loads(json.dumps(self.root))
         """As in `ClusterSweep`."""
         self._expand(kind, environ)
 

@@ -42,7 +42,7 @@ from tests.helpers.paths import SCENES
             f"launch {SCENES} --set stages.frozen.batch_size=4000",
             "--set stages.frozen.batch_size: must be at most 2000, the number of captions",
         ),
-        ("validate quickstart --set name=..", "name may contain"),
+        ("validate quickstart --set name=..", "--set name: "),
         (f"validate {SCENES} --set data.num_train=10000000", "num_train must be at least 1 and at most 1,000,000"),
         ("validate quickstart --set data.min_word_count=100000", "no word"),
     ],

@@ -8,8 +8,9 @@ import pytest
 
 from goal_sweep.runners.planning.estimate import Packing, fit
 from goal_sweep.runners.planning.packing import FROZEN, TRAINED, choose, common_part
-from goal_sweep.sweeps import SweepError, load_sweep, pack
+from goal_sweep.sweeps import load_sweep, pack
 from goal_sweep.sweeps.overview import unopened
+from tests.helpers.paths import SCENES
 from tests.helpers.planning_cases import devices_of, published_prices
 
 PARTS = {
@@ -17,7 +18,7 @@ PARTS = {
     ("coco_vsepp", "finetune"): TRAINED,
     ("coco_vsepp_quirk", "frozen"): TRAINED,  # no cell can use the statistics of another one's batches
     ("coco_vse_infty_butd", "frozen"): 0.0,  # the data are features
-    ("scenes", "frozen"): 0.0,  # features are computed once
+    (SCENES, "frozen"): 0.0,  # features are computed once
 }
 
 
@@ -90,20 +91,6 @@ def test_the_second_stage_is_packed_within_the_units_of_the_first() -> None:
     for unit in packing.units:
         sizes[unit.stage.name].append(len(unit.trainings))
     assert sizes == {"frozen": [5, 5, 5], "finetune": [5, 5, 5]}
-
-
-def test_units_share_a_gpu_where_the_sweep_says_so_and_the_cores_allow() -> None:
-    alone, four = (
-        fitted("execution.cells_per_unit=1", *more, units_each=4) for more in ((), ("execution.units_per_gpu=4",))
-    )
-    assert (alone.lanes, four.lanes) == (8, 32)
-    assert fitted("execution.units_per_gpu=4", units_each=2).lanes == 16
-    halves = fitted("execution.units_per_gpu=2", count=1, units_each=4, memory_mb=9000.0)
-    assert halves.limits["frozen"] == fitted(count=2, memory_mb=4500.0).limits["frozen"] < 8
-    with pytest.raises(SweepError, match=r"units_per_gpu: 2 needs resources.gpus 1, got 0.5"):
-        load_sweep("coco_vsepp", ["resources.gpus=0.5", "execution.units_per_gpu=2"], environ={})
-    with pytest.raises(SweepError, match=r"execution\.units_per_gpu"):
-        load_sweep("coco_vsepp", ["execution.units_per_gpu=auto"], environ={})
 
 
 def test_the_end_is_that_of_the_stages_in_turns() -> None:

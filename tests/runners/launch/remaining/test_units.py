@@ -195,11 +195,3 @@ def test_a_unit_that_computes_features_comes_before_others_that_need_them(tmp_pa
     (again, *_) = launch.ends(jobs[0], jobs[0].unit.trainings[0])
     assert again.unit == jobs[0].unit
     assert again.rank > jobs[1].rank
-
-
-def test_units_share_a_gpu_as_the_sweep_asks(tmp_path: Path) -> None:
-    settings = ["resources.gpus=1", "execution={sharing: trunk, cells_per_unit: 1, units_per_gpu: 3}"]
-    launch = Launch(tmp_path, *settings)
-    assert {job.plan.units_per_gpu for job in launch.first} == {3}
-    (after,) = launch.ends(launch.first[0])
-    assert after.plan.units_per_gpu == 3
