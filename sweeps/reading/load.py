@@ -157,7 +157,7 @@ class _File:
         except SweepNotFoundError as error:
             self.problems.append(Problem(root.places["extends"], "extends", str(error)))
             return None
-        return None if base is None else merge(base, root)  # type: ignore[no-any-return]  # of mappings it is one
+        return None if base is None else merge(base, root)
 
     def _cluster(self, environ: Mapping[str, str]) -> ClusterConfig | None:
         """Take out the settings of clusters; None if they are wrong. A site file has no key `cluster`."""

@@ -69,7 +69,7 @@ class _Check:
     """A file while its faulty values are taken out."""
 
     root: Section
-    kind: type[Any]
+    kind: Any
     gone: set[KeyPath] = field(default_factory=set)
     """What is left out, or has a stand-in, because it was reported."""
 

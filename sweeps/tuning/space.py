@@ -189,12 +189,14 @@ def _block(config: Any, tune: TuneConfig) -> Iterator[str]:
 
 def _dimension(config: Any, searched: Dimension) -> list[str]:
     """What is wrong with a setting of the space and its values, each by itself."""
-    accepted = (accepted_parameters(*names, config.objectives.variant) for names in config.objectives.names)
-    parameters = list(dict.fromkeys(f"{PARAMETER}{name}" for own in accepted for name in own))
-    stages = [f"stages.{stage.name}" for stage in config.stages]
-    known = [VARIANT, *parameters, *(f"{stage}.{setting}" for stage in stages for setting in OF_ONE_TRAINING)]
+    variant = config.objectives.variant
+    accepted = (accepted_parameters(pair, triplet, variant) for pair, triplet in config.objectives.names)
+    parameters, stages = dict.fromkeys(name for own in accepted for name in own), [one.name for one in config.stages]
+    known = [VARIANT, *(PARAMETER + name for name in parameters)]
+    known += [f"stages.{stage}.{setting}" for stage in stages for setting in OF_ONE_TRAINING]
     if searched.key not in known:
-        can = f"{', '.join([VARIANT, *parameters])}, and of {' and '.join(stages)} {', '.join(OF_ONE_TRAINING)}"
+        of_stages = f"stages.{' or '.join(stages)} with {', '.join(OF_ONE_TRAINING)}"
+        can = f"{VARIANT}, {PARAMETER[:-1]} with {', '.join(parameters)}, {of_stages}"
         return [f"cannot be searched{nearest(searched.key, known)}; a space may have {can}"]
     if why := idle(config, searched):
         return [why]

@@ -70,7 +70,7 @@ LR = "mine.yaml:6 | tune.space.stages.frozen"
         ("{loguniform: [1, 20]}", "{choice: [-1, 2]}", f"{SPACE}.tau | above 0 | -1"),
         ("{loguniform: [1, 20]}", "{choice: [2, 2]}", f"{SPACE}.tau.choice | 2 more than once"),
         ("{loguniform: [1, 20]}", "{choice: [1, 3, 1.0]}", f"{SPACE}.tau.choice | 1.0 more than once"),
-        ("params.tau", "params.tua", f"{SPACE}.tua | 'objectives.params.tau' | objectives.params.margin"),
+        ("params.tau", "params.tua", f"{SPACE}.tua | 'objectives.params.tau' | margin"),
         ("frozen.lr: {choice: [4e-3, 8e-3]}", "frozen.batch_size: {choice: [64, 128]}", f"{LR}.batch_size | lr_drops"),
         ("{loguniform: [1, 20]}", "{logunifrom: [1, 20]}", f"{SPACE}.tau.logunifrom | 'loguniform'"),
         (
