@@ -34,13 +34,11 @@ def results(
     Raises:
         GoalError: the sweep file is wrong, there are no results, or stores contradict each other.
     """
-    from goal_sweep.goal_core.basics.plugins import forgotten_after
     from goal_sweep.runners.cli.reports import report_target
     from goal_sweep.sweeps.results import EPOCHS
 
     stores = [store] if isinstance(store, str | os.PathLike) else store
-    with forgotten_after():  # another sweep may have a plugin with the same names
-        found = report_target(os.fspath(sweep), overrides, [os.fspath(one) for one in stores]).results()
+    found = report_target(os.fspath(sweep), overrides, [os.fspath(one) for one in stores]).results()
     frame = pd.concat([part for part in (found.runs, found.candidates) if len(part)] or [found.runs]).sort_index()
     if by_epoch:
         names = [name.removeprefix(EPOCHS) for name in found.table.column_names if name.startswith(EPOCHS)]

@@ -8,17 +8,24 @@ from goal_sweep.sweeps.cells import Block, Cell, ResolvedSweep, Training
 from goal_sweep.sweeps.checks import STAGE_ORDER
 from goal_sweep.sweeps.clusters import ClusterConfig, KubernetesConfig, RayConfig, SlurmConfig
 from goal_sweep.sweeps.identity import content_id, from_mapping, to_mapping
+from goal_sweep.sweeps.reading.document import Problem, SweepError
 from goal_sweep.sweeps.reading.load import (
     ClusterSweep,
-    Running,
     SweepNotFoundError,
     find_sweep,
     list_shipped,
     load_for_cluster,
+    load_places,
     load_sweep,
 )
-from goal_sweep.sweeps.reading.tree import Problem, SweepError
-from goal_sweep.sweeps.schema import ExecutionConfig, ResourceConfig, SweepConfig, SweepModel, SweepObjectives
+from goal_sweep.sweeps.schema import (
+    ExecutionConfig,
+    ResourceConfig,
+    SweepConfig,
+    SweepModel,
+    SweepObjectives,
+    SweepPlaces,
+)
 from goal_sweep.sweeps.trackers import Tracker, trackers
-from goal_sweep.sweeps.tuning import Candidate, Space, StopEarly, Trail, TuneConfig
+from goal_sweep.sweeps.tuning import Candidate, Space, Trail, TuneConfig
 from goal_sweep.sweeps.units import Unit, pack, pack_chain

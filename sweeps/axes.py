@@ -1,23 +1,28 @@
-"""Axes: settings of a sweep that have several values. They multiply into points, each with its own cells or trainings.
+"""Axes: settings with a list in the place of one value, which multiply a sweep into points.
 
-An axis is a list in the place of one value: a parameter of the objectives, their variant, or a setting of a stage that
-leaves its batches alone. So the cells of all points can share units like the objectives do.
+They leave the batches alone, so the cells of all points can share units like the objectives do.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple, get_type_hints
 
+from pydantic import ValidationError
+
+from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.goal_core.models.frameworks import frameworks
+from goal_sweep.goal_core.objectives.parameters import Value
+from goal_sweep.goal_core.objectives.variants import Variant
 from goal_sweep.goal_core.training.config import StageConfig
 from goal_sweep.sweeps.checks import failures, refuse
+from goal_sweep.sweeps.identity import reader_of
 
 AxisValue = bool | int | float | str | tuple[int, ...]
 MAX_CELLS = 20_000
@@ -26,6 +31,7 @@ ANY = "*"
 """Stands for every value of an axis."""
 VARIANT = "objectives.variant"
 PARAMETER = "objectives.params."
+_STAGE_TYPES = get_type_hints(StageConfig)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +57,13 @@ class Axis(Setting):
     """One setting with several values, which multiply a sweep."""
 
     values: tuple[AxisValue, ...]
-    """At least two, distinct, in the order of the sweep file. The first is that of the sweep's own settings."""
+    """At least two, distinct. The first is that of the sweep's own settings."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class Point(NamedTuple):
     """A sweep's settings with one value of each axis."""
 
-    values: tuple[AxisValue, ...] = ()
+    values: tuple[AxisValue, ...]
     """In the order of the axes."""
     objectives: Any
     """The sweep's `objectives` section."""
@@ -72,83 +77,70 @@ def combinations(axes: Sequence[Axis]) -> Iterator[dict[str, AxisValue]]:
 
 
 def check_axes(config: Any) -> None:
-    """Check that the axes of a sweep are not too many, that each changes something, and that each point is valid.
-
-    Raises:
-        ConfigError: there are too many cells, or values do not go together.
-    """
-    axes = config.axes
-    if not axes:
-        return
-    problems = [
-        f"{axis.key}: takes one value, because {why}"
-        for axis in axes
-        if axis.stage and (why := idle(config, axis.stage, axis.setting))
-    ]
-    if why := too_many_cells(prod(len(axis.values) for axis in axes), config.num_cells):
-        problems.append(why)
-    refuse(problems)
-    names = axis_names(axes)
-    for values in combinations(axes):
-        wrong = failures(partial(settings_at, config, values))
-        refuse([f"{label(zip(names, values.values(), strict=True))}: {text}" for text in wrong])
+    """Refuse axes of too many cells, those that change nothing, and points that are not valid."""
+    axes: Sequence[Axis] = config.axes
+    refuse(f"{axis.key}: takes one value, because {why}" for axis in axes if (why := idle(config, axis)))
+    check_size(config, [len(axis.values) for axis in axes])
+    for values in combinations(axes) if axes else ():
+        named = label(zip(axis_names(axes), values.values(), strict=True))
+        refuse(f"{named}: {text}" for text in failures(partial(settings_at, config, values)))
 
 
-def too_many_cells(points: int, cells: int) -> str:
-    """Why a sweep may not have so many points of so many cells each; empty if it may."""
-    if points * cells <= MAX_CELLS:
-        return ""
-    return (
-        f"the lists make {points:,} points of {cells:,} cells each, {points * cells:,} cells in all; a sweep may have "
-        f"{MAX_CELLS:,}"
-    )
+def check_size(config: Any, lengths: Sequence[int]) -> None:
+    """Refuse lists of so many values that a sweep has too many cells."""
+    points, cells = prod(lengths), config.num_cells
+    if lengths and points * cells > MAX_CELLS:
+        made = f"{points:,} points of {cells:,} cells each, {points * cells:,} cells in all"
+        raise ConfigError(f"the lists make {made}; a sweep may have {MAX_CELLS:,}")
 
 
-def idle(config: Any, stage: str, setting: str) -> str:
+def idle(config: Any, searched: Setting) -> str:
     """Why a setting changes nothing in this sweep, so that its values would all train the same; empty if it may."""
-    if (
-        setting == "bert_lr_scale"
-        and "bert" not in frameworks[config.model.framework].function.uses
-        and not config.model.text.encoder
-    ):
-        return f"framework {config.model.framework} has no BERT"
-    if setting in ("backbone_lr_scale", "frozen_epochs") and stage != "finetune":
-        return f"stage {stage} does not train the backbone"
+    model, name = config.model, searched.setting if searched.stage else ""
+    if name == "bert_lr_scale" and "bert" not in frameworks[model.framework].function.uses and not model.text.encoder:
+        return f"framework {model.framework} has no BERT"
+    if name in ("backbone_lr_scale", "frozen_epochs") and searched.stage != "finetune":
+        return f"stage {searched.stage} does not train the backbone"
     return ""
 
 
 def settings_at(config: Any, values: Mapping[str, AxisValue]) -> Point:
-    """A sweep's settings with other values of some.
-
-    Args:
-        config: the sweep.
-        values: by key, as in `Setting.key`.
-
-    Raises:
-        ConfigError: a value is not allowed, or does not go together with the other settings.
-    """
-    of_objectives: dict[str, Any] = {"params": dict(config.objectives.params)}
-    of_stages: dict[str, dict[str, Any]] = {}
-    for key, value in values.items():
-        setting = Setting(key=key)
-        if setting.stage:
-            of_stages.setdefault(setting.stage, {})[setting.setting] = value
-        elif key == VARIANT:
-            of_objectives["variant"] = value
-        else:
-            of_objectives["params"][setting.setting] = value
-    stages = [replace(stage, **of_stages[stage.name]) if stage.name in of_stages else stage for stage in config.stages]
-    objectives = replace(config.objectives, **of_objectives) if values else config.objectives
-    return Point(values=tuple(values.values()), objectives=objectives, stages=tuple(stages))
+    """A sweep's settings with other values of some, by `Setting.key`; a `ConfigError` if they are not allowed."""
+    objectives: dict[str, Any] = {"params": dict(config.objectives.params)}
+    stages: dict[str, dict[str, Any]] = {stage.name: {} for stage in config.stages}
+    for setting, value in ((Setting(key=key), value) for key, value in values.items()):
+        own = stages[setting.stage] if setting.stage else objectives if setting.key == VARIANT else objectives["params"]
+        own[setting.setting] = value
+    return Point(
+        tuple(values.values()),
+        replace(config.objectives, **objectives) if values else config.objectives,
+        tuple(replace(stage, **stages[stage.name]) if stages[stage.name] else stage for stage in config.stages),
+    )
 
 
-def axis_names(axes: Sequence[Setting]) -> tuple[str, ...]:
+def checked_value(config: Any, key: str, value: object) -> AxisValue:
+    """A value as the setting under a key has it; a `ConfigError` if it cannot have it in this sweep."""
+    setting = Setting(key=key)
+    kind = Variant if key == VARIANT else _STAGE_TYPES[setting.setting] if setting.stage else Value
+    try:
+        checked: AxisValue = reader_of(kind).validate_json(json.dumps(value), strict=True)
+    except ValidationError as error:
+        said = dict.fromkeys(one["msg"].replace("Input should", "must") for one in error.errors())
+        raise ConfigError(f"{' or '.join(said)}, got {value!r}") from error
+    framework = frameworks[config.model.framework].function()
+    try:
+        for objective in settings_at(config, {key: checked}).objectives.configs:
+            framework.objective(objective)
+    except ConfigError as error:
+        raise ConfigError(*(text.removeprefix(f"params.{setting.setting}: ") for text in error.problems)) from error
+    return checked
+
+
+def axis_names(axes: Sequence[Setting]) -> list[str]:
     """What each axis is called in labels: its setting alone, or with where it belongs if two have the same setting."""
     counts = Counter(axis.setting for axis in axes)
-    return tuple(
-        axis.setting if counts[axis.setting] == 1 else axis.key.partition(".")[2].replace("params.", "")
-        for axis in axes
-    )
+    whole = [axis.key.partition(".")[2].replace("params.", "") for axis in axes]
+    return [axis.setting if counts[axis.setting] == 1 else name for axis, name in zip(axes, whole, strict=True)]
 
 
 def label(values: Iterable[tuple[str, AxisValue]]) -> str:
@@ -163,54 +155,30 @@ def value_text(value: AxisValue) -> str:
     if isinstance(value, tuple):
         return "+".join(map(str, value)) or "none"
     if isinstance(value, float):
-        short = f"{value:g}"
-        return short if float(short) == value else repr(value)
+        return f"{value:g}" if float(f"{value:g}") == value else repr(value)
     return "_".join(str(value).split())
 
 
 class Labels:
-    """How trainings are called by the values of a sweep's axes.
-
-    Args:
-        axes: the sweep's axes.
-        stages: the names of a training's stages, from the first up to its own. Axes of later stages do not touch it.
-    """
+    """How trainings are called by the values of a sweep's axes, of which those of later stages do not touch them."""
 
     def __init__(self, axes: Sequence[Axis], stages: Sequence[str]) -> None:
-        self._axes = [
-            (number, axis, name)
-            for number, (axis, name) in enumerate(zip(axes, axis_names(axes), strict=True))
-            if axis.stage in ("", *stages)
-        ]
+        named = enumerate(zip(axes, axis_names(axes), strict=True))
+        self._axes = [(number, axis, name) for number, (axis, name) in named if axis.stage in ("", *stages)]
 
     def of(self, *points: Point) -> str:
-        """The values of a point, or those that a training needs which is the same at several; `ANY` for the others.
-
-        A parameter that its objective does not have takes all its values.
-        """
-        own: list[tuple[str, AxisValue]] = []
-        for number, axis, name in self._axes:
-            taken = {point.values[number] for point in points}
-            own.append((name, points[0].values[number] if len(taken) < len(axis.values) else ANY))
-        return label(own)
+        """The values of a point, or those that a training needs which is the same at several; `ANY` for the others."""
+        taken = {number: {point.values[number] for point in points} for number, _, _ in self._axes}
+        return label(
+            (name, points[0].values[number] if len(taken[number]) < len(axis.values) else ANY)
+            for number, axis, name in self._axes
+        )
 
 
 def needed(place: str) -> str:
     """The values in what `Labels.of` gives without those that a training does not need."""
     words = place.split()
     return " ".join(f"{name} {value}" for name, value in zip(words[::2], words[1::2], strict=True) if value != ANY)
-
-
-def in_place(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """A sweep's plain values as a file has them: with each axis as a list in the place of its setting."""
-    plain: dict[str, Any] = deepcopy({key: value for key, value in mapping.items() if key != "axes"})
-    for axis in mapping.get("axes", ()):
-        head, *path, setting = axis["key"].split(".")
-        place = plain[head]
-        for part in path:
-            place = next(stage for stage in place if stage["name"] == part) if head == "stages" else place[part]
-        place[setting] = axis["values"]
-    return plain
 
 
 def describe(axes: Sequence[Axis]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -12,7 +12,7 @@ from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.goal_core.data.config import DataConfig
 from goal_sweep.goal_core.models.config import ModelConfig
 from goal_sweep.goal_core.models.frameworks import framework_of
-from goal_sweep.goal_core.objectives import ObjectiveConfig
+from goal_sweep.goal_core.objectives.config import ObjectiveConfig
 from goal_sweep.goal_core.training.config import Precision, StageConfig
 from goal_sweep.sweeps.axes import Labels, Point, label, needed
 from goal_sweep.sweeps.identity import cell_settings, content_id, flat_text, stage_key, stage_settings, to_mapping
@@ -21,11 +21,9 @@ from goal_sweep.sweeps.schema import SweepConfig
 from goal_sweep.sweeps.tuning import Candidate, Space, Trail
 
 CANDIDATES: Final = "candidates"
-"""Where a sweep asks for a cell, beside the grids `DEFAULT` and `TUNED`: in a search. `TUNED` and this one are also the
-names of tables."""
+"""Where a sweep asks for a cell in a search; like `TUNED` also the name of a table."""
 Grid = Literal["default", "tuned"]
 """The grids of a sweep that tunes."""
-_Role = Literal[Grid, "candidates"]
 
 
 class Block(NamedTuple):
@@ -73,10 +71,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Training:
-    """One stage of one cell: what is scheduled, leased, stored, tracked, shown and reported.
-
-    Trainings are equal when their keys are.
-    """
+    """One stage of one cell: what is scheduled, stored, tracked, shown and reported. Equal are those of equal keys."""
 
     cell: Cell
     stage: StageConfig
@@ -96,8 +91,6 @@ class Training:
     """The number of the candidate whose training it is; None for one that reports."""
     grids: tuple[Grid, ...] = ()
     """The grids in which it reports; empty for a candidate, and in a sweep that does not tune."""
-    until: int = 0
-    """The epoch after which it ends, of a candidate that may end early; 0: the last of its stage."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Training) and other.key == self.key
@@ -108,8 +101,7 @@ class Training:
     @property
     def name(self) -> str:
         """The name shown to people: `sig-ms/cir resnet152 seed 1 (frozen)`, with axes `... seed 1 tau 5 (frozen)`."""
-        stage = f"({self.stage.name}{f' to epoch {self.until}' * bool(self.until)})"
-        return " ".join(word for word in (self.cell.label, self.point, stage) if word)
+        return " ".join(word for word in (self.cell.label, self.point, f"({self.stage.name})") if word)
 
     @property
     def point(self) -> str:
@@ -119,23 +111,8 @@ class Training:
 
     @property
     def epochs(self) -> int:
-        """The epoch after which it ends."""
-        return self.until or self.stage.epochs
-
-    @property
-    def begins(self) -> int:
-        """The epoch after which it begins: 0, or that at which the training ended which it continues."""
-        return self.before.until if self.before is not None and self.continues else 0
-
-    @property
-    def num_epochs(self) -> int:
-        """Epochs that it trains itself."""
-        return self.epochs - self.begins
-
-    @property
-    def continues(self) -> bool:
-        """Whether it continues the state of the training before it, a part of the same stage."""
-        return self.before is not None and self.before.stage.name == self.stage.name
+        """The epochs that it trains."""
+        return self.stage.epochs
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -148,16 +125,14 @@ class Training:
     def settings(self) -> dict[str, str]:
         """The settings that its key hashes and its framework reads, as text by name, such as `stages.frozen.lr`."""
         hashed = self.cell.settings | stage_settings(self.stages, self.precision)
-        named = {key: value for key, value in hashed.items() if key not in ("data_fingerprint", "tested", "until")}
+        named = {key: value for key, value in hashed.items() if key not in ("data_fingerprint", "tested")}
         has_bert = "bert" in named["model"]
         return {name: text for name, text in flat_text(named) if has_bert or not name.endswith(".bert_lr_scale")}
 
     @property
     def stages(self) -> tuple[StageConfig, ...]:
         """The stages up to and including this one, in order."""
-        if self.before is None or self.continues:
-            return (self.stage,) if self.before is None else self.before.stages
-        return (*self.before.stages, self.stage)
+        return (*(self.before.stages if self.before else ()), self.stage)
 
 
 class _Place(NamedTuple):
@@ -166,10 +141,9 @@ class _Place(NamedTuple):
     cell: Cell
     point: Point
     """Its settings."""
-    grid: _Role = DEFAULT
-    space: Space | None = None
+    grid: Literal[Grid, "candidates"] = DEFAULT
     candidate: Candidate | None = None
-    """What a search tries or chose; like its space, None for the sweep's own settings."""
+    """What a search tries or chose; None for the sweep's own settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,15 +176,36 @@ class ResolvedSweep:
 
     @cached_property
     def cells(self) -> list[Cell]:
-        """All cells: backbones x seeds x points of the axes x objectives, the objective changing fastest.
+        """All cells, each once: backbones x seeds x points of the axes x objectives, then those of a search.
 
-        A cell that is the same at several points comes once. Backbones and seeds follow the sweep file; objectives
-        follow the table, row by row (each pair weight with every triplet weight). Then come the cells of a search.
-
-        Raises:
-            ConfigError: `weights` lacks a backbone.
+        Objectives change fastest and follow the table, row by row (each pair weight with every triplet weight).
         """
         return list({place.cell.id: place.cell for place in self._placed}.values())
+
+    @cached_property
+    def spaces(self) -> dict[tuple[str, str], Space]:
+        """What the sweep searches for each objective, by (pair, triplet); none without `tune`."""
+        return {name: Space(self.config, name) for name in self.config.objectives.names if self.config.tune}
+
+    @cached_property
+    def by_stage(self) -> list[list[Training]]:
+        """The trainings of each stage, in the order of the cells. What is the same at several points is one."""
+        stages: list[dict[str, Training]] = []
+        for index in range(len(self.config.stages)):
+            places: dict[str, list[_Place]] = {}
+            for place in self._placed:
+                places.setdefault(self._key(place, index), []).append(place)
+            here = {}
+            for key, several in places.items():
+                before = stages[-1][self._key(several[0], index - 1)] if stages else None
+                here[key] = self._training(key, index, several, before)
+            stages.append(here)
+        return [list(here.values()) for here in stages]
+
+    @cached_property
+    def trainings(self) -> list[Training]:
+        """Every stage of every cell, ordered by stage, then by cell."""
+        return [training for trainings in self.by_stage for training in trainings]
 
     @cached_property
     def reporting(self) -> list[Training]:
@@ -218,43 +213,30 @@ class ResolvedSweep:
         return [training for training in self.trainings if training.number is None]
 
     @cached_property
-    def spaces(self) -> dict[tuple[str, str], Space]:
-        """What the sweep searches for each objective, by (pair, triplet); none without `tune`."""
-        tune = self.config.tune
-        names = () if tune is None else self.config.objectives.names
-        return {name: Space(self.config, tune, *name) for name in names if tune is not None}
-
-    @cached_property
     def _placed(self) -> list[_Place]:
-        """Each cell wherever the sweep asks for it."""
+        """Each cell wherever the sweep asks for it: one object for what is the same in several places."""
         if lacking := [item.name for item in self.config.model.backbones if item.name not in self.weights]:
             raise ConfigError(f"the initial weights of {', '.join(lacking)} are not known")
-        placed = list(self._own())
-        cells = {place.cell.id: place.cell for place in placed}
-        models = {model.backbone.name: model for model in self.config.model.models}
-        searched = self.config.tune.seeds if self.config.tune else ()
-        asked: list[tuple[_Role, Trail, Candidate, Sequence[int]]]
-        asked = [(TUNED, trail, trail.choice, self.config.seeds) for trail in self.trails if trail.choice]
-        asked += [(CANDIDATES, trail, one, searched) for trail in self.trails for one in trail.candidates]
-        for grid, trail, candidate, seeds in asked:
-            space = self.spaces[trail.objective]
-            objective, point = space.at(candidate.values)
-            for seed in seeds:
-                cell = self._cell(models[trail.backbone], objective, seed, tested=grid == TUNED)
-                placed.append(_Place(cells.setdefault(cell.id, cell), point, grid, space, candidate))
-        return placed
+        config, placed, cells = self.config, list[_Place](), dict[Any, Cell]()
 
-    def _own(self) -> Iterator[_Place]:
-        """Each cell of the sweep's own settings at each point: one object for what is the same at several."""
-        objectives = [(point, point.objectives.configs) for point in self.config.points]
-        for model, seed in product(self.config.model.models, self.config.seeds):
-            of_objective: dict[ObjectiveConfig, Cell] = {}
-            of_id: dict[str, Cell] = {}
-            for point, objective in ((point, objective) for point, configs in objectives for objective in configs):
-                if objective not in of_objective:
-                    cell = self._cell(model, objective, seed, tested=True)
-                    of_objective[objective] = of_id.setdefault(cell.id, cell)
-                yield _Place(of_objective[objective], point)
+        def place(model: ModelConfig, objective: ObjectiveConfig, seed: int, point: Point, *of: Any) -> None:
+            asked = model.backbone.name, objective, seed, of[:1] == (CANDIDATES,)
+            if asked not in cells:
+                cell = self._cell(model, objective, seed, tested=not asked[-1])
+                cells[asked] = cells.setdefault(cell.id, cell)
+            placed.append(_Place(cells[asked], point, *of))
+
+        points = [(point, objective) for point in config.points for objective in point.objectives.configs]
+        for model, seed, (point, objective) in product(config.model.models, config.seeds, points):
+            place(model, objective, seed, point)
+        models = {model.backbone.name: model for model in config.model.models}
+        tried = [(CANDIDATES, trail, one) for trail in self.trails for one in trail.candidates]
+        for grid, trail, candidate in [*((TUNED, trail, trail.choice) for trail in self.trails), *tried]:
+            if candidate is not None and config.tune is not None:
+                objective, point = self.spaces[trail.objective].at(candidate.values)
+                for seed in config.seeds if grid == TUNED else config.tune.seeds:
+                    place(models[trail.backbone], objective, seed, point, grid, candidate)
+        return placed
 
     def _cell(self, model: ModelConfig, objective: ObjectiveConfig, seed: int, *, tested: bool) -> Cell:
         weights, fingerprint = self.weights[model.backbone.name], self.data_fingerprint
@@ -265,37 +247,16 @@ class ResolvedSweep:
         )  # fmt: skip
         return replace(cell, id=content_id(cell.settings))
 
-    @cached_property
-    def trainings(self) -> list[Training]:
-        """Every stage of every cell, ordered by stage, then by cell."""
-        return [training for trainings in self.by_stage for training in trainings]
+    def _key(self, place: _Place, index: int) -> str:
+        return stage_key(place.cell.id, place.point.stages[: index + 1], self.config.precision)
 
-    @cached_property
-    def by_stage(self) -> list[list[Training]]:
-        """The trainings of each stage, in the order of the cells. What is the same at several points is one."""
-        stages: list[dict[str, Training]] = []
-        for index in range(len(self.config.stages)):
-            names = Labels(self.config.axes, [stage.name for stage in self.config.stages[: index + 1]])
-            at: dict[tuple[str, int], list[_Place]] = {}
-            for place in self._placed:
-                for until in self._ends(place, index):
-                    at.setdefault((self._key(place, index, until), until), []).append(place)
-            here: dict[str, Training] = {}
-            for (key, until), places in at.items():
-                rungs = self._ends(places[0], index)
-                if part := rungs.index(until):
-                    before: Training | None = here[self._key(places[0], index, rungs[part - 1])]
-                else:
-                    before = stages[-1][self._key(places[0], index - 1)] if stages else None
-                here[key] = self._training(key, index, places, until, before, names)
-            stages.append(here)
-        return [list(here.values()) for here in stages]
-
-    def _training(
-        self, key: str, index: int, places: Sequence[_Place], until: int, before: Training | None, names: Labels
-    ) -> Training:
+    def _training(self, key: str, index: int, places: Sequence[_Place], before: Training | None) -> Training:
         points, first = [place.point for place in places if place.candidate is None], places[0]
-        grids = dict.fromkeys(place.grid for place in places)
+        stages = [str(stage.name) for stage in self.config.stages[: index + 1]]
+        names, grids, values = Labels(self.config.axes, stages), dict.fromkeys(place.grid for place in places), ""
+        if not points and first.candidate is not None:  # called by the values that its stages up to this one have
+            own = self.spaces[first.cell.objective.pair, first.cell.objective.triplet].dimensions
+            values = label(one for one in first.candidate.values.items() if own[one[0]].stage in ("", *stages))
         return Training(
             cell=first.cell,
             stage=first.point.stages[index],
@@ -304,27 +265,7 @@ class ResolvedSweep:
             before=before,
             place=names.of(*points) if points else "",
             points=(*dict.fromkeys(map(names.of, points)), *(grid for grid in grids if grid != DEFAULT)),
-            values="" if points else self._values(first, index),
+            values=values,
             number=first.candidate.number if first.grid == CANDIDATES and first.candidate else None,
             grids=tuple(grid for grid in grids if grid != CANDIDATES) if self.config.tune is not None else (),
-            until=until,
         )
-
-    def _values(self, place: _Place, index: int) -> str:
-        """What a training of a search is called by: the values that its stages up to one have."""
-        if place.candidate is None or place.space is None:
-            return ""
-        stages = ("", *(stage.name for stage in self.config.stages[: index + 1]))
-        dimensions = place.space.dimensions
-        return label(item for item in place.candidate.values.items() if dimensions[item[0]].stage in stages)
-
-    def _ends(self, place: _Place, index: int) -> tuple[int, ...]:
-        """The epochs at which the parts of a stage end, one after the other; the last is 0 if that is its own end."""
-        tune, last = self.config.tune, index == len(self.config.stages) - 1
-        if not last or place.grid != CANDIDATES or place.candidate is None or tune is None or tune.stop_early is None:
-            return (0,)
-        until, rungs = place.candidate.until, tune.stop_early.rungs(place.point.stages[index].epochs)
-        return tuple(rung for rung in rungs if rung <= until) if until else (*rungs, 0)
-
-    def _key(self, place: _Place, index: int, until: int = 0) -> str:
-        return stage_key(place.cell.id, place.point.stages[: index + 1], self.config.precision, until)

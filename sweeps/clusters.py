@@ -113,8 +113,8 @@ class _Elsewhere(Settings):
     """Variables of all processes of the job. Ray's dashboard and the manifest show them: no secrets."""
 
     def problems(self) -> Iterator[str]:
-        """What would show a secret."""
-        yield from failures(lambda: check_tracking(self.tracking or "none"))
+        """What holds a secret."""
+        yield from (f"tracking {text}" for text in failures(lambda: check_tracking(self.tracking or "none")))
         yield from _environment_problems(self.environment)
 
 

@@ -1,8 +1,4 @@
-"""Which settings make a trained model, and the ids that hash them.
-
-The id of a cell is the `content_id` of its `cell_settings`; a stage key hashes this id and `stage_settings`. Every
-setting counts as it is, except those that are listed here.
-"""
+"""Which settings make a trained model, and the ids that hash them: all settings, except those that are listed here."""
 
 from __future__ import annotations
 
@@ -10,11 +6,11 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_jsonable_python
 
 from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.goal_core.basics.numerics import NUMERICS_VERSION
@@ -28,23 +24,20 @@ reader_of: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 _OF_THE_DATA = ("min_word_count", "image")
 """Data settings that are hashed by name, too: those that mean the same in every layout. The fingerprint covers all."""
 _PLACES = frozenset(
-    {
-        *("format", "name", "root", "annotations", "test_file", "train_files", "val_file", "image_root", "importer"),
-        *("image_column", "caption_column", "split_column"),
-    }
+    "format name root annotations test_file train_files val_file image_root importer "
+    "image_column caption_column split_column".split()
 )
 """Data settings that are a name, or say where the data are: what is there counts."""
 _NOT_OF_THE_MODEL = frozenset({"backbone", "init_from"})
 """Model settings that are not hashed, because the name of the backbone and the content of all weights are."""
 _NOT_OF_THE_STAGE = frozenset({"name", "checkpoint_every", "collapse_patience", "micro_batch"})
-"""Stage settings that are not hashed. Most say when to save and when to give up, and cannot change a result.
-`micro_batch` changes only the order of additions, like stacked heads, the number of threads and the device, which do
-not count either; and it falls by itself when memory runs out, which must not make another model of a cell."""
+"""Stage settings that are not hashed: they cannot change a result, `micro_batch` only by the order of additions, like
+the number of threads; and it falls by itself when memory runs out, which must not make another model of a cell."""
 
 
 def is_in_id(key: str) -> bool:
-    """Whether another value of a key of a sweep file, such as `stages.lr` or `data[scenes].name`, is another model."""
-    section, setting = key.partition("[")[0].partition(".")[0], key.split(".")[1 if key.startswith("model.") else -1]
+    """Whether another value of a key of a sweep file, such as `stages.lr` or `data.root`, is another model."""
+    section, setting = key.partition(".")[0], key.split(".")[1 if key.startswith("model.") else -1]
     left_out = {"data": _PLACES, "model": _NOT_OF_THE_MODEL, "stages": _NOT_OF_THE_STAGE}
     if section in left_out:
         return setting not in left_out[section] - {"init_from"}  # of which the content counts
@@ -52,17 +45,14 @@ def is_in_id(key: str) -> bool:
 
 
 def cell_settings(cell: Any) -> dict[str, Any]:
-    """Everything that determines the model of a `sweeps.cells.Cell`, except how its stages train it.
+    """Everything that determines the model of a `Cell`, except how its stages train it.
 
-    Parts of the model that the framework does not use are left out. The objective has all its parameters, so writing
-    out a default changes nothing.
+    Parts that the framework does not use are left out; the objective has all its parameters, also those by default.
     """
     used = framework_of(cell.model).uses - _NOT_OF_THE_MODEL
     model: dict[str, Any] = {key: value for key, value in to_mapping(cell.model).items() if key in used}
-    if "bert" in model:
-        del model["bert"]["weights"]
-    if "text" in model:
-        del model["text"]["encoder"]  # by its content in `weights_id`
+    for part, setting in (("bert", "weights"), ("text", "encoder")):
+        model.get(part, {}).pop(setting, None)  # by its content in `weights_id`
     return {
         "numerics": NUMERICS_VERSION,
         "data_fingerprint": cell.data_fingerprint,
@@ -74,31 +64,18 @@ def cell_settings(cell: Any) -> dict[str, Any]:
     }
 
 
-def stage_settings(stages: Sequence[StageConfig], precision: Precision, until: int = 0) -> dict[str, Any]:
-    """Everything that determines how a model is trained.
-
-    Args:
-        stages: the settings of the training's stage and of the stages before it, in order.
-        precision: the arithmetic of the training steps.
-        until: the epoch after which the training ends; 0: the last of its stage.
-    """
+def stage_settings(stages: Sequence[StageConfig], precision: Precision) -> dict[str, Any]:
+    """Everything that determines how a model is trained: its stage's settings and those of the stages before it."""
     of_stages = {
         str(stage.name): {key: value for key, value in to_mapping(stage).items() if key not in _NOT_OF_THE_STAGE}
         for stage in stages
     }
-    return {"precision": precision, "stages": of_stages, "until": until}
+    return {"precision": precision, "stages": of_stages}
 
 
-def stage_key(cell: str, stages: Sequence[StageConfig], precision: Precision, until: int = 0) -> str:
-    """The key of a training, which names its result in the store.
-
-    Args:
-        cell: the cell's id.
-        stages: as in `stage_settings`, like all below.
-        precision: the arithmetic of the training steps.
-        until: the epoch after which the training ends.
-    """
-    return content_id({"cell": cell, **stage_settings(stages, precision, until)})
+def stage_key(cell: str, stages: Sequence[StageConfig], precision: Precision) -> str:
+    """The key of a training, which names its result in the store; `cell` is the cell's id."""
+    return content_id({"cell": cell, **stage_settings(stages, precision)})
 
 
 def flat_text(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -116,14 +93,7 @@ def content_id(value: Any) -> str:
 
 
 def canonical_json(value: Any) -> str:
-    """Write equal content as equal text: keys sorted, numbers by value (`1` equals `1.0`, `1e-4` equals `0.0001`).
-
-    Args:
-        value: dicts with text keys, lists, text, booleans, None and finite numbers.
-
-    Raises:
-        ValueError: a number is not finite.
-    """
+    """Equal content as equal text: keys sorted, numbers by value (`1` equals `1.0`). A NaN is a `ValueError`."""
     return json.dumps(_by_value(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
@@ -138,22 +108,12 @@ def _by_value(value: Any) -> Any:
 
 
 def to_mapping(value: object) -> Any:
-    """Convert a dataclass and everything in it to dicts, lists, text, numbers and booleans, in field order."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {item.name: to_mapping(getattr(value, item.name)) for item in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): to_mapping(item) for key, item in value.items()}
-    if isinstance(value, (tuple, list)):
-        return [to_mapping(item) for item in value]
-    return value
+    """A dataclass and everything in it as dicts, lists, text, numbers and booleans, in field order."""
+    return to_jsonable_python(value)
 
 
 def from_mapping(kind: type[T], mapping: Mapping[str, Any]) -> T:
-    """Rebuild a dataclass from the mapping that `to_mapping` made of it.
-
-    Raises:
-        ConfigError: a key is missing or unknown, or a value has the wrong type or is out of range.
-    """
+    """Rebuild a dataclass from what `to_mapping` made of it; a `ConfigError` says what is wrong with that."""
     try:
         rebuilt: T = reader_of(kind).validate_json(json.dumps(mapping), strict=True)
     except ValidationError as failure:

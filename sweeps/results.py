@@ -1,7 +1,6 @@
 """The vocabulary of results: the metrics, and the columns and the header of a sweep's results table.
 
-The store keeps one such table for each sweep, as a Parquet file with a row for each training. `runners.results` writes
-it; `analysis` reads it, and sees of this package this module, the axes and the search's settings alone.
+The store keeps one such table for each sweep, as a Parquet file with a row for each training.
 """
 
 from __future__ import annotations
@@ -42,7 +41,6 @@ RESULTS_FILE: Final = "results.parquet"
 """The table's file in the store, and its artifact of the sweep's MLflow run."""
 HEADER_KEY: Final = b"goal-sweep"
 """The key of the header, as JSON, in the metadata of the Parquet schema."""
-FORMAT: Final = 1
 
 COLUMNS: Final[Mapping[str, tuple[str, str]]] = {
     "training": ("string", "stage key: identifies the training"),
@@ -56,10 +54,7 @@ COLUMNS: Final[Mapping[str, tuple[str, str]]] = {
     "triplet": ("string", "triplet weight"),
     "variant": ("string", "variant of the objective"),
     "seed": ("int64", "the cell's seed"),
-    "point": (
-        "string",
-        "values of the axes, such as `tau 5 lr *`; * where the training needs none; empty without axes",
-    ),
+    "point": ("string", "values of the axes, such as `tau 5 lr *`, * where it needs none; empty without axes"),
     "grid": ("string", "of a sweep that tunes: default, tuned, or both with a comma; else empty"),
     "role": ("string", "report, or candidate for a training of a search, which has no test numbers"),
     "candidate": ("int64", "number of the candidate; null for a training that reports"),
@@ -136,8 +131,7 @@ class Metric:
     @property
     def slug(self) -> str:
         """Its name in file names: ``i2t-r1``, or ``rsum``."""
-        own = measure_slug(self.name)
-        return own if self.direction == "both" else f"{self.direction}-{own}"
+        return measure_slug(self.label).replace(" ", "-")
 
 
 def measure_slug(measure: str) -> str:
@@ -187,16 +181,13 @@ class Header:
     sweep's own settings comes first. Without axes a single empty text."""
     requested: Requested
     axes: tuple[Axis, ...] = ()
-    """The settings with several values."""
     tune: TuneConfig | None = None
-    """How the sweep searches; None for one that does not tune."""
     trails: tuple[Trail, ...] = ()
     """What was tried and chosen; empty until the search is over."""
     written: float = 0.0
     """When the table was written, in seconds since 1970."""
     version: str = ""
     """The goal-sweep that wrote it."""
-    format: int = FORMAT
 
     def as_json(self) -> bytes:
         """The header as the table's metadata have it."""
@@ -204,19 +195,11 @@ class Header:
 
     @classmethod
     def parse(cls, content: bytes) -> Header:
-        """Read what `as_json` wrote.
-
-        Raises:
-            ConfigError: it is damaged, or of another format.
-        """
+        """Read what `as_json` wrote; a `ConfigError` says that it is damaged, or of another goal-sweep."""
         try:
-            stated = json.loads(content)
-            number = stated["format"]
-        except (ValueError, TypeError, KeyError) as error:
-            raise ConfigError("its header is not a JSON object with a format") from error
-        if number != FORMAT:
-            raise ConfigError(f"its format is {number}; this goal-sweep reads format {FORMAT}")
-        return from_mapping(cls, stated)
+            return from_mapping(cls, json.loads(content))
+        except json.JSONDecodeError as error:
+            raise ConfigError("its header is not JSON") from error
 
     @property
     def grids(self) -> tuple[str, ...]:

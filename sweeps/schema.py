@@ -15,39 +15,31 @@ from goal_sweep.goal_core.basics.plugins import Plugin
 from goal_sweep.goal_core.basics.ranges import Range
 from goal_sweep.goal_core.data.config import DataConfig
 from goal_sweep.goal_core.data.dataset import importers
-from goal_sweep.goal_core.models.config import BackboneConfig, ModelConfig, ModelParts
+from goal_sweep.goal_core.models.config import ModelConfig, ModelParts
 from goal_sweep.goal_core.models.frameworks import frameworks
-from goal_sweep.goal_core.objectives import LOSS, ObjectiveConfig, accepted_parameters, pair_weights, triplet_weights
+from goal_sweep.goal_core.objectives.baselines import LOSS, baselines
+from goal_sweep.goal_core.objectives.config import ObjectiveConfig
+from goal_sweep.goal_core.objectives.pair_weights import pair_weights
 from goal_sweep.goal_core.objectives.parameters import Value
-from goal_sweep.goal_core.objectives.variants import Variant
+from goal_sweep.goal_core.objectives.triplet_weights import triplet_weights
+from goal_sweep.goal_core.objectives.variants import Variant, accepted_parameters
 from goal_sweep.goal_core.training.config import Precision, Sharing, StageConfig
+from goal_sweep.sweeps import checks
 from goal_sweep.sweeps.axes import Axis, Point, check_axes, combinations, settings_at
-from goal_sweep.sweeps.checks import (
-    Settings,
-    announced,
-    check_backbones,
-    check_baselines,
-    check_name,
-    check_names,
-    check_only,
-    check_seeds,
-    check_stages,
-    check_store,
-    check_tracking,
-    failures,
-)
-from goal_sweep.sweeps.tuning import TuneConfig
-from goal_sweep.sweeps.tuning.checks import check_tune
+from goal_sweep.sweeps.checks import Settings, distinct, failures, registered
+from goal_sweep.sweeps.tuning.block import TuneConfig
+from goal_sweep.sweeps.tuning.space import check_tune
 
-DataSection = Annotated[DataConfig, Field(discriminator="format")]
-"""The `data` section: `format` selects the kind of dataset."""
+_Pairs = Annotated[tuple[Annotated[str, AfterValidator(registered(pair_weights))], ...], checks.Some]
+_Triplets = Annotated[tuple[Annotated[str, AfterValidator(registered(triplet_weights))], ...], checks.Some]
+_Baseline = Annotated[str, AfterValidator(registered(baselines))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepModel(ModelParts, Settings):
     """The models of a sweep: one for each backbone, equal in everything else."""
 
-    backbones: Annotated[tuple[BackboneConfig, ...], AfterValidator(check_backbones)]
+    backbones: checks.Backbones
     """Image backbones, names distinct. In YAML an item may be the name alone, for timm's pretrained weights."""
 
     def problems(self) -> Iterator[str]:
@@ -65,17 +57,13 @@ class SweepModel(ModelParts, Settings):
 class SweepObjectives(Settings):
     """The objectives of a sweep: a grid of pair weights x triplet weights, or some of its cells."""
 
-    pair: Annotated[tuple[str, ...], AfterValidator(partial(check_names, "pair", pair_weights))] = field(
-        default_factory=lambda: pair_weights.shipped
-    )
+    pair: Annotated[_Pairs, AfterValidator(distinct)] = field(default_factory=lambda: pair_weights.shipped)
     """Pair weights (rows). In YAML, `all` stands for those that come with goal-sweep."""
-    triplet: Annotated[tuple[str, ...], AfterValidator(partial(check_names, "triplet", triplet_weights))] = field(
-        default_factory=lambda: triplet_weights.shipped
-    )
+    triplet: Annotated[_Triplets, AfterValidator(distinct)] = field(default_factory=lambda: triplet_weights.shipped)
     """Triplet weights (columns). In YAML, `all` stands for those that come with goal-sweep."""
-    only: Annotated[tuple[str, ...], AfterValidator(check_only)] = ()
+    only: checks.Objectives = ()
     """Keep only these objectives of the grid, such as `sig-ms/cir`; empty keeps the whole grid."""
-    baselines: Annotated[tuple[str, ...], AfterValidator(check_baselines)] = ()
+    baselines: Annotated[tuple[_Baseline, ...], AfterValidator(distinct)] = ()
     """Contrastive losses to train beside the grid: `infonce`, `sigmoid` (docs/objectives.md)."""
     variant: Variant = "paper"
     """As in `ObjectiveConfig`. In YAML, a list of values here, or of a parameter, makes an axis (`sweeps.axes`)."""
@@ -85,47 +73,36 @@ class SweepObjectives(Settings):
     def problems(self) -> Iterator[str]:
         """An empty grid, parameters that no objective has, and values that theirs cannot have."""
         if not self.names:
-            yield (
-                f"only: none of {', '.join(self.only)} is in the grid of pair {', '.join(self.pair)} "
-                f"x triplet {', '.join(self.triplet)}"
-            )
+            grid = f"pair {', '.join(self.pair)} x triplet {', '.join(self.triplet)}"
+            yield f"only: none of {', '.join(self.only)} is in the grid of {grid}"
             return
-        known = dict.fromkeys(parameter for pair, triplet in self.names for parameter in self._accepted(pair, triplet))
+        known = {name: names for names in reversed(self.names) for name in accepted_parameters(*names, self.variant)}
         for name, value in self.params.items():
             if name not in known:
                 hint = f"{nearest(name, known)}; known: {', '.join(known) or 'none'}"
                 yield f"params.{name}: no objective of this sweep has this parameter{hint}"
-                continue
-            pair, triplet = next(names for names in self.names if name in self._accepted(*names))
-            build = partial(ObjectiveConfig, pair=pair, triplet=triplet, variant=self.variant, params={name: value})
-            yield from (f"params.{name}: {text}" for text in failures(build))
+            else:
+                pair, triplet = known[name]
+                build = partial(ObjectiveConfig, pair=pair, triplet=triplet, variant=self.variant, params={name: value})
+                yield from (f"params.{name}: {text}" for text in failures(build))
 
     @property
     def names(self) -> tuple[tuple[str, str], ...]:
         """(pair, triplet) of each objective, in the order of the table; then (name, `loss`) of each baseline."""
-        grid = [
-            (pair, triplet)
-            for pair in pair_weights
-            for triplet in triplet_weights
-            if pair in self.pair and triplet in self.triplet and (not self.only or f"{pair}/{triplet}" in self.only)
-        ]
-        return (*grid, *((name, LOSS) for name in self.baselines))
+        grid = ((pair, triplet) for pair in pair_weights for triplet in triplet_weights)
+        own = [(pair, triplet) for pair, triplet in grid if pair in self.pair and triplet in self.triplet]
+        kept = [names for names in own if not self.only or "/".join(names) in self.only]
+        return (*kept, *((name, LOSS) for name in self.baselines))
 
     @property
     def configs(self) -> tuple[ObjectiveConfig, ...]:
         """The objectives, each with the parameters that it accepts, in the order of the table."""
-        return tuple(
-            ObjectiveConfig(
-                pair=pair,
-                triplet=triplet,
-                variant=self.variant,
-                params={name: value for name, value in self.params.items() if name in self._accepted(pair, triplet)},
-            )
-            for pair, triplet in self.names
-        )
-
-    def _accepted(self, pair: str, triplet: str) -> Mapping[str, Value]:
-        return accepted_parameters(pair, triplet, self.variant)
+        found = []
+        for pair, triplet in self.names:
+            accepted = accepted_parameters(pair, triplet, self.variant)
+            own = {name: value for name, value in self.params.items() if name in accepted}
+            found.append(ObjectiveConfig(pair=pair, triplet=triplet, variant=self.variant, params=own))
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,8 +118,6 @@ class ExecutionConfig(Settings):
     earliest on the devices at hand (docs/performance.md). A number above 1 needs another sharing than `none`."""
     ray_timeout: Annotated[int, Range(at_least=10)] = 600
     """Seconds that Ray's processes on this machine may take to start and to answer, which a busy machine makes slow."""
-    units_per_gpu: Annotated[int, Range(at_least=1)] = 1
-    """How many units share a GPU where `resources.gpus` is 1 (docs/performance.md)."""
 
     def problems(self) -> Iterator[str]:
         """A limit without sharing."""
@@ -157,9 +132,8 @@ class ResourceConfig(Settings):
 
     cpus: Annotated[int, Range(at_least=1)] = 1
     """CPU cores of one unit."""
-    gpus: Annotated[float, Range(at_least=0)] = 0.0
-    """GPUs of one unit: 0 trains on the CPU; a fraction below 1 lets units share a GPU; of 2 or more each encodes its
-    part of every batch, and the numbers are those of one GPU up to rounding."""
+    gpus: Annotated[float, Range(at_least=0, at_most=1)] = 0.0
+    """GPUs of one unit, which trains on one at most: 0 is the CPU, and with a fraction units share a GPU."""
     accelerator: str = ""
     """Kind of GPU that a unit needs, as Ray names it (`A100`, `H100`); empty takes any. Needs `gpus`."""
     loader_workers: Annotated[int, Range(at_least=0)] = 0
@@ -170,41 +144,44 @@ class ResourceConfig(Settings):
     """Seconds without a step after which a unit counts as hung; 0 disables the check."""
 
     def problems(self) -> Iterator[str]:
-        """GPUs that no unit can have."""
+        """A kind of GPU for units that have none."""
         if self.accelerator and not self.gpus:
             yield f"accelerator: {self.accelerator} needs gpus above 0, such as gpus: 1"
-        if self.gpus > 1 and self.gpus != int(self.gpus):
-            yield f"gpus above 1 must be a whole number, got {self.gpus:g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepConfig(Settings):
+class SweepPlaces(Settings):
+    """Where a sweep's results are: all that a command needs which only reads them."""
+
+    name: checks.Name
+    """Name of the sweep and of its MLflow experiment: a-z, 0-9, `_`, `.`, `-`."""
+    store: checks.StorePlace = "./goal-sweep-store"
+    """Results folder, on a local disk or a network folder, or `s3://bucket/prefix`."""
+    tracking: checks.TrackingPlace = "sqlite:///{store}/mlflow.db"
+    """MLflow tracking URI; `{store}` is replaced by the store's folder, or for a bucket by one of this machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepConfig(SweepPlaces):
     """One sweep file, complete and checked."""
 
     FILE_KEYS: ClassVar = {"extends": {"type": "string", "description": "Another sweep, which this one changes."}}
     """Further keys of a sweep file, as JSON schema, which are taken out before it is checked."""
 
-    plugins: Annotated[tuple[Plugin, ...], AfterValidator(announced)] = ()
-    """Python files of one's own, relative to the sweep file, or modules, which register what the sweep names. They come
-    first, because what follows is checked against what they register."""
-    name: Annotated[str, AfterValidator(check_name)]
-    """Name of the sweep and of its MLflow experiment: a-z, 0-9, `_`, `.`, `-`."""
-    data: DataSection
+    plugins: tuple[Plugin, ...] = ()
+    """Python files of one's own, relative to the sweep file, or modules, which register what the sweep names."""
+    data: Annotated[DataConfig, Field(discriminator="format")]
     """The dataset, of the kind that its `format` names."""
     model: SweepModel
     objectives: SweepObjectives = field(default_factory=SweepObjectives)
-    seeds: Annotated[tuple[int, ...], AfterValidator(check_seeds)]
+    seeds: checks.Seeds
     """Seeds of the cells: distinct and not negative."""
-    stages: Annotated[tuple[StageConfig, ...], AfterValidator(check_stages)]
+    stages: checks.Stages
     """`frozen`, `finetune`, or both in this order."""
     precision: Precision = "fp32"
     """Arithmetic of the training steps."""
     execution: ExecutionConfig = field(default_factory=ExecutionConfig)
     resources: ResourceConfig = field(default_factory=ResourceConfig)
-    tracking: Annotated[str, AfterValidator(check_tracking)] = "sqlite:///{store}/mlflow.db"
-    """MLflow tracking URI; `{store}` is replaced by the store's folder, or for a bucket by one of this machine."""
-    store: Annotated[str, AfterValidator(check_store)] = "./goal-sweep-store"
-    """Results folder, on a local disk or a network folder, or `s3://bucket/prefix`."""
     tune: TuneConfig | None = None
     """How each objective's constants are searched first; None trains with the sweep's own alone."""
     axes: SkipJsonSchema[tuple[Axis, ...]] = ()
@@ -236,62 +213,42 @@ class SweepConfig(Settings):
             yield from (f"model: {text}" for text in failures(partial(framework.check, model, self.data)))
         for objective in self.objectives.configs if self.objectives.names else ():
             yield from (f"objectives.params: {text}" for text in failures(partial(framework.objective, objective)))
-        yield from unused(self.model, framework.uses)
+        for item in fields(ModelParts):
+            if item.name not in framework.uses and item.default_factory is not MISSING:
+                if getattr(self.model, item.name) != item.default_factory():
+                    yield f"model.{item.name}: framework {self.model.framework} has no such part; leave it out"
         if name := getattr(self.data, "importer", ""):
             yield from (f"data.importer: {text}" for text in failures(partial(importers.__getitem__, name)))
         if self.execution.sharing == "heads" and (needed := self._stacks_need()):
-            yield f"execution.sharing: {needed}"
-        if (units := self.execution.units_per_gpu) > 1 and self.resources.gpus != 1:
-            yield f"execution.units_per_gpu: {units} needs resources.gpus 1, got {self.resources.gpus:g}"
+            yield f"execution.sharing: heads needs {needed}; with `auto` every stage takes what it can"
         if self.precision == "tf32" and not self.resources.gpus:
             yield "precision: tf32 is an arithmetic of GPUs, but resources.gpus is 0"
         for index, stage in enumerate(self.stages):
-            yield from self._stage_problems(f"stages.{index}", stage)
+            yield from (f"stages.{index}{text}" for text in self._stage_problems(stage))
 
     def _stacks_need(self) -> str:
-        """Why the heads of this sweep's cells cannot run as one in any stage; empty if they can."""
+        """What the heads of this sweep's cells lack to run as one in any stage; empty if they can."""
         able = [name for name, entry in frameworks.items() if entry.function.stacks_heads]
         if self.model.framework not in able:
-            needed = f"framework {' or '.join(able)}, got {self.model.framework}"
-        elif not any(stage.shares_backbone for stage in self.stages):
-            needed = "a stage frozen with bn_mode frozen_eval"
-        elif self.precision == "fp16":
-            needed = "precision fp32, tf32 or bf16, got fp16"
-        elif self.resources.gpus > 1:
-            needed = f"resources.gpus of at most 1, got {self.resources.gpus:g}"
-        elif not any(stage.shares_backbone and not stage.micro_batch for stage in self.stages):
-            needed = "a stage frozen without micro_batch"
-        else:
-            return ""
-        return f"heads needs {needed}; with `auto` every stage takes what it can"
+            return f"framework {' or '.join(able)}, got {self.model.framework}"
+        if self.precision == "fp16":
+            return "precision fp32, tf32 or bf16, got fp16"
+        fit = any(stage.shares_backbone and not stage.micro_batch for stage in self.stages)
+        return "" if fit else "a stage frozen with bn_mode frozen_eval and without micro_batch"
 
-    def _stage_problems(self, key: str, stage: StageConfig) -> Iterator[str]:
-        """What a stage asks for and this model or this data cannot give."""
-        data, gpus, framework = self.data, self.resources.gpus, self.model.framework
+    def _stage_problems(self, stage: StageConfig) -> Iterator[str]:
+        """What a stage asks for and this model or this data cannot give, each after its key in the stage."""
+        data, framework = self.data, self.model.framework
         if data.format == "precomp" and stage.trains_backbone:
-            yield f"{key}: {stage.name} trains the image backbone, but data.format precomp has only its features"
+            yield f": {stage.name} trains the image backbone, but data.format precomp has only its features"
         if stage.feature_views and (data.image is None or not data.image.augments):
             what = "have no images" if data.image is None else "do not augment them (data.image.augment none)"
-            yield f"{key}.feature_views: {stage.feature_views} needs augmented training images, but the data {what}"
-        splits = [f"micro_batch {stage.micro_batch}"] * bool(stage.micro_batch)
-        splits += [f"resources.gpus {gpus:g}"] * (gpus > 1)
-        if splits and stage.needs_whole_batches(data.format):
+            yield f".feature_views: {stage.feature_views} needs augmented training images, but the data {what}"
+        if stage.micro_batch and stage.needs_whole_batches(data.format):
             what = "on precomputed regions" if data.format == "regions" else "with bn_mode legacy_quirk"
-            yield (
-                f"{key}: {' and '.join(splits)} cannot split the batches of {framework} {what}, because it normalises "
-                "by the statistics of a whole batch"
-            )
-        if gpus > stage.batch_size:
-            yield f"{key}: resources.gpus {gpus:g} needs a batch_size of at least as many"
+            why = f"cannot split the batches of {framework} {what}, normalised by the statistics of a whole batch"
+            yield f".micro_batch: {stage.micro_batch} {why}"
         if stage.bn_mode == "legacy_quirk" and framework != "vsepp":
-            yield f"{key}.bn_mode: legacy_quirk needs framework vsepp, got {framework}"
+            yield f".bn_mode: legacy_quirk needs framework vsepp, got {framework}"
         elif stage.bn_mode == "legacy_quirk" and data.format == "precomp":
-            yield f"{key}.bn_mode: legacy_quirk needs a backbone, but data.format precomp has only features"
-
-
-def unused(model: SweepModel, uses: frozenset[str]) -> Iterator[str]:
-    """The settings that differ from their defaults although the framework does not use them."""
-    for item in fields(ModelParts):
-        if item.name not in uses and item.default_factory is not MISSING:
-            if getattr(model, item.name) != item.default_factory():
-                yield f"model.{item.name}: framework {model.framework} has no such part; leave it out"
+            yield ".bn_mode: legacy_quirk needs a backbone, but data.format precomp has only features"

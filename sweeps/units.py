@@ -35,11 +35,7 @@ class Unit:
 
     @property
     def features(self) -> str:
-        """What the cached features of its backbone depend on within a sweep; empty where none are cached.
-
-        Features that are the same in every epoch are computed once and kept. Pretrained weights are the same for every
-        seed, and so are their features (`goal_core.training.shared_backbone`).
-        """
+        """What the features of its backbone depend on that are computed once, the same in every epoch; empty: none."""
         cell = self.trainings[0].cell
         image, backbone = cell.data.image, cell.model.backbone
         if not self.stage.shares_backbone or image is None or (image.augments and not self.stage.feature_views):
@@ -60,29 +56,22 @@ class Unit:
 def pack(
     trainings: Iterable[Training], execution: ExecutionConfig, auto: Mapping[str, int] | None = None
 ) -> list[Unit]:
-    """Pack trainings into units.
+    """Pack trainings, any subset of a sweep's, into units in the order of their first trainings.
 
     Unless `sharing` is `none`, trainings of a stage that differ only in their objective, or in settings that leave the
-    batches alone, share as few units as `cells_per_unit` allows.
-    The sizes of these units differ by at most one: 15 cells with a limit of 8 give 8 + 7. In a stage that trains the
-    backbone, they share the decoded batches, but each keeps its own backbone in memory.
-
-    Args:
-        trainings: the trainings still to do, any subset of a sweep's.
-        execution: sharing and its limit.
-        auto: the limit of each stage where `cells_per_unit` is `auto`, by the stage's name; others have none.
-
-    Returns:
-        The units, in the order of their first trainings. Every training is in exactly one.
+    batches alone, share as few units as `cells_per_unit` allows, of sizes that differ by at most one: 15 cells with a
+    limit of 8 give 8 + 7. Where the limit is `auto`, `auto` has that of each stage by its name; others have none.
     """
     groups: dict[Hashable, list[Training]] = {}
-    alone = execution.sharing == "none"
     for training in trainings:
-        groups.setdefault(training.key if alone else _trunk(training), []).append(training)
-    limits = {stage: _limit(stage, execution, auto or {}) for stage in {group[0].stage for group in groups.values()}}
-    return [
-        Unit(trainings=tuple(part)) for group in groups.values() for part in _balanced(group, limits[group[0].stage])
-    ]
+        alike = training.key if execution.sharing == "none" else _alike(training)
+        groups.setdefault(alike, []).append(training)
+    units = []
+    for group in groups.values():
+        limit = execution.cells_per_unit
+        limit = (auto or {}).get(group[0].stage.name, 0) if limit == "auto" else limit
+        units += [Unit(trainings=tuple(part)) for part in _balanced(group, limit)]
+    return units
 
 
 def pack_chain(
@@ -90,26 +79,19 @@ def pack_chain(
 ) -> list[Unit]:
     """As `pack`, for trainings of several stages: what follows a unit is packed when the unit has ended."""
     left = dict.fromkeys(trainings)
-    later: dict[Training, list[Training]] = {}
+    later: dict[Training | None, list[Training]] = {}
     for training in left:
-        if training.before in left:
-            later.setdefault(training.before, []).append(training)
-    units = pack([training for training in left if training.before not in left], execution, auto)
+        later.setdefault(training.before if training.before in left else None, []).append(training)
+    units = pack(later.get(None, ()), execution, auto)
     for unit in units:  # which grow meanwhile
         units += pack([after for training in unit.trainings for after in later.get(training, ())], execution, auto)
     return units
 
 
-def _limit(stage: StageConfig, execution: ExecutionConfig, auto: Mapping[str, int]) -> int:
-    limit = execution.cells_per_unit
-    return auto.get(stage.name, 0) if limit == "auto" else limit
-
-
-def _trunk(training: Training) -> Hashable:
-    """What trainings that share a trunk have in common: all but the objective and settings in `OF_ONE_TRAINING`."""
+def _alike(training: Training) -> Hashable:
+    """What trainings that share a unit have in common: all but the objective and settings in `OF_ONE_TRAINING`."""
     cell = training.cell
-    settings = cell.data, cell.model, cell.seed, tuple(map(_shared, training.stages)), training.precision
-    return settings, cell.tested, training.begins, training.until
+    return cell.data, cell.model, cell.seed, cell.tested, tuple(map(_shared, training.stages)), training.precision
 
 
 @cache

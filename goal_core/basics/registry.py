@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -66,8 +67,10 @@ def _digest(content: bytes) -> str:
 
 REGISTRIES: dict[str, Registry[Any]] = {}
 """Every registry of the process by the name of its kind, such as `pair_weights`, which is also its name in Python."""
-running: list[str] = []
-"""The hash of the text of the plugin that runs now, to which belongs what is registered meanwhile."""
+running: list[tuple[str, str]] = []
+"""The name and the hash of the plugin that runs now, to which belongs what is registered meanwhile."""
+_NAME, _RESERVED = re.compile(r"[\w.+-]+"), ("all", "loss")
+"""What a part may be called: names are joined with `/` and listed with commas."""
 
 
 class Registry(dict[str, Entry[F]]):
@@ -77,12 +80,11 @@ class Registry(dict[str, Entry[F]]):
 
     Args:
         kind: what the entries are, for error messages, such as ``"pair weight"``.
-        until_run: takes the place of a part whose plugin has not run; None: calling it is an error.
     """
 
-    def __init__(self, kind: str, until_run: F | None = None) -> None:
+    def __init__(self, kind: str) -> None:
         super().__init__()
-        self.kind, self._until_run = kind, until_run
+        self.kind = kind
         REGISTRIES[f"{kind.replace(' ', '_')}s"] = self
 
     @property
@@ -90,19 +92,10 @@ class Registry(dict[str, Entry[F]]):
         """The names that no plugin has registered."""
         return tuple(name for name, entry in self.items() if not entry.plugin)
 
-    def announce(self, entry: Entry[F]) -> None:
-        """Take a name for a plugin that has not run. A new text of the same plugin, or the same text, takes it anew.
-
-        Raises:
-            ValueError: the name is taken.
-        """
-        here = self.get(entry.name)
-        if here is not None and here.plugin != entry.plugin and here.plugin_code != entry.plugin_code:
-            raise ValueError(
-                f"{self.kind} {entry.name!r} is registered twice; the other comes with {here.plugin or 'goal-sweep'}"
-            )
-        if here is None or here.plugin_code != entry.plugin_code:
-            self[entry.name] = entry if self._until_run is None else replace(entry, function=self._until_run)
+    def forget(self, plugin: str) -> None:
+        """Free the names that a plugin has registered."""
+        for name in [name for name, entry in self.items() if entry.plugin == plugin]:
+            del self[name]
 
     def register(self, name: str, *, source: str = "") -> Callable[[F], F]:
         """Decorator that adds a function under ``name``.
@@ -112,27 +105,31 @@ class Registry(dict[str, Entry[F]]):
             source: paper and equation that the function implements.
 
         Raises:
-            ValueError: the name is taken, or a plugin registers it in a way that its text does not show.
-            TypeError: a keyword-only argument has no default.
+            ValueError: the name is taken, or cannot be one.
+            TypeError: a keyword-only argument has no default, or in a plugin one that no sweep file can hold.
         """
 
         def add(function: F) -> F:
-            here = self.get(name)
-            if here is not None and not (running and here.plugin_code == running[-1]):
-                raise ValueError(f"{self.kind} {name!r} is registered twice")
-            if here is not None:
-                self[name] = replace(here, function=function, source=source or here.source)
-                return function
-            if running:
-                raise ValueError(f"{self.kind} {name!r} must be registered by a decorator with its name written out")
+            here, (plugin, code) = self.get(name), running[-1] if running else ("", "")
+            if here is not None and not (code and here.plugin_code == code and here.plugin != plugin):
+                other = f"; the other comes with {here.plugin or 'goal-sweep'}" if code else ""
+                raise ValueError(f"{self.kind} {name!r} is registered twice{other}")
+            if not _NAME.fullmatch(name) or name in _RESERVED:
+                raise ValueError(f"the name {name!r} must be letters, digits and _ . + -, and not all or loss")
             parameters = {}
             for argument in inspect.signature(function).parameters.values():
                 if argument.kind is not inspect.Parameter.KEYWORD_ONLY:
                     continue
                 if argument.default is inspect.Parameter.empty:
                     raise TypeError(f"{self.kind} {name!r}: parameter {argument.name!r} needs a default")
+                if code and not isinstance(argument.default, bool | int | float | str):
+                    what = "a number, text or truth value as its default"
+                    raise TypeError(f"{self.kind} {name!r}: parameter {argument.name!r} needs {what}")
                 parameters[argument.name] = argument.default
-            self[name] = Entry(name=name, function=function, source=source, parameters=parameters)
+            self[name] = Entry(
+                name=name, function=function, source=source or plugin, parameters=parameters, plugin=plugin,
+                plugin_code=code,
+            )  # fmt: skip
             return function
 
         return add

@@ -15,7 +15,6 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from goal_sweep.goal_core.basics.errors import DataError, WeightsError, first_line, nearest
-from goal_sweep.goal_core.basics.plugins import no_end_at_once
 from goal_sweep.goal_core.basics.registry import Entry
 from goal_sweep.goal_core.basics.seeding import derive_seed
 from goal_sweep.goal_core.models.config import BackboneConfig
@@ -203,8 +202,7 @@ def _torchvision_network(config: BackboneConfig, image_size: int, cells: bool) -
 def own_module(entry: Entry[Callable[..., nn.Module]], **sizes: int) -> nn.Module:
     """Build a network of one's own; a `WeightsError` where it fails or does not keep its contract."""
     try:
-        with no_end_at_once():
-            net = entry.function(**sizes)
+        net = entry.function(**sizes)
         width = int(net.num_features)  # type: ignore[arg-type]  # which its contract asks for
         if not isinstance(net, nn.Module) or width < 1:
             raise TypeError(f"gives {type(net).__name__} with num_features {width}")

@@ -49,8 +49,7 @@ class Framework:
     """One system: how its parts are built. The parts define their own computation (:class:`Heads`).
 
     As it is, a model is a pooled backbone or regions, any text encoder of `model.text`, and heads. One of one's own
-    sets `heads_class`. Commands that do not run its plugin take this class in its place, so `uses`, `features`,
-    `stacks_heads` and `objective` stay as they are here.
+    sets `heads_class`.
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"framework", "backbone", "text", "embed_dim", "options"})
@@ -144,7 +143,7 @@ class Framework:
         return None
 
 
-frameworks: Registry[type[Framework]] = Registry("framework", until_run=Framework)
+frameworks: Registry[type[Framework]] = Registry("framework")
 """By the name in sweep files."""
 
 

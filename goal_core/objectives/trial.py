@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from goal_sweep.goal_core.basics.errors import ConfigError, first_line
-from goal_sweep.goal_core.basics.plugins import no_end_at_once
 from goal_sweep.goal_core.objectives.baselines import LOSS
 from goal_sweep.goal_core.objectives.config import ObjectiveConfig
 from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
@@ -35,8 +34,7 @@ def try_objective(config: ObjectiveConfig, *, shipped: bool = False) -> None:
             continue
         of = f"plugin {entry.plugin}: {entry.name}" if entry.plugin else entry.name
         try:
-            with no_end_at_once():
-                first, second = (_weights(objective, kind, mined.triplets()[0]) for _ in range(2))
+            first, second = (_weights(objective, kind, mined.triplets()[0]) for _ in range(2))
         except (Exception, SystemExit) as error:
             raise ConfigError(f"{of}: {type(error).__name__}: {first_line(error)}") from error
         if not torch.equal(as_mined, torch.stack([mined.pos, mined.neg])):

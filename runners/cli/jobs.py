@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from goal_sweep.goal_core.basics.errors import DataError, GoalError, WeightsError, printable
-from goal_sweep.runners.cli.options import Set, StoreDir, Sweep, SweepArguments, Trust, Uri, console, running_of
+from goal_sweep.runners.cli.options import Set, StoreDir, Sweep, SweepArguments, Trust, Uri, console
 
 if TYPE_CHECKING:
     from goal_sweep.runners.store.submissions import Submission, Submissions
@@ -55,8 +55,8 @@ def submit(
         return
     if not sweep or to is None:
         raise GoalError("give a sweep and --to ray, slurm or kubernetes (see goal-sweep submit --help)")
-    arguments = SweepArguments(sweep, set_, store, tracking_uri, running_of(trust_plugins))
-    loaded = load_for_cluster(sweep, arguments.overrides, site=jobs.site_file(site), kind=to, running=arguments.running)
+    arguments = SweepArguments(sweep, set_, store, tracking_uri, trust_plugins)
+    loaded = load_for_cluster(sweep, arguments.overrides, site=jobs.site_file(site), kind=to, trusted=trust_plugins)
     options = [*(["--retry-failed"] if retry_failed else []), *(["--fail-fast"] if fail_fast else [])]
     records = Submissions(local_root(loaded.config.store))
     draft = jobs.job_of(loaded, records.next_id(loaded.config.name), code_digest(), options)
@@ -132,11 +132,11 @@ def submissions_of(
     from goal_sweep.runners.cluster.submission import site_file
     from goal_sweep.runners.store import local_root
     from goal_sweep.runners.store.submissions import Submissions
-    from goal_sweep.sweeps import load_for_cluster
+    from goal_sweep.sweeps import load_places
 
-    loaded = load_for_cluster(sweep, SweepArguments(sweep, set_, store).overrides, site=site_file(site))
-    records = Submissions(local_root(loaded.config.store))
-    return records, records.of(loaded.config.name)
+    places = load_places(sweep, SweepArguments(sweep, set_, store).overrides, site=site_file(site))
+    records = Submissions(local_root(places.store))
+    return records, records.of(places.name)
 
 
 def _chosen(records: Submissions, known: list[Submission], job: str | None) -> Submission:

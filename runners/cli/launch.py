@@ -15,7 +15,7 @@ import typer
 from goal_sweep.goal_core.basics.atomic import replace_bytes
 from goal_sweep.goal_core.basics.errors import ConfigError, DeviceError, GoalError, printable
 from goal_sweep.runners.cli.jobs import Site, job_lines, jobs_as_json, show_job_log, submissions_of
-from goal_sweep.runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Trust, Uri, console, running_of
+from goal_sweep.runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Trust, Uri, console
 from goal_sweep.runners.cli.plan import plan_of, show_plan
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from goal_sweep.runners.launch.remaining import LaunchOptions
     from goal_sweep.runners.launch.signals import StopSignals
     from goal_sweep.runners.store import TrainingFolder
-    from goal_sweep.sweeps import Training
+    from goal_sweep.sweeps import SweepPlaces, Training
 
 launching = typer.Typer()
 _POLL_SECONDS = 0.5
@@ -59,7 +59,7 @@ def launch(
 
     if only_failed and retry_failed:
         raise GoalError("give --only-failed or --retry-failed")
-    arguments = SweepArguments(sweep, set_, store, tracking_uri, running_of(trust_plugins))
+    arguments = SweepArguments(sweep, set_, store, tracking_uri, trust_plugins)
     if dry_run:
         from goal_sweep.runners.execution.session import check_address
 
@@ -132,7 +132,7 @@ def validate(sweep: Sweep, set_: Set = None, trust_plugins: Trust = False) -> No
     from goal_sweep.runners.execution.capacity import Resources, check_here
     from goal_sweep.sweeps.overview import describe_size
 
-    arguments = SweepArguments(sweep, set_, running=running_of(trust_plugins))
+    arguments = SweepArguments(sweep, set_, trusted=trust_plugins)
     opened = arguments.open(renew=True)
     with arguments.placed():
         if unlike := opened.unlike_published():
@@ -170,13 +170,18 @@ def status(
     """
     from goal_sweep.runners.launch.view.live import overview
     from goal_sweep.runners.store.submissions import Submissions
+    from goal_sweep.sweeps import SweepConfig, load_places
 
     if jobs:
         records, found = submissions_of(sweep, set_, store, site)
         shown = jobs_as_json(records, found) if as_json else "\n".join(job_lines(records, found))
         print(shown or f"nothing was submitted from the store {records.root}")
         return
-    opened = SweepArguments(sweep, set_, store).open()
+    arguments = SweepArguments(sweep, set_, store)
+    if not isinstance(places := load_places(sweep, arguments.overrides), SweepConfig):
+        _recorded_status(places, as_json=as_json)
+        return
+    opened = arguments.open()
     progress = opened.progress()
     if as_json:
         rows = [
@@ -202,6 +207,23 @@ def status(
     records = Submissions(opened.store.root)
     for line in job_lines(records, records.of(opened.config.name)):
         console.print(line)
+
+
+def _recorded_status(places: SweepPlaces, *, as_json: bool) -> None:
+    """Show a sweep with plugins, none of which runs, as its last launch recorded it."""
+    from goal_sweep.runners.results import read_results
+    from goal_sweep.runners.store import Store
+
+    table = read_results(Store(places.store), places.name)
+    columns = ("cell", "name", "stage", "status", "best_epoch", "val/rsum", "reason")
+    rows = [] if table is None else list(table.rows(columns))
+    if as_json:
+        print(json.dumps([{"state": row.pop("status")} | row for row in rows], indent=2))
+        return
+    for row in rows:
+        console.print(f"{row['status']:8} {row['name']} {row['reason']}".rstrip())
+    done = sum(row["status"] == "done" for row in rows)
+    console.print(f"{places.name}: {done} of {len(rows)} done, as its last launch recorded it; no plugin was run")
 
 
 @launching.command()

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from goal_sweep.runners.launch.opened import OpenedSweep
-    from goal_sweep.sweeps import Running
 
 
 class _Console(Console):
@@ -76,11 +75,6 @@ Trust = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def running_of(trust: bool) -> Running:
-    """Which plugins run in a command that trains or tries."""
-    return "any" if trust else "own"
-
-
 def _ask_no_absent_hub() -> None:
     """Let weights come from caches alone where the hub does not answer: libraries would ask it for minutes."""
     hub = urlsplit(os.environ.get("HF_ENDPOINT") or "https://huggingface.co")
@@ -117,8 +111,8 @@ class SweepArguments:
     set_: list[str] | None = None
     store: str | None = None
     tracking_uri: str | None = None
-    running: Running = "never"
-    """Which of the sweep's plugins run."""
+    trusted: bool = False
+    """Whether plugins of a sweep outside the current folder run, too."""
 
     def open(self, *, renew: bool = False) -> OpenedSweep:
         """Open the sweep with its data and store.
@@ -132,7 +126,7 @@ class SweepArguments:
             _ask_no_absent_hub()
         with progress_bar("reading") as count, self.placed():
             read = partial(count, "the data")
-            return open_sweep(self.sweep, self.overrides, running=self.running, renew=renew, progress=read)
+            return open_sweep(self.sweep, self.overrides, trusted=self.trusted, renew=renew, progress=read)
 
     @contextmanager
     def placed(self) -> Iterator[None]:

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from goal_sweep.runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Trust, console, running_of
+from goal_sweep.runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Trust, console
 
 if TYPE_CHECKING:
     from goal_sweep.goal_core.training.plan import UnitPlan
@@ -51,8 +51,8 @@ def plan(
     from goal_sweep.sweeps import load_sweep
     from goal_sweep.sweeps.overview import unopened
 
-    arguments = SweepArguments(sweep, set_, store, running=running_of(trust_plugins) if measure else "never")
-    config = load_sweep(sweep, arguments.overrides)
+    arguments = SweepArguments(sweep, set_, store, trusted=trust_plugins)
+    config = load_sweep(sweep, arguments.overrides, trusted=trust_plugins)
     is_absent = config.data.root is not None and not Path(config.data.root).exists()
     if is_absent and not measure and "train" in published_counts(config.data):
         resolved: ResolvedSweep = unopened(config)

@@ -22,15 +22,16 @@ from goal_sweep.runners.results import has_table
 from goal_sweep.runners.store import Store, local_root
 from goal_sweep.runners.tracking.page import SweepPage
 from goal_sweep.runners.tracking.uri import TrackingError, read_only, resolve_uri, sqlite_file
-from goal_sweep.sweeps import SweepConfig, load_sweep
+from goal_sweep.sweeps import SweepConfig, SweepPlaces, load_places
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportTarget:
     """Where a sweep's numbers come from, and where its report goes. The sweep's data need not be on this machine."""
 
-    config: SweepConfig
-    others: tuple[SweepConfig, ...] = ()
+    config: SweepPlaces
+    """The sweep, or of one with plugins its places."""
+    others: tuple[SweepPlaces, ...] = ()
     """The same sweep with further stores."""
     asked: bool = False
     """Whether the person named the tracking URI or launched; else no server is contacted."""
@@ -68,7 +69,7 @@ class ReportTarget:
             return str(error)
 
 
-def _stored(config: SweepConfig) -> SweepResults:
+def _stored(config: SweepPlaces) -> SweepResults:
     store = Store(config.store)
     content = refreshed_results(store, config)
     if content is None:
@@ -86,7 +87,7 @@ def report_target(sweep: str, overrides: Sequence[str], stores: Sequence[str] = 
         SweepError: the sweep file is invalid.
     """
     places = [[f"store={json.dumps(store, ensure_ascii=False)}"] for store in stores] or [[]]
-    first, *others = (load_sweep(sweep, [*overrides, *place]) for place in places)
+    first, *others = (load_places(sweep, [*overrides, *place]) for place in places)
     asked = any(text.startswith("tracking=") for text in overrides)
     return ReportTarget(config=first, others=tuple(others), asked=asked)
 
@@ -147,7 +148,8 @@ def print_result(result: ReportResult, console: Console) -> None:
 
 def warnings(target: ReportTarget, result: ReportResult) -> list[str]:
     """What the settings ask for and the report does not show: it shows the sweep as it was last launched."""
-    asked, there = target.config.seeds, result.inputs.results.header.seeds
+    there = result.inputs.results.header.seeds
+    asked = target.config.seeds if isinstance(target.config, SweepConfig) else there
     shown = f"The settings ask for {seeds_text(asked)}. The report shows the sweep as last launched, with"
     trained = f"{shown} {seeds_text(there)}. Launch with the same settings to train what is missing."
     return [] if set(asked) == set(there) or target.others else [trained]

@@ -22,7 +22,7 @@ from goal_sweep.runners.launch.view.progress import SweepProgress
 from goal_sweep.runners.planning.processes import process_pool
 from goal_sweep.runners.store import Store, TrainingStatus
 from goal_sweep.runners.tracking.uri import resolve_uri
-from goal_sweep.sweeps import ResolvedSweep, Running, SweepConfig, Training, load_sweep
+from goal_sweep.sweeps import ResolvedSweep, SweepConfig, Training, load_sweep
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +126,7 @@ def open_sweep(
     sweep: str,
     overrides: Sequence[str] = (),
     *,
-    running: Running = "never",
+    trusted: bool = False,
     renew: bool = True,
     progress: Progress = lambda done, total: None,
 ) -> OpenedSweep:
@@ -135,14 +135,14 @@ def open_sweep(
     Args:
         sweep: path of a sweep file, or the name of a shipped sweep.
         overrides: ``key=value`` settings that replace those of the file.
-        running: which of its plugins run.
+        trusted: also run plugins of a sweep that lies outside the current folder.
         renew: look at every image of the data; else they are taken for what they were when they were indexed.
         progress: called while images are read for the index.
 
     Raises:
         GoalError: the sweep file is invalid, or the data or weights are missing or invalid.
     """
-    return open_config(load_sweep(sweep, overrides, running=running), renew=renew, progress=progress)
+    return open_config(load_sweep(sweep, overrides, trusted=trusted), renew=renew, progress=progress)
 
 
 def open_config(

@@ -16,7 +16,7 @@ from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
 from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.runners.results.rows import STORED, asked_row, stored_row
 from goal_sweep.runners.store import Store, TrainingStatus
-from goal_sweep.sweeps import ResolvedSweep, SweepConfig, Training, from_mapping
+from goal_sweep.sweeps import ResolvedSweep, SweepConfig, SweepPlaces, Training, from_mapping
 from goal_sweep.sweeps.axes import Labels
 from goal_sweep.sweeps.results import COLUMNS, EPOCHS, HEADER_KEY, SETTING, TEST, VAL, Header
 
@@ -128,7 +128,7 @@ def update_results(store: Store, sweep: ResolvedSweep, *, must_write: bool = Tru
     return table
 
 
-def listed_again(header: Header, config: SweepConfig) -> ResolvedSweep:
+def listed_again(header: Header, config: SweepPlaces) -> ResolvedSweep:
     """The sweep of a table, without its data.
 
     Args:

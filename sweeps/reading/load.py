@@ -2,68 +2,38 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from goal_sweep.goal_core.basics.errors import GoalError, nearest
 from goal_sweep.goal_core.basics.plugins import Plugin, PluginError, read_plugin
-from goal_sweep.goal_core.objectives import pair_weights, triplet_weights
+from goal_sweep.goal_core.objectives.pair_weights import pair_weights
+from goal_sweep.goal_core.objectives.triplet_weights import triplet_weights
 from goal_sweep.sweeps.clusters import ClusterConfig
-from goal_sweep.sweeps.reading.axis_lists import take_lists, validate_points
-from goal_sweep.sweeps.reading.merging import address, apply_override, as_named, merge
-from goal_sweep.sweeps.reading.paths import anchored, expand_environment, make_absolute
+from goal_sweep.sweeps.reading.document import Items, Problem, Section, SweepError, Where, located, read_mapping
+from goal_sweep.sweeps.reading.merging import apply_override, merge, with_names
+from goal_sweep.sweeps.reading.paths import expand_environment, make_absolute
 from goal_sweep.sweeps.reading.smoke import SUFFIX, shrunk
-from goal_sweep.sweeps.reading.tree import Node, Problem, SweepError, Where
-from goal_sweep.sweeps.reading.validation import validate
-from goal_sweep.sweeps.reading.yaml_file import read_mapping
-from goal_sweep.sweeps.schema import SweepConfig
+from goal_sweep.sweeps.reading.validation import validate, validate_lists
+from goal_sweep.sweeps.schema import SweepConfig, SweepPlaces
 
-Running = Literal["never", "own", "any"]
-"""Which plugins run: none, so that only what they register is known; those of a sweep in the current folder or below;
-or those of any sweep."""
-BLOCK = "cluster"
-"""The settings of clusters: in `--set cluster...`, and beside a sweep file in the site file."""
-_EXPANDED = re.compile(r"(?!cluster\.slurm\.setup\.).*")
-"""All but shell of the node, where `${VAR}` means a variable of the node."""
+_OF_CLUSTERS = "settings of clusters stand in the site file or in --set cluster..., because sweeps are passed on"
+_NO_AXES = "unknown key; write a list of values in the place of the setting, such as objectives.params.tau"
+_UNTRUSTED = "lies outside the current folder, so no plugin of it runs; start in its folder, or give --trust-plugins"
+_OUTSIDE = "lies outside the folder of the sweep and the current directory; copy it there, or start from a folder above"
+_SITE_VARIABLES = re.compile(r"(?!cluster\.slurm\.setup\.).*")
+"""Where `${VAR}` means a variable of this machine: in all but shell of the node."""
 _FOLDER = Path(__file__).parent.parent
 _MAX_CHAIN = 16
-_ELSEWHERE = "lies outside the current folder, so its plugins do not run; --trust-plugins runs them"
-_OUTSIDE = "lies outside the folder of the sweep and the current directory; copy it there, or start from a folder above"
 
 
 class SweepNotFoundError(GoalError):
     """There is no file and no shipped sweep of this name."""
-
-
-def load_sweep(
-    path_or_name: str | Path,
-    overrides: Sequence[str] = (),
-    *,
-    running: Running = "never",
-    environ: Mapping[str, str] | None = None,
-) -> SweepConfig:
-    """Read and check a sweep.
-
-    The steps, in order: merge the file with what it extends, apply `overrides`, expand environment variables, check
-    the result, and make paths absolute (relative ones start at the folder of the file that says them, those of
-    overrides and defaults at the current directory).
-
-    Args:
-        path_or_name: a sweep file, or the name of a shipped sweep with or without `.yaml`; an existing file wins.
-            `+smoke` after it makes the sweep small, before `overrides`.
-        overrides: each `key.path=value`, with the value in YAML; later ones win.
-        running: which plugins run.
-        environ: the environment that `${VAR}` refers to; `os.environ` when not given.
-
-    Raises:
-        SweepNotFoundError: there is no such sweep.
-        SweepError: the sweep has mistakes; lists all of them, each as `file:line: key.path: message`.
-    """
-    return load_for_cluster(path_or_name, overrides, kind=None, running=running, environ=environ).config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,95 +48,188 @@ class ClusterSweep:
     """The sweep file after `extends` and `--set`, with environment variables unexpanded."""
 
 
+def load_sweep(
+    path_or_name: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    trusted: bool = False,
+    environ: Mapping[str, str] | None = None,
+) -> SweepConfig:
+    """Read and check a sweep, and run its plugins.
+
+    Relative paths start at the folder of the file that says them, those of overrides and defaults at the current one.
+
+    Args:
+        path_or_name: a sweep file, or the name of a shipped sweep with or without `.yaml`; an existing file wins.
+            `+smoke` after it makes the sweep small, before `overrides`.
+        overrides: each `key.path=value`, with the value in YAML; later ones win.
+        trusted: also run plugins of a sweep that lies outside the current folder.
+        environ: the environment that `${VAR}` refers to; `os.environ` when not given.
+
+    Raises:
+        SweepNotFoundError: there is no such sweep.
+        SweepError: the sweep has mistakes; lists all of them, each as `file:line: key.path: message`.
+    """
+    return load_for_cluster(path_or_name, overrides, trusted=trusted, environ=environ).config
+
+
 def load_for_cluster(
     path_or_name: str | Path,
     overrides: Sequence[str] = (),
     *,
     site: Path | None = None,
-    kind: str | None = "",
-    running: Running = "never",
+    kind: str = "",
+    trusted: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> ClusterSweep:
-    """Read and check a sweep as `load_sweep` does, with the settings of clusters.
+    """Read and check a sweep as `load_sweep` does, with the settings of clusters in `site` and in `overrides`.
 
-    Args:
-        path_or_name: as in `load_sweep`.
-        overrides: as in `load_sweep`; `cluster.slurm.time=1:00:00` sets a setting of a cluster.
-        site: the site file.
-        kind: the kind of cluster whose `environment` the sweep's `${VAR}` see before `environ`; empty for any after
-            it; None for none.
-        running: which plugins run.
-        environ: as in `load_sweep`.
-
-    Raises:
-        SweepNotFoundError: there is no such sweep.
-        SweepError: the sweep or the site file has mistakes; lists all of them.
+    The sweep's `${VAR}` see the `environment` of the named kind of cluster, then `environ`, then those of all kinds.
     """
-    environ = os.environ if environ is None else environ
-    problems: list[Problem] = []
-    sources: list[str] = []
-    of_cluster = [text for text in overrides if text.partition("=")[0].strip().split(".")[0] == BLOCK]
-    own = [text for text in overrides if text not in of_cluster]
-    file, root = _merged(path_or_name, own, problems, sources)
-    cluster = read_site(site, of_cluster, environ, problems, sources)
-    root = anchored(root)
-    plain = root.plain()
-    root = expand_environment(root, _variables(cluster, kind, environ), problems)
-    already = len(problems)
-    root = _take_plugins(root, file, running, problems)
-    if len(problems) > already:  # else each name that they register would be unknown, too
-        raise SweepError(problems, sources)
-    root, lists = take_lists(root, problems)
-    config = validate_points(root, lists, problems)
-    if problems or config is None or cluster is None:
-        raise SweepError(problems, sources)
-    return ClusterSweep(config=make_absolute(config), cluster=cluster, plain=plain)
+    file = _File(path_or_name, overrides, site, kind, os.environ if environ is None else environ)
+    # Without a plugin, each name that it registers would be unknown, too.
+    config = validate_lists(file.root, file.problems) if file.run_plugins(trusted=trusted) else None
+    if file.problems or config is None or file.cluster is None:
+        raise SweepError(file.problems, file.sources)
+    return ClusterSweep(config=config, cluster=file.cluster, plain=file.plain)
+
+
+def load_places(path_or_name: str | Path, overrides: Sequence[str] = (), *, site: Path | None = None) -> SweepPlaces:
+    """Read where a sweep's results are, and run no plugin; arguments and errors as those of `load_for_cluster`.
+
+    The whole sweep is checked, and is what is returned, unless it has plugins.
+    """
+    file = _File(path_or_name, overrides, site, "", os.environ)
+    own = {item.name: file.root[item.name] for item in fields(SweepPlaces) if item.name in file.root}
+    found: SweepPlaces | None
+    if file.root.get("plugins"):
+        found = validate(Section(own, file.root.places), SweepPlaces, file.problems)
+    else:
+        found = validate_lists(file.root, file.problems)
+    if file.problems or found is None:
+        raise SweepError(file.problems, file.sources)
+    return found
 
 
 def placed(path_or_name: str, overrides: Sequence[str], key: str, message: str) -> str:
-    """Say where a sweep that can be read says a setting, or the section of one that it leaves out, and what is wrong.
-
-    Returns:
-        `file:line: key.path: message`, as in a `SweepError`.
-    """
-    own = [text for text in overrides if text.partition("=")[0].strip().split(".")[0] != BLOCK]
-    _, root = _merged(path_or_name, own, [], [])
-    path = address(root, key.split("."), root.where, []) or ()
-    while (node := root.at(path)) is None:
-        path = path[:-1]
-    return str(Problem(node.where, key, message))
+    """A message about a setting of a sweep that can be read, as in a `SweepError`: `file:line: key.path: message`."""
+    root = _File(path_or_name, overrides, None, "", os.environ).root
+    return str(Problem(root.place(root.resolve(key.split("."))[0]), key, message))
 
 
-def _merged(
-    path_or_name: str | Path, overrides: Sequence[str], problems: list[Problem], sources: list[str]
-) -> tuple[Path, Node]:
-    """A sweep's file, and what it says with what it extends and the overrides.
+class _File:
+    """A sweep file after `extends`, `--set` and `${VAR}`, not yet checked; a `SweepError` if it cannot be read."""
 
-    Raises:
-        SweepError: it cannot be read.
-    """
-    is_small = str(path_or_name).endswith(SUFFIX) and not Path(path_or_name).exists()
-    file = find_sweep(str(path_or_name).removesuffix(SUFFIX) if is_small else path_or_name)
-    root = _read(file, (), problems, sources)
-    if root is None:
-        raise SweepError(problems, sources)
-    if (block := root.child(BLOCK)) is not None:
-        message = "settings of clusters stand in the site file or in --set cluster..., because sweeps are passed on"
-        problems.append(Problem(block.where, BLOCK, message))
-        root = root.put((BLOCK,), None)
-    root = shrunk(_spell_out(root), problems) if is_small else _spell_out(root)
-    for override in overrides:
-        root = _spell_out(apply_override(root, override, problems))
-    return file, root
+    def __init__(
+        self, named: str | Path, overrides: Sequence[str], site: Path | None, kind: str, environ: Mapping[str, str]
+    ) -> None:
+        self.problems, self.sources = list[Problem](), list[str]()
+        is_small = str(named).endswith(SUFFIX) and not Path(named).exists()
+        self._path = find_sweep(str(named).removesuffix(SUFFIX) if is_small else named)
+        root = self._merged(self._path, ())
+        if root is None:
+            raise SweepError(self.problems, self.sources)
+        if root.pop("cluster", None) is not None:
+            self.problems.append(Problem(root.places["cluster"], "cluster", _OF_CLUSTERS))
+        _spell_out(root)
+        self.root = shrunk(root, self.problems) if is_small else root
+        of_site = read_mapping(site, "a site file", self.problems, self.sources) if site else None
+        self.root["cluster"] = Section({}, {}) if of_site is None else of_site
+        for override in overrides:
+            apply_override(self.root, override, self.problems)
+            _spell_out(self.root)
+        if self.root.pop("axes", None) is not None:
+            self.problems.append(Problem(self.root.places["axes"], "axes", _NO_AXES))
+        self.cluster = self._cluster(environ)
+        make_absolute(self.root, expanded=False)
+        self.plain = json.loads(json.dumps(self.root))
+        """As in `ClusterSweep`."""
+        self._expand(kind, environ)
+
+    def _merged(self, path: Path, above: tuple[Path, ...]) -> Section | None:
+        """Read a file and merge it over what it extends; report a problem and return None when one cannot be read."""
+        root = read_mapping(path, "a sweep file", self.problems, self.sources)
+        if root is None or "extends" not in root:
+            return root
+        named, chain = root.pop("extends"), (*above, path.resolve())
+        try:
+            base = self._merged(_base(named, path.parent, chain), chain)
+        except SweepNotFoundError as error:
+            self.problems.append(Problem(root.places["extends"], "extends", str(error)))
+            return None
+        return None if base is None else merge(base, root)
+
+    def _cluster(self, environ: Mapping[str, str]) -> ClusterConfig | None:
+        """Take out the settings of clusters; None if they are wrong. A site file has no key `cluster`."""
+        own, found = Section({"cluster": self.root.pop("cluster")}, {"": Where("")}), list[Problem]()
+        expand_environment(own, environ, found, allowed=_SITE_VARIABLES, strict=False)
+        site = validate(own, _Site, found)
+        for one in found:
+            path = one.path.removeprefix("cluster.") if one.where.line else one.path
+            self.problems.append(replace(one, path=path))
+        return None if site is None else site.cluster
+
+    def _expand(self, kind: str, environ: Mapping[str, str]) -> None:
+        """Give variables their values, and places their defaults."""
+        kinds = () if self.cluster is None else fields(self.cluster)
+        of_kind = {one.name: dict(getattr(getattr(self.cluster, one.name), "environment", {})) for one in kinds}
+        anywhere = {key: value for one in of_kind.values() for key, value in one.items()}
+        expand_environment(self.root, {**anywhere, **environ, **of_kind.get(kind, {})}, self.problems)
+        for item in fields(SweepPlaces):
+            if item.default is not MISSING:
+                self.root.setdefault(item.name, item.default)
+        make_absolute(self.root, expanded=True)
+        store, tracking = self.root["store"], self.root["tracking"]
+        if isinstance(store, str) and isinstance(tracking, str) and "://" not in store:
+            self.root["tracking"] = tracking.replace("{store}", store)  # of a bucket each machine has its own folder
+
+    def run_plugins(self, *, trusted: bool) -> bool:
+        """Run each plugin, and put its text beside its name; False, and a problem, where one fails."""
+        already, listed = len(self.problems), self.root.get("plugins")
+        for number, named in enumerate(listed if isinstance(listed, Items) else ()):
+            try:
+                match named:
+                    case str(name):
+                        plugin = read_plugin(name, self._path.absolute().parent)
+                    case {"name": str(name), "text": str(text)}:  # the sweep of a batch job
+                        plugin = Plugin(name=name, text=text)
+                    case _:
+                        continue  # the schema says what is wrong
+                if not trusted and not self._path.resolve().is_relative_to(Path.cwd().resolve()):
+                    raise PluginError(f"{self._path} {_UNTRUSTED}")
+                plugin.run()
+                self.root.put(("plugins", number), {"name": plugin.name, "text": plugin.text})
+            except PluginError as error:
+                self.problems.append(Problem(self.root.place(("plugins", number)), "plugins", str(error)))
+        return len(self.problems) == already
 
 
-def _variables(cluster: ClusterConfig | None, kind: str | None, environ: Mapping[str, str]) -> Mapping[str, str]:
-    """The environment that a sweep's `${VAR}` see; that of this machine alone where `kind` is None."""
-    if cluster is None or kind is None:
-        return environ
-    if kind:
-        return {**environ, **getattr(cluster, kind).environment}
-    return {**cluster.slurm.environment, **cluster.ray.environment, **cluster.kubernetes.environment, **environ}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Site:
+    """The settings of clusters under the name by which `--set` calls them."""
+
+    cluster: ClusterConfig
+
+
+def _base(named: object, folder: Path, chain: Sequence[Path]) -> Path:
+    """The file that an `extends` names; a `SweepNotFoundError` if there is none, or it may not be read."""
+    if not isinstance(named, str):
+        raise SweepNotFoundError("must be a file's path or the name of a shipped sweep")
+    base = find_sweep(named, folder)
+    if len(chain) > _MAX_CHAIN:
+        raise SweepNotFoundError(f"more than {_MAX_CHAIN} files extend each other, perhaps in a circle")
+    if not any(base.resolve().is_relative_to(place.resolve()) for place in (chain[0].parent, Path.cwd(), _FOLDER)):
+        raise SweepNotFoundError(f"{base} {_OUTSIDE}")
+    return base
+
+
+def _spell_out(root: Section) -> None:
+    """Expand abbreviations: a backbone's plain name becomes a mapping, `all` becomes the list of shipped weights."""
+    if isinstance(backbones := root.at(("model", "backbones")), Items):
+        root.put(("model", "backbones"), with_names(backbones))
+    for path, names in ((("objectives", "pair"), pair_weights), (("objectives", "triplet"), triplet_weights)):
+        if root.at(path) in ("all", ["all"]):
+            root.put(path, located(list(names.shipped), root.place(path)))
 
 
 def list_shipped() -> list[str]:
@@ -175,14 +238,10 @@ def list_shipped() -> list[str]:
 
 
 def find_sweep(sweep: str | Path, folder: Path | None = None) -> Path:
-    """Find the file that a SWEEP argument or an `extends` names.
-
-    Args:
-        sweep: a path, or the name of a shipped sweep with or without `.yaml`; an existing file wins.
-        folder: where relative paths start; the current directory when not given.
+    """Find the file that a SWEEP argument or an `extends` in a `folder` names: one that exists, or a shipped sweep.
 
     Raises:
-        SweepNotFoundError: there is no such file and no such shipped sweep.
+        SweepNotFoundError: there is none.
     """
     path = (folder or Path()) / Path(sweep).expanduser()
     try:
@@ -190,137 +249,9 @@ def find_sweep(sweep: str | Path, folder: Path | None = None) -> Path:
             return path
     except OSError as error:  # too long for a file name, or in a folder that may not be read
         raise SweepNotFoundError(f"sweep {str(sweep)[:80]!r} cannot be read: {error.strerror}") from error
-    name = str(sweep).removesuffix(".yaml").removesuffix(".yml")
-    names = list_shipped()
+    name, names = str(sweep).removesuffix(".yaml").removesuffix(".yml"), list_shipped()
     if name in names:
         return _FOLDER / f"{name}.yaml"
     kind = "is a folder" if path.is_dir() else "is neither a file nor the name of a shipped sweep"
     hint = nearest(Path(name).name, names)
     raise SweepNotFoundError(f"sweep {str(sweep)!r} {kind}{hint}; shipped sweeps: {', '.join(names)}")
-
-
-def _read(path: Path, above: tuple[Path, ...], problems: list[Problem], sources: list[str]) -> Node | None:
-    """Read a file and merge it over what it extends; report a problem and return None when one cannot be read."""
-    root = read_mapping(path, "a sweep file", problems, sources)
-    if root is None:
-        return None
-    extends, own = root.child("extends"), root.put(("extends",), None)
-    if extends is None:
-        return own
-    chain = (*above, path.resolve())
-    try:
-        base = _read(_base(extends.value, path.parent, chain), chain, problems, sources)
-    except SweepNotFoundError as error:
-        problems.append(Problem(extends.where, "extends", str(error)))
-        return None
-    return None if base is None else merge(base, own)
-
-
-def _base(named: object, folder: Path, chain: Sequence[Path]) -> Path:
-    """The file that an `extends` names.
-
-    Raises:
-        SweepNotFoundError: there is none, or it may not be read.
-    """
-    if not isinstance(named, str):
-        raise SweepNotFoundError("must be a file's path or the name of a shipped sweep")
-    base = find_sweep(named, folder)
-    if len(chain) > _MAX_CHAIN:
-        raise SweepNotFoundError(f"more than {_MAX_CHAIN} files extend each other in a row")
-    if not any(base.resolve().is_relative_to(place.resolve()) for place in (chain[0].parent, Path.cwd(), _FOLDER)):
-        raise SweepNotFoundError(f"{base} {_OUTSIDE}")
-    if base.resolve() in chain:
-        names = " -> ".join(item.name for item in (*chain[chain.index(base.resolve()) :], base))
-        raise SweepNotFoundError(f"the files extend each other in a circle: {names}")
-    return base
-
-
-def _spell_out(root: Node) -> Node:
-    """Expand abbreviations: a backbone's plain name becomes a mapping, `all` becomes the list of shipped weights."""
-    backbones = root.at(("model", "backbones"))
-    if backbones is not None and isinstance(backbones.value, list):
-        items = [as_named(item) for item in backbones.value]
-        root = root.put(("model", "backbones"), Node(items, backbones.where))
-    for key, names in (("pair", pair_weights.shipped), ("triplet", triplet_weights.shipped)):
-        node = root.at(("objectives", key))
-        if node is not None and node.plain() in ("all", ["all"]):
-            every = [Node(name, node.where) for name in names]
-            root = root.put(("objectives", key), Node(every, node.where))
-    return root
-
-
-def _take_plugins(root: Node, file: Path, running: Running, problems: list[Problem]) -> Node:
-    """Put the text of each plugin in the place of its name, make its parts known, and run it if it may.
-
-    Args:
-        root: the sweep file, after `extends` and `--set`.
-        file: where it lies; plugins are named relative to its folder.
-        running: which plugins run.
-        problems: receives what is wrong with a plugin.
-
-    Returns:
-        The new tree.
-    """
-    listed = root.child("plugins")
-    if listed is None or not isinstance(listed.value, list):
-        return root  # the schema says what is wrong, as below
-    items = []
-    for node in listed.value:
-        try:
-            match node.plain():
-                case str(name):
-                    plugin = read_plugin(name, file.absolute().parent)
-                case {"name": str(name), "text": str(text), **rest} if not rest:  # the sweep of a batch job
-                    plugin = Plugin(name=name, text=text)
-                case _:
-                    return root
-            plugin.announce()
-            if running != "never":
-                if running == "own" and not file.resolve().is_relative_to(Path.cwd().resolve()):
-                    raise PluginError(f"{file} {_ELSEWHERE}")
-                plugin.run()
-        except PluginError as error:
-            problems.append(Problem(node.where, "plugins", str(error)))
-        else:
-            texts = {name: Node(getattr(plugin, name), node.where) for name in ("name", "text")}
-            items.append(Node(dict(texts), node.where))
-    return root.put(("plugins",), Node(items, listed.where))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Settings:
-    """The settings under the name by which `--set` calls them."""
-
-    cluster: ClusterConfig = field(default_factory=ClusterConfig)
-
-
-def read_site(
-    site: Path | None, overrides: Sequence[str], environ: Mapping[str, str], problems: list[Problem], sources: list[str]
-) -> ClusterConfig | None:
-    """Check the settings of clusters.
-
-    Args:
-        site: the site file; None where there is none.
-        overrides: as of `--set`; the key of each begins with `cluster`.
-        environ: the environment that `${VAR}` refers to, in all values but the lines of `setup`.
-        problems: receives what is wrong. The key path begins with `cluster` in `--set`, and not in a site file.
-        sources: receives the site file's name.
-
-    Returns:
-        The settings, or None when anything is wrong.
-    """
-    already = len(problems)
-    settings = Node({}, Where("")) if site is None else read_mapping(site, "a site file", problems, sources)
-    if settings is None:
-        return None
-    root = Node({BLOCK: settings}, settings.where)
-    for override in overrides:
-        root = apply_override(root, override, problems)
-    found: list[Problem] = []
-    root = expand_environment(root, environ, found, allowed=_EXPANDED, strict=False)
-    built = validate(root, _Settings, found)
-    for problem in found:
-        is_in_file = problem.where.source == settings.where.source
-        path = problem.path.removeprefix(f"{BLOCK}.") if is_in_file else problem.path
-        problems.append(replace(problem, path=path))
-    return built.cluster if built is not None and len(problems) == already else None

@@ -1,21 +1,29 @@
-"""Build a dataclass from a tree of YAML values, and report every problem at its own line."""
+"""Build a sweep from its file by pydantic, and report every problem at its own line.
+
+Lists in the place of one value become axes: the first value takes the list's place, the others are checked beside it.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from functools import cache
-from typing import Any, TypeVar
+from functools import cache, partial
+from typing import Any, TypeVar, get_origin, get_type_hints
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from goal_sweep.goal_core.basics.errors import ConfigError, nearest
+from goal_sweep.goal_core.training.config import OF_ONE_TRAINING, StageConfig
+from goal_sweep.sweeps.axes import Axis, check_size, checked_value
+from goal_sweep.sweeps.checks import distinct, failures
 from goal_sweep.sweeps.identity import reader_of
-from goal_sweep.sweeps.reading.tree import MAX_PROBLEMS, KeyPath, Node, Problem
+from goal_sweep.sweeps.reading.document import MAX_PROBLEMS, Items, KeyPath, Problem, Section, has
+from goal_sweep.sweeps.schema import SweepConfig
 
 T = TypeVar("T")
 Schema = Mapping[str, Any]
@@ -23,196 +31,143 @@ Schema = Mapping[str, Any]
 
 _KINDS = {
     "int_type": "a whole number",
-    "int_parsing_size": "a smaller whole number",
     "float_type": "a number",
-    "finite_number": "a finite number",
     "string_type": "text",
     "bool_type": "true or false",
     "tuple_type": "a list",
-    "list_type": "a list",
     "dict_type": "a mapping",
     "dataclass_type": "a mapping",
 }
 """Kinds of values, by the error that pydantic reports where another kind stands."""
+_STAND_INS: Mapping[str | int, Any] = {"name": "x", "epochs": 1, "lr": 1, "seeds": [0], "budget": 1}
+"""What takes the place of a faulty value that cannot be left out, so that the rest is checked as well."""
+_LISTS = [name for name, kind in get_type_hints(StageConfig).items() if get_origin(kind) is tuple]
+"""Settings of a stage whose one value is a list already; several values are a list of lists."""
 
 
-def validate(root: Node, kind: type[T], problems: list[Problem]) -> T | None:
-    """Build a dataclass from a tree, strictly.
+def validate(root: Section, kind: type[T], problems: list[Problem]) -> T | None:
+    """Build a dataclass from a file of settings, strictly: text in place of a number is an error.
 
-    Text in place of a number is an error, and so is an unknown key. A whole number may stand for a float.
-
-    Args:
-        root: the mapping of the whole file.
-        kind: the dataclass; it and the dataclasses in it may check themselves in `__post_init__`.
-        problems: receives what is wrong. After the first pass, faulty values are left out and the rest is checked
-            again, so that an unrelated mistake does not hide the failure of a check that needs several values. Of
-            more than `MAX_PROBLEMS`, the rest is left out.
-
-    Returns:
-        The instance, or None when anything is wrong.
+    After each pass, faulty values are left out and the rest is checked again, so that one mistake does not hide the
+    failure of a check that needs several values. What is right is returned; None where that is too little.
     """
-    left_out: set[KeyPath] = set()
-    unread = {(one.where, one.path.rpartition(".")[2]) for one in problems}  # whose values stand as none
+    check = _Check(deepcopy(root), kind)
     while True:
         try:
-            built: T = reader_of(kind).validate_json(json.dumps(root.plain()), strict=True)
+            built: T = reader_of(kind).validate_json(json.dumps(check.root), strict=True)
         except ValidationError as failure:
-            told = _Failure(root, kind, left_out)
-            found = list(told.problems(failure.errors()[: MAX_PROBLEMS + 1]))
-            problems.extend(one for _, one in found if (one.where, one.path.rpartition(".")[2]) not in unread)
-            pruned = root
-            for path in dict.fromkeys(_to_key(path) for path, _ in found if path):
-                left_out.add(path)
-                if pruned.at(path) is not None:
-                    pruned = pruned.put(path, told.stand_in(path))
-            if pruned == root or failure.error_count() > MAX_PROBLEMS:
+            before = len(check.gone)
+            problems += list(check.problems(failure))
+            if len(check.gone) == before or failure.error_count() > MAX_PROBLEMS:
                 return None
-            root = pruned
         else:
-            return None if left_out else built
+            return built
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    """A tree that could not be read, and how its problems are told."""
+@dataclass(slots=True)
+class _Check:
+    """A file while its faulty values are taken out."""
 
-    root: Node
-    kind: type[Any]
-    left_out: set[KeyPath]
-    """Keys that the tree has not, or with another value, because they were reported already."""
+    root: Section
+    kind: Any
+    gone: set[KeyPath] = field(default_factory=set)
+    """What is left out, or has a stand-in, because it was reported."""
 
-    def problems(self, errors: Sequence[ErrorDetails]) -> Iterator[tuple[KeyPath, Problem]]:
-        """Each problem with the path to leave out, which is empty where a key is missing."""
-        wrong_kind: dict[KeyPath, list[str]] = {}
+    def problems(self, failure: ValidationError) -> Iterator[Problem]:
+        """Each problem; the values that cause them are taken out afterwards."""
+        told: list[tuple[KeyPath, str]] = []
+        kinds: dict[KeyPath, dict[str, None]] = {}
         # Unknown keys first: the key that one was meant for is not missing, too.
-        for error in sorted(errors, key=lambda error: error["type"] != "unexpected_keyword_argument"):
-            path, sort = self._path(error), error["type"]
-            if sort == "unexpected_keyword_argument":
-                yield self._unknown_key(path, self._keys(path[:-1]))
-            elif sort == "missing" or sort == "union_tag_not_found":
-                key, node = str(error["loc"][-1]) if sort == "missing" else "format", _at(self.root, path)
-                meant = sort != "missing" and isinstance(node.value, dict) and get_close_matches(key, node.value, 1)
-                if meant:
-                    yield self._unknown_key((*path, meant[0]), [key])
-                elif (*path, key) not in self.left_out:
-                    yield (), Problem(node.where, self.root.shown((*path, key)), "this key is missing")
-            elif sort in _KINDS:
-                wrong_kind.setdefault(path, []).append(_KINDS[sort])
-            elif sort == "value_error":
-                yield from self._refused(error["ctx"]["error"], path)
-            elif sort == "union_tag_invalid":
-                yield self._problem((*path, "format"), self._not_listed(error["ctx"]["expected_tags"], path, "format"))
-            elif sort == "literal_error":
-                yield self._problem(path, self._not_listed(error["ctx"]["expected"], path))
+        errors = sorted(failure.errors(), key=lambda error: error["type"] != "unexpected_keyword_argument")
+        for error in errors[: MAX_PROBLEMS + 1]:
+            path = self._path(error)
+            if error["type"] in _KINDS:
+                kinds.setdefault(path, {})[_KINDS[error["type"]]] = None
             else:
-                yield self._problem(path, error["msg"])
-        for path, kinds in wrong_kind.items():
-            expected = " or ".join(dict.fromkeys(kinds))
-            yield self._problem(path, f"must be {expected}, got {_describe(_at(self.root, path))}")
+                told += self._told(error, path)
+        told += [
+            (path, f"must be {' or '.join(several)}, got {self._described(path)}") for path, several in kinds.items()
+        ]
+        for path, message in told:
+            if path not in self.gone:
+                yield Problem(self.root.place(path), self.root.shown(path), message)
+        for path, _ in told:
+            self._take_out(path)
 
-    def stand_in(self, path: KeyPath) -> Node | None:
-        """A number in place of a faulty one that is required, so that the other keys beside it can be checked."""
-        owner = self._schema(path[:-1])
-        number = owner.get("properties", {}).get(path[-1], {}).get("type") in ("integer", "number")
-        return Node(1, _at(self.root, path).where) if number and path[-1] in owner.get("required", ()) else None
-
-    def _problem(self, path: KeyPath, message: str) -> tuple[KeyPath, Problem]:
-        return path, Problem(_at(self.root, path).where, self.root.shown(path), message)
+    def _take_out(self, path: KeyPath) -> None:
+        while path and isinstance(path[-1], int):  # without an item of a list the others would move
+            path = path[:-1]
+        owner = self.root.at(path[:-1])
+        if path and has(owner, path[-1]):
+            if path not in self.gone and path[-1] in _STAND_INS:
+                owner[path[-1]] = _STAND_INS[path[-1]]
+            else:
+                del owner[path[-1]]
+            self.gone.add(path)
 
     def _path(self, error: ErrorDetails) -> KeyPath:
-        """The longest part of the error's key path that exists in the tree, without the names of union members."""
+        """The part of the error's key path that exists in the file, without the names of union members."""
         path: KeyPath = ()
-        node, tag = self.root, None
-        for part in error["loc"]:
-            child = node.child(part)
-            if part == tag or child is None:
-                tag = None
-                continue
-            path, node = (*path, part), child
-            tag = member.value if (member := node.child("format")) is not None else None
+        for number, part in enumerate(error["loc"]):
+            is_format = number == 1 and path == ("data",)  # by which pydantic names the kind of the data
+            if not is_format and has(self.root.at(path), part):
+                path = (*path, part)
         return path
 
-    def _refused(self, error: Exception, path: KeyPath) -> Iterator[tuple[KeyPath, Problem]]:
-        """Place each problem that a check of a whole value has found at the key that it names first."""
-        keys = self._keys(path)
-        below = [key for key in self.left_out if key[: len(path)] == path and len(key) > len(path)]
-        if below and not _at(self.root, path).value:
+    def _told(self, error: ErrorDetails, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+        """Where an error is to be reported, and its message; nothing if it only follows from another."""
+        sort, context, value = error["type"], error.get("ctx", {}), self.root.at(path)
+        if sort == "unexpected_keyword_argument":
+            keys, owner, key = self._keys(path[:-1]), self.root.at(path[:-1]), str(path[-1])
+            # The key that was meant counts as reported, too.
+            self.gone |= {(*path[:-1], one) for one in get_close_matches(key, keys, 1, 0.5) if not has(owner, one)}
+            yield path, f"unknown key{nearest(key, keys)}; valid here: {', '.join(keys)}"
+        elif sort in ("missing", "union_tag_not_found"):
+            yield (*path, str(error["loc"][-1]) if sort == "missing" else "format"), "this key is missing"
+        elif sort == "too_short":
+            if not value and not any(one[: len(path)] == path for one in self.gone):  # else its items were faulty
+                yield path, "must contain at least one"
+        elif sort == "value_error":
+            yield from self._refused(context["error"], path)
+        elif listed := context.get("expected", context.get("expected_tags")):
+            path = path if sort == "literal_error" else (*path, "format")
+            hint = nearest(str(self.root.at(path)), re.findall(r"'([^']*)'", listed))
+            yield path, f"must be one of {listed}, got {self._described(path)}{hint}"
+        else:
+            yield path, f"{re.sub('(Input|String) should', 'must', error['msg'])}, got {self._described(path)}"
+
+    def _refused(self, error: Exception, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+        """What a check of a whole value has found, each at the key that its message names."""
+        value, below = self.root.at(path), [one for one in self.gone if one[:-1] == path]
+        if below and not value:
+            self._take_out(path)
             return  # all that was written is named as faulty already
-        gone = [str(key[len(path)]) for key in below if path or len(key) == 1]
         for text in error.problems if isinstance(error, ConfigError) else [str(error)]:
-            if any(re.search(rf"\b{re.escape(key)}\b", text) for key in gone):
+            if any(re.search(rf"\b{re.escape(str(one[-1]))}\b", text) for one in below):
                 continue  # it is about a value that was left out, so the check saw its default
-            target, message = self._target(path, text, keys)
-            if target not in self.left_out:  # else the check saw a stand-in, which nobody wrote
-                yield self._problem(target, message)
-
-    def _target(self, path: KeyPath, text: str, keys: Sequence[str]) -> tuple[KeyPath, str]:
-        """Find the key that a message is about: `a.b: text` names it, otherwise it is the first key mentioned.
-
-        Returns:
-            The key's path, and the message without that prefix.
-        """
-        prefix, colon, rest = text.partition(": ")
-        if colon and path and prefix == path[-1]:
-            return path, rest
-        outright = bool(colon) and prefix.split(".")[0] in keys
-        named = prefix.split(".") if outright else [word for word in re.findall(r"\w+", text) if word in keys][:1]
-        for number, part in enumerate(named):
-            node, dotted = _at(self.root, path), ".".join(named[number:])
-            key = int(part) if isinstance(node.value, list) and part.isdecimal() else part
-            if node.child(key) is None:
-                if node.child(dotted) is not None:  # a key with dots
-                    return (*path, dotted), rest
-                return path, f"{dotted}: {rest}" if outright else text  # of a default
-            path = (*path, key)
-        return path, rest if outright else text
-
-    def _not_listed(self, listed: str, path: KeyPath, key: str = "") -> str:
-        """Say that a value is none of those that pydantic lists in quotes."""
-        node, options = _at(self.root, (*path, key) if key else path), re.findall(r"'([^']*)'", listed)
-        hint = nearest(node.value, options) if isinstance(node.value, str) else ""
-        return f"must be one of {', '.join(options)}; got {_describe(node)}{hint}"
-
-    def _unknown_key(self, path: KeyPath, keys: Sequence[str]) -> tuple[KeyPath, Problem]:
-        hint, owner = nearest(str(path[-1]), keys), path[:-1]
-        meant = get_close_matches(str(path[-1]), keys, 1, 0.5)
-        self.left_out.update((*owner, key) for key in meant if self.root.at((*owner, key)) is None)
-        is_free = len(path) > 1 and isinstance(self._schema(path[:-2]).get("additionalProperties"), dict)
-        if not hint and is_free and isinstance(_at(self.root, path).value, dict):
-            hint = f"; keys with dots are written as one, such as {'.'.join(map(str, path[-2:]))}"
-        valid = f"; valid here: {', '.join(keys)}" if len(keys) > 1 else ""
-        return self._problem(path, f"unknown key{hint}{valid}")
+            prefix, colon, rest = text.partition(": ")
+            named, left = self.root.resolve(prefix.split(".") if colon else (), path)
+            if named == path:
+                first = next((word for word in re.findall(r"\w+", text) if has(value, word)), None)
+                named, left, rest = path if first is None else (*path, first), (), text
+            yield named, f"{'.'.join(left)}: {rest}" if left else rest
 
     def _keys(self, path: KeyPath) -> list[str]:
-        """The keys that a mapping at a path may have; none where any are allowed."""
-        return list(self._schema(path).get("properties", ()))
+        """The keys of the mapping at a path; where several may stand there, of that whose `format` it has."""
+        whole = found = schema_of(self.kind)
+        for number, part in enumerate(path, start=1):
+            found = found["items"] if isinstance(part, int) else found["properties"].get(part, found)
+            tags, tag = found.get("discriminator", {}).get("mapping", {}), self.root.at((*path[:number], "format"))
+            several = [found, *found.get("anyOf", ()), found.get("additionalProperties") or {}]
+            refs = [tags.get(str(tag)), *(one.get("$ref") for one in several)]
+            found = next((whole["$defs"][ref.rpartition("/")[2]] for ref in refs if ref), found)
+        return list(found.get("properties", ()))
 
-    def _schema(self, path: KeyPath) -> Mapping[str, Any]:
-        return schema_at(self.kind, self.root, path)
-
-
-def _at(root: Node, path: KeyPath) -> Node:
-    node = root.at(path)
-    assert node is not None, path
-    return node
-
-
-def _to_key(path: KeyPath) -> KeyPath:
-    """The path up to its last key, because leaving out an item of a list would move the others."""
-    while path and isinstance(path[-1], int):
-        path = path[:-1]
-    return path
-
-
-def _describe(node: Node) -> str:
-    value = node.value
-    if value is None:
-        return "nothing"
-    if isinstance(value, (dict, list)):
-        return "a mapping" if isinstance(value, dict) else "a list"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"the text {value!r}" if isinstance(value, str) else str(value)
+    def _described(self, path: KeyPath) -> str:
+        value = self.root.at(path)
+        if isinstance(value, dict | list):
+            return "a mapping" if isinstance(value, dict) else "a list"
+        return "nothing" if value is None else f"the text {value!r}" if isinstance(value, str) else json.dumps(value)
 
 
 @cache
@@ -222,30 +177,62 @@ def schema_of(kind: Any) -> Schema:
     return schema | {"properties": {**schema["properties"], **getattr(kind, "FILE_KEYS", {})}}
 
 
-def schema_at(kind: Any, root: Node, path: KeyPath) -> Schema:
-    """The schema of what may stand at a path of a tree; empty where anything may.
+def validate_lists(root: Section, problems: list[Problem]) -> SweepConfig | None:
+    """Build the sweep, and check each value of each list as if it stood alone, then all that go together.
 
-    Args:
-        kind: the dataclass of the whole tree.
-        root: the tree. Where several kinds of values may stand, what stands there tells which is meant.
-        path: keys and indices.
+    If `problems` receives any, the result means nothing.
     """
-    whole, node = schema_of(kind), root
-    found = _meant(whole, whole, node)
-    for part in path:
-        node = node.child(part) or Node(None, node.where)
-        below = found.get("items") if isinstance(part, int) else found.get("properties", {}).get(part)
-        found = _meant(below or found.get("additionalProperties") or {}, whole, node)
-    return found
+    lists = {path: root.at(path) for path in _lists(root, problems)}
+    for path, values in lists.items():
+        root.put(path, values[0], values.places[0])
+    several = {root.shown(path): values for path, values in lists.items() if len(values) > 1}
+    wheres = {root.shown(path): root.place(path) for path in lists}
+    config = validate(root, SweepConfig, problems)
+    if config is None or not several:
+        return config
+    wrong = failures(partial(check_size, config, [len(values) for values in several.values()]))
+    first, *_, last = [*several, *several]
+    problems += [Problem(wheres[first], first, text) for text in wrong]
+    for key, number, value in ((key, number, one) for key, own in several.items() for number, one in enumerate(own)):
+        if number and not wrong:  # the first value was checked with the sweep
+            texts = failures(partial(checked_value, config, key, value))
+            problems += [Problem(several[key].places[number], key, text) for text in texts]
+    if problems:
+        return config
+    made = ((key, [checked_value(config, key, value) for value in values]) for key, values in several.items())
+    try:
+        return replace(config, axes=tuple(Axis(key=key, values=tuple(values)) for key, values in made))
+    except ConfigError as error:
+        for problem in error.problems:
+            key, _, text = problem.partition(": ")
+            key, text = (key, text) if key in several else (last, problem)
+            problems.append(Problem(wheres[key], key, text))
+        return config
 
 
-def _meant(schema: Schema, whole: Schema, node: Node) -> Schema:
-    """A schema without references, and of several that of the `format` of a mapping, or else the only mapping."""
-    if "$ref" in schema:
-        return _meant(whole["$defs"][schema["$ref"].rpartition("/")[2]], whole, node)
-    if tags := schema.get("discriminator", {}).get("mapping"):
-        tag = node.child("format")
-        named = tags.get(tag.value) if tag is not None and isinstance(tag.value, str) else None
-        return _meant({"$ref": named}, whole, node) if named else {}
-    mappings = [one for one in schema.get("anyOf", ()) if "$ref" in one]
-    return _meant(mappings[0], whole, node) if len(mappings) == 1 and isinstance(node.value, dict) else schema
+def _lists(root: Section, problems: list[Problem]) -> Iterator[KeyPath]:
+    """The path of every list of values; those with mistakes are reported and taken out."""
+    params, stages = root.at(("objectives", "params")), root.get("stages")
+    places: list[KeyPath] = [("objectives", "params", name) for name in (params if isinstance(params, dict) else ())]
+    places.append(("objectives", "variant"))
+    for index, stage in enumerate(stages if isinstance(stages, list) else ()):
+        places += [("stages", index, name) for name in (stage if isinstance(stage, dict) else ())]
+    for path in places:
+        values, setting = root.at(path), str(path[-1])
+        nested = [isinstance(one, list) for one in values] if isinstance(values, Items) else []
+        if not isinstance(values, Items) or (setting in _LISTS and not any(nested)):
+            continue  # one value
+        wrong = failures(partial(distinct, values))
+        if path[0] == "stages" and setting not in OF_ONE_TRAINING:
+            wrong = [f"takes one value, not a list; lists may stand for {', '.join(OF_ONE_TRAINING)}"]
+        elif not values:
+            wrong = ["the list of values is empty; it needs at least one"]
+        elif setting in _LISTS and not all(nested):
+            wrong = ["must be a list of numbers, or a list of such lists, not both"]
+        problems += [Problem(root.place(path), root.shown(path), text) for text in wrong]
+        if not wrong:
+            yield path
+        elif setting in _STAND_INS:
+            root.put(path, _STAND_INS[setting])
+        else:
+            del root.at(path[:-1])[setting]

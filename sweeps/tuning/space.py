@@ -1,4 +1,4 @@
-"""The space of a search: which settings an objective knows, and the candidates of random search.
+"""The space of a search: which settings an objective knows, the candidates of random search, and what is refused.
 
 Draws are hashes of the search's seed, the setting and a number, so that the n-th draw of a setting is the same in every
 objective, on every machine and with every version of every library.
@@ -11,15 +11,32 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import chain, count, islice, product
+from functools import cached_property, partial
+from itertools import chain, combinations, count, islice, product
 from typing import Any
 
-from goal_sweep.goal_core.objectives import ObjectiveConfig, accepted_parameters
-from goal_sweep.sweeps.axes import PARAMETER, AxisValue, Point, Setting, axis_names, settings_at
+from goal_sweep.goal_core.basics.errors import nearest
+from goal_sweep.goal_core.objectives.config import ObjectiveConfig
+from goal_sweep.goal_core.objectives.variants import accepted_parameters
+from goal_sweep.goal_core.training.config import OF_ONE_TRAINING
+from goal_sweep.sweeps.axes import (
+    PARAMETER,
+    VARIANT,
+    AxisValue,
+    Point,
+    Setting,
+    axis_names,
+    checked_value,
+    idle,
+    settings_at,
+    value_text,
+)
+from goal_sweep.sweeps.checks import failures, refuse
 from goal_sweep.sweeps.tuning.block import Domain, TuneConfig
 from goal_sweep.sweeps.tuning.trail import Values
 
+MAX_CANDIDATES = 20_000
+"""Candidates of a sweep, over all objectives, backbones and seeds of its search."""
 _MAX_LISTED = 20_000
 """Combinations of listed values that are shuffled as a whole; of more, each is drawn by itself."""
 _MAX_REPEATS = 1_000
@@ -39,7 +56,7 @@ class Dimension(Setting):
         if values := self.domain.choice:
             return values[int(share * len(values))]
         low, high = self.domain.bounds
-        if self.domain.kind == "loguniform":
+        if self.domain.loguniform:
             return self.rounded(math.exp(math.log(low) + share * (math.log(high) - math.log(low))))
         return self.rounded(low + share * (high - low))
 
@@ -56,18 +73,10 @@ def dimensions_of(tune: TuneConfig) -> dict[str, Dimension]:
 
 
 class Space:
-    """The space of a sweep's search, for one objective.
+    """The space of the search of a sweep that has a `tune` block, for the objective ``(pair, triplet)``."""
 
-    Args:
-        config: the sweep.
-        tune: its block.
-        pair: the objective's pair weight.
-        triplet: the objective's triplet weight.
-    """
-
-    def __init__(self, config: Any, tune: TuneConfig, pair: str, triplet: str) -> None:
-        self._config, self._tune, self.name = config, tune, (pair, triplet)
-        """The objective, as (pair, triplet)."""
+    def __init__(self, config: Any, name: tuple[str, str]) -> None:
+        self._config, self._tune, self.name = config, config.tune, name
         self._known: dict[str, tuple[ObjectiveConfig, Point]] = {}
 
     @cached_property
@@ -75,40 +84,27 @@ class Space:
         """The settings that the objective knows, by name, in the order of the sweep file."""
         return {name: item for name, item in dimensions_of(self._tune).items() if self._knows(item)}
 
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """The parameters of the objective."""
-        return tuple(accepted_parameters(*self.name, self._config.objectives.variant))
-
     def _knows(self, dimension: Dimension) -> bool:
         if dimension.stage:
             return True
         if dimension.key.startswith(PARAMETER):
-            return dimension.setting in self.parameters
+            return dimension.setting in accepted_parameters(*self.name, self._config.objectives.variant)
         own = self._with({})[0].resolved()
         return any(self._with({dimension.key: value})[0].resolved() != own for value in dimension.domain.choice)
 
     def at(self, values: Values) -> tuple[ObjectiveConfig, Point]:
-        """The objective and the sweep's settings with some values.
-
-        Raises:
-            ConfigError: the values do not go together.
-        """
+        """The objective and the sweep's settings with some values; a `ConfigError` if they do not go together."""
         return self._with({self.dimensions[name].key: value for name, value in values.items()})
 
     def _with(self, by_key: Values) -> tuple[ObjectiveConfig, Point]:
         text = json.dumps(by_key, sort_keys=True)
         if text not in self._known:
             point = settings_at(self._config, by_key)
-            self._known[text] = point.objectives.configs[list(point.objectives.names).index(self.name)], point
+            self._known[text] = point.objectives.configs[point.objectives.names.index(self.name)], point
         return self._known[text]
 
     def shown(self, values: Values) -> Values:
-        """The value of every setting that the objective knows, in the order of `dimensions`.
-
-        Args:
-            values: some of them; the others have the sweep's own.
-        """
+        """The value of every setting that the objective knows; the sweep's own where none is given."""
         objective, point = self.at(values)
         constants = {**objective.resolved(), "variant": objective.variant}
         stages = {str(stage.name): stage for stage in point.stages}
@@ -120,10 +116,7 @@ class Space:
     def distinct(
         self, proposals: Iterable[Values], before: Sequence[Values] = (), most_repeats: float = math.inf
     ) -> Iterator[Values]:
-        """Those of some proposals that train another model than all earlier ones.
-
-        Ends with the proposals, or after so many repetitions in a row.
-        """
+        """The proposals that train another model than all earlier ones, until so many in a row do not."""
         seen, repeats = {self._model(values) for values in before}, 0
         for values in proposals:
             model = self._model(values)
@@ -144,14 +137,11 @@ class Space:
         return [self.shown({})] if self._tune.include_default else []
 
     def random(self) -> Iterator[Values]:
-        """Candidates drawn at random, all of them different, without those of `first`.
-
-        Values that are all listed are drawn without repetition.
-        """
-        domains = [own.domain for own in self.dimensions.values()]
-        listed = all(domain.choice for domain in domains)
-        if listed and math.prod(len(domain.choice) for domain in domains) <= _MAX_LISTED:
-            return self.distinct(sorted(self._listed(), key=self._order), self.first())
+        """Candidates drawn at random, all different and without those of `first`; listed values without repetition."""
+        choices = [own.domain.choice for own in self.dimensions.values()]
+        if all(choices) and math.prod(map(len, choices)) <= _MAX_LISTED:
+            listed = (dict(zip(self.dimensions, values, strict=True)) for values in product(*choices))
+            return self.distinct(sorted(listed, key=self._order), self.first())
         drawn = (
             {name: own.at(self._share(own.key, number)) for name, own in self.dimensions.items()} for number in count()
         )
@@ -161,10 +151,6 @@ class Space:
         """The first candidates of random search."""
         return list(islice(chain(self.first(), self.random()), budget))
 
-    def _listed(self) -> Iterator[Values]:
-        for values in product(*(own.domain.choice for own in self.dimensions.values())):
-            yield dict(zip(self.dimensions, values, strict=True))
-
     def _order(self, values: Values) -> float:
         return self._share("order", {self.dimensions[name].key: value for name, value in values.items()})
 
@@ -172,3 +158,58 @@ class Space:
         """A number from 0 to below 1 that depends on the search's seed and on what it is for, and on nothing else."""
         text = json.dumps([self._tune.search_seed, *of], sort_keys=True)
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big") / 2**48
+
+
+def check_tune(config: Any) -> None:
+    """Refuse a search that does not go together with its sweep, and settings and values that cannot be searched."""
+    tune: TuneConfig | None = config.tune
+    if tune is None:
+        return
+    dimensions = list(dimensions_of(tune).values())
+    of_space = (f"tune.space.{item.key}: {text}" for item in dimensions for text in _dimension(config, item))
+    refuse([*of_space, *_block(config, tune)])
+    refuse(_pairs(config, dimensions))
+
+
+def _block(config: Any, tune: TuneConfig) -> Iterator[str]:
+    """What does not go together with the sweep."""
+    if config.axes:
+        keys = ", ".join(axis.key for axis in config.axes)
+        yield f"tune: needs one value of every setting, but the sweep has lists for {keys}; tune each value by itself"
+    if both := [str(seed) for seed in tune.seeds if seed in config.seeds]:
+        why = "a seed that also chose the constants would flatter them"
+        yield f"tune.seeds: {', '.join(both)} reports results of this sweep; {why}"
+    cells = len(config.model.backbones) * len(config.objectives.names) * len(tune.seeds)
+    if (count := tune.budget * cells) > MAX_CANDIDATES:
+        yield f"tune.budget: {tune.budget} makes {count:,} trainings; a search may have {MAX_CANDIDATES:,}"
+    for stage in config.stages:
+        if stage.select_on == "test":
+            yield f"tune: needs stages that select on val, but {stage.name} selects on test, which would choose by it"
+
+
+def _dimension(config: Any, searched: Dimension) -> list[str]:
+    """What is wrong with a setting of the space and its values, each by itself."""
+    variant = config.objectives.variant
+    accepted = (accepted_parameters(pair, triplet, variant) for pair, triplet in config.objectives.names)
+    parameters, stages = dict.fromkeys(name for own in accepted for name in own), [one.name for one in config.stages]
+    known = [VARIANT, *(PARAMETER + name for name in parameters)]
+    known += [f"stages.{stage}.{setting}" for stage in stages for setting in OF_ONE_TRAINING]
+    if searched.key not in known:
+        of_stages = f"stages.{' or '.join(stages)} with {', '.join(OF_ONE_TRAINING)}"
+        can = f"{VARIANT}, {PARAMETER[:-1]} with {', '.join(parameters)}, {of_stages}"
+        return [f"cannot be searched{nearest(searched.key, known)}; a space may have {can}"]
+    if why := idle(config, searched):
+        return [why]
+    ends = searched.domain.ends
+    wrong = [text for one in ends for text in failures(partial(checked_value, config, searched.key, one))]
+    return wrong if searched.domain.choice else [f"{text}; choice lists values" for text in wrong[:1]]
+
+
+def _pairs(config: Any, dimensions: list[Dimension]) -> Iterator[str]:
+    """Values of two settings that do not go together, of ranges their bounds; the first such pair."""
+    for searched, other in combinations(dimensions, 2):
+        for value, beside in product(searched.domain.ends, other.domain.ends):
+            for text in failures(partial(settings_at, config, {searched.key: value, other.key: beside})):
+                values = f"{searched.setting} {value_text(value)} and {other.setting} {value_text(beside)}"
+                yield f"tune.space.{other.key}: {values} do not go together: {text}"
+                return

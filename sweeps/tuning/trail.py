@@ -1,7 +1,4 @@
-"""The record of a search: what is tried for each objective, how it ended, and what was chosen.
-
-The runner that carries a search out, the results table and the report share it. Every score is of the val split.
-"""
+"""The record of a search: what is tried for each objective, how it ended, and what was chosen; scores are of val."""
 
 from __future__ import annotations
 
@@ -27,26 +24,17 @@ class Candidate:
     values: Values
     default: bool = False
     """Whether these are the sweep's own settings."""
-    until: int = 0
-    """The epoch of the last stage to which it is trained by now; 0: the last."""
     score: _Score | None = None
-    """The mean over the search's seeds of its metric at the selected epoch; None without one."""
+    """The mean over the search's seeds of its metric at the selected epoch."""
     scores: Mapping[str, _Score] = field(default_factory=dict)
     """By seed."""
-    epochs: int = 0
-    """Epochs of the last stage that it trained."""
     failed: str = ""
     """Why it has no score; empty if it has one, or has not ended."""
 
     @property
     def ended(self) -> bool:
-        """Whether it has trained as far as it was asked to, or failed."""
+        """Whether it has a score, or failed."""
         return self.score is not None or self.failed != ""
-
-    @property
-    def stopped(self) -> bool:
-        """Whether it ended before its last epoch, because others were better."""
-        return self.until != 0 and self.ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ import goal_sweep
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.goal_core.evaluation.retrieval import EmbeddingError, retrieval_metrics
 from goal_sweep.runners.cli.app import run
+from tests.helpers.paths import SCENES
 from tests.helpers.results_folder import arguments, finished
 from tests.helpers.sweep_cases import SETTINGS
 
@@ -88,7 +89,7 @@ def test_recall_at_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_results_are_a_frame(tmp_path: Path, empty_database: Path) -> None:
     sweep = finished(tmp_path, empty_database)
-    frame = goal_sweep.results("scenes", overrides=SETTINGS, store=tmp_path)
+    frame = goal_sweep.results(SCENES, overrides=SETTINGS, store=tmp_path)
     assert list(frame["training"]) == [training.key for training in sweep.trainings]
     assert [frame[f"setting/stages.{stage}.lr"].tolist()[index] for index, stage in enumerate(frame["stage"])] == [
         next(stage.lr for stage in sweep.config.stages if stage.name == name) for name in frame["stage"]
@@ -101,4 +102,4 @@ def test_results_are_a_frame(tmp_path: Path, empty_database: Path) -> None:
     assert named is not None
     assert named[1] in set(frame["checkpoint"])
     with pytest.raises(GoalError):
-        goal_sweep.results("scenes", store=tmp_path / "none")
+        goal_sweep.results(SCENES, store=tmp_path / "none")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from goal_sweep.runners.tracking.sync import SweepTracking
-
 from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.store import METRICS
+from goal_sweep.runners.tracking.sync import SweepTracking
+from tests.helpers.paths import SCENES
 from tests.helpers.store_cases import write_weights
 from tests.helpers.sweep_cases import SETTINGS, opened_in
 
@@ -36,7 +36,7 @@ def finished(folder: Path, empty_database: Path) -> OpenedSweep:
 def arguments(verb: str, folder: Path, *more: str) -> list[str]:
     """A command line on that sweep."""
     settings = [word for text in SETTINGS for word in ("--set", text)]
-    return [verb, "scenes", *settings, "--store", str(folder), *more]
+    return [verb, SCENES, *settings, "--store", str(folder), *more]
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, int]]:

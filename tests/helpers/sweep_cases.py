@@ -12,6 +12,7 @@ from goal_sweep.goal_core.training.config import StageConfig
 from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.store import Store
 from goal_sweep.sweeps import ResolvedSweep, SweepConfig, SweepModel, SweepObjectives, load_sweep
+from tests.helpers.paths import SCENES
 
 SETTINGS = ["seeds=[1]", "objectives={only: [con/con, sig/cir]}"]
 
@@ -32,14 +33,14 @@ def resolved(*objectives: str, seeds: tuple[int, ...] = (1,), **settings: Any) -
 
 def scenes(*overrides: str) -> ResolvedSweep:
     """The shipped sweep on drawn scenes."""
-    config = load_sweep("scenes.yaml", overrides)
+    config = load_sweep(SCENES, overrides)
     weights = {item.name: "random" for item in config.model.backbones}
     return ResolvedSweep(config=config, data_fingerprint="fingerprint", weights=weights)
 
 
 def opened_in(folder: Path | str, *more: str) -> OpenedSweep:
     """The scenes sweep with two objectives and one seed, opened without drawing its scenes."""
-    config = load_sweep("scenes", [*SETTINGS, f"store={folder}", *more])
+    config = load_sweep(SCENES, [*SETTINGS, f"store={folder}", *more])
     store = Store(folder)
     store.prepare()
     dataset: Any = SimpleNamespace(fingerprint="print", name="scenes", notes=())

@@ -47,7 +47,7 @@ def quality(objective: str, values: Mapping[str, Any]) -> float:
 def candidate(number: int, values: Mapping[str, Any], score: float | None, **changes: Any) -> Candidate:
     """One candidate of a trail."""
     scores = {} if score is None else {str(TUNE_SEED): score}
-    own = Candidate(number=number, values=dict(values), score=score, scores=scores, epochs=8)
+    own = Candidate(number=number, values=dict(values), score=score, scores=scores)
     return replace(own, **changes)
 
 

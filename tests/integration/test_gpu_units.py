@@ -60,10 +60,10 @@ class Observer:
     started = ended = events = step = restarts = given_up = note
 
 
-settings = ["seeds=[1, 2, 3]", "objectives={only: [con/con]}", "resources.gpus=1", "execution.units_per_gpu=2"]
+settings = ["seeds=[1, 2, 3]", "objectives={only: [con/con]}", "resources.gpus=0.5"]
 sweep = opened_in(folder / "store", *settings)
 jobs = [sweep.job(unit, "L", {}) for stage in sweep.by_stage for unit in pack(stage, sweep.config.execution)]
-with ray_tune.RayUnits(None, Resources(cpus=1, gpus=1)) as units:
+with ray_tune.RayUnits(None, Resources(cpus=1, gpus=0.5)) as units:
     units.run(jobs, Observer())
 """
 

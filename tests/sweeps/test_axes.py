@@ -8,7 +8,6 @@ import pytest
 
 from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.sweeps import Axis, ExecutionConfig, ResolvedSweep, SweepConfig, Training, load_sweep, pack, pack_chain
-from goal_sweep.sweeps.axes import AxisValue, value_text
 
 Write = Callable[..., Path]
 TRUNK = ExecutionConfig(sharing="trunk")
@@ -104,12 +103,3 @@ def test_axes_whose_points_are_wrong_or_too_many_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         replace(small, axes=axes)
-
-
-def test_values_are_written_short_and_without_spaces() -> None:
-    values: list[AxisValue] = [2e-4, 5.0, 0.123456789, True, (10, 15), (), "a b", 3]
-    assert [value_text(one) for one in values] == ["0.0002", "5", "0.123456789", "true", "10+15", "none", "a_b", "3"]
-
-
-def test_a_sweep_without_axes_may_have_any_number_of_cells(small: SweepConfig) -> None:
-    assert len(replace(small, seeds=tuple(range(5_000))).seeds) * 30 > 20_000

@@ -1,34 +1,17 @@
 from __future__ import annotations
 
-import json
 import pickle
-from dataclasses import fields
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.goal_core.data.config import ScenesConfig
 from goal_sweep.goal_core.models.config import BackboneConfig
 from goal_sweep.goal_core.objectives import pair_weights, triplet_weights
 from goal_sweep.goal_core.training.config import StageConfig
-from goal_sweep.sweeps import Cell, ResolvedSweep, SweepConfig, SweepModel, SweepObjectives
+from goal_sweep.sweeps import ResolvedSweep, SweepConfig, SweepModel, SweepObjectives
 
 WEIGHTS = {"resnet10t": "random", "resnet18": "timm:resnet18.a1_in1k"}
-
-
-def test_order(small: SweepConfig) -> None:
-    cells = ResolvedSweep(config=small, data_fingerprint="f", weights=WEIGHTS).cells
-    assert len(cells) == 2 * 2 * len(pair_weights) * len(triplet_weights)
-    found = [(cell.model.backbone.name, cell.seed, cell.objective.pair, cell.objective.triplet) for cell in cells]
-    assert found == [
-        (backbone, seed, pair, triplet)
-        for backbone in ("resnet10t", "resnet18")
-        for seed in (1, 2)
-        for pair in pair_weights
-        for triplet in triplet_weights
-    ]
 
 
 def test_cells_carry_what_trains_them(small: SweepConfig) -> None:
@@ -62,19 +45,6 @@ def test_names(resolved: ResolvedSweep) -> None:
     assert finetune.name == "sig-ms/cir resnet18 seed 2 (finetune)"
     assert frozen.cell.label == "sig-ms/cir resnet18 seed 2"
     assert frozen.blocks == (("scenes", "vsepp", "resnet18", "frozen", ""),)
-
-
-def test_a_cell_describes_itself(resolved: ResolvedSweep) -> None:
-    described = resolved.cells[0].describe()
-    assert described.keys() == {"label", *(item.name for item in fields(Cell))}
-    assert described["label"] == "con/con resnet10t seed 1"
-    assert described["objective"]["pair"] == "con"
-    assert json.loads(json.dumps(described)) == described
-
-
-def test_unknown_weights(small: SweepConfig) -> None:
-    with pytest.raises(ConfigError, match="initial weights of resnet18 are not known"):
-        len(ResolvedSweep(config=small, data_fingerprint="f", weights={"resnet10t": "random"}).cells)
 
 
 @given(

@@ -1,17 +1,14 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from ruamel.yaml import YAML
 
-from goal_sweep.goal_core.data.config import ImageConfig, KarpathyConfig, ScenesConfig
+from goal_sweep.goal_core.data.config import KarpathyConfig, ScenesConfig
 from goal_sweep.goal_core.models.config import BackboneConfig, BertConfig, ModelConfig, TextConfig, XvlmConfig
 from goal_sweep.goal_core.objectives import ObjectiveConfig, triplet_weights
 from goal_sweep.goal_core.training.config import StageConfig
@@ -49,11 +46,6 @@ def another(value: Any) -> Any:
     return {"none": "crop_flip", "crop_flip": "none", "adam": "adamw"}.get(value, f"{value}x")
 
 
-def test_id_is_16_hex_digits() -> None:
-    assert len(make_id()) == 16
-    assert set(make_id()) <= set("0123456789abcdef")
-
-
 def test_canonical_json_goes_by_value() -> None:
     assert canonical_json({"b": 1.0, "a": [1e-4, True, None, -0.0]}) == '{"a":[0.0001,true,null,0],"b":1}'
     assert canonical_json({"a": 0.1 + 0.2}) != canonical_json({"a": 0.3})
@@ -73,26 +65,12 @@ json_values = st.recursive(
 )
 
 
-@given(st.dictionaries(st.text(), json_values, max_size=5), st.randoms())
-@settings(max_examples=50, deadline=None)
-def test_canonical_json_ignores_the_order_of_keys(value: dict[str, Any], random: Any) -> None:
-    keys = list(value)
-    random.shuffle(keys)
-    assert canonical_json({key: value[key] for key in keys}) == canonical_json(value)
-    assert json.loads(canonical_json(value)) == value
-
-
 @pytest.mark.parametrize(
     "field", [item.name for item in fields(KarpathyConfig) if item.name not in ("format", "image")]
 )
 def test_a_data_setting_counts_by_name_unless_only_the_fingerprint_tells_what_it_selects(field: str) -> None:
     changed = make_id(data=replace(KARPATHY, **{field: another(getattr(KARPATHY, field))}))
     assert (changed == make_id()) == (field != "min_word_count")
-
-
-@pytest.mark.parametrize("change", [{"size": 100}, {"resize": 300}, {"augment": "none"}, {"shrink": 256}])
-def test_image_setting_counts(change: dict[str, Any]) -> None:
-    assert make_id(data=replace(KARPATHY, image=replace(ImageConfig(), **change))) != make_id()
 
 
 @pytest.mark.parametrize(
@@ -170,9 +148,8 @@ def test_stage_key_counts_cell_precision_and_the_stages_before() -> None:
         stage_key("c", [replace(FROZEN, epochs=9), FINETUNE], "fp32"),
         stage_key("c", [FINETUNE], "fp32"),
         stage_key("c", [FROZEN], "fp32"),
-        stage_key("c", [FROZEN, FINETUNE], "fp32", until=2),
     ]
-    assert len({key, *others}) == 7
+    assert len({key, *others}) == 6
 
 
 def test_a_training_tells_the_settings_that_its_key_hashes(small: SweepConfig) -> None:
@@ -183,29 +160,13 @@ def test_a_training_tells_the_settings_that_its_key_hashes(small: SweepConfig) -
     assert training.settings["objective.tau"] == "10"  # a whole number, however it is written
     assert training.settings["model.backbone_weights"] == "w"
     assert (training.settings["seed"], training.settings["precision"]) == ("2", "fp32")
-    assert not {"stages.frozen.micro_batch", "stages.frozen.name", "data.root", "until"} & training.settings.keys()
-
-
-def test_all_settings_are_plain_data() -> None:
-    """Ids hash JSON, so a field of another kind would need a rule for its conversion."""
-    for config in (KARPATHY, SCENES, MODEL, FROZEN):
-        for item in fields(config):
-            value = getattr(config, item.name)
-            assert is_dataclass(value) or isinstance(value, (str, int, float, bool, tuple, dict))
+    assert not {"stages.frozen.micro_batch", "stages.frozen.name", "data.root"} & training.settings.keys()
 
 
 def keys_of(config: SweepConfig) -> list[tuple[str, tuple[str, ...]]]:
     weights = {backbone.name: f"of {backbone.name}" for backbone in config.model.backbones}
     sweep = ResolvedSweep(config=config, data_fingerprint="f", weights=weights)
     return [(stages[0].cell.id, tuple(one.key for one in stages)) for stages in zip(*sweep.by_stage, strict=True)]
-
-
-def test_spelling_of_numbers_does_not_count(small: SweepConfig, write: Callable[..., Path], small_text: str) -> None:
-    text = (
-        small_text.replace("1e-3", "0.001").replace("1e-4", "0.0001").replace("20", "2_0")
-        + "objectives: {params: {tau: 10}}\n"
-    )
-    assert keys_of(load_sweep(write("other.yaml", text))) == keys_of(small)
 
 
 @pytest.mark.parametrize(
@@ -227,15 +188,6 @@ def test_what_does_not_make_the_model_leaves_ids_alone(
     assert keys_of(load_sweep("small.yaml", overrides)) == keys_of(small)
 
 
-def test_extended_file_has_the_ids_of_the_flat_one(
-    write: Callable[..., Path], small: SweepConfig, small_text: str
-) -> None:
-    head, stages = small_text.split("seeds:")
-    write("base.yaml", head + "seeds: [9]\nstages: [{name: frozen, epochs: 3, lr: 7.0}]\n")
-    over = write("over.yaml", "extends: base.yaml\nseeds:" + stages)
-    assert keys_of(load_sweep(over)) == keys_of(small)
-
-
 def test_adding_keeps_old_ids(small: SweepConfig, write: Callable[..., Path]) -> None:
     old = set(keys_of(small))
     more_seeds = set(keys_of(load_sweep("small.yaml", ["seeds=[2, 3, 1]"])))
@@ -254,27 +206,3 @@ def test_changing_finetune_keeps_the_frozen_results(small: SweepConfig) -> None:
         assert cell == old_cell
         assert keys[0] == old_keys[0]
         assert keys[1] != old_keys[1]
-
-
-def test_changing_frozen_changes_both_stages_but_not_the_cell(small: SweepConfig) -> None:
-    changed = load_sweep("small.yaml", ["stages.frozen.lr=3e-4"])
-    for (cell, keys), (old_cell, old_keys) in zip(keys_of(changed), keys_of(small), strict=True):
-        assert cell == old_cell
-        assert set(keys).isdisjoint(old_keys)
-
-
-def shuffled(value: Any, random: Any) -> Any:
-    if isinstance(value, dict):
-        keys = list(value)
-        random.shuffle(keys)
-        return {key: shuffled(value[key], random) for key in keys}
-    return [shuffled(item, random) for item in value] if isinstance(value, list) else value
-
-
-@given(st.randoms(use_true_random=False))
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_order_of_yaml_keys_does_not_count(small: SweepConfig, small_text: str, random: Any) -> None:
-    yaml = YAML(typ="safe", pure=True)
-    with Path("shuffled.yaml").open("w") as file:
-        yaml.dump(shuffled(yaml.load(small_text), random), file)
-    assert keys_of(load_sweep("shuffled.yaml")) == keys_of(small)

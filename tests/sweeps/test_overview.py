@@ -32,9 +32,3 @@ def test_axes_of_objectives_multiply_cells_and_axes_of_stages_trainings() -> Non
     assert "tau 5, 10; lr 0.001, 0.004" in axes
     assert [len(trainings) for trainings in sweep.by_stage] == [100, 100]
     assert [re.findall(r"\d+", line) for line in stages] == [["100", "50", "2"]] * 2
-
-
-def test_a_sweep_without_axes_is_one_line() -> None:
-    assert list(describe_size(unopened(load_sweep("coco_vsepp", environ={})))) == [
-        "45 cells = 1 backbone x 3 seeds x 15 objectives"
-    ]

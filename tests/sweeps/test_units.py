@@ -19,12 +19,6 @@ def frozen(resolved: ResolvedSweep) -> list[Training]:
     return resolved.by_stage[0]
 
 
-def test_without_sharing_a_unit_is_a_training(frozen: list[Training]) -> None:
-    units = pack(frozen, NONE)
-    assert [unit.trainings for unit in units] == [(training,) for training in frozen]
-    assert units[0].label == "con/con resnet10t seed 1 (frozen)"
-
-
 def test_trunk_brings_together_what_differs_in_objective_only(frozen: list[Training]) -> None:
     units = pack(frozen, TRUNK)
     assert [len(unit.trainings) for unit in units] == [NUM_OBJECTIVES] * 4
@@ -49,19 +43,6 @@ def test_sizes_are_balanced(frozen: list[Training], limit: int, sizes: list[int]
     units = pack(frozen[:15], ExecutionConfig(sharing="trunk", cells_per_unit=limit))
     assert [len(unit.trainings) for unit in units] == sizes
     assert [training for unit in units for training in unit.trainings] == frozen[:15]
-
-
-def test_a_stage_that_trains_the_backbone_shares_its_batches(resolved: ResolvedSweep) -> None:
-    of_frozen, of_finetune = (pack(trainings, TRUNK) for trainings in resolved.by_stage)
-    assert [len(unit.trainings) for unit in of_finetune] == [len(unit.trainings) for unit in of_frozen]
-    assert of_finetune[0].stage.name == "finetune"
-
-
-def test_stages_never_share_a_unit(resolved: ResolvedSweep) -> None:
-    units = pack(resolved.trainings, TRUNK)
-    assert len(units) == 8
-    assert all(len({training.stage for training in unit.trainings}) == 1 for unit in units)
-    assert pack([], TRUNK) == []
 
 
 @given(data=st.data())

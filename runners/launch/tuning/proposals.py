@@ -29,14 +29,7 @@ def propose(space: Space, tune: TuneConfig, before: Sequence[Candidate]) -> list
     """The next candidates of an objective: with `tpe` to the end of a batch, with other searches all that there are.
 
     They depend on the arguments alone, and each only on those before it; so a smaller budget gives the first of them.
-
-    Args:
-        space: what is searched.
-        tune: how.
-        before: all earlier candidates with their scores, in order.
-
-    Returns:
-        Candidates that differ from all earlier ones; none where the budget is spent, or the space has no more.
+    They differ from all earlier ones; there are none where the budget is spent, or the space has no more.
     """
     if tune.search != "tpe":
         return space.without_scores(tune.budget)[len(before) :]
@@ -64,31 +57,33 @@ def _study(space: Space, seed: int, before: Sequence[Candidate]) -> Study:
     # A proposal whose score is not known yet counts as bad (`constant_liar`), so that those of a batch differ.
     sampler = optuna.samplers.TPESampler(seed=own, n_startup_trials=1, constant_liar=True)
     study = optuna.create_study(direction="maximize", sampler=sampler)
-    distributions = {name: _distribution(dimension) for name, dimension in space.dimensions.items()}
     for candidate in before:
         params = {name: _position(space.dimensions[name], value) for name, value in candidate.values.items()}
         # The sweep's own settings may lie outside of the space; then they tell nothing about it.
         if candidate.score is not None and None not in params.values():
-            study.add_trial(
-                optuna.trial.create_trial(params=params, distributions=distributions, value=candidate.score)
-            )
+            distributions, score = _distributions(space), candidate.score
+            study.add_trial(optuna.trial.create_trial(params=params, distributions=distributions, value=score))
     return study
 
 
 def _asked(study: Study, space: Space) -> Iterator[Values]:
-    distributions = {name: _distribution(dimension) for name, dimension in space.dimensions.items()}
     for _ in range(_TRIES):
-        params = study.ask(distributions).params
-        yield {name: _value(dimension, params[name]) for name, dimension in space.dimensions.items()}
+        asked = study.ask(_distributions(space)).params
+        yield {
+            name: own.domain.choice[asked[name]] if own.domain.choice else own.rounded(asked[name])
+            for name, own in space.dimensions.items()
+        }
 
 
-def _distribution(dimension: Dimension) -> Any:
+def _distributions(space: Space) -> dict[str, Any]:
     from optuna.distributions import CategoricalDistribution, FloatDistribution
 
-    if dimension.domain.choice:
-        return CategoricalDistribution(range(len(dimension.domain.choice)))
-    low, high = dimension.domain.bounds
-    return FloatDistribution(low, high, log=dimension.domain.kind == "loguniform")
+    return {
+        name: CategoricalDistribution(range(len(own.domain.choice)))
+        if own.domain.choice
+        else FloatDistribution(*own.domain.bounds, log=bool(own.domain.loguniform))
+        for name, own in space.dimensions.items()
+    }
 
 
 def _position(dimension: Dimension, value: AxisValue) -> Any:
@@ -97,7 +92,3 @@ def _position(dimension: Dimension, value: AxisValue) -> Any:
         return next((number for number, known in enumerate(dimension.domain.choice) if known == value), None)
     low, high = dimension.domain.bounds
     return value if isinstance(value, int | float) and low <= value <= high else None
-
-
-def _value(dimension: Dimension, param: Any) -> AxisValue:
-    return dimension.domain.choice[param] if dimension.domain.choice else dimension.rounded(param)

@@ -6,36 +6,25 @@ from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.runners.launch.tuning.search import ends_of, replay
 from goal_sweep.runners.results import listed_again, read_results, update_results
 from goal_sweep.runners.store import Store
-from goal_sweep.sweeps import SweepConfig
+from goal_sweep.sweeps import SweepPlaces
 from goal_sweep.sweeps.results import TUNED
 
 
-def refreshed_results(store: Store, config: SweepConfig) -> bytes | None:
-    """The content of a sweep's results table, brought up to date with the store if it is behind.
+def refreshed_results(store: Store, config: SweepPlaces) -> bytes | None:
+    """The content of a sweep's results table, brought up to date with the store; None if the store has none.
 
     The table shows the sweep as it was last launched, whatever its file says now. What an earlier goal-sweep trained
-    under other keys stays as it was written.
-
-    Args:
-        store: the store.
-        config: the sweep.
-
-    Returns:
-        None if the store has no table of the sweep.
-
-    Raises:
-        StorageError: the store cannot be read.
+    under other keys, or a plugin that does not run now, stays as it was written.
     """
     before = read_results(store, config.name)
     if before is None:
         return None
     try:
         sweep = listed_again(before.header, config)
-    except ConfigError:  # of settings that this goal-sweep does not know any more
+    except ConfigError:  # of settings that this goal-sweep does not know
         return before.content
-    max_attempts = config.resources.max_attempts
     if sweep.config.tune is not None and not sweep.trails:
-        sweep = replay(sweep, lambda trainings: ends_of(store, trainings, max_attempts))
+        sweep = replay(sweep, lambda trainings: ends_of(store, trainings, sweep.config.resources.max_attempts))
     asked = {training.key for training in sweep.trainings}
     if any(row["training"] not in asked for row in before.rows(("training", "grid")) if row["grid"] != TUNED):
         return before.content

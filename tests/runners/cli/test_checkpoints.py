@@ -71,8 +71,8 @@ def test_mistakes_are_one_line(cell: Path, tmp_path: Path, capsys: pytest.Captur
         (["search", str(cell), " ", "--images", str(tmp_path)], "give a sentence"),
         (["embed", str(cell), "--out", str(tmp_path / "x.npy")], "--images or --texts"),
         (["embed", str(tmp_path / "none"), "--texts", "t", "--out", str(tmp_path / "x.npy")], "none"),
-        (["evaluate", str(cell), "--data", "scenes", "--root", "x"], "--data or --root"),
-        (["evaluate", str(cell), str(cell), "--data", "scenes"], "--data needs a single checkpoint"),
+        (["evaluate", str(cell), "--data", "quickstart", "--root", "x"], "--data or --root"),
+        (["evaluate", str(cell), str(cell), "--data", "quickstart"], "--data needs a single checkpoint"),
     ):
         assert run(words) == 2, words
         said = capsys.readouterr().err

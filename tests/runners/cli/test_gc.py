@@ -8,6 +8,7 @@ import pytest
 
 from goal_sweep.runners.cli.app import run
 from goal_sweep.runners.cli.options import console
+from tests.helpers.paths import SCENES
 from tests.helpers.results_folder import arguments
 from tests.helpers.store_cases import train
 from tests.helpers.sweep_cases import opened_in
@@ -31,7 +32,7 @@ def test_it_lists_first_and_removes_when_told(folder, capsys, monkeypatch):
     assert run(arguments("gc", folder)) == 0
     listed = capsys.readouterr().out
     assert "2.0 MB     1 files  states: con/con" in listed
-    assert "2.0 MB in 1 files can be removed: goal-sweep gc scenes --delete" in listed
+    assert f"2.0 MB in 1 files can be removed: goal-sweep gc {SCENES} --delete" in listed
     assert state.exists()
     assert run(arguments("gc", folder, "--delete", "--json")) == 0
     answer = json.loads(capsys.readouterr().out)

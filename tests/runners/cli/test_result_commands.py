@@ -19,6 +19,7 @@ from goal_sweep.runners.cli.app import run
 from goal_sweep.runners.cli.reports import report_target, restore
 from goal_sweep.sweeps.results import RESULTS_FILE
 from tests.helpers.blank_figures import blank_figures
+from tests.helpers.paths import SCENES
 from tests.helpers.results_folder import arguments, finished
 from tests.helpers.store_cases import train, write_weights
 from tests.helpers.sweep_cases import opened_in
@@ -192,7 +193,7 @@ def test_a_server_that_only_a_sweep_file_names_is_not_contacted(
 ) -> None:
     """Whoever tries somebody's sweep sends nothing to a host of theirs."""
     sweep, store, called = tmp_path / "theirs.yaml", tmp_path / "store", list[object]()
-    sweep.write_text("extends: scenes\ntracking: http://127.0.0.1:9\n")
+    sweep.write_text(f"{Path(SCENES).read_text()}tracking: http://127.0.0.1:9\n")
     if with_results:
         finished(store, empty_database)
 

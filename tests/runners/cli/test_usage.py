@@ -15,6 +15,7 @@ from goal_sweep.runners.cli import reports
 from goal_sweep.runners.cli.app import app, run
 from goal_sweep.runners.cli.options import SweepArguments, console
 from goal_sweep.runners.execution.session import session as ray_session
+from tests.helpers.paths import SCENES
 
 
 @pytest.mark.parametrize(
@@ -38,11 +39,11 @@ from goal_sweep.runners.execution.session import session as ray_session
         ("launch quickstart --set stages.frozen.epoch=2", "epoch: unknown key (did you mean 'epochs'?)"),
         ("launch quickstart --set objectives.only=[con/cos]", "con/cos"),
         (
-            "launch scenes --set stages.frozen.batch_size=4000",
+            f"launch {SCENES} --set stages.frozen.batch_size=4000",
             "--set stages.frozen.batch_size: must be at most 2000, the number of captions",
         ),
-        ("validate quickstart --set name=..", "name may contain"),
-        ("validate scenes --set data.num_train=10000000", "num_train must be at least 1 and at most 1,000,000"),
+        ("validate quickstart --set name=..", "--set name: "),
+        (f"validate {SCENES} --set data.num_train=10000000", "num_train must be at least 1 and at most 1,000,000"),
         ("validate quickstart --set data.min_word_count=100000", "no word"),
     ],
 )

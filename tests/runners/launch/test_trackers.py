@@ -57,11 +57,11 @@ def output(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     return text
 
 
-def sweep_with(folder: Path, plugin: str, running: Any = "any") -> OpenedSweep:
+def sweep_with(folder: Path, plugin: str) -> OpenedSweep:
     (folder / "mine.py").write_text(plugin)
     (folder / "tiny.yaml").write_text(SWEEP)
     own = ["plugins=[mine.py]", f"store={folder / 'store'}", STAGES]
-    return open_sweep(str(folder / "tiny.yaml"), own, running=running)
+    return open_sweep(str(folder / "tiny.yaml"), own, trusted=True)
 
 
 def test_the_example_gets_every_training_live_and_no_id_depends_on_it(
@@ -81,7 +81,7 @@ def test_the_example_gets_every_training_live_and_no_id_depends_on_it(
         assert run.summary["test/rsum"] == final["test/rsum"]
         assert run.exit_code == 0
     assert sweep.plan_unit(pack(sweep.trainings, sweep.config.execution)[0]).plugins == ()
-    edited = sweep_with(tmp_path, f"{WANDB}# edited\n", running="never")
+    edited = sweep_with(tmp_path, f"{WANDB}# edited\n")
     assert [one.key for one in edited.trainings] == [one.key for one in sweep.trainings]
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from goal_sweep import sweeps
 from goal_sweep.goal_core.data.config import ScenesConfig
 from goal_sweep.goal_core.models.config import BackboneConfig
 from goal_sweep.goal_core.objectives import LOSS, pair_weights, triplet_weights
 from goal_sweep.sweeps import ResolvedSweep, SweepError, SweepNotFoundError, find_sweep, list_shipped, load_sweep
 from tests.helpers.mistakes import check_mistakes
+from tests.helpers.paths import SCENES
 
 Write = Callable[..., Path]
 Errors = Callable[..., list[str]]
@@ -35,53 +35,30 @@ def test_small_sweep(write: Write) -> None:
     assert config.tracking == f"sqlite:///{config.store}/mlflow.db"
 
 
-def test_whole_number_stands_for_a_float(write: Write) -> None:
-    config = load_sweep(write(), ["stages.frozen.grad_clip=1", "resources.gpus=1"])
-    assert isinstance(config.stages[0].grad_clip, float)
-    assert isinstance(config.resources.gpus, float)
-
-
-def test_misspelt_key_names_the_nearest(write: Write, errors_of: Errors, small_text: str) -> None:
-    path = write("a.yaml", small_text.replace("epochs: 3", "epoch: 3").replace("  num_train", "  num_trian"))
-    check_mistakes(
-        errors_of(path),
-        "a.yaml:4 | data.num_trian | 'num_train' | format",
-        "a.yaml:11 | stages.frozen.epoch | 'epochs'",
-    )
-
-
-def test_misspelt_top_level_key(write: Write, errors_of: Errors, small_text: str) -> None:
-    lines = errors_of(write("a.yaml", "extend: x\n" + small_text))
-    check_mistakes(lines, "a.yaml:1 | extend | 'extends' | name, data, model")
-
-
-def test_duplicate_key(write: Write, errors_of: Errors, small_text: str) -> None:
-    check_mistakes(errors_of(write("a.yaml", small_text + "seeds: [3]\n")), "a.yaml:16 | seeds | a.yaml:8")
-
-
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
+        ("name: small", "name: small\nextend: x", "a.yaml:2 | extend | 'extends' | plugins, data, model"),
+        ("stages:", "seeds: [3]\nstages:", "a.yaml:9 | seeds | a.yaml:8"),
         ("num_train: 20", "num_train: '20'", "a.yaml:4 | data.num_train | whole number | '20'"),
         ("num_train: 20", "num_train: 2.5", "a.yaml:4 | data.num_train | whole number | 2.5"),
         ("num_train: 20", "num_train: true", "a.yaml:4 | data.num_train | whole number | true"),
         ("num_train: 20", "num_train:", "a.yaml:4 | data.num_train | whole number | nothing"),
         ("lr: 1e-3", "lr: fast", "a.yaml:12 | stages.frozen.lr | number | 'fast'"),
-        ("lr: 1e-3", "lr: .nan", "a.yaml:12 | stages.frozen.lr | finite | nan"),
+        ("lr: 1e-3", "lr: .nan", "a.yaml:12 | stages.frozen.lr | finite | NaN"),
         ("name: small", "name: 3", "a.yaml:1 | name | text | 3"),
         ("name: small", "name: Sm all", "a.yaml:1 | name | a-z | 'Sm all'"),
         ("seeds: [1, 2]", "seeds: 3", "a.yaml:8 | seeds | a list | 3"),
         ("seeds: [1, 2]", "seeds: [1, 1]", "a.yaml:8 | seeds | distinct | 1"),
-        ("seeds: [1, 2]", "seeds: [1, -2]", "a.yaml:8 | seeds | negative | -2"),
-        ("seeds: [1, 2]", f"seeds: [1, {2**63}]", f"a.yaml:8 | seeds | 2^63 | {2**63}"),
+        ("seeds: [1, 2]", "seeds: [1, -2]", "a.yaml:8 | seeds.1 | equal to 0 | -2"),
+        ("seeds: [1, 2]", f"seeds: [1, {2**63}]", f"a.yaml:8 | seeds.1 | less than {2**63}"),
         ("seeds: [1, 2]", "seeds: [1]\nplugins: [gone.py]", "a.yaml:9 | plugins | gone.py is missing"),
         ("seeds: [1, 2]", "seeds: []", "a.yaml:8 | seeds | at least one"),
         ("seeds: [1, 2]", "seeds: [1, two]", "a.yaml:8 | seeds.1 | whole number | 'two'"),
         (
             "format: scenes",
             "format: scene",
-            "a.yaml:3 | data.format | karpathy, id_mapping, xvlm_json, source, scenes, regions, precomp | 'scene' "
-            "| 'scenes'",
+            "a.yaml:3 | data.format | 'karpathy', 'id_mapping', 'xvlm_json', 'source', 'scenes' | 'scene' | (did",
         ),
         ("  format: scenes\n", "", "a.yaml:2 | data.format | missing"),
         ("name: frozen", "name: finetune", "a.yaml:9 | stages | distinct | finetune"),
@@ -103,15 +80,15 @@ def test_one_mistake_is_one_line(
 @pytest.mark.parametrize(
     ("section", "told"),
     [
-        ("precision: fp8", "a.yaml:16 | precision | fp32, tf32, bf16, fp16 | 'fp8' | 'fp32'"),
+        ("precision: fp8", "a.yaml:16 | precision | 'fp32', 'tf32', 'bf16' or 'fp16' | 'fp8'"),
         ("execution: {sharing: trunk, cells_per_unit: -1}", "a.yaml:16 | execution.cells_per_unit | at least 0 | -1"),
         ("execution: {sharing: none, cells_per_unit: 8}", "a.yaml:16 | execution.cells_per_unit | 8 | none"),
-        ("resources:\n  gpus: 2.5", "a.yaml:17 | resources.gpus | whole number | 2.5"),
-        ("objectives: {pair: [lni]}", f"a.yaml:16 | objectives.pair | 'lni' | 'lin' | {', '.join(pair_weights)}, all"),
+        ("resources:\n  gpus: 2", "a.yaml:17 | resources.gpus | at most 1 | 2"),
+        ("objectives: {pair: [lni]}", f"a.yaml:16 | objectives.pair.0 | 'lni' | 'lin' | {', '.join(pair_weights)}"),
         ("objectives: {triplet: con}", "a.yaml:16 | objectives.triplet | a list | 'con'"),
         (
             "objectives:\n  only: [con/ncb]",
-            "a.yaml:17 | objectives.only | 'con/ncb' | 'con/nca' | sig-ms/cir",
+            "a.yaml:17 | objectives.only.0 | 'con/ncb' | 'con/nca' | sig-ms/cir",
         ),
         (
             "objectives:\n  pair: [lin]\n  only: [con/con]",
@@ -120,7 +97,7 @@ def test_one_mistake_is_one_line(
         ("objectives:\n  params:\n    tau: -1", "a.yaml:18 | objectives.params.tau | above 0 | -1.0"),
         (
             "objectives:\n  pair: [con]\n  triplet: [con, nca, cir]\n  params: {alpha: 3, tau: 4}",
-            "a.yaml:19 | objectives.params.alpha | margin, gate, tau, cir_shift",
+            "a.yaml:19 | objectives.params.alpha | tau, cir_shift, margin, gate",
         ),
         (
             "objectives:\n  params: {tau: {a: 1}}",
@@ -157,17 +134,6 @@ def test_credentials_are_refused_and_not_repeated(
 def test_stores_elsewhere_are_refused(write: Write, errors_of: Errors, small_text: str, store: str) -> None:
     lines = errors_of(write("a.yaml", small_text + f"store: {store}\n"))
     check_mistakes(lines, f"a.yaml:16 | store | s3://bucket/prefix | {store!r}")
-
-
-def test_of_a_store_in_a_bucket_each_machine_chooses_the_folder_of_tracking(write: Write, small_text: str) -> None:
-    config = load_sweep(write("a.yaml", small_text + "store: s3://bucket/x\n"))
-    assert (config.store, config.tracking) == ("s3://bucket/x", "sqlite:///{store}/mlflow.db")
-
-
-def test_a_file_uri_is_a_folder_everywhere(write: Write, small_text: str) -> None:
-    config = load_sweep(write("a.yaml", small_text + "store: file:///results/x\n"))
-    assert config.store == "/results/x"
-    assert config.tracking == "sqlite:////results/x/mlflow.db"
 
 
 def test_many_mistakes_are_reported_together_in_the_order_of_the_lines(write: Write, errors_of: Errors) -> None:
@@ -209,7 +175,7 @@ def test_many_mistakes_are_reported_together_in_the_order_of_the_lines(write: Wr
         ("a.yaml:6", "data.image.size"),
         ("a.yaml:8", "model.backbones.resnet18.weight"),
         ("a.yaml:8", "model.backbones"),
-        ("a.yaml:10", "objectives.pair"),
+        ("a.yaml:10", "objectives.pair.1"),
         ("a.yaml:11", "objectives.params.tau"),
         ("a.yaml:12", "seeds"),
         ("a.yaml:13", "seeds"),
@@ -243,45 +209,6 @@ def test_file_that_is_no_sweep(write: Write, errors_of: Errors, text: str, told:
     check_mistakes(errors_of("a.yaml"), told)
 
 
-def test_file_that_is_no_text(write: Write, errors_of: Errors) -> None:
-    write("a.yaml").write_bytes(b"name: \xff\xfe\n")
-    check_mistakes(errors_of("a.yaml"), "a.yaml |  | UTF-8")
-
-
-def test_byte_order_mark_is_ignored(write: Write, small_text: str) -> None:
-    write("a.yaml").write_text(small_text, encoding="utf-8-sig")
-    assert load_sweep("a.yaml").name == "small"
-
-
-def test_all_stands_for_every_weight(write: Write, small_text: str) -> None:
-    path = write("a.yaml", small_text + "objectives: {pair: all, triplet: [all]}\n")
-    assert load_sweep(path).objectives == load_sweep(write()).objectives
-
-
-def test_not_found_lists_the_shipped_sweeps(write: Write) -> None:
-    write()
-    with pytest.raises(
-        SweepNotFoundError, match=r"did you mean 'quickstart'\?\); shipped sweeps: .*emoji_vsepp"
-    ) as caught:
-        load_sweep("quikstart.yaml")
-    assert "\n" not in str(caught.value)
-
-
-ENVIRON = {"GOAL_DATA": "/data/emoji", "GOAL_WEIGHTS": "/weights/lite0.safetensors"}
-
-
-def test_names() -> None:
-    assert {"quickstart", "emoji_vsepp", "emoji_vsepp_finetune"} <= set(list_shipped())
-    assert list_shipped() == sorted(list_shipped())
-
-
-@pytest.mark.parametrize("name", list_shipped())
-def test_shipped_sweep_is_valid_and_called_like_its_file(name: str) -> None:
-    config = load_sweep(name, environ=ENVIRON)
-    assert config.name == name
-    assert config == load_sweep(f"{name}.yaml", environ=ENVIRON)
-
-
 @pytest.mark.parametrize("name", list_shipped())
 def test_shipped_sweep_opens_with_its_command_data_cost_and_result(name: str) -> None:
     text = find_sweep(name).read_text()
@@ -298,69 +225,21 @@ def test_an_existing_file_wins(write: Write) -> None:
     assert load_sweep("quickstart").name == "quickstart"
 
 
-@pytest.mark.parametrize("name", ["nothing.yaml", "some/where/quickstart.yaml", "quickstart.json"])
-def test_not_found_lists_what_ships(write: Write, name: str) -> None:
+@pytest.mark.parametrize("name", ["quikstart.yaml", "some/where/quickstart.yaml", "quickstart.json", "n" * 5000])
+def test_not_found_is_one_line_that_names_the_nearest(write: Write, name: str) -> None:
     write()
-    with pytest.raises(SweepNotFoundError, match=f"shipped sweeps: {', '.join(list_shipped())}$"):
-        find_sweep(name)
-
-
-def test_folder_is_named_as_one(tmp_path: Path) -> None:
-    with pytest.raises(SweepNotFoundError, match="is a folder"):
-        find_sweep(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("name", "stages", "weights"),
-    [("quickstart", ["frozen"], "precomputed"), ("scenes", ["frozen", "finetune"], "random")],
-)
-def test_quickstart_and_scenes_are_the_whole_grid(name: str, stages: list[str], weights: str) -> None:
-    config = load_sweep(name)
-    (backbone,) = config.model.backbones
-    assert len(ResolvedSweep(config=config, data_fingerprint="0", weights={backbone.name: weights}).cells) == 15 * 3
-    assert [stage.name for stage in config.stages] == stages
-    assert backbone.weights == weights
-    assert config.execution.sharing == "auto"
-
-
-def test_the_quickstart_reads_what_ships_wherever_it_is_installed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert load_sweep("quickstart").data.root == "shipped:emoji_precomp"
-
-
-def test_emoji_finetune_reuses_the_frozen_results_of_emoji() -> None:
-    weights = {"tf_efficientnet_lite0": "sha256:0"}
-    emoji, finetune = (
-        ResolvedSweep(config=load_sweep(name, environ=ENVIRON), data_fingerprint="0", weights=weights)
-        for name in ("emoji_vsepp", "emoji_vsepp_finetune")
-    )
-    assert [cell.objective.name for cell in finetune.cells] == ["con/con", "lin-ms/nca", "sig-ms/cir"]
-    assert [trainings[0].stage.name for trainings in finetune.by_stage] == ["frozen", "finetune"]
-    assert set(finetune.by_stage[0]) < set(emoji.trainings)
-    assert load_sweep("emoji_vsepp", environ=ENVIRON).model.backbones == (
-        BackboneConfig(name="tf_efficientnet_lite0", weights="/weights/lite0.safetensors"),
-    )
-
-
-def test_sweep_files_are_packaged_beside_the_code() -> None:
-    assert find_sweep("quickstart").parent == Path(sweeps.__file__).parent
-
-
-def test_a_huge_file_is_refused_unread_wherever_it_is_named(write: Write, errors_of: Errors, small_text: str) -> None:
-    huge = write("huge.yaml", small_text)
-    with huge.open("r+b") as file:
-        file.truncate(100_000_000)
-    write("small.yaml", "extends: huge.yaml\n")
-    check_mistakes(errors_of(huge), "huge.yaml |  | 256 KiB")
-    check_mistakes(errors_of(Path("small.yaml")), "huge.yaml |  | 256 KiB")
+    with pytest.raises(
+        SweepNotFoundError, match=r"did you mean 'quickstart'\?.*emoji_vsepp|File name too long"
+    ) as error:
+        load_sweep(name)
+    assert "\n" not in str(error.value)
 
 
 def test_an_extended_file_and_a_set_are_limited_too(write: Write, errors_of: Errors) -> None:
-    write("base.yaml", f"name: x{' ' * 300_000}\n")
+    with write("base.yaml").open("r+b") as file:
+        file.truncate(100_000_000)
     check_mistakes(errors_of(write("a.yaml", "extends: base.yaml\n")), "base.yaml |  | 256 KiB")
-    check_mistakes(errors_of(write(), "seeds=[&a 1, *a]"), "--set seeds | 0 | aliases", "--set seeds | 1 | aliases")
+    check_mistakes(errors_of(write(), "seeds=[&a 1, *a]"), "--set seeds |  | aliases")
     check_mistakes(errors_of(write(), "seeds=" + "[" * 2_000), "--set seeds |  | 32 levels")
     (line,) = errors_of(write(), ".".join("a" * 20_000) + "=1")
     assert line.startswith("--set a.a.a.")
@@ -374,11 +253,6 @@ def test_a_long_chain_of_files_is_refused(write: Write, errors_of: Errors, small
     write("1000.yaml", small_text)
     check_mistakes(errors_of(Path("0.yaml")), "16.yaml:1 | extends | 16 files")
     assert load_sweep(Path("990.yaml")).name == "small"
-
-
-def test_a_name_that_no_file_can_have_is_one_line(write: Write, errors_of: Errors) -> None:
-    lines = errors_of(write("a.yaml", f"extends: {'n' * 5000}\n"))
-    check_mistakes(lines, "a.yaml:1 | extends | File name too long")
 
 
 def test_thousands_of_mistakes_are_listed_up_to_a_hundred(write: Write, small_text: str) -> None:
@@ -409,7 +283,7 @@ def test_in_dual_baselines_have_the_temperature_of_the_model() -> None:
     ]
 
     def params(*settings: str) -> list[dict[str, object]]:
-        config = load_sweep("scenes", [*dual, *settings])
+        config = load_sweep(SCENES, [*dual, *settings])
         cells = ResolvedSweep(config=config, data_fingerprint="f", weights={"tiny": "w"}).cells[2:5]
         return [dict(cell.objective.params) for cell in cells]
 
@@ -419,4 +293,4 @@ def test_in_dual_baselines_have_the_temperature_of_the_model() -> None:
         {"temperature": 0.1, "bias": "model"},
     ]
     with pytest.raises(SweepError, match="dual"):
-        load_sweep("scenes", [dual[0], "objectives.params.temperature=model"])
+        load_sweep(SCENES, [dual[0], "objectives.params.temperature=model"])

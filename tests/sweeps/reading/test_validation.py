@@ -81,18 +81,6 @@ def test_key_called_like_the_format(write: Write, errors_of: Errors, small_text:
     check_mistakes(lines, "a.yaml:4 | data.num_train | '20'", "a.yaml:5 | data.scenes | unknown key")
 
 
-def test_a_value_that_could_not_be_read_is_one_mistake(write: Write, errors_of: Errors, small_text: str) -> None:
-    lines = errors_of(
-        write("a.yaml", small_text.replace("[1, 2]", "&both [1, 2]").replace("num_train: 20", "num_train: x"))
-    )
-    check_mistakes(lines, "a.yaml:4 | data.num_train | 'x'", "a.yaml:8 | seeds | anchors")
-
-
-def test_mistakes_in_two_items_of_a_list(write: Write, errors_of: Errors, small_text: str) -> None:
-    lines = errors_of(write("a.yaml", small_text.replace("[1, 2]", "[1, x, y]")))
-    check_mistakes(lines, "a.yaml:8 | seeds.1 | 'x'", "a.yaml:8 | seeds.2 | 'y'")
-
-
 def test_required_number_that_is_wrong_does_not_hide_the_rest_of_its_stage(
     write: Write, errors_of: Errors, small_text: str
 ) -> None:

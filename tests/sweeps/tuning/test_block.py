@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from goal_sweep.sweeps import SweepConfig, SweepError, from_mapping, load_sweep, to_mapping
-from goal_sweep.sweeps.axes import in_place
 from tests.helpers.mistakes import check_mistakes
 
 TEXT = """\
@@ -37,20 +36,16 @@ def test_all_but_the_space_and_the_budget_has_a_default(tmp_path: Path) -> None:
     tune = load_sweep(_write(tmp_path)).tune
     assert tune is not None
     assert (tune.search, tune.search_seed, tune.seeds, tune.metric) == ("random", 1, (101,), "val/rsum")
-    assert (tune.batch, tune.stop_early, tune.include_default) == (4, None, True)
+    assert (tune.batch, tune.include_default) == (4, True)
     domain = tune.space["objectives.params.tau"]
     assert (domain.kind, domain.bounds) == ("loguniform", (1.0, 20.0))
-
-
-def test_a_sweep_is_stored_and_read_back_with_its_search(tmp_path: Path) -> None:
-    config = load_sweep(_write(tmp_path), ["tune.stop_early={first: 2}"])
+    config = load_sweep(_write(tmp_path))
     assert from_mapping(SweepConfig, to_mapping(config)) == config
-    assert from_mapping(SweepConfig, in_place(to_mapping(config))) == config
 
 
 def test_set_and_extends_replace_what_a_setting_may_be(tmp_path: Path) -> None:
     _write(tmp_path)
-    child = "extends: mine.yaml\ntune:\n  space:\n    objectives.params.tau: {uniform: [2, 3]}\n  stop_early: false\n"
+    child = "extends: mine.yaml\ntune:\n  space:\n    objectives.params.tau: {uniform: [2, 3]}\n"
     tune = load_sweep(_write(tmp_path, child, "child.yaml"), ["tune.budget=7"]).tune
     assert tune is not None
     assert tune.budget == 7
@@ -70,27 +65,31 @@ LR = "mine.yaml:6 | tune.space.stages.frozen"
         (
             "{loguniform: [1, 20]}",
             "{loguniform: [1, 2], choice: [1]}",
-            f"{SPACE}.tau | uniform, loguniform, choice | loguniform and choice",
+            f"{SPACE}.tau.loguniform | uniform, loguniform, choice | loguniform and choice",
         ),
         ("{loguniform: [1, 20]}", "{choice: [-1, 2]}", f"{SPACE}.tau | above 0 | -1"),
         ("{loguniform: [1, 20]}", "{choice: [2, 2]}", f"{SPACE}.tau.choice | 2 more than once"),
-        ("{loguniform: [1, 20]}", "{choice: [1, 3, 1.0]}", f"{SPACE}.tau.choice | 1 more than once"),
-        ("params.tau", "params.tua", f"{SPACE}.tua | 'tau' | margin"),
+        ("{loguniform: [1, 20]}", "{choice: [1, 3, 1.0]}", f"{SPACE}.tau.choice | 1.0 more than once"),
+        ("params.tau", "params.tua", f"{SPACE}.tua | 'objectives.params.tau' | margin"),
         ("frozen.lr: {choice: [4e-3, 8e-3]}", "frozen.batch_size: {choice: [64, 128]}", f"{LR}.batch_size | lr_drops"),
         ("{loguniform: [1, 20]}", "{logunifrom: [1, 20]}", f"{SPACE}.tau.logunifrom | 'loguniform'"),
         (
             "objectives.params.tau: {loguniform: [1, 20]}",
             "objectives: {params: {tau: {loguniform: [1, 20]}}}",
-            f"{SPACE} | objectives.params",
+            f"{SPACE} | uniform, loguniform, choice",
         ),
         (
             "stages.frozen.lr: {choice: [4e-3, 8e-3]}",
             "stages.frozen: {lr: {choice: [4e-3]}}",
-            f"{LR}.lr | stages.frozen.lr",
+            f"{LR}.lr | uniform, loguniform, choice",
         ),
-        ("params.tau: {loguniform: [1, 20]}", "params.strict: {uniform: [0, 1]}", f"{SPACE}.strict | choice | uniform"),
-        ("stages.frozen.lr", "stages.finetune.lr", "mine.yaml:6 | tune.space.stages.finetune.lr | 'finetune' | frozen"),
-        ("stages.frozen.lr", "stages.frozen.rl", f"{LR}.rl | 'lr'"),
+        (
+            "params.tau: {loguniform: [1, 20]}",
+            "params.strict: {uniform: [0, 1]}",
+            f"{SPACE}.strict | true or false | choice",
+        ),
+        ("stages.frozen.lr", "stages.finetune.lr", "mine.yaml:6 | tune.space.stages.finetune.lr | 'stages.frozen.lr'"),
+        ("stages.frozen.lr", "stages.frozen.rl", f"{LR}.rl | 'stages.frozen.lr' | lr_drops"),
         ("stages.frozen.lr", "stages.frozen.bert_lr_scale", f"{LR}.bert_lr_scale | vsepp | BERT"),
         (
             "stages.frozen.lr",
@@ -102,20 +101,12 @@ LR = "mine.yaml:6 | tune.space.stages.frozen"
         (
             "stages.frozen.lr: {choice: [4e-3, 8e-3]}",
             "stages.frozen.warmup_epochs: {uniform: [0, 2]}",
-            f"{LR}.warmup_epochs | choice | uniform",
+            f"{LR}.warmup_epochs | integer | choice",
         ),
         ("budget: 4", "budget: 0", "mine.yaml:7 | tune.budget | at least 1 | 0"),
         ("budget: 4", "budget: 4\n  metric: test/rsum", "mine.yaml:8 | tune.metric | val/rsum | 'test/rsum'"),
         ("budget: 4", "budget: 4\n  seeds: [7, 2]", "mine.yaml:8 | tune.seeds | 2 "),
-        ("budget: 4", "budget: 4\n  search: grid", "mine.yaml:8 | tune.search | random, tpe | 'grid'"),
-        ("budget: 4", "budget: 4\n  stop_early: {first: 1}", "mine.yaml:8 | tune.stop_early | 2 to 4 | 1"),
-        (
-            "frozen.lr: {choice: [4e-3, 8e-3]}\n  budget: 4",
-            "frozen.warmup_epochs: {choice: [0, 3]}\n  budget: 4\n  stop_early: {first: 3}",
-            "mine.yaml:8 | tune.stop_early | frozen | 4 to 4 | 3",
-        ),
-        ("budget: 4", "budget: 6\n  stop_early: {first: 2}", "mine.yaml:7 | tune.budget | multiple of batch (4) | 6"),
-        ("budget: 4", "budget: 4\n  stop_early: true", "mine.yaml:8 | tune.stop_early | a mapping | true"),
+        ("budget: 4", "budget: 4\n  search: grid", "mine.yaml:8 | tune.search | 'random' or 'tpe' | 'grid'"),
         ("budget: 4", "budget: 4000", "mine.yaml:7 | tune.budget | 4000 | 60,000 | 20,000"),
         (
             "tune:",
@@ -145,14 +136,3 @@ def test_a_key_that_is_written_wrong_is_named_once(tmp_path: Path) -> None:
     check_mistakes(lines, "mine.yaml:7 | tune.bugdet | 'budget'")
     (line,) = _problems(_write(tmp_path, TEXT.replace("lr: {choice:", "lr: {grid:")))
     assert "lr.grid: unknown key; valid here: uniform, loguniform, choice" in line
-
-
-def test_values_of_two_settings_that_do_not_go_together_are_named(tmp_path: Path) -> None:
-    text = TEXT.replace("frozen.lr: {choice: [4e-3, 8e-3]}", "frozen.warmup_epochs: {choice: [1, 3]}")
-    text = text.replace("  budget", "    stages.frozen.ramp_epochs: {choice: [0, 4]}\n  budget")
-    assert load_sweep(_write(tmp_path, text)).tune is not None
-    clash = text.replace("ramp_epochs: {choice: [0, 4]}", "schedule: {choice: [drops, linear]}")
-    clash = clash.replace("name: mine\n", "name: mine\nstages: [{name: frozen, lr_drops: []}]\n")
-    clash = clash.replace("warmup_epochs: {choice: [1, 3]}", "lr_drops: {choice: [[], [2]]}")
-    lines = _problems(_write(tmp_path, clash))
-    check_mistakes(lines, "mine.yaml:8 | tune.space.stages.frozen.schedule | lr_drops 2 | schedule linear")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import islice
 
 import pytest
 
 from goal_sweep.sweeps import ExecutionConfig, pack
-from tests.helpers.tuning_cases import LRS, SPACE, of, searched, space_of, tuned
+from tests.helpers.tuning_cases import LRS, SPACE, searched, space_of, tuned
 
 VARIANT = "objectives.variant: {choice: [paper, released]}"
 
@@ -38,20 +37,6 @@ def test_every_objective_gets_exactly_the_budget_and_the_same_draws() -> None:
     assert len({tuple(found) for found in taus.values()}) == 1
     assert taus["sig", "cir"][0] == 10  # the sweep's own comes first
     assert all(isinstance(tau, float) and 1 <= tau <= 20 and float(f"{tau:.4g}") == tau for tau in taus["sig", "cir"])
-
-
-def test_a_space_that_is_used_up_gives_what_there_is() -> None:
-    sweep = tuned()
-    assert [space_of(sweep, "con/con").shown(one) for one in space_of(sweep, "con/con").without_scores(16)] == [
-        {"lr": 0.008},
-        {"lr": 0.004},
-    ]
-    listed = tuned(space="objectives.params.cir_shift: {choice: [0, 0.25, 0.5]}", budget=9)
-    found = [
-        space_of(listed, "con/cir").shown(one)["cir_shift"] for one in space_of(listed, "con/cir").without_scores(9)
-    ]
-    assert found[0] == 0.0
-    assert sorted(found) == [0.0, 0.25, 0.5]
 
 
 @pytest.mark.parametrize("space", [f"{SPACE}, {LRS}", "objectives.params.tau: {choice: [1, 2, 3, 4, 5, 6, 7, 8]}"])
@@ -105,14 +90,6 @@ def test_candidates_share_units_with_each_other_and_not_with_what_reports() -> N
     units = pack(whole.trainings, ExecutionConfig(sharing="trunk", cells_per_unit=0))
     assert sorted(len(unit.trainings) for unit in units) == [30, 5 * 2 + 10 * 4]
     assert {len({one.cell.tested for one in unit.trainings}) for unit in units} == {1}
-
-
-def test_listed_values_are_not_repeated_by_drawing() -> None:
-    space = space_of(tuned(space="objectives.params.tau: {choice: [1, 2, 3, 4]}"), "sig/nca")
-    assert len(list(islice(space.random(), 99))) == 4
-    assert (
-        len(of(searched(tuned(space="objectives.params.tau: {choice: [1, 2, 10]}"), lambda one: 0.0), "sig/nca")) == 3
-    )
 
 
 def test_only_draws_without_end_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,265 @@
+"""Read strict YAML 1.2 into mappings and lists that know where each value was written, and the mistakes found in them.
+
+A sweep file may come from anybody, so what it may cost is limited: its size and its depth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from goal_sweep.goal_core.basics.errors import GoalError
+
+MAX_PROBLEMS = 100
+"""Problems that one message lists."""
+KeyPath = tuple[str | int, ...]
+"""Keys and list indices from the top of the sweep file down to a value."""
+MAX_BYTES = 256 * 1024
+"""Size of a sweep file, or of the value of a `--set`. The sweeps that ship with the project have about 2 KiB."""
+MAX_DEPTH = 32
+"""Lists and mappings inside each other. A sweep needs 5."""
+_TOO_DEEP = f"is nested deeper than {MAX_DEPTH} levels"
+_ALIAS = "anchors and aliases (&, *) are not supported; write the value twice, or use `extends`"
+_TAG = "tag:yaml.org,2002:"
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where a value was written."""
+
+    source: str
+    """The file as shown to the user, or `--set key`."""
+    line: int = 0
+    """Line in the file, counted from 1; 0 where there is none."""
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line}" if self.line else self.source
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One mistake, described in one line."""
+
+    where: Where
+    path: str
+    """Dotted key path with list items by name or index, such as `stages.frozen.lr`; empty for the whole file."""
+    message: str
+
+    def __str__(self) -> str:
+        path = "" if str(self.where) == f"--set {self.path}" else self.path
+        return ": ".join(part for part in (str(self.where), path, self.message) if part)
+
+
+class SweepError(GoalError):
+    """A sweep file or a `--set` is wrong. The message has one line for each of the first `MAX_PROBLEMS` problems.
+
+    Those of each of the `sources` come together, in their order, by line; those of other sources (`--set`) follow.
+    """
+
+    def __init__(self, problems: Iterable[Problem], sources: Sequence[str] = ()) -> None:
+        unique = list(dict.fromkeys(problems))
+        order = list(dict.fromkeys([*sources, *(problem.where.source for problem in unique)]))
+        self.problems = tuple(sorted(unique, key=lambda item: (order.index(item.where.source), item.where.line)))
+        lines = [str(problem) for problem in self.problems[:MAX_PROBLEMS]]
+        rest = ["and further problems"] if len(self.problems) > MAX_PROBLEMS else []
+        super().__init__("\n".join([*lines, *rest]))
+
+
+class Items(list[Any]):
+    """A list that knows where each item was written, by index."""
+
+    def __init__(self, content: Iterable[Any], places: Mapping[Any, Where]) -> None:
+        super().__init__(content)
+        self.places: dict[Any, Where] = dict(places)
+
+
+class Section(dict[str, Any]):
+    """A mapping that knows where each key was written, and under the key `""`, if it is a whole file, where itself."""
+
+    def __init__(self, content: Mapping[str, Any], places: Mapping[Any, Where]) -> None:
+        super().__init__(content)
+        self.places: dict[Any, Where] = dict(places)
+
+    def at(self, path: KeyPath) -> Any:
+        """The value at a path; None where there is none."""
+        value: Any = self
+        for part in path:
+            value = value[part] if has(value, part) else None
+        return value
+
+    def place(self, path: KeyPath) -> Where:
+        """Where the value at a path was written, or else the nearest one above it."""
+        value: Any = self
+        place = self.places[""]
+        for part in path:
+            if not has(value, part):
+                break
+            value, place = value[part], value.places.get(part, place)
+        return place
+
+    def put(self, path: KeyPath, value: Any, where: Where | None = None) -> None:
+        """Set the value at a path, and its place if one is given. A mapping that is missing on the way is made."""
+        owner: Any = self
+        for part in path[:-1]:
+            if not has(owner, part) or not isinstance(owner[part], Section | Items):
+                owner[part] = Section({}, {})
+                owner.places[part] = where or self.places[""]
+            owner = owner[part]
+        owner[path[-1]] = value
+        if where is not None:
+            owner.places[path[-1]] = where
+
+    def texts(self) -> list[tuple[KeyPath, str]]:
+        """Every text in it, with its path."""
+        return [(path, value) for path, value in _leaves(self, ()) if isinstance(value, str)]
+
+    def shown(self, path: KeyPath) -> str:
+        """A path in the form that `--set` takes: dotted, with the items of a list by name where they have one."""
+        words = []
+        for number, part in enumerate(path, start=1):
+            words.append((name_of(self.at(path[:number])) if isinstance(part, int) else None) or str(part))
+        return ".".join(words)
+
+    def resolve(self, words: Sequence[str], path: KeyPath = ()) -> tuple[KeyPath, Sequence[str]]:
+        """Follow a dotted key, with list items by name or index, as far as it leads: the path, and the other words."""
+        owner = self.at(path)
+        for used in range(len(words), 0, -1):  # a key or a name may have dots, such as `resnet50.a1_in1k`
+            part: str | int = ".".join(words[:used])
+            if isinstance(owner, list):
+                named = (number for number, item in enumerate(owner) if name_of(item) == part)
+                part = next(named, int(words[0]) if words[0].isdecimal() and used == 1 else -1)
+            if has(owner, part):
+                return self.resolve(words[used:], (*path, part))
+        return path, words
+
+
+def located(plain: Any, where: Where) -> Any:
+    """Ordinary mappings, lists and scalars as if they were written at one place."""
+    if isinstance(plain, dict):
+        return Section({key: located(value, where) for key, value in plain.items()}, dict.fromkeys(plain, where))
+    if isinstance(plain, list):
+        return Items([located(value, where) for value in plain], dict.fromkeys(range(len(plain)), where))
+    return plain
+
+
+def has(value: Any, part: str | int) -> bool:
+    """Whether a value has something under a key or at an index."""
+    if isinstance(value, list):
+        return isinstance(part, int) and 0 <= part < len(value)
+    return isinstance(value, dict) and part in value
+
+
+def name_of(item: Any) -> str | None:
+    """The text under `name` of a mapping that has it."""
+    name = item.get("name") if isinstance(item, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _leaves(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
+    if not isinstance(value, dict | list):
+        yield path, value
+        return
+    for part, child in value.items() if isinstance(value, dict) else enumerate(value):
+        yield from _leaves(child, (*path, part))
+
+
+def read_mapping(path: Path, what: str, problems: list[Problem], sources: list[str]) -> Section | None:
+    """Read the mapping of a file, which is `what`; None, and a problem, where there is none.
+
+    `sources` receives its name as messages show it.
+    """
+    absolute, here = path.absolute(), Path.cwd()
+    source = str(absolute.relative_to(here) if absolute.is_relative_to(here) else absolute)
+    sources.append(source)
+    already = len(problems)
+    try:
+        with path.open("rb") as file:
+            root = parse_yaml(file.read(MAX_BYTES + 1).decode("utf-8-sig"), source, problems)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        problems.append(Problem(Where(source), "", f"cannot be read: {reason}"))
+        return None
+    if isinstance(root, Section):
+        return root
+    if len(problems) == already:
+        message = "the file is empty" if root is None else f"{what} is a mapping of keys to values"
+        problems.append(Problem(Where(source, 0 if root is None else 1), "", message))
+    return None
+
+
+def parse_yaml(text: str, source: str, problems: list[Problem], *, lines: bool = True) -> Any:
+    """Parse one document of YAML 1.2, where `no` and `on` are text and `1e-4` is a number; None where that fails.
+
+    `problems` receives duplicate keys, or what cannot be read: bad syntax, anchors, tags, merge keys, and too much.
+    Places have the `source` and, unless it is a `--set`, lines.
+    """
+    line, yaml = 0, YAML(typ="safe", pure=True)
+    if len(text.encode(errors="replace")) > MAX_BYTES:
+        problems.append(Problem(Where(source), "", f"is larger than {MAX_BYTES // 1024} KiB"))
+        return None
+    try:
+        root = yaml.compose(text)
+        return None if root is None else _Reader(yaml, source, problems, lines=lines).read(root, ())
+    except MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark is not None and lines else 0
+        said = _ALIAS if "alias" in str(error.problem) else f"{error.context or ''} {error.problem or ''}".strip()
+        problem = f"not valid YAML: {said.replace(chr(92) + 't', 'tab; use spaces')}"
+    except YAMLError as error:
+        problem = f"not valid YAML: {str(error).splitlines()[0]}"
+    except (ValueError, OverflowError):  # from an escape such as "\U99999999"
+        problem = "not valid YAML: an escape names no character"
+    except RecursionError:
+        problem = _TOO_DEEP
+    problems.append(Problem(Where(source, line), "", problem))
+    return None
+
+
+class _Reader:
+    """Converts ruamel's nodes, and collects duplicate keys on the way; what else it refuses ends it."""
+
+    def __init__(self, yaml: YAML, source: str, problems: list[Problem], *, lines: bool) -> None:
+        self._yaml, self._source, self._problems, self._lines = yaml, source, problems, lines
+
+    def read(self, node: Node, path: KeyPath) -> Any:
+        if node.anchor is not None or len(path) > MAX_DEPTH:
+            raise MarkedYAMLError(problem=_TOO_DEEP if node.anchor is None else _ALIAS, problem_mark=node.start_mark)
+        if isinstance(node, MappingNode) and node.tag == _TAG + "map":
+            return self._mapping(node, path)
+        if isinstance(node, SequenceNode) and node.tag == _TAG + "seq":
+            items = [self.read(child, (*path, number)) for number, child in enumerate(node.value)]
+            return Items(items, dict(enumerate(map(self._place, node.value))))
+        try:
+            if not isinstance(node, ScalarNode):
+                raise KeyError(node.tag)
+            is_text = node.tag in (_TAG + "str", _TAG + "timestamp", _TAG + "value")  # a date stays text
+            value = str(node.value) if is_text else self._yaml.constructor.construct_object(node)
+            str(value).encode()  # which half a character has not, nor a number of 5,000 digits
+        except (ValueError, KeyError) as error:  # also of !!int x
+            said = repr(node.value[:40]) if isinstance(node, ScalarNode) else "a list or mapping"
+            told = f"{said} is no {str(node.tag).removeprefix(_TAG)}"
+            raise MarkedYAMLError(problem=told, problem_mark=node.start_mark) from error
+        return value
+
+    def _mapping(self, node: MappingNode, path: KeyPath) -> Section:
+        found = Section({}, {} if path else {"": self._place(node)})
+        for key, value in node.value:
+            if not isinstance(key, ScalarNode) or key.tag != _TAG + "str" or not key.value.isprintable():
+                got = repr(key.value) if isinstance(key, ScalarNode) else "a list or mapping"
+                told = f"a key must be text, got {got}; files can be merged with `extends`"
+                raise MarkedYAMLError(problem=told, problem_mark=key.start_mark)
+            where, name = self._place(key), str(key.value)
+            if name in found:
+                message = f"duplicate key, first given at {found.places[name]}"
+                self._problems.append(Problem(where, ".".join(map(str, (*path, name))), message))
+            else:
+                found[name], found.places[name] = self.read(value, (*path, name)), where
+        return found
+
+    def _place(self, node: Node) -> Where:
+        return Where(self._source, node.start_mark.line + 1 if self._lines else 0)
