@@ -9,11 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from goal_sweep.runners.store.archive import ImportOutcome, add_results, opened_archive, plan_import
-
 from goal_sweep.goal_core.basics.sealed_json import json_bytes, parse_json
 from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.store import Store, TrainingFolder
+from goal_sweep.runners.store.archive import ImportOutcome, add_results, opened_archive, plan_import
 from tests.helpers.store_cases import npz, record, result, write_weights
 from tests.helpers.sweep_cases import opened_in
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from goal_sweep.runners.tracking.sync import SweepTracking
+
 from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.store import METRICS
-from goal_sweep.runners.tracking.sync import SweepTracking
 from tests.helpers.paths import SCENES
 from tests.helpers.store_cases import write_weights
 from tests.helpers.sweep_cases import SETTINGS, opened_in

@@ -38,10 +38,9 @@ class Written:
 
 
 class Storage:
-    """Keeps files under paths. Every write is whole and on the disk, or did not happen; see `goal_core.basics.atomic`.
+    """Keeps files under paths. Every write is whole and on the disk, or did not happen (`goal_core.basics.atomic`).
 
-    Another kind of storage overrides the methods. Every method raises `StorageError` if the storage fails, also after
-    it was tried again for a while.
+    Every method raises `StorageError` if the storage fails, also after it was tried again for a while.
     """
 
     def prepare(self, folders: Iterable[Path]) -> None:
@@ -62,11 +61,7 @@ class Storage:
         return str(path)
 
     def read(self, path: Path) -> bytes | None:
-        """The content of a file; None if there is none.
-
-        Raises:
-            DamagedError: it is not what was written, as far as the storage can tell.
-        """
+        """The content of a file; None if there is none. A `DamagedError` if it is not what was written."""
         return atomic.read_bytes(path)
 
     def replace(self, path: Path, content: bytes) -> None:
@@ -74,15 +69,9 @@ class Storage:
         atomic.replace_bytes(path, content)
 
     def create(self, path: Path, content: bytes, *, guard: Task | None = None) -> bool:
-        """As `replace`, but never replaces a file; of several processes exactly one succeeds.
+        """As `replace`, but never replaces a file. Returns whether this call created it; of several exactly one does.
 
-        Args:
-            path: the file.
-            content: all of it.
-            guard: called right before; may raise to give up.
-
-        Returns:
-            Whether this call created it.
+        `guard` is called right before, and may raise to give up.
         """
         return atomic.create_bytes(path, content, guard=guard)
 
@@ -149,30 +138,14 @@ class Storage:
         path.unlink(missing_ok=True)
 
     def save_with(self, path: Path, write: Callable[[Path], object], *, guard: Task) -> None:
-        """Let a library write a file.
+        """Let a library write a file, whose whole content `write` writes to the path that it is given.
 
-        Args:
-            path: the file.
-            write: writes the whole content to the path that it is given.
-            guard: called before and after the file takes its place; may raise to give up.
+        `guard` is called right before the file takes its place, and may raise to give up.
         """
-        try:
-            atomic.replace_with(path, write, guard=guard)
-        except StorageError:
-            # A successor may have moved or cleaned the folder; then the lost lease is the reason.
-            guard()
-            raise
-        guard()
+        atomic.replace_with(path, write, guard=guard)
 
     def append(self, path: Path, content: bytes, *, writer: int) -> None:
-        """Add to the end of a file.
-
-        Args:
-            path: the file.
-            content: to add.
-            writer: a number that no other process uses for this file. Where files cannot grow, each writer has one of
-                its own, with the number in its name.
-        """
+        """Add to the end of a file. Where files cannot grow, each writer, by number, has one of its own."""
 
         def write() -> None:
             descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
@@ -191,11 +164,7 @@ class Storage:
             path.unlink(missing_ok=True)
 
     def fetch(self, path: Path) -> Path:
-        """A file of this machine with the content of a file, for a library. It may be damaged, as the other may be.
-
-        Returns:
-            A path that does not exist if there is no such file.
-        """
+        """A file of this machine with the content of a file, for a library; it does not exist if the other does not."""
         return path
 
     @property

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from goal_sweep.runners.store.archive import ImportOutcome, add_results, export_results, opened_archive
 from mlflow import MlflowClient
 
 from goal_sweep.runners.cli.app import run
 from goal_sweep.runners.cli.reports import report_target, restore
+from goal_sweep.runners.store.archive import ImportOutcome, add_results, export_results, opened_archive
 from goal_sweep.sweeps.results import RESULTS_FILE
 from tests.helpers.blank_figures import blank_figures
 from tests.helpers.paths import SCENES

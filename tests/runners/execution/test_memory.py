@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from goal_sweep.runners.execution.memory import SMALLEST, Chunks
 
 from goal_sweep.goal_core.checkpoints.initial_model import InitialModel
 from goal_sweep.goal_core.data.config import RegionsConfig
@@ -16,7 +17,6 @@ from goal_sweep.goal_core.training.cells import validation
 from goal_sweep.goal_core.training.cells.stack import CellStack
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer
 from goal_sweep.goal_core.training.shared_backbone import SharedBackbone
-from goal_sweep.runners.execution.memory import SMALLEST, Chunks
 from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.store import Attempt, charged_failures
 from tests.helpers.in_process import launch, results, sweep_in

@@ -19,7 +19,6 @@ from typing import Any
 
 import pytest
 from goal_sweep.runners.launch.remaining.plan import LaunchOptions
-from goal_sweep.runners.store.archive import add_results, export_results, opened_archive, plan_import
 from goal_sweep.runners.store.verification import damaged_files
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -36,6 +35,7 @@ from goal_sweep.goal_core.basics import atomic
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.results import update_results
+from goal_sweep.runners.store.archive import add_results, export_results, opened_archive, plan_import
 from goal_sweep.runners.store.garbage import remove_garbage
 from goal_sweep.sweeps import Training
 from tests.helpers.in_process import launch, results, sweep_in

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from goal_sweep.runners.launch.remaining.plan import LaunchOptions
 from rich.console import Console
 
 from goal_sweep.goal_core.training.cells.validation import Validation
@@ -16,7 +17,6 @@ from goal_sweep.runners.launch import launch as launch_module
 from goal_sweep.runners.launch import launcher
 from goal_sweep.runners.launch.launch import LaunchOutcome, launch_sweep
 from goal_sweep.runners.launch.opened import OpenedSweep
-from goal_sweep.runners.launch.remaining.plan import LaunchOptions
 from goal_sweep.runners.launch.view.live import overview
 from goal_sweep.runners.results import read_results
 from goal_sweep.sweeps import Trail

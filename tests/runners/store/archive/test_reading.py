@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from goal_sweep.runners.store.archive import export_results, reading
 
 from goal_sweep.goal_core.basics.sealed_json import json_bytes
 from goal_sweep.runners.cli.app import run
+from goal_sweep.runners.store.archive import export_results, reading
 from tests.helpers.archive_cases import (
     Files,
     edited,
