@@ -96,11 +96,11 @@ class Section(dict[str, Any]):
     def place(self, path: KeyPath) -> Where:
         """Where the value at a path was written, or else the nearest one above it."""
         value: Any = self
-        place = self.places[""]
+        place: Where = self.places[""]
         for part in path:
             if not has(value, part):
                 break
-            value, place = value[part], value.places.get(part, place)
+            place, value = value.places.get(part, place), value[part]
         return place
 
     def put(self, path: KeyPath, value: Any, where: Where | None = None) -> None:
