@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
-from math import prod
 from typing import Any, NamedTuple, get_type_hints
 
 from pydantic import ValidationError
@@ -25,8 +24,6 @@ from goal_sweep.sweeps.checks import failures, refuse
 from goal_sweep.sweeps.identity import reader_of
 
 AxisValue = bool | int | float | str | tuple[int, ...]
-MAX_CELLS = 20_000
-"""Cells of a sweep with axes, counted as if every objective had every parameter."""
 ANY = "*"
 """Stands for every value of an axis."""
 VARIANT = "objectives.variant"
@@ -77,21 +74,12 @@ def combinations(axes: Sequence[Axis]) -> Iterator[dict[str, AxisValue]]:
 
 
 def check_axes(config: Any) -> None:
-    """Refuse axes of too many cells, those that change nothing, and points that are not valid."""
+    """Refuse axes that change nothing, and points that are not valid."""
     axes: Sequence[Axis] = config.axes
     refuse(f"{axis.key}: takes one value, because {why}" for axis in axes if (why := idle(config, axis)))
-    check_size(config, [len(axis.values) for axis in axes])
     for values in combinations(axes) if axes else ():
         named = label(zip(axis_names(axes), values.values(), strict=True))
         refuse(f"{named}: {text}" for text in failures(partial(settings_at, config, values)))
-
-
-def check_size(config: Any, lengths: Sequence[int]) -> None:
-    """Refuse lists of so many values that a sweep has too many cells."""
-    points, cells = prod(lengths), config.num_cells
-    if lengths and points * cells > MAX_CELLS:
-        made = f"{points:,} points of {cells:,} cells each, {points * cells:,} cells in all"
-        raise ConfigError(f"the lists make {made}; a sweep may have {MAX_CELLS:,}")
 
 
 def idle(config: Any, searched: Setting) -> str:

@@ -76,7 +76,7 @@ class Items(list[Any]):
 
     def __init__(self, content: Iterable[Any], places: Mapping[Any, Where]) -> None:
         super().__init__(content)
-        self.places: dict[Any, Where] = dict(places)
+        self.places = dict(places)
 
 
 class Section(dict[str, Any]):
@@ -84,7 +84,7 @@ class Section(dict[str, Any]):
 
     def __init__(self, content: Mapping[str, Any], places: Mapping[Any, Where]) -> None:
         super().__init__(content)
-        self.places: dict[Any, Where] = dict(places)
+        self.places = dict(places)
 
     def at(self, path: KeyPath) -> Any:
         """The value at a path; None where there is none."""
@@ -96,11 +96,11 @@ class Section(dict[str, Any]):
     def place(self, path: KeyPath) -> Where:
         """Where the value at a path was written, or else the nearest one above it."""
         value: Any = self
-        place = self.places[""]
+        place: Where = self.places[""]
         for part in path:
             if not has(value, part):
                 break
-            value, place = value[part], value.places.get(part, place)
+            place, value = value.places.get(part, place), value[part]
         return place
 
     def put(self, path: KeyPath, value: Any, where: Where | None = None) -> None:
@@ -169,41 +169,38 @@ def _leaves(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
         yield from _leaves(child, (*path, part))
 
 
-def read_mapping(path: Path, what: str, problems: list[Problem], sources: list[str]) -> Section | None:
-    """Read the mapping of a file, which is `what`; None, and a problem, where there is none.
+def read_mapping(path: Path, what: str, problems: list[Problem], sources: list[str]) -> Section:
+    """Read the mapping of a file, which is `what`. `sources` receives its name as messages show it.
 
-    `sources` receives its name as messages show it.
+    Raises:
+        SweepError: there is none.
     """
     absolute, here = path.absolute(), Path.cwd()
-    source = str(absolute.relative_to(here) if absolute.is_relative_to(here) else absolute)
-    sources.append(source)
-    already = len(problems)
+    sources.append(str(absolute.relative_to(here) if absolute.is_relative_to(here) else absolute))
     try:
         with path.open("rb") as file:
-            root = parse_yaml(file.read(MAX_BYTES + 1).decode("utf-8-sig"), source, problems)
+            root = parse_yaml(file.read(MAX_BYTES + 1).decode("utf-8-sig"), sources[-1], problems)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        problems.append(Problem(Where(source), "", f"cannot be read: {reason}"))
-        return None
-    if isinstance(root, Section):
-        return root
-    if len(problems) == already:
+        raise SweepError([Problem(Where(sources[-1]), "", f"cannot be read: {reason}")]) from error
+    if not isinstance(root, Section):
         message = "the file is empty" if root is None else f"{what} is a mapping of keys to values"
-        problems.append(Problem(Where(source, 0 if root is None else 1), "", message))
-    return None
+        raise SweepError([Problem(Where(sources[-1], int(root is not None)), "", message)])
+    return root
 
 
 def parse_yaml(text: str, source: str, problems: list[Problem], *, lines: bool = True) -> Any:
-    """Parse one document of YAML 1.2, where `no` and `on` are text and `1e-4` is a number; None where that fails.
+    """Parse one document of YAML 1.2, where `no` and `on` are text and `1e-4` is a number; None where it is empty.
 
-    `problems` receives duplicate keys, or what cannot be read: bad syntax, anchors, tags, merge keys, and too much.
-    Places have the `source` and, unless it is a `--set`, lines.
+    Places have the `source` and, unless it is a `--set`, lines. `problems` receives duplicate keys.
+
+    Raises:
+        SweepError: it has bad syntax, anchors, tags, merge keys, keys that are no text, or too much.
     """
     line, yaml = 0, YAML(typ="safe", pure=True)
-    if len(text.encode(errors="replace")) > MAX_BYTES:
-        problems.append(Problem(Where(source), "", f"is larger than {MAX_BYTES // 1024} KiB"))
-        return None
     try:
+        if len(text.encode(errors="replace")) > MAX_BYTES:
+            raise RecursionError(f"is larger than {MAX_BYTES // 1024} KiB")
         root = yaml.compose(text)
         return None if root is None else _Reader(yaml, source, problems, lines=lines).read(root, ())
     except MarkedYAMLError as error:
@@ -214,46 +211,42 @@ def parse_yaml(text: str, source: str, problems: list[Problem], *, lines: bool =
         problem = f"not valid YAML: {str(error).splitlines()[0]}"
     except (ValueError, OverflowError):  # from an escape such as "\U99999999"
         problem = "not valid YAML: an escape names no character"
-    except RecursionError:
-        problem = _TOO_DEEP
-    problems.append(Problem(Where(source, line), "", problem))
-    return None
+    except RecursionError as error:
+        problem = str(error) if "KiB" in str(error) else _TOO_DEEP
+    raise SweepError([Problem(Where(source, line), "", problem)])
 
 
 class _Reader:
-    """Converts ruamel's nodes, and collects duplicate keys on the way; what else it refuses ends it."""
+    """Converts ruamel's nodes, and collects duplicate keys on the way."""
 
     def __init__(self, yaml: YAML, source: str, problems: list[Problem], *, lines: bool) -> None:
         self._yaml, self._source, self._problems, self._lines = yaml, source, problems, lines
 
     def read(self, node: Node, path: KeyPath) -> Any:
         if node.anchor is not None or len(path) > MAX_DEPTH:
-            raise MarkedYAMLError(problem=_TOO_DEEP if node.anchor is None else _ALIAS, problem_mark=node.start_mark)
+            raise _refusal(node, _TOO_DEEP if node.anchor is None else _ALIAS)
         if isinstance(node, MappingNode) and node.tag == _TAG + "map":
             return self._mapping(node, path)
         if isinstance(node, SequenceNode) and node.tag == _TAG + "seq":
             items = [self.read(child, (*path, number)) for number, child in enumerate(node.value)]
             return Items(items, dict(enumerate(map(self._place, node.value))))
+        if not isinstance(node, ScalarNode):
+            raise _refusal(node, f"the tag {node.tag} is not allowed here")
         try:
-            if not isinstance(node, ScalarNode):
-                raise KeyError(node.tag)
             is_text = node.tag in (_TAG + "str", _TAG + "timestamp", _TAG + "value")  # a date stays text
             value = str(node.value) if is_text else self._yaml.constructor.construct_object(node)
             str(value).encode()  # which half a character has not, nor a number of 5,000 digits
         except (ValueError, KeyError) as error:  # also of !!int x
-            said = repr(node.value[:40]) if isinstance(node, ScalarNode) else "a list or mapping"
-            told = f"{said} is no {str(node.tag).removeprefix(_TAG)}"
-            raise MarkedYAMLError(problem=told, problem_mark=node.start_mark) from error
+            raise _refusal(node, f"{node.value[:40]!r} is no {str(node.tag).removeprefix(_TAG)}") from error
         return value
 
     def _mapping(self, node: MappingNode, path: KeyPath) -> Section:
         found = Section({}, {} if path else {"": self._place(node)})
         for key, value in node.value:
-            if not isinstance(key, ScalarNode) or key.tag != _TAG + "str" or not key.value.isprintable():
-                got = repr(key.value) if isinstance(key, ScalarNode) else "a list or mapping"
-                told = f"a key must be text, got {got}; files can be merged with `extends`"
-                raise MarkedYAMLError(problem=told, problem_mark=key.start_mark)
-            where, name = self._place(key), str(key.value)
+            where, name = self._place(key), key.value
+            if not isinstance(key, ScalarNode) or key.tag != _TAG + "str" or not name.isprintable():
+                got = repr(name) if isinstance(key, ScalarNode) else "a list or mapping"
+                raise _refusal(key, f"a key must be text, got {got}; files can be merged with `extends`")
             if name in found:
                 message = f"duplicate key, first given at {found.places[name]}"
                 self._problems.append(Problem(where, ".".join(map(str, (*path, name))), message))
@@ -263,3 +256,7 @@ class _Reader:
 
     def _place(self, node: Node) -> Where:
         return Where(self._source, node.start_mark.line + 1 if self._lines else 0)
+
+
+def _refusal(node: Node, problem: str) -> MarkedYAMLError:
+    return MarkedYAMLError(problem=problem, problem_mark=node.start_mark)

@@ -127,14 +127,12 @@ class _File:
         is_small = str(named).endswith(SUFFIX) and not Path(named).exists()
         self._path = find_sweep(str(named).removesuffix(SUFFIX) if is_small else named)
         root = self._merged(self._path, ())
-        if root is None:
-            raise SweepError(self.problems, self.sources)
         if root.pop("cluster", None) is not None:
             self.problems.append(Problem(root.places["cluster"], "cluster", _OF_CLUSTERS))
         _spell_out(root)
         self.root = shrunk(root, self.problems) if is_small else root
-        of_site = read_mapping(site, "a site file", self.problems, self.sources) if site else None
-        self.root["cluster"] = Section({}, {}) if of_site is None else of_site
+        own = read_mapping(site, "a site file", self.problems, self.sources) if site else Section({}, {})
+        self.root["cluster"] = own
         for override in overrides:
             apply_override(self.root, override, self.problems)
             _spell_out(self.root)
@@ -146,18 +144,18 @@ class _File:
         """As in `ClusterSweep`."""
         self._expand(kind, environ)
 
-    def _merged(self, path: Path, above: tuple[Path, ...]) -> Section | None:
-        """Read a file and merge it over what it extends; report a problem and return None when one cannot be read."""
+    def _merged(self, path: Path, above: tuple[Path, ...]) -> Section:
+        """Read a file and merge it over what it extends."""
         root = read_mapping(path, "a sweep file", self.problems, self.sources)
-        if root is None or "extends" not in root:
+        if "extends" not in root:
             return root
         named, chain = root.pop("extends"), (*above, path.resolve())
         try:
-            base = self._merged(_base(named, path.parent, chain), chain)
+            base = _base(named, path.parent, chain)
         except SweepNotFoundError as error:
-            self.problems.append(Problem(root.places["extends"], "extends", str(error)))
-            return None
-        return None if base is None else merge(base, root)
+            raise SweepError([Problem(root.places["extends"], "extends", str(error))]) from error
+        merged: Section = merge(self._merged(base, chain), root)
+        return merged
 
     def _cluster(self, environ: Mapping[str, str]) -> ClusterConfig | None:
         """Take out the settings of clusters; None if they are wrong. A site file has no key `cluster`."""

@@ -19,7 +19,7 @@ from pydantic_core import ErrorDetails
 
 from goal_sweep.goal_core.basics.errors import ConfigError, nearest
 from goal_sweep.goal_core.training.config import OF_ONE_TRAINING, StageConfig
-from goal_sweep.sweeps.axes import Axis, check_size, checked_value
+from goal_sweep.sweeps.axes import Axis, checked_value
 from goal_sweep.sweeps.checks import distinct, failures
 from goal_sweep.sweeps.identity import reader_of
 from goal_sweep.sweeps.reading.document import MAX_PROBLEMS, Items, KeyPath, Problem, Section, has
@@ -190,11 +190,8 @@ def validate_lists(root: Section, problems: list[Problem]) -> SweepConfig | None
     config = validate(root, SweepConfig, problems)
     if config is None or not several:
         return config
-    wrong = failures(partial(check_size, config, [len(values) for values in several.values()]))
-    first, *_, last = [*several, *several]
-    problems += [Problem(wheres[first], first, text) for text in wrong]
     for key, number, value in ((key, number, one) for key, own in several.items() for number, one in enumerate(own)):
-        if number and not wrong:  # the first value was checked with the sweep
+        if number:  # the first value was checked with the sweep
             texts = failures(partial(checked_value, config, key, value))
             problems += [Problem(several[key].places[number], key, text) for text in texts]
     if problems:
@@ -205,7 +202,7 @@ def validate_lists(root: Section, problems: list[Problem]) -> SweepConfig | None
     except ConfigError as error:
         for problem in error.problems:
             key, _, text = problem.partition(": ")
-            key, text = (key, text) if key in several else (last, problem)
+            key, text = (key, text) if key in several else (list(several)[-1], problem)
             problems.append(Problem(wheres[key], key, text))
         return config
 

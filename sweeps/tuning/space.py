@@ -35,8 +35,6 @@ from goal_sweep.sweeps.checks import failures, refuse
 from goal_sweep.sweeps.tuning.block import Domain, TuneConfig
 from goal_sweep.sweeps.tuning.trail import Values
 
-MAX_CANDIDATES = 20_000
-"""Candidates of a sweep, over all objectives, backbones and seeds of its search."""
 _MAX_LISTED = 20_000
 """Combinations of listed values that are shuffled as a whole; of more, each is drawn by itself."""
 _MAX_REPEATS = 1_000
@@ -179,9 +177,6 @@ def _block(config: Any, tune: TuneConfig) -> Iterator[str]:
     if both := [str(seed) for seed in tune.seeds if seed in config.seeds]:
         why = "a seed that also chose the constants would flatter them"
         yield f"tune.seeds: {', '.join(both)} reports results of this sweep; {why}"
-    cells = len(config.model.backbones) * len(config.objectives.names) * len(tune.seeds)
-    if (count := tune.budget * cells) > MAX_CANDIDATES:
-        yield f"tune.budget: {tune.budget} makes {count:,} trainings; a search may have {MAX_CANDIDATES:,}"
     for stage in config.stages:
         if stage.select_on == "test":
             yield f"tune: needs stages that select on val, but {stage.name} selects on test, which would choose by it"

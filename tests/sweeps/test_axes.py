@@ -91,15 +91,6 @@ def test_cells_of_all_points_share_a_unit(sweep: Sweep) -> None:
     assert len({unit.trainings[0].key for unit in alone}) == 150
 
 
-@pytest.mark.parametrize(
-    ("axes", "message"),
-    [
-        ((Axis(key="objectives.variant", values=("paper", "x")),), "variant x: unknown variant 'x'"),
-        ((Axis(key="objectives.params.margin", values=tuple(map(float, range(1, 400)))),), "23,940 cells in all"),
-    ],
-)
-def test_axes_whose_points_are_wrong_or_too_many_are_refused(
-    small: SweepConfig, axes: tuple[Axis, ...], message: str
-) -> None:
-    with pytest.raises(ConfigError, match=message):
-        replace(small, axes=axes)
+def test_an_axis_with_a_wrong_value_is_refused(small: SweepConfig) -> None:
+    with pytest.raises(ConfigError, match="variant x: unknown variant 'x'"):
+        replace(small, axes=(Axis(key="objectives.variant", values=("paper", "x")),))

@@ -86,11 +86,6 @@ def test_axes_can_be_set_and_inherited_and_replaced(write: Write, small_text: st
             "small.yaml:9 | objectives.variant | 'paper', 'tables' or 'released' | 'relesed'",
         ),
         ("seeds: [1, 2]", "seeds: [1, 2]\naxes: []", "small.yaml:9 | axes | unknown key | objectives.params.tau"),
-        (
-            "seeds: [1, 2]",
-            f"seeds: [1, 2]\nobjectives: {{params: {{tau: {list(range(1, 502))}}}}}",
-            "small.yaml:9 | objectives.params.tau | 501 points | 60 cells | 30,060 | 20,000",
-        ),
     ],
 )
 def test_one_mistake_is_one_line(

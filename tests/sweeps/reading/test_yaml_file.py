@@ -4,14 +4,18 @@ from typing import Any
 
 import pytest
 
-from goal_sweep.sweeps import Problem
+from goal_sweep.sweeps import Problem, SweepError
 from goal_sweep.sweeps.reading.document import MAX_BYTES, MAX_DEPTH, parse_yaml
 from tests.helpers.mistakes import check_mistakes
 
 
 def parse(text: str) -> tuple[Any, list[str]]:
     problems: list[Problem] = []
-    return parse_yaml(text, "f.yaml", problems), [str(problem) for problem in problems]
+    try:
+        parsed = parse_yaml(text, "f.yaml", problems)
+    except SweepError as error:
+        return None, str(error).splitlines()
+    return parsed, [str(problem) for problem in problems]
 
 
 @pytest.mark.parametrize(

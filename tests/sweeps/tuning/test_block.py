@@ -107,7 +107,6 @@ LR = "mine.yaml:6 | tune.space.stages.frozen"
         ("budget: 4", "budget: 4\n  metric: test/rsum", "mine.yaml:8 | tune.metric | val/rsum | 'test/rsum'"),
         ("budget: 4", "budget: 4\n  seeds: [7, 2]", "mine.yaml:8 | tune.seeds | 2 "),
         ("budget: 4", "budget: 4\n  search: grid", "mine.yaml:8 | tune.search | 'random' or 'tpe' | 'grid'"),
-        ("budget: 4", "budget: 4000", "mine.yaml:7 | tune.budget | 4000 | 60,000 | 20,000"),
         (
             "tune:",
             "objectives: {params: {tau: [1, 2]}}\ntune:",
