@@ -210,20 +210,28 @@ def status(
 
 
 def _recorded_status(places: SweepPlaces, *, as_json: bool) -> None:
-    """Show a sweep with plugins, none of which runs, as its last launch recorded it."""
+    """Show the trainings that the last launch of a sweep with plugins recorded, as they are now. No plugin runs."""
     from goal_sweep.runners.results import read_results
     from goal_sweep.runners.store import Store
+    from goal_sweep.runners.store.status import status_of
 
-    table = read_results(Store(places.store), places.name)
-    columns = ("cell", "name", "stage", "status", "best_epoch", "val/rsum", "reason")
-    rows = [] if table is None else list(table.rows(columns))
+    store = Store(places.store)
+    if (table := read_results(store, places.name)) is None:
+        raise GoalError(f"no launch of {places.name} in the store {store.location}, so nothing is known of its plugins")
+    allowed = int(table.header.requested.config["resources"]["max_attempts"])
+    rows = list(table.rows(("training", "cell", "name", "stage")))
+    states = [status_of(store.folder_of(row["cell"], row["stage"], row["training"]), allowed) for row in rows]
     if as_json:
-        print(json.dumps([{"state": row.pop("status")} | row for row in rows], indent=2))
+        shown = [
+            {"cell": row["cell"], "name": row["name"], "stage": row["stage"], "state": one.state, "epoch": one.epochs,
+             "reason": one.reason, "test": dict(one.metrics)} for row, one in zip(rows, states, strict=True)
+        ]  # fmt: skip
+        print(json.dumps(shown, indent=2))
         return
-    for row in rows:
-        console.print(f"{row['status']:8} {row['name']} {row['reason']}".rstrip())
-    done = sum(row["status"] == "done" for row in rows)
-    console.print(f"{places.name}: {done} of {len(rows)} done, as its last launch recorded it; no plugin was run")
+    for row, one in zip(rows, states, strict=True):
+        console.print(f"{one.state:8} {row['name']} {one.reason}".rstrip())
+    done = sum(one.state == "done" for one in states)
+    console.print(f"{places.name}: {done} of {len(rows)} done, as its last launch asked for them; no plugin was run")
 
 
 @launching.command()
