@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from goal_sweep.goal_core.basics.sealed_json import json_bytes
-from goal_sweep.goal_core.checkpoints import write_checkpoint
+from goal_sweep.goal_core.checkpoints.file import write_checkpoint
 from goal_sweep.goal_core.data.config import ScenesConfig
 from goal_sweep.goal_core.models.config import BackboneConfig, ModelConfig
 from goal_sweep.goal_core.objectives import ObjectiveConfig
@@ -38,6 +38,11 @@ def named(cell_id: str, key: str = "k" * 16) -> Training:
 
 def write_weights(path: Path, value: float = 0.0) -> None:
     write_checkpoint(path, {"weight": torch.full((16,), value)}, {})
+
+
+def save(folder: TrainingFolder, name: str, content: bytes) -> None:
+    """Write a file of a claimed training."""
+    folder.save_with(name, lambda path: path.write_bytes(content))
 
 
 def load(folder: TrainingFolder, name: str) -> bytes | None:
@@ -76,7 +81,7 @@ def result(epochs: int = 3, test_rsum: float = 42.0) -> dict[str, Any]:
 
 def write_result(folder: Path, **changes: Any) -> None:
     """Put a result into a training's folder as somebody might who knows the format; it states weights only."""
-    best = {"name": "best-3.1.safetensors", "bytes": 0, "sha256": "0" * 64, "modified_ns": 0}
+    best = {"name": "best-3.safetensors", "sha256": "0" * 64}
     own = {"attempt": 1, "finished": 1_700_000_000.0, "files": {"best.safetensors": best}}
     (folder / RESULT).write_bytes(json_bytes({**result(), **own, **changes}))
 

@@ -6,14 +6,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from goal_sweep.runners.launch.opened_sweep import OpenedSweep
-
 from goal_sweep.goal_core.data.config import ScenesConfig
 from goal_sweep.goal_core.models.config import BackboneConfig
 from goal_sweep.goal_core.training.config import StageConfig
+from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.store import Store
 from goal_sweep.sweeps import ResolvedSweep, SweepConfig, SweepModel, SweepObjectives, load_sweep
 
+SCENES = str(Path(__file__).with_name("scenes.yaml"))
+"""A sweep of two stages, whose name is `scenes`."""
 SETTINGS = ["seeds=[1]", "objectives={only: [con/con, sig/cir]}"]
 
 
@@ -32,15 +33,15 @@ def resolved(*objectives: str, seeds: tuple[int, ...] = (1,), **settings: Any) -
 
 
 def scenes(*overrides: str) -> ResolvedSweep:
-    """The shipped sweep on drawn scenes."""
-    config = load_sweep("scenes.yaml", overrides)
+    """The sweep of `SCENES`."""
+    config = load_sweep(SCENES, overrides)
     weights = {item.name: "random" for item in config.model.backbones}
     return ResolvedSweep(config=config, data_fingerprint="fingerprint", weights=weights)
 
 
 def opened_in(folder: Path | str, *more: str) -> OpenedSweep:
-    """The scenes sweep with two objectives and one seed, opened without drawing its scenes."""
-    config = load_sweep("scenes", [*SETTINGS, f"store={folder}", *more])
+    """The sweep of `SCENES` with two objectives and one seed, opened without drawing its scenes."""
+    config = load_sweep(SCENES, [*SETTINGS, f"store={folder}", *more])
     store = Store(folder)
     store.prepare()
     dataset: Any = SimpleNamespace(fingerprint="print", name="scenes", notes=())

@@ -11,13 +11,13 @@ import pytest
 from goal_sweep.runners.store.archive import export_results
 from goal_sweep.runners.store.leases.processes import ProcessIdentity
 from goal_sweep.runners.store.verification import damaged_files
+from tests.helpers.archive_cases import finished_sweep, import_into
 
 from goal_sweep.goal_core.basics.atomic import StorageError
 from goal_sweep.goal_core.basics.sealed_json import json_bytes
 from goal_sweep.goal_core.checkpoints import BEST, LAST
 from goal_sweep.runners.store import LeaseHeldError, LeaseLostError, Store
 from goal_sweep.runners.store.storage import place
-from tests.helpers.archive_cases import finished_sweep, import_into
 from tests.helpers.store_cases import load, named, record, result, result_of, train, write_weights
 from tests.helpers.sweep_cases import opened_in
 from tests.helpers.until import until
