@@ -5,7 +5,7 @@ A launch that was killed at any point continues when it is started again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ from goal_sweep.runners.launch.signals import StopSignals
 from goal_sweep.runners.launch.view.grids import Judge
 from goal_sweep.runners.launch.view.live import LiveView
 from goal_sweep.runners.launch.view.progress import SweepProgress
-from goal_sweep.runners.results import edits_since, update_results
+from goal_sweep.runners.results import edits_since, read_results, update_results
 from goal_sweep.runners.tracking.tracking import Tracking
 
 CATCH_UP_S, HURRY_S = 60.0, 5.0
@@ -64,6 +64,8 @@ def launch_sweep(
             continues.
         GoalError: nothing can be trained; the message says why.
     """
+    before = read_results(sweep.store, sweep.config.name)
+    damaged = list(_taken_back(sweep))
     if options.failed != "keep":
         sweep = sweep.searched(retried=True)
     remaining = Remaining(sweep, options)
@@ -78,7 +80,7 @@ def launch_sweep(
     for line in (*(f"data: {one}" for one in sweep.dataset.notes), *filter(None, [remaining.progress.phase])):
         view.note(line)
     sweep.prepare()
-    for line in edits_since(sweep.store, sweep, todo):
+    for line in (*damaged, *edits_since(before, sweep, todo)):
         view.note(line)
     with Tracking(sweep, sweep.store.root, live=True, warn=lambda line: view.note(f"tracking: {line}")) as tracking:
         tracking.catch_up(update_results(sweep.store, sweep))
@@ -100,3 +102,17 @@ def launch_sweep(
         stopped=signals.received is not None,
         is_tracked=not trouble,
     )
+
+
+def _taken_back(sweep: OpenedSweep) -> Iterator[str]:
+    """Take back the results of which a file is damaged, so that they are trained again. Says which."""
+    rows = (
+        update_results(sweep.store, sweep, must_write=False).rows(("training", "status", "reason"))
+        if sweep.store.exists
+        else ()
+    )
+    trainings = {training.key: training for training in sweep.trainings}
+    for row in rows:
+        if row["status"] == "done" and row["reason"]:
+            sweep.store.folder(trainings[row["training"]]).forget_result(row["reason"])
+            yield f"{row['reason']}; it is trained again"

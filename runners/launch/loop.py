@@ -213,7 +213,8 @@ class Launch:
         """A start has ended, by itself or because its worker died."""
         waiting = self._starts.pop(number)
         self._remaining.under_way.difference_update(waiting.unit.trainings)
-        left = [one for one in waiting.unit.trainings if self._progress[one].state in ("waiting", "running")]
+        unended = [one for one in waiting.unit.trainings if self._progress[one].state in ("waiting", "running")]
+        left = [one for one in unended if one not in self._remaining.left]
         if self._signals.received is not None or self.stopping:
             self._release(left)
             return

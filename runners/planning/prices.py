@@ -270,7 +270,7 @@ def finished(prices: Prices, store: Store, statuses: Mapping[Training, TrainingS
     """
     known: dict[Kind, Known] = {}
     for kind, done in by_kind(one for one, status in statuses.items() if status.state == "done").items():
-        taken, shapes, memory = 0.0, 0.0, 0.0
+        taken, shapes = 0.0, 0.0
         for one in done[:: -(-len(done) // _LOOKED_AT)]:
             with suppress(OSError, DamagedError):  # a price is no reason to stop
                 attempts = [each for each in store.folder(one).attempts.all() if each.ended is not None]
@@ -279,10 +279,6 @@ def finished(prices: Prices, store: Store, statuses: Mapping[Training, TrainingS
                 taken += sum(seconds) if attempts else float(statuses[one].result["seconds"])
                 side = attempts[-1].shared_by if attempts else 1
                 shapes += prices.time_shape(Unit(trainings=(one,) * side)) / side
-                for each in attempts:
-                    if each.memory_mb and each.micro_batch in (0, one.stage.micro_batch):
-                        counted = prices.memory_shape(Unit(trainings=(one,) * each.shared_by))
-                        memory = max(memory, (each.memory_mb + BASE_MB["cuda"]) / counted)
         if shapes:
-            known[kind] = Known("finished", taken / shapes, memory=memory or None)
+            known[kind] = Known("finished", taken / shapes)
     return known

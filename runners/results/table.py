@@ -22,8 +22,9 @@ from goal_sweep.sweeps.results import COLUMNS, EPOCHS, HEADER_KEY, SETTING, TEST
 
 _TYPES = {"string": pa.string(), "int64": pa.int64(), "double": pa.float64(), "binary": pa.binary()}
 _MEASURED = (VAL, TEST, EPOCHS)
-_DONE_AS = ("training", "status", "attempts", "ended")
-"""What a finished training's row was read from: another result has another end. Others are always read again."""
+_DONE_AS = ("training", "status", "attempts", "ended", "reason")
+"""What a finished training's row was read from: another result has another end. Others are always read again, and so is
+one of which a file is damaged, as its reason says."""
 _BATCH = 500
 """Rows that are read at a time."""
 
@@ -149,7 +150,7 @@ def _stored(store: Store, statuses: Mapping[Training, TrainingStatus], before: R
     places: list[int] = []
     changed: list[Training] = []
     for training, status in statuses.items():
-        read_from = (training.key, status.state, status.attempts, status.result.get("finished"))
+        read_from = (training.key, status.state, status.attempts, status.result.get("finished"), "")
         is_kept = status.state == "done" and read_from in kept
         places.append(kept[read_from] if is_kept else len(known) + len(changed))
         changed += [] if is_kept else [training]
