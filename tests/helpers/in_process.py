@@ -39,7 +39,7 @@ class Dies(BaseException):
 
 
 class OneMachine:
-    """Stands for Ray on this machine."""
+    """Stands for Ray, with one machine."""
 
     def __init__(self, address: str | None, need: Resources, patience_s: int) -> None:
         self.address, self.need = address, need
@@ -79,8 +79,10 @@ def without_ray(patch: pytest.MonkeyPatch, train: Train = run_unit) -> None:
                 time.sleep(0.01)
                 continue
 
-            def send(events: Sequence[TrainingEvent] = (), *, number: int = start.number, **more: Any) -> None:
-                work.reported(number, {"node": "here", "events": [*events], **more})
+            node = next(one.id for one in session.machines() if one.id not in start.avoid)
+
+            def send(events: Sequence[TrainingEvent] = (), *, said: Any = (start.number, node), **more: Any) -> None:
+                work.reported(said[0], {"node": said[1], "events": [*events], **more})
 
             death = None
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 from goal_sweep.goal_core.data.config import ScenesConfig
 from goal_sweep.goal_core.models.config import BackboneConfig
 from goal_sweep.goal_core.training.config import StageConfig
+from goal_sweep.runners.execution.inputs import code_digest, software
+from goal_sweep.runners.execution.job import UnitJob
 from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.store import Store
-from goal_sweep.sweeps import ResolvedSweep, SweepConfig, SweepModel, SweepObjectives, load_sweep
+from goal_sweep.sweeps import ResolvedSweep, SweepConfig, SweepModel, SweepObjectives, load_sweep, pack
 
 SCENES = str(Path(__file__).with_name("scenes.yaml"))
 """A sweep of two stages, whose name is `scenes`."""
@@ -47,3 +50,20 @@ def opened_in(folder: Path | str, *more: str) -> OpenedSweep:
     dataset: Any = SimpleNamespace(fingerprint="print", name="scenes", notes=())
     weights = {"test_byobnet": "random"}
     return OpenedSweep(config=config, data_fingerprint="print", weights=weights, dataset=dataset, store=store)
+
+
+def job_of(sweep: OpenedSweep, launch: str = "L", **changes: Any) -> UnitJob:
+    """The first unit of a sweep, as a launch on this machine sends it to a worker."""
+    config = sweep.config
+    job = UnitJob(
+        unit=pack(sweep.by_stage[0], config.execution)[0],
+        sharing=config.execution.sharing,
+        resources=config.resources,
+        plugins=(),
+        store=sweep.store.location,
+        launch=launch,
+        elsewhere=False,
+        code=code_digest(),
+        software=software(),
+    )
+    return replace(job, **changes)
