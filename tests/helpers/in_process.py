@@ -83,6 +83,7 @@ def without_ray(patch: pytest.MonkeyPatch, train: Train = run_unit) -> None:
 
             def send(events: Sequence[TrainingEvent] = (), *, said: Any = (start.number, node), **more: Any) -> None:
                 work.reported(said[0], {"node": said[1], "events": [*events], **more})
+                work.step()
 
             death = None
             try:
