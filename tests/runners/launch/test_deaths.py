@@ -2,84 +2,18 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from goal_sweep.goal_core.checkpoints.names import LAST, best_name
-from goal_sweep.goal_core.training import EpochDone, TrainingDone
-from goal_sweep.runners.execution import worker
+from goal_sweep.goal_core.training import EpochDone
 from goal_sweep.runners.execution.job import UnitJob
 from goal_sweep.runners.execution.worker import Send, run_unit
-from goal_sweep.runners.launch.launch import LaunchOutcome
 from goal_sweep.runners.launch.loop import MOST_DEATHS
-from goal_sweep.runners.launch.opened import OpenedSweep
-from goal_sweep.runners.store import TrainingFolder, counted_failures
-from tests.helpers.in_process import Dies, launch, sweep_in
-from tests.helpers.store_cases import record, result, write_weights
-
-EPOCHS = 4
-ONE_STAGE = f"stages=[{{name: frozen, epochs: {EPOCHS}, lr: 1e-3, batch_size: 16}}]"
-ALL_15 = "objectives={pair: [con, lin, sig, lin-ms, sig-ms], triplet: [con, nca, cir]}"
-ALONE = "objectives={only: [con/con]}"
-Act = Callable[[str, int], None]
-"""Called with a training's key and its epoch, from 1, before that epoch is saved; and with the epoch after the last one
-before the training is finished. Raises what shall happen."""
-
-
-class Trains:
-    """Launches in which a stand-in for the trainer saves states and finishes, and dies when told to."""
-
-    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, *settings: str) -> None:
-        self.sweep: OpenedSweep = sweep_in(folder, ONE_STAGE, *settings)
-        self._patch = patch
-        self.groups: list[list[str]] = []
-        """The keys of each unit that began to train."""
-
-    def launch(self, act: Act, train: Callable[[UnitJob, Send], None] = run_unit) -> LaunchOutcome:
-        with self._patch.context() as patch:
-            patch.setattr(worker, "train_unit", partial(self._train, act))
-            return launch(self.sweep, patch, train=train)
-
-    def _train(self, act: Act, plan: object, files: Mapping[str, TrainingFolder], callback: Any, dataset: Any) -> None:
-        self.groups.append(list(files))
-        done = {key: len(folder.records()) for key, folder in files.items()}
-        time.sleep(0.01)  # a state is later than its claim, also where the times of files are coarse
-        for epoch in range(1, EPOCHS + 1):
-            here = [key for key in files if done[key] < epoch]
-            for key in here:
-                act(key, epoch)
-            for key in here:
-                for name in (best_name(epoch), LAST):
-                    files[key].save_with(name, partial(write_weights, value=epoch))
-                files[key].write_metrics([record(number) for number in range(1, epoch + 1)])
-            if here:
-                callback.events([EpochDone(key=key, record=record(epoch)) for key in here])
-        for key, folder in files.items():
-            act(key, EPOCHS + 1)
-            folder.finish(result(EPOCHS))
-            callback.events([TrainingDone(key=key, result={})])
-
-    @property
-    def keys(self) -> list[str]:
-        return [training.key for training in self.sweep.trainings]
-
-    @property
-    def counts(self) -> list[int]:
-        folders = (self.sweep.store.folder(training) for training in self.sweep.trainings)
-        return [counted_failures(folder.attempts.all()) for folder in folders]
-
-    @property
-    def states(self) -> list[str]:
-        return [status.state for status in self.sweep.statuses().values()]
-
-
-def nothing(key: str, epoch: int) -> None:
-    """Let it train."""
+from tests.helpers.in_process import Dies, sweep_in
+from tests.helpers.pretended import ALL_15, ALONE, EPOCHS, ONE_STAGE, Act, Trains
+from tests.helpers.store_cases import record
 
 
 def dies_at(*places: tuple[str, int]) -> Act:
@@ -95,7 +29,7 @@ def dies_at(*places: tuple[str, int]) -> Act:
 def test_of_a_unit_the_cell_at_fault_is_found_and_fails_and_the_others_end_well(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, epoch: int
 ) -> None:
-    trains = Trains(tmp_path, monkeypatch, setting)
+    trains = Trains(tmp_path, monkeypatch, ONE_STAGE, setting)
     at_fault = trains.keys[len(trains.keys) // 2]
     outcome = trains.launch(dies_at((at_fault, epoch)))
     assert outcome.status == 1
@@ -105,11 +39,11 @@ def test_of_a_unit_the_cell_at_fault_is_found_and_fails_and_the_others_end_well(
     assert reasons == {"its worker process died"}
     assert trains.groups.count([at_fault]) == 3  # found by halving, then tried alone
     trains.sweep = sweep_in(tmp_path, ONE_STAGE, setting)
-    assert trains.launch(nothing).status == 1  # which stays failed
+    assert trains.launch().status == 1  # which stays failed
 
 
 def test_two_cells_at_fault_are_both_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trains = Trains(tmp_path, monkeypatch, ALL_15)
+    trains = Trains(tmp_path, monkeypatch, ONE_STAGE, ALL_15)
     at_fault = {trains.keys[3]: 2, trains.keys[12]: 3}
     assert trains.launch(dies_at(*at_fault.items())).status == 1
     assert trains.counts == [3 * (key in at_fault) for key in trains.keys]
@@ -120,7 +54,7 @@ def test_two_cells_at_fault_are_both_found(tmp_path: Path, monkeypatch: pytest.M
 def test_deaths_after_progress_cost_nothing_and_the_unit_stays_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str
 ) -> None:
-    trains, seen = Trains(tmp_path, monkeypatch, setting, "resources.max_attempts=1"), set[int]()
+    trains, seen = Trains(tmp_path, monkeypatch, ONE_STAGE, setting, "resources.max_attempts=1"), set[int]()
 
     def dies(key: str, epoch: int) -> None:
         if epoch > 1 and epoch not in seen:
@@ -137,7 +71,7 @@ def test_deaths_after_progress_cost_nothing_and_the_unit_stays_together(
 
 
 def test_progress_forgives_the_deaths_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trains, starts = Trains(tmp_path, monkeypatch, ALONE, "resources.max_attempts=2"), dict[int, int]()
+    trains, starts = Trains(tmp_path, monkeypatch, ONE_STAGE, ALONE, "resources.max_attempts=2"), dict[int, int]()
 
     def dies(key: str, epoch: int) -> None:
         starts[epoch] = starts.get(epoch, 0) + 1
@@ -149,7 +83,7 @@ def test_progress_forgives_the_deaths_before_it(tmp_path: Path, monkeypatch: pyt
 
 
 def test_cells_that_live_alone_but_not_together_all_finish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trains = Trains(tmp_path, monkeypatch)
+    trains = Trains(tmp_path, monkeypatch, ONE_STAGE)
 
     def dies(key: str, epoch: int) -> None:
         if len(trains.groups[-1]) > 1:
@@ -164,7 +98,7 @@ def test_cells_that_live_alone_but_not_together_all_finish(tmp_path: Path, monke
 def test_what_a_machine_does_is_never_counted_and_tried_again_for_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Any
 ) -> None:
-    trains = Trains(tmp_path, monkeypatch, ALONE)
+    trains = Trains(tmp_path, monkeypatch, ONE_STAGE, ALONE)
 
     def dies(key: str, epoch: int) -> None:
         raise Dies(kind)
@@ -174,27 +108,27 @@ def test_what_a_machine_does_is_never_counted_and_tried_again_for_a_while(
     assert len(trains.groups) == MOST_DEATHS
     assert (trains.counts, trains.states) == ([0], ["waiting"])
     assert f"died {MOST_DEATHS} times in a row" in outcome.progress[trains.sweep.trainings[0]].reason
-    assert trains.launch(nothing).status == 0
+    assert trains.launch().status == 0
 
 
 def test_a_worker_that_dies_before_it_begins_is_nobodys_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trains, starts = Trains(tmp_path, monkeypatch), list[UnitJob]()
+    trains, starts = Trains(tmp_path, monkeypatch, ONE_STAGE), list[UnitJob]()
 
     def dies(job: UnitJob, send: Send) -> None:
         starts.append(job)
         raise Dies
 
-    assert trains.launch(nothing, dies).status == 75
+    assert trains.launch(train=dies).status == 75
     assert len(starts) == MOST_DEATHS
     assert all(len(job.unit.trainings) == 2 for job in starts)
     assert not any(trains.sweep.store.folder(one).attempts.numbers() for one in trains.sweep.trainings)
-    assert trains.launch(nothing).status == 0
+    assert trains.launch().status == 0
 
 
 def test_a_hang_fails_the_cell_that_hangs_alone_with_its_own_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trains = Trains(tmp_path, monkeypatch)
+    trains = Trains(tmp_path, monkeypatch, ONE_STAGE)
     at_fault = trains.keys[1]
 
     def hangs(key: str, epoch: int) -> None:
@@ -215,7 +149,7 @@ def test_a_hang_fails_the_cell_that_hangs_alone_with_its_own_reason(
 
 
 def test_what_arrives_of_a_worker_after_its_end_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trains, senders = Trains(tmp_path, monkeypatch), list[Send]()
+    trains, senders = Trains(tmp_path, monkeypatch, ONE_STAGE), list[Send]()
 
     def dies_once(job: UnitJob, send: Send) -> None:
         for late in senders:
@@ -225,13 +159,13 @@ def test_what_arrives_of_a_worker_after_its_end_is_ignored(tmp_path: Path, monke
             raise Dies
         run_unit(job, send)
 
-    assert trains.launch(nothing, dies_once).status == 0
+    assert trains.launch(train=dies_once).status == 0
     assert trains.counts == [0, 0]
 
 
 def test_a_training_that_ended_before_its_worker_died_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Though its worker had no time to say so."""
-    trains = Trains(tmp_path, monkeypatch)
+    trains = Trains(tmp_path, monkeypatch, ONE_STAGE)
 
     def dies(key: str, epoch: int) -> None:
         if (key, epoch) == (trains.keys[1], EPOCHS + 1) and len(trains.groups) == 1:
