@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from goal_sweep.runners.launch.opened_sweep import OpenedSweep
 
 from goal_sweep.runners.cli.app import run
+from goal_sweep.runners.launch.opened import OpenedSweep
 from tests.helpers.in_process import launch, results, sweep_in
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from goal_sweep.runners.launch.launch import LaunchOutcome, launch_sweep
 from goal_sweep.runners.launch.opened_sweep import OpenedSweep
 from goal_sweep.runners.launch.remaining.plan import LaunchOptions
 from goal_sweep.runners.store.archive import add_results, export_results, opened_archive, plan_import
@@ -20,6 +19,7 @@ from rich.console import Console
 from goal_sweep.goal_core.training.cells.validation import Validation
 from goal_sweep.runners.launch import launch as launch_module
 from goal_sweep.runners.launch import launcher
+from goal_sweep.runners.launch.launch import LaunchOutcome, launch_sweep
 from goal_sweep.runners.launch.view.live import overview
 from goal_sweep.runners.results import read_results
 from goal_sweep.runners.store.garbage import find_garbage, remove_garbage
