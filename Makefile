@@ -43,7 +43,6 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m tests.rooms
 	$(MAKE) docs
 
 # The documents as a site, in site/. A page that no menu names, or a link that leads nowhere, is an error.
@@ -56,7 +55,7 @@ WITH_TORCH = $$($(PYTHON) -c '$(HAS_TORCH)' && echo $(PYTHON) || echo $(BIN)/pyt
 
 # Benchmarks on this machine, an hour or more. BENCH=ratios runs that one alone.
 # Installs only where no Python has torch.
-BENCH ?= ratios steps data_path cluster report
+BENCH ?= ratios steps data_path report
 bench:
 	@$(WITH_TORCH) -c '$(HAS_TORCH)' || $(MAKE) $(STAMP)
 	@set -e; for name in $(BENCH); do $(WITH_TORCH) -m benchmarks.$$name; done
@@ -66,5 +65,6 @@ OUT ?= gpu-proof
 gpu:
 	$(WITH_TORCH) -m benchmarks.gpu --out $(OUT) $(GPU)
 
+# Results stay.
 clean:
-	rm -rf $(VENV) goal-sweep-store
+	rm -rf $(VENV) site

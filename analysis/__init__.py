@@ -5,7 +5,7 @@
     report       the sections, tables and pages that `goal-sweep report` writes
     published    the numbers of the GOAL paper
     figures      heatmaps, curves and diagrams
-    statistics   means, differences, effects, ranks, trails
+    statistics   means, differences and weights
 
 Below all rooms lie `results` (reads the table), `blocks` (the contents of a table) and `wording` (how numbers and names
 are written).

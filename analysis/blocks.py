@@ -1,29 +1,34 @@
-"""What a report is made of: blocks, their grids and cells, and the verdicts on them, as plain values.
+"""What a report is made of, as plain values: the results of blocks, their grids and cells, and the verdicts on them.
 
 Every mark, sentence, file and figure that says whether objectives differ asks the `Comparison` of a grid.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Literal
+from math import ceil, inf, isnan, nan
+from typing import Any, Generic, Literal, TypeVar
 
-from goal_sweep.analysis.wording import and_text, file_stem, mean_text, name_text, point_values, seeds_text, signed
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from goal_sweep.analysis.wording import file_stem, mean_text, name_text, point_values, seeds_text, signed
 from goal_sweep.sweeps.results import BASELINE, LOSS, METRICS, Metric
 
 Objective = tuple[str, str]
 """A pair weight and a triplet weight."""
-Verdict = Literal["better", "worse", "level", "unknown"]
+Name = TypeVar("Name", bound=Hashable)
+"""Of an objective, or of a single weight."""
+Verdict = Literal["better", "worse", "not significant", "not judged"]
+Array = NDArray[np.float64]
 OF_EACH = "of each objective"
 """In place of a variant: in this grid it is one of the settings that were chosen for each objective."""
 ALPHA = 0.05
-"""The largest probability of a false statement among equal objectives."""
+"""The level of every test."""
 NEAR = "≈"
-"""Follows a number within noise of the best."""
-_BEST = "Bold: highest; underlined: second"
-_NOISE = f"{NEAR}: within noise of the highest (at 5 %, for other {{}}, corrected for all comparisons of the grid)"
+"""Follows a number that is not significantly below the highest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +76,6 @@ class BlockKey:
 
 BLOCK_COLUMNS = tuple(column.name for column in fields(BlockKey) if column.name not in ("point", "grid"))
 """The columns that identify the block of a training, but for point and grid: a training may be in several."""
-MODEL_COLUMNS = tuple(name for name in BLOCK_COLUMNS if name != "stage")
-"""The block columns that all stages of a model share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +108,13 @@ class CellSummary:
     requested: bool = True
     """False when the sweep does not include this objective."""
 
+    @classmethod
+    def of(cls, values: ArrayLike, gaps: tuple[Gap, ...] = (), *, requested: bool = True) -> CellSummary:
+        """Summarise the values of some seeds."""
+        own = np.asarray(values, float)
+        mean, std = (float(own.mean()) if len(own) else None, float(own.std(ddof=1)) if len(own) > 1 else None)
+        return cls(mean=mean, std=std, n=len(own), gaps=gaps, requested=requested)
+
     def text(self, sign: str = "±", *, with_n: bool = True) -> str:
         """As printed: ``35.6 ± 0.1``, ``35.6 ± 0.1 (n=2)`` when seeds are missing, ``--`` when empty."""
         if self.mean is None:
@@ -122,110 +132,138 @@ class CellSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """The difference of two objectives of a block, or of one objective in two grids, in points."""
+    """The first minus the second, in points."""
 
     estimate: float
-    low: float | None
-    """Lower end of the simultaneous 95 % interval for new seeds and, where the ranks are known, new test images; None,
-    like ``high`` and ``p``, without a spread to judge by."""
-    high: float | None
-    p: float | None
-    """Corrected for all comparisons of the block."""
-    of_seeds: float | None = None
-    """Half the width of the simultaneous 95 % interval for new seeds on these test images; None without a spread."""
+    reach: float = nan
+    """Half the width of the simultaneous 95 % interval, for new seeds and, where ranks are known, new test images; NaN,
+    like ``p``, where the difference cannot be judged."""
+    p: float = nan
+    """Corrected for all pairs of the grid."""
 
     @property
-    def told_apart(self) -> bool:
-        """Whether the two differ by more than noise."""
-        return self.p is not None and self.p < ALPHA
+    def low(self) -> float:
+        """Lower end of the interval."""
+        return self.estimate - self.reach
+
+    @property
+    def high(self) -> float:
+        """Upper end of the interval."""
+        return self.estimate + self.reach
 
     @property
     def verdict(self) -> Verdict:
         """What is known about its sign."""
-        if self.p is None:
-            return "unknown"
-        if not self.told_apart:
-            return "level"
+        if isnan(self.reach):
+            return "not judged"
+        if abs(self.estimate) <= self.reach:
+            return "not significant"
         return "better" if self.estimate > 0 else "worse"
 
     @property
     def text(self) -> str:
         """As printed: ``+1.7 (+0.3 to +3.1)``, or ``+1.7 (no interval)``."""
-        low, high = map(signed, self.ends)
-        return f"{signed(self.estimate)} ({'no interval' if self.p is None else f'{low} to {high}'})"
-
-    @property
-    def turned(self) -> Difference:
-        """The second minus the first."""
-        low, high = (None if end is None else -end for end in (self.high, self.low))
-        return replace(self, estimate=-self.estimate, low=low, high=high)
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """The ends of the interval; twice the estimate without one."""
-        if self.low is None or self.high is None:
-            return self.estimate, self.estimate
-        return self.low, self.high
-
-    @property
-    def seed_ends(self) -> tuple[float, float]:
-        """The ends of the interval for new seeds on these test images; `ends` where it is not known apart."""
-        if self.of_seeds is None:
-            return self.ends
-        return self.estimate - self.of_seeds, self.estimate + self.of_seeds
+        interval = "no interval" if isnan(self.reach) else f"{signed(self.low)} to {signed(self.high)}"
+        return f"{signed(self.estimate)} ({interval})"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """The objectives of a block compared by one metric."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Comparison(Generic[Name]):
+    """The objectives of a grid, or the levels of a weight, compared in pairs by one metric."""
 
-    best: Objective | None = None
-    """The objective with the highest mean; None without values."""
-    differences: Mapping[tuple[Objective, Objective], Difference] = field(default_factory=dict, repr=False)
-    """First minus second, for each two objectives in either order."""
-    beyond_seeds: tuple[str, ...] = ()
-    """What intervals and verdicts are for beside new seeds: new ``test images``, new ``searches``."""
+    names: Sequence[Name] = ()
+    """Those with a value."""
+    best: Name | None = None
+    """That with the highest mean; None without values."""
+    estimates: Array = field(default_factory=lambda: np.empty((0, 0)))
+    """First minus second in points, shape (K, K); likewise the next two, NaN where a pair is not judged."""
+    reach: Array = field(default_factory=lambda: np.empty((0, 0)))
+    p: Array = field(default_factory=lambda: np.empty((0, 0)))
+    with_images: bool = False
+    """Whether intervals are for new test images too."""
+    runs: float = nan
+    """Of the usual objective."""
+    reach_of_seeds: float = 0.0
+    """The part of the usual reach that is of seeds, where a difference is not significant; 0 where all are."""
+    reach_of_images: float = 0.0
+    is_uneven: bool = False
+    """Whether the largest spread is too large for objectives of equal spread."""
 
     @cached_property
-    def level(self) -> frozenset[Objective]:
-        """The objectives that cannot be told apart from the best, without the best itself."""
-        return self._with("level")
+    def differences(self) -> dict[tuple[Name, Name], Difference]:
+        """First minus second, for each two in either order."""
+        numbers = np.stack([self.estimates, self.reach, self.p], axis=2).tolist()
+        return {
+            (one, other): Difference(estimate=estimate, reach=reach, p=p)
+            for one, row in zip(self.names, numbers, strict=True)
+            for other, (estimate, reach, p) in zip(self.names, row, strict=True)
+            if one != other
+        }
 
     @cached_property
-    def unjudged(self) -> frozenset[Objective]:
-        """Those whose difference from the best has no interval, for lack of runs or because seeds agree exactly."""
-        return self._with("unknown")
+    def near(self) -> frozenset[Name]:
+        """Those not significantly worse than the best, without the best itself."""
+        return self._worse_by("not significant")
 
     @cached_property
-    def from_baseline(self) -> dict[Objective, Difference]:
+    def unjudged(self) -> frozenset[Name]:
+        """Those whose difference from the best is not judged, for lack of runs or because seeds agree exactly."""
+        return self._worse_by("not judged")
+
+    @cached_property
+    def from_baseline(self) -> dict[Name, Difference]:
         """Each objective minus con/con; empty where con/con has no value."""
         return {name: change for (name, other), change in self.differences.items() if other == BASELINE}
 
-    def _with(self, verdict: Verdict) -> frozenset[Objective]:
-        against = ((other, change) for (name, other), change in self.differences.items() if name == self.best)
-        return frozenset(other for other, change in against if change.verdict == verdict)
+    @property
+    def is_judged(self) -> bool:
+        """Whether any difference is judged."""
+        return bool((~np.isnan(self.reach)).any())
+
+    @property
+    def smallest_p(self) -> float:
+        """That of the most significant difference; NaN where none is judged."""
+        return float(np.nanmin(self.p)) if self.is_judged else nan
+
+    def more_seeds(self, points: float) -> float:
+        """How many more seeds would about make a measured difference significant; infinite if seeds alone cannot.
+
+        The square of an interval is the sum of a part that falls with the number of seeds, and of one of test images.
+        """
+        rest = points**2 - self.reach_of_images**2
+        return max(0.0, ceil(self.runs * self.reach_of_seeds**2 / rest - self.runs)) if rest > 0 else inf
+
+    def _worse_by(self, verdict: Verdict) -> frozenset[Name]:
+        changes = self.differences.items()
+        return frozenset(other for (one, other), change in changes if one == self.best and change.verdict == verdict)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Weights:
+    """What each weight does on its own, by one metric: its mean over the other weight within each seed."""
+
+    levels: Mapping[tuple[str, str], CellSummary] = field(default_factory=dict)
+    """By ``pair`` or ``triplet``, and the weight."""
+    comparisons: Mapping[str, Comparison[Any]] = field(default_factory=dict)
+    """``pair``, ``triplet``, and ``interaction``: of what remains of objectives when both are removed."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Grid:
     """One metric of a block: a cell for each pair and triplet weight."""
 
     metric: Metric
     cells: Mapping[Objective, CellSummary]
     """By ``(pair, triplet)``, row by row; every row has the same columns."""
-    comparison: Comparison = Comparison()
+    comparison: Comparison[Objective] = field(default_factory=Comparison)
+    weights: Weights = field(default_factory=Weights)
     beside: tuple[float, ...] = ()
     """Means of another grid on the same colour scale."""
 
     @cached_property
-    def pairs(self) -> tuple[str, ...]:
-        """The pair weights: rows, in order."""
-        return self._weights(0)
-
-    @cached_property
     def triplets(self) -> tuple[str, ...]:
         """The triplet weights: columns, in order."""
-        return self._weights(1)
+        return tuple(dict.fromkeys(key[1] for key, cell in self.cells.items() if key[1] != LOSS and cell.requested))
 
     @cached_property
     def rows(self) -> tuple[tuple[str, str, tuple[Objective, ...]], ...]:
@@ -233,7 +271,8 @@ class Grid:
 
         A baseline beside the grid has no letter, its name, and one cell as wide as the table.
         """
-        grid = [("P", pair, tuple((pair, triplet) for triplet in self.triplets)) for pair in self.pairs]
+        pairs = dict.fromkeys(key[0] for key, cell in self.cells.items() if key[1] != LOSS and cell.requested)
+        grid = [("P", pair, tuple((pair, triplet) for triplet in self.triplets)) for pair in pairs]
         beside = [key for key, cell in self.cells.items() if key[1] == LOSS and cell.requested]
         return (*grid, *(("", key[0], (key,)) for key in beside))
 
@@ -255,7 +294,7 @@ class Grid:
     @property
     def marked(self) -> frozenset[Objective]:
         """The cells with the mark `NEAR`: bold ones, which share the highest mean as printed, need none."""
-        return self.comparison.level - self.best()
+        return self.comparison.near - self.best()
 
     def best(self) -> frozenset[Objective]:
         """The cells with the highest mean as printed, to one decimal."""
@@ -265,17 +304,14 @@ class Grid:
         """The cells with the second highest mean as printed."""
         return self._ranked(1)
 
-    def _weights(self, part: int) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(key[part] for key, cell in self.cells.items() if key[1] != LOSS and cell.requested))
-
     def _ranked(self, rank: int) -> frozenset[Objective]:
         printed = {key: float(f"{mean:.1f}") for key, mean in self.means.items()}
         values = sorted(set(printed.values()), reverse=True)
         return frozenset(key for key, value in printed.items() if value in values[rank : rank + 1])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BlockResults:
     """One block of a report, with the text that must accompany its numbers."""
 
     key: BlockKey
@@ -285,11 +321,6 @@ class Block:
     """By the metric's key."""
     brief: str = "mean ± std of seeds"
     """The most important of the protocol, for the caption of a printed table."""
-
-    @property
-    def slug(self) -> str:
-        """The stem of its file names, unique in its report."""
-        return self.key.slug
 
     @property
     def cells(self) -> Mapping[Objective, CellSummary]:
@@ -317,12 +348,12 @@ class Block:
         return f"{measure} ({unit}). {self.key.title}. {self.protocol} {self._marks(measure)}"
 
     def _marks(self, measure: str) -> str:
-        """The meaning of the marks; a cell without an interval is never marked as within noise."""
-        grids = self.grids_of(measure)
-        beyond = dict.fromkeys(what for grid in grids for what in grid.comparison.beyond_seeds)
-        noise = _NOISE.format(and_text(("seeds", *beyond)))
-        if not any(grid.comparison.unjudged for grid in grids):
-            return f"{_BEST}; {noise}."
-        if all(len(grid.comparison.unjudged) == len(grid.means) - 1 for grid in grids):
-            return f"{_BEST}. The highest has no interval, so no cell is marked as within noise of it."
-        return f"{_BEST}; {noise}. Cells without an interval, such as those with one seed, have no mark."
+        """The meaning of the marks. A cell that is not judged has none."""
+        comparisons = [grid.comparison for grid in self.grids_of(measure)]
+        marks = "Bold: highest; underlined: second"
+        if not any(own.is_judged for own in comparisons):
+            return f"{marks}. Nothing can be tested with these runs."
+        images = " and test images" if all(own.with_images for own in comparisons) else ""
+        near = f"{NEAR}: not significantly below the highest (Tukey-Kramer, 5 %, for new seeds{images})"
+        unjudged = " Cells that cannot be tested, such as those with one seed, have no mark."
+        return f"{marks}; {near}.{unjudged if any(own.unjudged for own in comparisons) else ''}"

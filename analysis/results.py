@@ -1,10 +1,10 @@
-"""Reads a sweep's results table, from which everything in a report is computed."""
+"""Reads the results tables of a sweep, from which everything in a report is computed."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,18 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from goal_sweep.analysis.blocks import OF_EACH, BlockKey, Objective
+from goal_sweep.analysis.blocks import OF_EACH, BlockKey
 from goal_sweep.analysis.wording import point_values
 from goal_sweep.sweeps.axes import ANY, VARIANT
-from goal_sweep.sweeps.results import DEFAULT, EPOCHS, METRICS, SETTING, TUNED, Header, ResultsError
-from goal_sweep.sweeps.tuning.trail import Trail
+from goal_sweep.sweeps.results import DEFAULT, EPOCHS, HEADER_KEY, METRICS, SETTING, TUNED, Header, ResultsError
 
 _TESTS = [metric.test for metric in METRICS.values()]
+_NUMBERS = [*_TESTS, *(metric.val for metric in METRICS.values())]
+_PLACE = [
+    *("dataset", "framework", "backbone", "variant", "data_fingerprint", "stage", "pair", "triplet", "seed"),
+    *("point", "grid", "role", "candidate"),
+]
+"""Columns that say for which cell and stage a training stands: one training each."""
 UNUSABLE = "unusable"
 """The state of a training that is done without a finite number for each test metric."""
 
@@ -36,8 +41,7 @@ class SweepResults:
     candidates: pd.DataFrame
     """The same for the trainings that a search tried, which are in no block."""
     table: pa.Table = field(repr=False)
-    folder: Path | None = None
-    """The store, where it is a folder of this machine; to it lead the table's paths."""
+    """With the column ``store``: the folder on this machine to which a row's paths lead; empty without one."""
 
     @property
     def counted(self) -> pd.DataFrame:
@@ -61,10 +65,6 @@ class SweepResults:
         """Whether the variant is among what was chosen, so that a tuned grid has objectives of several."""
         return self.header.tune is not None and "objectives.variant" in self.header.tune.space
 
-    def trails_of(self, key: BlockKey) -> dict[Objective, Trail]:
-        """The trails of a block's backbone, by objective."""
-        return {trail.objective: trail for trail in self.header.trails if trail.backbone == key.backbone}
-
     def settings(self, runs: pd.DataFrame) -> pd.DataFrame:
         """The settings of some trainings as text, with the same index; those that a training lacks are empty."""
         names = [name for name in runs.columns if str(name).startswith(SETTING)]
@@ -83,29 +83,8 @@ class SweepResults:
             runs = runs[in_grid(runs, key.grid)]
         return runs[is_at(runs, key.point)] if key.point else runs
 
-    def at_first_point(self, runs: pd.DataFrame) -> pd.DataFrame:
-        """Those of some trainings that are at the first value of every axis and in the main grid.
-
-        Statistics over several blocks use them alone, because blocks of other points and grids share trainings.
-        """
-        if self.main_grid:
-            runs = runs[in_grid(runs, self.main_grid)]
-            if self.main_grid == TUNED and self.tunes_variant:
-                runs = runs.assign(variant=OF_EACH)
-        parts = [
-            here[is_at(here, points[0])] if points[0] else here
-            for stage, points in self.header.points.items()
-            for here in [runs[runs["stage"] == stage]]
-        ]
-        return pd.concat(parts).sort_index()
-
     def epochs(self, runs: pd.DataFrame, metrics: Sequence[str]) -> pd.DataFrame:
-        """The epochs of some trainings: a row for each, with ``training``, ``epoch`` and the metrics (NaN if missing).
-
-        Args:
-            runs: rows of `runs`.
-            metrics: their names, such as ``val/rsum``.
-        """
+        """A row for each epoch of some `runs`, with ``training``, ``epoch`` and the metrics (NaN if missing)."""
         known = [name for name in metrics if EPOCHS + name in self.table.column_names]
         if f"{EPOCHS}epoch" not in self.table.column_names:
             return pd.DataFrame({name: pd.Series(dtype=float) for name in ("training", "epoch", *metrics)})
@@ -121,26 +100,70 @@ class SweepResults:
 
 
 def read_results(content: bytes, source: str, folder: Path | None = None) -> SweepResults:
-    """Read a results table.
+    """Read a results table from the content of its file.
 
     Args:
-        content: the Parquet file.
+        content: of the Parquet file.
         source: where it comes from, for messages.
-        folder: see `SweepResults.folder`.
+        folder: the store, where it is a folder of this machine.
 
     Raises:
         ResultsError: it is damaged, or of a format that this goal-sweep does not read.
     """
     try:
         table = pq.read_table(io.BytesIO(content))
-        header = Header.parse((table.schema.metadata or {}).get(b"goal-sweep", b""))
+        header = Header.parse((table.schema.metadata or {}).get(HEADER_KEY, b""))
     except (pa.ArrowException, OSError, ValueError) as error:
         raise ResultsError(f"{source} is not a results table: {str(error).splitlines()[0]}") from error
+    return _results(header, table.append_column("store", pa.array([str(folder or "")] * len(table), pa.string())))
+
+
+def united(parts: Sequence[SweepResults]) -> SweepResults:
+    """The results of one sweep in several stores. A training that several have counts once, the finished one first.
+
+    Raises:
+        ResultsError: a training has other numbers in another store, or the stores hold different trainings of a cell.
+    """
+    first, *others = parts
+    if not others:
+        return first
+    for header in (part.header for part in others):
+        if (header.axes, header.tune) != (first.header.axes, first.header.tune):
+            raise ResultsError(f"the stores hold different sweeps named {header.sweep}: their axes or search differ")
+    table = pa.concat_tables([part.table for part in parts], promote_options="permissive")
+    plain = [name for name in table.column_names if not name.startswith(EPOCHS) and name != "ranks"]
+    frame = table.select(plain).to_pandas()
+    _require_equal(frame[frame["status"] == "done"], ["training"], [name for name in plain if name in _NUMBERS])
+    order = (frame["status"] != "done").sort_values(kind="stable").index
+    frame = frame.loc[order].drop_duplicates("training").sort_index()
+    _require_equal(frame, _PLACE, ["training", *(name for name in plain if name.startswith(SETTING))])
+    headers = [part.header for part in parts]
+    header = replace(
+        max(headers, key=lambda own: len(own.stages)),
+        seeds=tuple(sorted({seed for own in headers for seed in own.seeds})),
+        objectives=tuple(dict.fromkeys(objective for own in headers for objective in own.objectives)),
+        trails=next((own.trails for own in headers if own.trails), ()),
+    )
+    return _results(header, table.take(pa.array(frame.index)))
+
+
+def _require_equal(rows: pd.DataFrame, same: list[str], values: list[str]) -> None:
+    """Refuse rows of several stores that are the same by some columns and differ in others."""
+    for _, own in rows[rows.duplicated(same, keep=False)].groupby(same, dropna=False):
+        differing = [name for name in values if own[name].nunique(dropna=False) > 1]
+        if differing:
+            name = differing[-1]
+            stores, numbers = (" and ".join(map(str, own[column].iloc[:2])) for column in ("store", name))
+            raise ResultsError(
+                f"{own['name'].iloc[0]} differs between {stores}: {name} is {numbers}; report these stores one by one"
+            )
+
+
+def _results(header: Header, table: pa.Table) -> SweepResults:
     plain = [name for name in table.column_names if not name.startswith(EPOCHS)]
     columns = dict(table.select(plain).to_pandas().items())
-    for metric in METRICS.values():
-        for name in (metric.test, metric.val):
-            columns[name] = columns[name].astype(float) if name in columns else pd.Series(np.nan, range(len(table)))
+    for name in _NUMBERS:
+        columns[name] = columns[name].astype(float) if name in columns else pd.Series(np.nan, range(len(table)))
     for name in plain:
         if pa.types.is_string(table.schema.field(name).type):
             columns[name] = columns[name].astype(object).fillna("")
@@ -148,9 +171,7 @@ def read_results(content: bytes, source: str, folder: Path | None = None) -> Swe
     reports, is_finite = frame["role"] == "report", np.isfinite(frame[_TESTS].to_numpy(float)).all(axis=1)
     unusable = (frame["status"] == "done") & reports & ~is_finite
     frame["state"] = frame["status"].where(~unusable, UNUSABLE)
-    return SweepResults(
-        header=header, runs=frame[reports].copy(), candidates=frame[~reports].copy(), table=table, folder=folder
-    )
+    return SweepResults(header=header, runs=frame[reports].copy(), candidates=frame[~reports].copy(), table=table)
 
 
 def in_grid(runs: pd.DataFrame, grid: str) -> pd.Series[bool]:

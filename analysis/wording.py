@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Sequence
+from itertools import groupby
 
 _NAMES = {"coco": "MS-COCO", "f30k": "Flickr30K", "vsepp": "VSE++", "vse_infty": "VSE∞", "xvlm": "X-VLM"}
 
@@ -33,18 +34,13 @@ def signed(points: float) -> str:
     return text[1:] if float(text) == 0 else text
 
 
-def mean_text(mean: float, std: float | None, sign: str = "±", *, always_std: bool = True) -> str:
-    """A mean as printed: ``35.6 ± 0.1``.
-
-    Without a standard deviation (None or NaN) it is ``35.6 ± --``, or ``35.6`` when ``always_std`` is off.
-    """
-    if std is not None and std == std:
-        return f"{mean:.1f} {sign} {std:.1f}"
-    return f"{mean:.1f} {sign} --" if always_std else f"{mean:.1f}"
+def mean_text(mean: float, std: float | None, sign: str = "±") -> str:
+    """A mean as printed: ``35.6 ± 0.1``, or ``35.6 ± --`` without a standard deviation (None or NaN)."""
+    return f"{mean:.1f} {sign} {'--' if std is None or std != std else f'{std:.1f}'}"
 
 
 def p_equation(p: float) -> str:
-    """A p-value as printed: ``p = 0.012``, or ``p < 0.001``, below which the simulations say no more.
+    """A p-value as printed: ``p = 0.012``, or ``p < 0.001``.
 
     A fourth digit shows on which side of 0.05 it lies. NaN is ``not judged``.
     """
@@ -62,25 +58,13 @@ def seeds_text(seeds: Collection[int]) -> str:
 
 def numbers_text(numbers: Iterable[int]) -> str:
     """``1, 2, 5``; of four or more in a row the first and the last: ``1 to 67``."""
-    rows: list[list[int]] = []
-    for number in numbers:
-        if rows and number == rows[-1][-1] + 1:
-            rows[-1].append(number)
-        else:
-            rows.append([number])
-    texts = (f"{row[0]} to {row[-1]}" if len(row) > 3 else ", ".join(map(str, row)) for row in rows)
-    return ", ".join(texts)
+    rows = [[number for _, number in row] for _, row in groupby(enumerate(numbers), lambda own: own[1] - own[0])]
+    return ", ".join(f"{row[0]} to {row[-1]}" if len(row) > 3 else ", ".join(map(str, row)) for row in rows)
 
 
 def count_text(number: int, noun: str) -> str:
     """``1 seed`` or ``3 seeds``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def and_text(words: Sequence[str]) -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
-    *most, last = words
-    return f"{', '.join(most)} and {last}" if most else last
 
 
 def list_text(names: Sequence[str]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import pandas as pd
 
@@ -14,8 +13,7 @@ def results(
     *,
     by_epoch: bool = False,
     overrides: Sequence[str] = (),
-    store: str | os.PathLike[str] | None = None,
-    tracking_uri: str | None = None,
+    store: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
 ) -> pd.DataFrame:
     """Read the results of a sweep: those that a report is made of.
 
@@ -24,8 +22,7 @@ def results(
         by_epoch: give the course of the trainings instead: a row for each training and epoch, with ``training``,
             ``epoch`` and every metric, such as ``train/loss`` and ``val/rsum``.
         overrides: as ``--set`` of the commands, such as ``seeds=[1]``.
-        store: the results folder, if it is not the sweep's own.
-        tracking_uri: MLflow, if it is not the sweep's own; asked where the store has no results.
+        store: the results folder, if it is not the sweep's own; of several, the union of their trainings.
 
     Returns:
         A row for each training of the sweep as it was last launched, done or not (``status``), candidates of a search
@@ -35,16 +32,15 @@ def results(
         ``seconds``; ``checkpoint``, as a path of this machine where the store is one.
 
     Raises:
-        GoalError: the sweep file is wrong, or there are no results.
+        GoalError: the sweep file is wrong, there are no results, or stores contradict each other.
     """
     from goal_sweep.goal_core.basics.plugins import forgotten_after
-    from goal_sweep.runners.cli.reports import report_targets
+    from goal_sweep.runners.cli.reports import report_target
     from goal_sweep.sweeps.results import EPOCHS
 
-    given = [*overrides, *(f"{key}={value}" for key, value in (("store", store), ("tracking", tracking_uri)) if value)]
+    stores = [store] if isinstance(store, str | os.PathLike) else store
     with forgotten_after():  # another sweep may have a plugin with the same names
-        (target,) = report_targets([os.fspath(sweep)], given, None)
-        found = target.results()
+        found = report_target(os.fspath(sweep), overrides, [os.fspath(one) for one in stores]).results()
     frame = pd.concat([part for part in (found.runs, found.candidates) if len(part)] or [found.runs]).sort_index()
     if by_epoch:
         names = [name.removeprefix(EPOCHS) for name in found.table.column_names if name.startswith(EPOCHS)]
@@ -52,9 +48,8 @@ def results(
     for name in frame.columns:
         if str(name).startswith("setting/"):
             frame[name] = _numbers(frame[name])
-    if found.folder is not None:
-        folder: Path = found.folder
-        frame["checkpoint"] = [str(folder / path) if path else "" for path in frame["checkpoint"]]
+    places = zip(frame.pop("store"), frame["checkpoint"], strict=True)
+    frame["checkpoint"] = [os.path.join(store, path) if path else "" for store, path in places]
     return frame.reset_index(drop=True)
 
 

@@ -6,16 +6,15 @@ Nothing here can change a result, so no id depends on it, and neither the store 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from goal_sweep.goal_core.basics.ranges import Range
 from goal_sweep.sweeps.checks import Settings, check_tracking, failures, looks_secret
 
 Count = Annotated[int, Range(at_least=1)]
 OrNone = Annotated[int, Range(at_least=0)]
-MissingNodes = Literal["wait", "go-on", "give-up"]
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PASSWORD = re.compile(r"://[^/\s@]*:[^/\s@]*@")
 _OURS = (
@@ -37,7 +36,7 @@ class ContainerConfig(Settings):
     """Further options of `apptainer exec`."""
 
     def problems(self) -> Iterator[str]:
-        """No image, and mounts that are not absolute."""
+        """What cannot be."""
         if not self.image:
             yield "image must not be empty"
         yield from (f"mounts must be absolute, got {one!r}" for one in self.mounts if not one.startswith("/"))
@@ -49,9 +48,6 @@ class SlurmConfig(Settings):
 
     nodes: Count = 1
     """Nodes of the job. More than one are joined by Ray."""
-    missing_nodes: MissingNodes = "go-on"
-    """Without some of them after five minutes: `go-on` trains on the others, `give-up` ends the run, which goes back to
-    the queue (three times in a row end the job), and `wait` waits for as long as their Ray lives."""
     gpus_per_node: OrNone = 0
     """GPUs of each node; 0 trains on the CPU."""
     gpu_type: str = ""
@@ -71,7 +67,7 @@ class SlurmConfig(Settings):
     options: tuple[str, ...] = ()
     """Further options of `sbatch`, such as `--constraint=a100`."""
     array: OrNone = 0
-    """Number of independent jobs, each of a part of the cells, on one node and without Ray; 0 is one job."""
+    """Number of independent jobs of one node, which share the store and its cells; 0 is one job."""
     modules: tuple[str, ...] = ()
     """Environment modules to load."""
     setup: tuple[str, ...] = ()
@@ -86,7 +82,7 @@ class SlurmConfig(Settings):
     """Names of variables that the job takes from the submitting shell. Slurm keeps their values, no file does."""
 
     def problems(self) -> Iterator[str]:
-        """Options that a job cannot have, and settings that do not go together."""
+        """What cannot be, or would change the script."""
         if self.gpu_type and not self.gpus_per_node:
             yield "gpu_type needs gpus_per_node"
         if self.array and self.nodes > 1:
@@ -100,7 +96,9 @@ class SlurmConfig(Settings):
             elif (name := re.split("[= ]", option)[0]) in _OURS:
                 yield f"options may not hold {name}, because the job needs its own"
         yield from _environment_problems(self.environment)
-        yield from _variable_problems("pass_environment", self.pass_environment)
+        for name in self.pass_environment:
+            if not _VARIABLE.fullmatch(name):
+                yield f"pass_environment: {name!r} is no variable's name"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +113,7 @@ class _Elsewhere(Settings):
     """Variables of all processes of the job. Ray's dashboard and the manifest show them: no secrets."""
 
     def problems(self) -> Iterator[str]:
-        """What holds a secret."""
+        """What would show a secret."""
         yield from failures(lambda: check_tracking(self.tracking or "none"))
         yield from _environment_problems(self.environment)
 
@@ -132,7 +130,7 @@ class RayConfig(_Elsewhere):
     """Further parts of Ray's runtime environment, such as `pip: [timm]` or `conda: NAME`."""
 
     def problems(self) -> Iterator[str]:
-        """Another address than the dashboard's, and what holds a secret."""
+        """What cannot be, or would show a secret."""
         if self.address and not re.fullmatch(r"https?://[^/\s@]+/?", self.address):
             yield f"address must be the dashboard's, such as http://head:8265, got {self.address!r}"
         if taken := self.runtime_env.keys() & {"working_dir", "env_vars", "py_modules"}:
@@ -144,44 +142,36 @@ class RayConfig(_Elsewhere):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubernetesConfig(_Elsewhere):
-    """A RayJob of a Kubernetes cluster with the KubeRay operator, version 1.5.1 or later.
-
-    What has no setting here goes through `pod`, `head_pod` and `worker_pod`, in Kubernetes' own words: volumes,
-    variables from secrets, tolerations, node selectors, security contexts, pull secrets, the size of the head.
-    """
+    """A RayJob of a Kubernetes cluster with the KubeRay operator, version 1.5.2 or later."""
 
     image: str = ""
-    """Image with this version of goal-sweep and Ray, for the head and the workers."""
+    """Image with this version of goal-sweep and Ray."""
     namespace: str = "default"
     context: str = ""
     """Context of kubectl; empty takes the current one."""
-    workers: OrNone = 1
-    """Worker pods at the start."""
-    max_workers: OrNone = 0
-    """Largest number of workers; above `workers`, Ray's autoscaler starts them as needed. 0 is `workers`."""
+    workers: Count = 1
     gpus_per_worker: OrNone = 1
-    gpu_resource: str = "nvidia.com/gpu"
-    """Name of a GPU among the node's resources."""
     cpus_per_worker: Count = 8
     memory_per_worker: str = "32Gi"
     """With 8Gi of /dev/shm, which counts as memory of the pod."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels of the RayJob, such as Kueue's `kueue.x-k8s.io/queue-name`."""
+    volumes: tuple[Mapping[str, Any], ...] = ()
+    """Volumes of the pods, in Kubernetes' own words, as in all that follows."""
+    mounts: tuple[Mapping[str, Any], ...] = ()
+    """Where Ray's containers see them."""
+    env: tuple[Mapping[str, Any], ...] = ()
+    """Further variables of the containers, such as those from secrets."""
     pod: Mapping[str, Any] = field(default_factory=dict)
-    """A pod template that is merged into those of head and workers: mappings key by key, lists by the `name` of their
-    entries. A container without a name is Ray's."""
-    head_pod: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of the pods' spec, such as `securityContext` and `imagePullSecrets`."""
     worker_pod: Mapping[str, Any] = field(default_factory=dict)
+    """The same, of the workers alone, such as `tolerations` and `nodeSelector`."""
 
     def problems(self) -> Iterator[str]:
-        """Numbers of workers that cannot be, pod templates that are none, and what holds a secret."""
-        if self.max_workers and self.max_workers < self.workers:
-            yield f"max_workers must be at least workers ({self.workers}), got {self.max_workers}"
-        if not self.max_workers and not self.workers:
-            yield "workers must be at least 1 where max_workers is 0"
-        for name in ("pod", "head_pod", "worker_pod"):
-            if unknown := getattr(self, name).keys() - {"metadata", "spec"}:
-                yield f"{name} is a pod template with metadata and spec, got {', '.join(sorted(unknown))}"
+        """What cannot be, or would show a secret."""
+        for name in ("pod", "worker_pod"):
+            if taken := getattr(self, name).keys() & {"containers", "volumes", "terminationGracePeriodSeconds"}:
+                yield f"{name}: {', '.join(sorted(taken))} comes from other settings: volumes, mounts, env"
         yield from _Elsewhere.problems(self)
 
 
@@ -194,16 +184,12 @@ class ClusterConfig(Settings):
     kubernetes: KubernetesConfig = field(default_factory=KubernetesConfig)
 
 
-def _variable_problems(name: str, variables: Iterable[str]) -> Iterator[str]:
-    """Names that no environment variable can have."""
-    return (f"{name}: {one!r} is no variable's name" for one in variables if not _VARIABLE.fullmatch(one))
-
-
 def _environment_problems(environment: Mapping[str, str]) -> Iterator[str]:
     """Variables whose values are written to files: their names, secrets among them, and values of several lines."""
-    yield from _variable_problems("environment", environment)
     for name, value in environment.items():
-        if looks_secret(name):
+        if not _VARIABLE.fullmatch(name):
+            yield f"environment: {name!r} is no variable's name"
+        elif looks_secret(name):
             yield f"environment must not hold secrets such as {name}, because its values are written to files"
         elif "\n" in value or "\0" in value:
             yield f"environment: the value of {name} must be one line"

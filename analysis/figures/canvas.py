@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import textwrap
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from matplotlib import rc_context
+from matplotlib import rc_context, rcParams
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-
-from goal_sweep.analysis.figures.fonts import families, pdf_font_type, wrapped
+from matplotlib.font_manager import fontManager
+from matplotlib.text import Text
 
 INK, FAINT, PALE = "#1f2328", "#59636e", "#8c959f"
 """Colours of text and lines in all figures, from strong to weak."""
@@ -20,6 +21,10 @@ TITLE_PLACE: Final[Mapping[str, Any]] = {"y": 1.0}
 """Of a panel's title. Without it matplotlib measures all ticks for a place, a tenth of a report's time."""
 _TITLE, _NOTE = 12.0, 7.5
 """Sizes of texts, in points."""
+_FONT = "DejaVu Sans"
+"""Matplotlib's own, which has all but the scripts of East Asia."""
+_EAST_ASIAN = ("Noto Sans CJK", "Source Han Sans", "WenQuanYi", "Hiragino", "PingFang", "Microsoft YaHei", "Malgun")
+"""Beginnings of the names of fonts that fill in, best first."""
 _OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
     # Half the time of the usual level; the files are an eighth larger.
     ".png": {"metadata": {"Software": None}, "pil_kwargs": {"compress_level": 3}},
@@ -27,21 +32,23 @@ _OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 
 
-def write_figure(paths: Sequence[Path], draw: Callable[..., Figure], *arguments: Any, names: str = "") -> None:
-    """Draw a figure and save it; the same numbers give the same bytes.
-
-    Args:
-        paths: the files to write, ``.png`` or ``.pdf``; their folders must exist.
-        draw: a function that returns the figure.
-        arguments: the arguments of ``draw``.
-        names: a text with every character that the figure may show besides the usual ones.
-    """
-    fonts = families(names)
-    with rc_context({"font.family": fonts, "pdf.fonttype": pdf_font_type(fonts)}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # the report's notes say which no font has
+def write_figure(paths: Sequence[Path], draw: Callable[..., Figure], *arguments: Any) -> None:
+    """Draw a figure and save it as ``.png`` or ``.pdf``; the same numbers give the same bytes."""
+    with rc_context({"font.family": families()}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # a box shows that no font has it
         figure = draw(*arguments)
+        # TrueType, because journals refuse type 3; East Asian fonts are often no TrueType.
+        is_east_asian = any(letter > "\u2e80" for text in figure.findobj(Text) for letter in text.get_text())
+        rcParams["pdf.fonttype"] = 3 if is_east_asian else 42
         for path in paths:
             figure.savefig(path, **_OPTIONS[path.suffix])
+
+
+def families() -> list[str]:
+    """The font families of a figure: matplotlib's own, and this machine's best for East Asian scripts."""
+    names = fontManager.get_font_names()
+    found = (name for start in _EAST_ASIAN for name in sorted(names) if name.startswith(start))
+    return [_FONT, *(name for name in [next(found, "")] if name)]
 
 
 def panels(
@@ -57,25 +64,15 @@ def panels(
     between: tuple[float, float] = (0.3, 0.5),
     **sharing: Any,
 ) -> tuple[Figure, list[list[Axes]]]:
-    """A figure of rows and columns of panels, a title above and a note below; all lengths in inches.
+    """A figure of rows and columns of panels of a size, with a title above and a note below; all lengths in inches.
 
     Matplotlib's own layout engines measure every text of a figure first, which takes as long as drawing it.
-
-    Args:
-        shape: rows and columns.
-        size: width and height of a panel.
-        title: in bold; it gets the room that it needs, and so does the note.
-        note: how to read the figure.
-        left: margin of the panels, for what they show beside them; likewise ``right``, ``top`` and ``bottom``.
-        right: see ``left``.
-        top: see ``left``.
-        bottom: see ``left``.
-        between: gaps between columns and between rows.
-        sharing: ``sharex`` and ``sharey``, as for `Figure.subplots`.
     """
     (rows, columns), (wide, high) = shape, size
     width = left + columns * wide + (columns - 1) * between[0] + right
-    heads, notes = wrapped(title, letters(width - 0.4, _TITLE)), wrapped(note, letters(width - 0.4, _NOTE))
+    heads, notes = (
+        textwrap.wrap(text, int((width - 0.4) * 130 / size)) for text, size in ((title, _TITLE), (note, _NOTE))
+    )
     top, bottom = top + 0.22 * len(heads), bottom + 0.15 * len(notes)
     height = bottom + rows * high + (rows - 1) * between[1] + top
     figure = Figure(figsize=(width, height), dpi=150, facecolor="white")
@@ -92,11 +89,6 @@ def panels(
     figure.text(0.2 / width, 1 - 0.12 / height, "\n".join(heads), va="top", **style)
     figure.text(0.2 / width, 0.1 / height, "\n".join(notes), va="bottom", size=_NOTE, color=FAINT)
     return figure, figure.subplots(rows, columns, squeeze=False, **sharing).tolist()
-
-
-def letters(inches: float, size: float) -> int:
-    """How many letters of a size in points fit."""
-    return int(inches * 72 / (0.56 * size))
 
 
 def style_panel(axes: Axes, title: str, x: str = "", y: str = "", *, grid: bool = True) -> None:

@@ -8,13 +8,12 @@ pale to dark, which looks alike to readers with and without colour vision defici
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 import numpy as np
 from matplotlib import colormaps
-from matplotlib.colors import to_rgb
+from matplotlib.colors import LinearSegmentedColormap, Normalize, to_hex, to_rgb
 
 from goal_sweep.analysis.blocks import BlockKey, Grid
 
@@ -26,37 +25,22 @@ CIVIDIS = "cividis"
 Scale = Literal["paper", "colour-blind"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColourScale:
-    """Maps a value to the colour of its cell."""
-
-    low: float
-    """The value that is white."""
-    high: float
-    """The value that has the full colour."""
-    full: str
-    """RRGGBB, or :data:`CIVIDIS`."""
-
-    def strength(self, value: float) -> float:
-        """Where ``value`` lies between white (0) and full colour (1); 0 when all values are equal."""
-        if self.high <= self.low:
-            return 0.0
-        return float(np.clip((value - self.low) / (self.high - self.low), 0, 1))
-
-    def colour(self, value: float) -> str:
-        """The colour of ``value``, RRGGBB."""
-        share = self.strength(value)
-        if self.full == CIVIDIS:
-            return "".join(f"{round(255 * channel):02X}" for channel in colormaps[CIVIDIS](1 - share)[:3])
-        return "".join(f"{round(255 * (1 + share * (channel - 1))):02X}" for channel in to_rgb(f"#{self.full}"))
+ColourScale = Callable[[float], str]
+"""The colour of a value, RRGGBB."""
 
 
 def scale_of(grid: Grid, full: str) -> ColourScale | None:
-    """The scale over the means of a grid and of the one beside it; None if it has no mean."""
-    if not grid.means:
-        return None
+    """The scale from the lowest mean of a grid and of the one beside it to the highest; None if it has no mean."""
     means = (*grid.means.values(), *grid.beside)
-    return ColourScale(low=min(means), high=max(means), full=full)
+    return colour_scale(min(means), max(means), full) if grid.means else None
+
+
+def colour_scale(low: float, high: float, full: str) -> ColourScale:
+    """The scale from ``low``, which is white, to ``high``, which has the full colour, RRGGBB or `CIVIDIS`."""
+    white_to_full = LinearSegmentedColormap.from_list("", [f"#{WHITE}", f"#{GREEN if full == CIVIDIS else full}"])
+    shades = colormaps[CIVIDIS].reversed() if full == CIVIDIS else white_to_full
+    place = Normalize(low, high, clip=True)
+    return lambda value: to_hex(shades(place(value)))[1:].upper()
 
 
 def assign_colours(keys: Iterable[BlockKey], scale: Scale = "paper") -> dict[BlockKey, str]:

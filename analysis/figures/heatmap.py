@@ -6,29 +6,23 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from goal_sweep.analysis.blocks import NEAR, Block, CellSummary, Grid
+from goal_sweep.analysis.blocks import NEAR, BlockResults, CellSummary, Grid
 from goal_sweep.analysis.figures.canvas import FAINT, INK, TITLE_PLACE, panels
 from goal_sweep.analysis.figures.colours import scale_of, text_colour
-from goal_sweep.analysis.figures.fonts import text_width
 from goal_sweep.sweeps.results import DIRECTION_TITLES
 
 _CELL = (1.22, 0.56)
 """Width and height of a cell, in inches."""
-_LONGEST = 52
-"""The most room for the name of a pair weight, in points."""
+_LONGEST = 9
+"""Letters of the longest name of a pair weight that has the usual size."""
 
 
-def draw_heatmap(block: Block, colour: str, measure: str = "R@1") -> Figure:
-    """Draw the heatmap of one block and measure.
+def draw_heatmap(block: BlockResults, colour: str, measure: str = "R@1") -> Figure:
+    """Draw one measure of a block in its full colour, RRGGBB or `CIVIDIS`.
 
     Both directions are side by side, each on its own colour scale. The best cell is bold and framed, the second best
-    underlined; cells within noise of the best have the mark `NEAR`. A cell with missing seeds lists them, and an empty
-    cell is hatched.
-
-    Args:
-        block: the block.
-        colour: its full colour, RRGGBB or `CIVIDIS`.
-        measure: ``R@1``, ``R@5``, ``R@10`` or ``rsum``.
+    underlined; cells not significantly below the best have the mark `NEAR`. A cell with missing seeds lists them, and
+    an empty cell is hatched.
     """
     grids = block.grids_of(measure)
     size = (len(grids[0].triplets) * _CELL[0], len(grids[0].rows) * _CELL[1])
@@ -53,14 +47,14 @@ def _draw_grid(axes: Axes, grid: Grid, colour: str, *, with_rows: bool) -> None:
     for y, (letter, name, objectives) in enumerate(grid.rows):
         if with_rows:
             head = f"{letter} {name}".strip()
-            size = 10 * min(1.0, _LONGEST / text_width(head, 10))
+            size = 10 * min(1.0, _LONGEST / len(head))
             axes.text(-0.08, y + 0.5, head, ha="right", va="center_baseline", size=size, color=INK)
         for x, objective in enumerate(objectives):
             cell, place = grid.cells[objective], (x, y, width // len(objectives))
             if cell.mean is None or scale is None:
                 _draw_empty(axes, place, cell)
                 continue
-            fill = scale.colour(cell.mean)
+            fill = scale(cell.mean)
             _draw_number(axes, place, cell, fill, 1 if objective in best else 2 if objective in second else 0)
             if objective in grid.marked:
                 ink = f"#{text_colour(fill)}"

@@ -15,11 +15,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
+from goal_sweep.analysis.blocks import Array
 from goal_sweep.analysis.figures.canvas import INK, PALE, colour_bar, panels, style_panel
 
-Array = NDArray[np.float64]
 TripletWeight = Callable[[Array, Array], Array]
 """T at (s_p, s_n); all arrays have the same shape."""
 Two = Callable[[Array, Array], tuple[Array, Array]]
@@ -68,10 +67,8 @@ def draw_gradient_fields(fields: Mapping[tuple[str, str], Two]) -> Figure:
     """Where each combination moves a triplet: arrows show the descent direction, colours its strength.
 
     An arrow points from (s_p, s_n) along (-dL/ds_p, -dL/ds_n). All arrows have the same length; the colour is the
-    gradient's length as a share of the panel's largest. A dot marks a triplet with a gradient shorter than 0.01.
-
-    Args:
-        fields: the gradients of a whole grid by (pair, triplet); pairs become rows and triplets columns, in order.
+    gradient's length as a share of the panel's largest. A dot marks a triplet with a gradient shorter than 0.01. Pairs
+    become rows and triplets columns, in order.
     """
     pairs, triplets = (list(dict.fromkeys(key[part] for key in fields)) for part in (0, 1))
     figure, grid = panels((len(pairs), len(triplets)), (2.0, 2.0), right=1.0, sharex=True, sharey=True)

@@ -29,7 +29,7 @@ def draw_curves(
     Lines are means over seeds.
 
     Args:
-        title: the title of the figure.
+        title: of the figure.
         quantities: a quantity's label to its curves by ``(pair, triplet)``, with ``epoch``, ``mean``, ``min``
             and ``max``.
         roles: the objectives that stand out, to ``best``, ``baseline``, ``worst`` or several of these, with commas.

@@ -1,58 +1,59 @@
 """A sweep beside the paper: what can be said of each cell, and how alike the objectives are ordered.
 
-The paper prints no single runs, so its seeds cannot be paired with a sweep's. Orders are only described: another
-dataset, model or number of epochs may give another one.
+The paper prints no single runs, so its seeds cannot be paired with a sweep's. Orders are only described.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import permutations, product
-from typing import Final, Literal
+from typing import Literal
 
 import numpy as np
 from scipy import stats
 
-from goal_sweep.analysis.blocks import Block, BlockKey, CellSummary, Grid, Objective, Verdict
+from goal_sweep.analysis.blocks import ALPHA, BlockKey, BlockResults, CellSummary, Grid, Objective
 from goal_sweep.analysis.published.numbers import published_key
-from goal_sweep.analysis.statistics.comparison import difference_of
-from goal_sweep.analysis.statistics.gains import Gain
-from goal_sweep.analysis.statistics.spread import Array, judge
-from goal_sweep.sweeps.results import PAIRS, TRIPLETS, Metric
+from goal_sweep.sweeps.results import Metric
 
-Words = Literal["equal", "within noise", "higher", "lower", "not judged"]
-_WORDS: Final[Mapping[Verdict, Words]] = {
-    "level": "within noise",
-    "better": "higher",
-    "worse": "lower",
-    "unknown": "not judged",
-}
-_USED_OF_TWO, _USED_LATER = 0.1, 0.2
-"""The share of 5 % that cells of equal spread use, where one has two runs and where all have more; fewer than paired
-ones: what a seed does to all is noise here."""
+Words = Literal["equal", "not significant", "higher", "lower", "not tested"]
 
 
-def verdict_of(cell: Gain) -> Words:
-    """What can be said of a sweep's cell beside the printed one; ``equal`` means as printed."""
-    assert cell.difference is not None
-    is_equal = f"{cell.tuned.mean:.1f}" == f"{cell.default.mean:.1f}"
-    return "equal" if is_equal else _WORDS[cell.difference.verdict]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellComparison:
+    """A printed cell and a sweep's."""
+
+    theirs: CellSummary
+    ours: CellSummary
+    p: float
+    """Of Welch's t-test, corrected for the cells of the grid (Holm); NaN where a side has no deviation."""
+
+    @property
+    def change(self) -> float:
+        """This sweep's mean minus the printed one, in points."""
+        return (self.ours.mean or 0.0) - (self.theirs.mean or 0.0)
+
+    @property
+    def verdict(self) -> Words:
+        """What can be said of it; ``equal`` means as printed."""
+        if f"{self.ours.mean:.1f}" == f"{self.theirs.mean:.1f}":
+            return "equal"
+        if np.isnan(self.p):
+            return "not tested"
+        return "not significant" if self.p >= ALPHA else "higher" if self.change > 0 else "lower"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridComparison:
     """One metric of a block of a sweep, compared with the published one."""
 
-    ours: Block
-    theirs: Block
+    ours: BlockResults
     metric: Metric
-    cells: Mapping[Objective, Gain]
-    """By ``(pair, triplet)``, where the printed cell (a mean of 3 runs) and the sweep's both have a mean: from the
-    first to the second."""
+    cells: Mapping[Objective, CellComparison]
+    """Where the printed cell (a mean of 3 runs) and the sweep's both have a mean."""
 
 
-def compare_blocks(ours: Iterable[Block], theirs: Iterable[Block]) -> tuple[GridComparison, ...]:
+def compare_blocks(ours: Iterable[BlockResults], theirs: Iterable[BlockResults]) -> tuple[GridComparison, ...]:
     """Compare each block with the published one of the same model; see :func:`published_key`.
 
     A block is compared whatever its variant, for the paper does not say which constants its tables have. Blocks and
@@ -66,37 +67,39 @@ def compare_blocks(ours: Iterable[Block], theirs: Iterable[Block]) -> tuple[Grid
         for key, other in ((key, other) for key, other in printed.grids.items() if key in block.grids):
             grid = block.grids[key]
             if both := {name: (other.cells[name], grid.cells[name]) for name in other.means if name in grid.means}:
-                cells = compare_cells(both)
-                made.append(GridComparison(ours=block, theirs=printed, metric=grid.metric, cells=cells))
+                made.append(GridComparison(ours=block, metric=grid.metric, cells=compare_cells(both)))
     return tuple(made)
 
 
-def compare_cells(cells: Mapping[Objective, tuple[CellSummary, CellSummary]]) -> dict[Objective, Gain]:
-    """The change from the printed cells of a grid to a sweep's, by the one rule, without pairing; all have a mean.
+def compare_cells(cells: Mapping[Objective, tuple[CellSummary, CellSummary]]) -> dict[Objective, CellComparison]:
+    """Compare the printed cells of a grid with a sweep's, which all have a mean.
 
-    Corrected for the cells of the grid, and for other seeds alone.
+    Welch's t-test on means and deviations, with Holm's correction for the cells of the grid; for other seeds alone.
     """
-    sides = [[own[side] for own in cells.values()] for side in (0, 1)]
-    labels = [(side, *name) for side in ("theirs", "ours") for name in cells]
-    one = np.eye(len(cells))
-    runs = _runs_like([*sides[0], *sides[1]])
-    used = _USED_OF_TWO if 2 in (~np.isnan(runs)).sum(axis=0) else _USED_LATER
-    judged = judge(runs, np.hstack([-one, one]), labels, paired=False, used=used)
-    made = {}
-    for row, (name, (printed, mine)) in enumerate(cells.items()):
-        change = difference_of(judged, row, (mine.mean or 0.0) - (printed.mean or 0.0))
-        made[name] = Gain(default=printed, tuned=mine, same=False, difference=change)
-    return made
+    p = holm([_welch(theirs, ours) for theirs, ours in cells.values()])
+    return {
+        name: CellComparison(theirs=theirs, ours=ours, p=own)
+        for (name, (theirs, ours)), own in zip(cells.items(), p, strict=True)
+    }
 
 
-def _runs_like(cells: Sequence[CellSummary]) -> Array:
-    """Runs that have the cells' means and standard deviations: (N, K), NaN where a cell has fewer than N."""
-    values = np.full((max(cell.n for cell in cells), len(cells)), np.nan)
-    for column, cell in enumerate(cells):
-        places = np.linspace(-1, 1, cell.n) if cell.n > 1 else np.zeros(1)
-        scale = (cell.std or 0.0) / places.std(ddof=1) if cell.n > 1 else 0.0
-        values[: cell.n, column] = (cell.mean or 0.0) + scale * places
-    return values
+def _welch(theirs: CellSummary, ours: CellSummary) -> float:
+    if theirs.std is None or ours.std is None or theirs.std == ours.std == 0:
+        return np.nan
+    sides = (ours.mean, ours.std, ours.n, theirs.mean, theirs.std, theirs.n)
+    return float(stats.ttest_ind_from_stats(*sides, equal_var=False).pvalue)
+
+
+def holm(p: Iterable[float]) -> list[float]:
+    """p-values corrected for their number; NaN, which is no test, stays.
+
+    Source: Holm 1979, "A simple sequentially rejective multiple test procedure".
+    """
+    known = np.array(list(p), float)
+    order = np.argsort(known)[: int((~np.isnan(known)).sum())]
+    steps = np.arange(len(order), 0, -1)
+    known[order] = np.minimum(np.maximum.accumulate(steps * known[order]), 1.0)
+    return list(map(float, known))
 
 
 def rank_correlation(ours: Grid, theirs: Grid) -> float | None:
@@ -112,8 +115,8 @@ def rank_correlation(ours: Grid, theirs: Grid) -> float | None:
     return float(stats.spearmanr(*sides).statistic)
 
 
-def order_agreement(block: Block, printed: Iterable[Block]) -> dict[tuple[BlockKey, Metric], float]:
-    """How much a block orders the objectives as each printed grid does, whatever its model: see above."""
+def order_agreement(block: BlockResults, printed: Iterable[BlockResults]) -> dict[tuple[BlockKey, Metric], float]:
+    """How much a block orders the objectives as each printed grid does, whatever its model."""
     found = {
         (other.key, grid.metric): rank_correlation(block.grids[key], grid)
         for other in printed
@@ -121,17 +124,3 @@ def order_agreement(block: Block, printed: Iterable[Block]) -> dict[tuple[BlockK
         if key in block.grids
     }
     return {place: rank for place, rank in found.items() if rank is not None}
-
-
-def orders_by_chance(printed: Iterable[Block]) -> tuple[float, float]:
-    """The middle 95 % of the mean correlation with the printed grids that their own mean order has by chance.
-
-    Its rows and its columns are permuted in all ways, which keeps what a weight does in every row or column.
-    """
-    grids_GK = stats.rankdata([list(g.means.values()) for own in printed for g in own.grids.values()], axis=1)
-    shape = (len(PAIRS), len(TRIPLETS))
-    mean = stats.rankdata(grids_GK.mean(axis=0)).reshape(shape)
-    orders = [mean[list(rows)][:, list(columns)] for rows, columns in product(*(permutations(range(n)) for n in shape))]
-    found = np.corrcoef(np.reshape(orders, (len(orders), -1)), grids_GK)[: len(orders), len(orders) :].mean(axis=1)
-    low, high = np.quantile(found, (0.025, 0.975))
-    return float(low), float(high)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from goal_sweep.analysis.blocks import Block, BlockKey, CellSummary, Grid
+from goal_sweep.analysis.blocks import BlockKey, BlockResults, CellSummary, Grid
 from goal_sweep.sweeps.results import METRICS, OBJECTIVES, Metric
 
 NUM_RUNS = 3
@@ -18,7 +18,7 @@ _WSL = ("wsl", "resnext101_32x8d.fb_wsl")
 _FOLDER = Path(__file__).parent
 
 
-def published_blocks() -> tuple[Block, ...]:
+def published_blocks() -> tuple[BlockResults, ...]:
     """The paper's blocks, in the order of its tables."""
     columns = ["dataset", "framework", "backbone", "stage"]
     blocks = []
@@ -30,13 +30,8 @@ def published_blocks() -> tuple[Block, ...]:
             for metric in METRICS.values()
             if len(part := frame[(frame["direction"] == metric.direction) & (frame["metric"] == metric.name)])
         }
-        blocks.append(Block(key=key, protocol="", grids=grids))
+        blocks.append(BlockResults(key=key, protocol="", grids=grids))
     return tuple(blocks)
-
-
-def gradient_numbers() -> pd.DataFrame:
-    """The triplet loss beside the same objective as a gradient, as text; entries that the paper omits are empty."""
-    return pd.read_csv(_FOLDER / "gradient_validation.csv", dtype=str, keep_default_na=False)
 
 
 def published_key(key: BlockKey) -> tuple[str, str, str, str]:

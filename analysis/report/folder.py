@@ -21,7 +21,7 @@ class ReportFolder:
         self._before = files_of_report(folder) if (folder / REPORT_LIST).is_file() else ()
 
     def path(self, name: str) -> Path:
-        """Where to write the file ``name`` (relative, with forward slashes); its folder is created."""
+        """Where to write a file (relative, with forward slashes); its folder is created."""
         self._names.append(name)
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -35,9 +35,8 @@ class ReportFolder:
         """Remove files of the earlier report that this one lacks, write the list of files, and return all files."""
         for name in set(self._before) - set(self._names):
             (self.folder / name).unlink(missing_ok=True)
-        names = [*self._names, REPORT_LIST]
-        (self.folder / REPORT_LIST).write_text(json.dumps({"files": names}, indent=2) + "\n", encoding="utf-8")
-        return tuple(self.folder / name for name in names)
+        self.write(REPORT_LIST, json.dumps({"files": [*self._names, REPORT_LIST]}, indent=2) + "\n")
+        return tuple(self.folder / name for name in self._names)
 
 
 def files_of_report(folder: Path) -> tuple[str, ...]:
@@ -47,13 +46,11 @@ def files_of_report(folder: Path) -> tuple[str, ...]:
         ResultsError: there is no report, or its list is damaged or names a file outside the folder.
     """
     path = folder / REPORT_LIST
-    if not path.is_file():
-        raise ResultsError(f"no report in {folder}: {REPORT_LIST} is missing")
     try:
         names = json.loads(path.read_text(encoding="utf-8"))["files"]
-        escapes = [n for n in names if PurePosixPath(n).is_absolute() or ".." in PurePosixPath(n).parts]
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise ResultsError(f"{path} is not the list of a report's files") from error
-    if escapes:
-        raise ResultsError(f"{path} names files outside its folder: {', '.join(escapes)}")
+        outside = [n for n in names if PurePosixPath(n).is_absolute() or ".." in PurePosixPath(n).parts]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ResultsError(f"{path} is not the list of a report's files: {error}") from error
+    if outside:
+        raise ResultsError(f"{path} names files outside its folder: {', '.join(outside)}")
     return tuple(names)

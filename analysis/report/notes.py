@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from goal_sweep.analysis.blocks import Block
-from goal_sweep.analysis.figures.fonts import undrawable
+from goal_sweep.analysis.blocks import BlockResults
 from goal_sweep.analysis.report.inputs import Inputs
 from goal_sweep.analysis.results import SweepResults
 from goal_sweep.analysis.statistics.aggregation import TEST_SELECTION_WARNING, missing_counts, stages_selected_on_test
-from goal_sweep.analysis.statistics.trails import progress_text, values_tried
 from goal_sweep.analysis.wording import count_text, list_text, seeds_text
 from goal_sweep.sweeps.axes import value_text
-from goal_sweep.sweeps.results import TUNED, Header
+from goal_sweep.sweeps.results import TUNED
 
-_SEARCHES: Final = {"random": "random search", "tpe": "TPE"}
 _FLAWS: Final = {
     "below_warmup": "BELOW THE WARM-UP: {} reached a val rsum more than 5 % below that of their own warm-up epochs. "
     "Their numbers show how much an objective undid, not what it can do",
@@ -25,13 +23,26 @@ _FLAWS: Final = {
 """What speaks against a training's numbers: the column that says so, and the words of the report."""
 
 
-def summary(results: SweepResults, blocks: Sequence[Block]) -> str:
+def summary(results: SweepResults, blocks: Sequence[BlockResults]) -> str:
     """For example "132 of 135 trainings (cell and stage) are finished; missing: 2 failed, 1 waiting."."""
     gaps, done, header = missing_counts(results, blocks), len(results.counted), results.header
     missing = f"; missing: {', '.join(f'{count} {status}' for status, count in gaps.items())}" if gaps else ""
     scope = f"{count_text(len(header.objectives), 'objective')}, {seeds_text(header.seeds)}"
     tuning = f"{progress_text(results)} " if results.is_searching else ""
     return f"{tuning}{done} of {done + gaps.total()} trainings (cell and stage) are finished{missing}. {scope}."
+
+
+def progress_text(results: SweepResults) -> str:
+    """How far a sweep that has not chosen yet has come: "Still tuning: 12 of 16 candidates per objective; ..."."""
+    ended: Counter[tuple[str, ...]] = Counter()
+    for key, runs in results.candidates.groupby(["backbone", "pair", "triplet", "candidate"]):
+        ended[tuple(map(str, key[:-1]))] += int(runs["status"].isin(("done", "failed")).all())
+    budget = results.header.tune.budget if results.header.tune else 0
+    low, high = min(ended.values(), default=0), max(ended.values(), default=0)
+    number = str(low) if low == high else f"{low} to {high}"
+    done = len(results.counted)
+    cells = f"{count_text(done, 'reporting run')} done" if done else "no reporting cell yet"
+    return f"Still tuning: {number} of {budget} candidates per objective; {cells}."
 
 
 def notes(inputs: Inputs) -> list[str]:
@@ -42,23 +53,7 @@ def notes(inputs: Inputs) -> list[str]:
         *_tuning_note(results),
         *_selection_note(results, blocks),
         *_source_note(results),
-        *(f"Sweep {label!r}: {note}" for label, other in inputs.others.items() for note in imported_note(other)),
-        *_font_note(inputs.sweeps, blocks),
         *_flaw_notes(results, blocks),
-        *_stacked_notes(results, blocks),
-    ]
-
-
-def imported_note(results: SweepResults) -> list[str]:
-    """How many of the counted trainings were computed elsewhere, and which archives they came from."""
-    origins = results.counted["imported"]
-    archives = sorted(set(origins) - {""})
-    if not archives:
-        return []
-    imported = f"{(origins != '').sum()} of {len(origins)} trainings"
-    return [
-        f"IMPORTED: the numbers of {imported} were computed elsewhere and are not verified. "
-        f"Archives: {list_text(archives)}."
     ]
 
 
@@ -70,8 +65,8 @@ def _axes_note(results: SweepResults) -> list[str]:
     last = header.stages[-1]
     axes = "; ".join(f"{name} {', '.join(map(value_text, axis.values))}" for name, axis in header.axes_of(last).items())
     return [
-        f"AXES: {axes}. The finding and the statistics are those of the first values ({header.points[last][0]}), not "
-        "of the highest; the highest mean of each point is under Ablations."
+        f"AXES: {axes}. The first sentences and the statistics are those of the first values "
+        f"({header.points[last][0]}), not of the highest; the highest mean of each point is under Ablations."
     ]
 
 
@@ -84,27 +79,14 @@ def _tuning_note(results: SweepResults) -> list[str]:
         return ["STILL TUNING: nothing is chosen yet, so there is no tuned grid. No candidate is in any table."]
     speak = "tuned grid" if results.main_grid == TUNED else "default grid, for the tuned one has no number yet"
     return [
-        f"TUNED: each objective had a budget of {count_text(tune.budget, 'candidate')} ({_SEARCHES[tune.search]}, "
-        f"search seed {tune.search_seed}) over {', '.join(results.header.dimensions)}, scored by {tune.metric} "
-        f"with {seeds_text(tune.seeds)}.{_sizes_text(results.header)} The answer is given for both grids; curves and "
-        f"statistics over blocks are those of the {speak}. No candidate is in any table, and none has a test number."
+        f"TUNED: each objective had a budget of {count_text(tune.budget, 'candidate')} ({tune.search} search, seed "
+        f"{tune.search_seed}) over {', '.join(results.header.dimensions)}, scored by {tune.metric} with "
+        f"{seeds_text(tune.seeds)}. Curves and weights are those of the {speak}. No candidate is in any table, and "
+        "none has a test number. Another search might choose other settings; intervals do not count that."
     ]
 
 
-def _sizes_text(header: Header) -> str:
-    """How much of its space each objective's budget covers, if they differ: the smallest space and the largest."""
-    by_size = sorted(header.trails, key=lambda trail: -values_tried(header, trail))
-    first, last = by_size[0], by_size[-1]
-    if len(first.names) == len(last.names):
-        return ""
-    said = (
-        f"{values_tried(header, own):.1f} values of each of the {len(own.names)} settings of {'/'.join(own.objective)}"
-        for own in (first, last)
-    )
-    return f" The spaces differ in size: the candidates amount to {' and to '.join(said)}."
-
-
-def _selection_note(results: SweepResults, blocks: Iterable[Block]) -> list[str]:
+def _selection_note(results: SweepResults, blocks: Iterable[BlockResults]) -> list[str]:
     """Which blocks were selected on the test split."""
     on_test = [block.key.title for block in blocks if stages_selected_on_test(results, block.key)]
     if not on_test:
@@ -123,44 +105,21 @@ def _source_note(results: SweepResults) -> list[str]:
     return [f"{modified} ran from a source tree with uncommitted changes ({which})."]
 
 
-def _font_note(names: Iterable[str], blocks: Iterable[Block]) -> list[str]:
-    """Which characters of the names of sweeps, blocks and objectives figures cannot show."""
-    cells = {"".join(objective) for block in blocks for objective in block.cells}
-    lost = undrawable("".join([*names, *(block.key.title for block in blocks), *sorted(cells)]))
-    if not lost:
-        return []
-    return [
-        f"No font on this machine has {' '.join(lost)}; figures show boxes for these characters. Install a font "
-        "that has them, such as one of the Noto fonts, and write the report again."
-    ]
-
-
-def _flaw_notes(results: SweepResults, blocks: Iterable[Block]) -> list[str]:
-    """Warnings for each block with trainings whose own epochs speak against their numbers, and which these are."""
+def _flaw_notes(results: SweepResults, blocks: Iterable[BlockResults]) -> list[str]:
+    """What speaks against trainings of a block: their own epochs, and heads that were stacked for some alone."""
     warnings = []
     for block in blocks:
-        here = results.of_block(results.counted, block.key)
+        here, title = results.of_block(results.counted, block.key), block.key.title
         for column, text in _FLAWS.items():
             flawed = here[here[column] != ""]
-            if flawed.empty:
-                continue
             seeds = flawed["seed"].groupby(flawed["pair"] + "/" + flawed["triplet"], sort=False)
             which = list_text([f"{name} ({seeds_text(sorted(own))})" for name, own in seeds])
-            how_many = f"{len(flawed)} of {len(here)} trainings of {block.key.title}"
-            warnings.append(f"{text.format(how_many)}: {which}.")
-    return warnings
-
-
-def _stacked_notes(results: SweepResults, blocks: Iterable[Block]) -> list[str]:
-    """A warning for each block in which the heads of some trainings were stacked and those of others not."""
-    warnings = []
-    for block in blocks:
-        shares = results.of_block(results.counted, block.key)["stacked"]
-        whole, stacked = int((shares == 1).sum()), int(shares.notna().sum())
-        if stacked and whole < len(shares):
+            if which:
+                warnings.append(f"{text.format(f'{len(flawed)} of {len(here)} trainings of {title}')}: {which}.")
+        whole, stacked = int((here["stacked"] == 1).sum()), int(here["stacked"].notna().sum())
+        if stacked and whole < len(here):
             warnings.append(
-                f"{block.key.title}: the heads of {whole} of {len(shares)} trainings were stacked in every step, and "
-                f"those of {stacked - whole} in some. Stacked and single heads agree but for rounding, which training "
-                "enlarges."
+                f"{title}: the heads of {whole} of {len(here)} trainings were stacked in every step, and those of "
+                f"{stacked - whole} in some. Stacked and single heads agree but for rounding, which training enlarges."
             )
     return warnings

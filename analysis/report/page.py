@@ -10,11 +10,11 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from goal_sweep.analysis.blocks import Block, CellSummary, Objective
+from goal_sweep.analysis.blocks import BlockResults, CellSummary, Objective
 from goal_sweep.analysis.figures.colours import scale_of, text_colour
-from goal_sweep.analysis.figures.comparisons import interval_note
 from goal_sweep.analysis.report.answer import missing_text
-from goal_sweep.analysis.report.contents import Report
+from goal_sweep.analysis.report.forest import interval_note
+from goal_sweep.analysis.report.markdown import Report
 from goal_sweep.analysis.wording import objectives_text, signed
 from goal_sweep.sweeps.results import BASELINE, DIRECTION_TITLES, DIRECTIONS, MAIN_METRICS, MEASURES, measure_slug
 
@@ -39,35 +39,28 @@ def _unbroken_word(word: str) -> Markup:
     return Markup('<span class="whole">{}</span>').format(word) if re.search("[a-z][-_][a-z]", word) else escape(word)
 
 
-def shared_caption(blocks: Sequence[Block], measure: str) -> str:
+def shared_caption(blocks: Sequence[BlockResults], measure: str) -> str:
     """The sentences that hold for all blocks, but for a title; empty without a block."""
     first, *others = (_sentences(block, measure) for block in blocks) if blocks else [[]]
     return " ".join(text for text in first if all(text in other for other in others))
 
 
-def own_caption(block: Block, blocks: Sequence[Block], measure: str) -> str:
+def own_caption(block: BlockResults, blocks: Sequence[BlockResults], measure: str) -> str:
     """What `shared_caption` of the blocks lacks of a block's caption, but for its title; empty for a block alone."""
     shared = _SENTENCE_ENDS.split(shared_caption(blocks, measure))
     return " ".join(text for text in _sentences(block, measure) if text not in shared)
 
 
-def _sentences(block: Block, measure: str) -> list[str]:
+def _sentences(block: BlockResults, measure: str) -> list[str]:
     """Those of a block's caption, without its title."""
     return _SENTENCE_ENDS.split(block.caption(measure).replace(f" {block.key.title}.", "", 1))
 
 
-_FUNCTIONS = (
-    *(interval_note, missing_text, objectives_text, own_caption, scale_of, shared_caption, signed, text_colour),
-)
+_FUNCTIONS = (interval_note, missing_text, objectives_text, own_caption, scale_of, shared_caption, signed, text_colour)
 
 
 def report_to_html(report: Report, folder: Path) -> str:
-    """The report as a self-contained page, which can be read without scripts.
-
-    Args:
-        report: the report to show.
-        folder: the report's folder, which contains its images; they are inlined.
-    """
+    """The report as a page that needs no scripts and no other file; the images in its folder are inlined."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
@@ -100,8 +93,8 @@ def report_to_html(report: Report, folder: Path) -> str:
     return environment.get_template("report.html.j2").render(report=report)
 
 
-def _cell_id(block: Block, key: Objective) -> str:
-    return re.sub(r"[^A-Za-z0-9_.-]", "_", f"cell-{block.slug}-{key[0]}-{key[1]}")
+def _cell_id(block: BlockResults, key: Objective) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", f"cell-{block.key.slug}-{key[0]}-{key[1]}")
 
 
 def _mean_and_spread(cell: CellSummary) -> tuple[str, str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-import pandas as pd
-
-from goal_sweep.analysis.blocks import Block
+from goal_sweep.analysis.blocks import BlockResults
+from goal_sweep.analysis.figures.heatmap import draw_heatmap
 from goal_sweep.sweeps.results import measure_slug
 
 
@@ -25,19 +24,14 @@ class Picture:
     arguments: tuple[Any, ...]
 
     @property
-    def path(self) -> str:
-        """The image that the pages show."""
-        return f"{self.stem}.png"
-
-    @property
     def paths(self) -> tuple[str, str]:
-        """Its files: that image, and the one for print."""
-        return self.path, f"{self.stem}.pdf"
+        """Its files: the image that the pages show, and the one for print."""
+        return f"{self.stem}.png", f"{self.stem}.pdf"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextTable:
-    """A small table of text, for Markdown, HTML and LaTeX alike."""
+    """A small table of text, for Markdown and HTML alike."""
 
     title: str
     head: tuple[str, ...]
@@ -46,30 +40,29 @@ class TextTable:
     """What a reader must know to read it, in full sentences."""
     words: int = 1
     """The number of leading columns with words; the others contain numbers and are aligned to the right."""
-    label: str = ""
-    """Its name as a file ``tables/LABEL.tex``; empty if it has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridTable:
     """One measure of a block, as a table and as a heatmap."""
 
-    block: Block
+    block: BlockResults
     measure: str
     """``R@1``, ``R@5``, ``R@10`` or ``rsum``."""
     colour: str
     """The block's full colour."""
-    heatmap: Picture
+
+    @property
+    def heatmap(self) -> Picture:
+        """Its figure."""
+        title = f"Heatmap of {self.measure}: {self.block.key.title}"
+        arguments = (self.block, self.colour, self.measure)
+        return Picture(stem=f"heatmaps/{self.stem}", title=title, draw=draw_heatmap, arguments=arguments)
 
     @property
     def stem(self) -> str:
-        """The name of its files in ``tables``, without an ending."""
-        return self.block.slug + suffix_of(self.measure)
-
-
-def suffix_of(measure: str) -> str:
-    """What the names of files say of a measure; nothing for ``R@1``."""
-    return "" if measure == "R@1" else f"-{measure_slug(measure)}"
+        """The name of its files without an ending."""
+        return f"{self.block.key.slug}-{measure_slug(self.measure)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +80,6 @@ class Section:
     grids: tuple[GridTable, ...] = ()
     """Of a block's section; other sections have ``tables``."""
     tables: tuple[TextTable, ...] = ()
-    frames: Mapping[str, pd.DataFrame] = field(default_factory=dict)
-    """The numbers behind it, not rounded, by the name of their CSV file."""
     folded: bool = False
     """Whether a block's tables are collapsed in the page: those of the axes' other points."""
 

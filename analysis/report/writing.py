@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,28 +12,25 @@ import pandas as pd
 
 from goal_sweep.analysis.figures.canvas import write_figure
 from goal_sweep.analysis.figures.colours import Scale, assign_colours
-from goal_sweep.analysis.report.answer import answers_of, forest_pictures
-from goal_sweep.analysis.report.contents import Report, report_to_markdown
-from goal_sweep.analysis.report.finding import answers_to, first_words
+from goal_sweep.analysis.report.answer import answers_of
 from goal_sweep.analysis.report.folder import ReportFolder
 from goal_sweep.analysis.report.inputs import Inputs
-from goal_sweep.analysis.report.latex.blocks import block_to_latex, stack_to_latex, stacks, table_to_latex
+from goal_sweep.analysis.report.latex import block_to_latex
+from goal_sweep.analysis.report.markdown import Report, report_to_markdown
 from goal_sweep.analysis.report.notes import notes, summary
 from goal_sweep.analysis.report.page import report_to_html
-from goal_sweep.analysis.report.parts import Section, suffix_of
+from goal_sweep.analysis.report.parts import Section
 from goal_sweep.analysis.report.runs import runs_of
-from goal_sweep.analysis.report.sections.ablation import ablation_section
 from goal_sweep.analysis.report.sections.blocks import block_section, missing_section, settings_section
-from goal_sweep.analysis.report.sections.learning import learning_sections
+from goal_sweep.analysis.report.sections.changes import ablation_section, stages_section, tuned_section
+from goal_sweep.analysis.report.sections.learning import curves_section
 from goal_sweep.analysis.report.sections.published import published_section
 from goal_sweep.analysis.report.sections.search import search_section
-from goal_sweep.analysis.report.sections.side_by_side import side_by_side_section, uncompared
-from goal_sweep.analysis.report.sections.tuned import tuned_section
 from goal_sweep.analysis.report.sections.weights import weights_section
+from goal_sweep.analysis.report.sentences import first_words, said
 from goal_sweep.analysis.results import SweepResults
 from goal_sweep.analysis.statistics.aggregation import cells_frame, missing_counts
-from goal_sweep.analysis.statistics.gains import gains_frame
-from goal_sweep.sweeps.results import MEASURES, RSUM, SETTING
+from goal_sweep.sweeps.results import MEASURES, SETTING
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,17 +63,15 @@ class ReportResult:
         return first_words(self.inputs, (MEASURES[0], MEASURES[-1]))
 
     def as_json(self) -> dict[str, Any]:
-        """What a script reads of a report: findings, every cell, gain and interval, and what is missing."""
+        """What a script reads of a report; docs/report.md explains the keys."""
+        cells = cells_frame(self.inputs.blocks)
         return {
             "report": str(self.folder / "report.html"),
-            "files": [str(path) for path in self.files],
             "expected": self.num_expected,
             "counted": self.num_counted,
-            "failed": self.missing.get("failed", 0),
             "seeds": list(self.inputs.results.header.seeds),
             "findings": list(first_words(self.inputs, MEASURES)),
-            "cells": _records(cells_frame(self.inputs.blocks)),
-            "gains": _records(gains_frame(self.inputs.gained)),
+            "cells": cells.astype(object).where(cells.notna(), None).to_dict("records"),  # JSON knows no NaN
             "missing": [
                 {"block": block.key.title, "objective": objective, **asdict(gap)}
                 for block in self.inputs.blocks
@@ -85,47 +80,34 @@ class ReportResult:
         }
 
 
-def _records(frame: pd.DataFrame) -> list[dict[Hashable, Any]]:
-    """The rows of a frame for JSON, which knows no NaN."""
-    return frame.astype(object).where(frame.notna(), None).to_dict("records")
-
-
 def write_report(
     results: SweepResults,
     folder: Path,
     *,
-    others: Mapping[str, SweepResults] | None = None,
     compare_with_paper: bool = False,
     scale: Scale = "paper",
     mlflow_page: str = "",
 ) -> ReportResult:
-    """Write tables, heatmaps, statistics and the two documents that show them.
+    """Write tables, heatmaps, statistics and the two documents that show them; docs/report.md lists the files.
 
-    Files: ``report.md``, ``report.html`` (self-contained), ``cells`` (every cell and metric), ``runs`` (every training
-    that reports, with its settings and metrics) and ``marginals`` as CSV and Parquet,
-    ``tables/BLOCK.tex``, ``tables/BLOCK-MEASURE.tex``, ``heatmaps/BLOCK-MEASURE.{png,pdf}``,
-    ``forest/MEASURE.{png,pdf}``, the figures and data of the sections, and ``report.json``, the list of files. Writing
-    again replaces an earlier report in the same folder and changes nothing else there.
-
-    Blocks without any number have no table or heatmap; the documents list what they lack.
+    Writing again replaces an earlier report in the same folder and changes nothing else there. Blocks without any
+    number have no table or heatmap; the documents list what they lack.
 
     Args:
-        results: the sweep's results.
-        folder: where to write; created if missing.
-        others: results of other sweeps by a unique label, whose numbers are shown beside this one's.
+        results: of the sweep.
+        folder: created if missing.
         compare_with_paper: show the paper's numbers beside those of the same blocks.
         scale: ``paper`` colours tables as in the paper; ``colour-blind`` uses one scale that is safe for all readers.
         mlflow_page: the address of the sweep's experiment in MLflow, to which the page leads; empty without one.
     """
-    inputs, files = Inputs(results=results, others=others or {}), ReportFolder(folder)
+    inputs, files = Inputs(results=results), ReportFolder(folder)
     colours = assign_colours((block.key for block in inputs.blocks), scale)
     report = Report(
         name=results.header.sweep,
         summary=summary(results, inputs.blocks),
-        notes=(*notes(inputs), *uncompared(inputs)),
-        said={measure: answers_to(inputs, measure) for measure in MEASURES},
-        answers=(answers := answers_of(inputs.answered)),
-        forests=forest_pictures(answers),
+        notes=tuple(notes(inputs)),
+        said={measure: said(inputs, measure) for measure in MEASURES},
+        answers=answers_of(inputs.answered),
         blocks=tuple(
             block_section(block, colours[block.key], folded=block not in inputs.answered) for block in inputs.blocks
         ),
@@ -133,20 +115,15 @@ def write_report(
         runs=runs_of(inputs, folder, mlflow_page),
         mlflow_page=mlflow_page,
     )
-    text = report_to_markdown(report)
-    of_details = [picture for section in report.details for picture in section.figures]
-    of_blocks = [grid.heatmap for section in report.blocks for grid in section.grids]
-    for picture in (*of_details, *report.forests, *of_blocks):
-        write_figure([files.path(path) for path in picture.paths], picture.draw, *picture.arguments, names=text)
-    _write_tables(report, files)
-    for measure in MEASURES:
-        for stack in stacks(inputs.answered):
-            files.write(f"tables/{stack.slug}{suffix_of(measure)}.tex", stack_to_latex(stack, colours, measure))
-    frames = {"cells": cells_frame(inputs.blocks), "runs": runs_frame(results), "marginals": inputs.marginals}
-    for name, frame in frames.items():
-        files.write(f"{name}.csv", _csv(frame))
-        frame.to_parquet(files.path(f"{name}.parquet"), index=False)
-    files.write("report.md", text)
+    grids = [grid for section in report.blocks for grid in section.grids]
+    figures = [picture for section in report.details for picture in section.figures]
+    for picture in (*figures, *(grid.heatmap for grid in grids)):
+        write_figure([files.path(path) for path in picture.paths], picture.draw, *picture.arguments)
+    for grid in grids:
+        files.write(f"tables/{grid.stem}.tex", block_to_latex(grid.block, grid.colour, grid.measure))
+    files.write("cells.csv", _csv(cells_frame(inputs.blocks)))
+    files.write("runs.csv", _csv(runs_frame(results)))
+    files.write("report.md", report_to_markdown(report))
     files.write("report.html", report_to_html(report, folder))
     return ReportResult(folder=folder, files=files.finish(), inputs=inputs)
 
@@ -159,8 +136,8 @@ def _details(inputs: Inputs, *, compare_with_paper: bool) -> list[Section]:
         search_section(inputs),
         ablation_section(inputs),
         published_section(inputs) if compare_with_paper else None,
-        side_by_side_section(inputs),
-        *learning_sections(inputs),
+        stages_section(inputs),
+        curves_section(inputs),
         weights_section(inputs),
         settings_section(inputs),
     )
@@ -178,7 +155,7 @@ def runs_frame(results: SweepResults) -> pd.DataFrame:
         numbers = pd.to_numeric(runs[name], errors="coerce")
         runs[name] = numbers if numbers.isna().equals(runs[name] == "") else runs[name]
     used = [name for name in runs.columns if runs[name].notna().any() and not (runs[name] == "").all()]
-    return runs[used]
+    return runs[used].drop(columns="store" if runs["store"].nunique() == 1 else [], errors="ignore")
 
 
 def _csv(frame: pd.DataFrame) -> str:
@@ -186,26 +163,3 @@ def _csv(frame: pd.DataFrame) -> str:
     texts = frame.select_dtypes(exclude="number").columns
     harmless = {name: frame[name].replace(r"^(?=[=+\-@\t\r])(?![+-]?[\d.]+$)", "'", regex=True) for name in texts}
     return str(frame.assign(**harmless).to_csv(index=False, lineterminator="\n"))
-
-
-def _write_tables(report: Report, files: ReportFolder) -> None:
-    """Write the tables and the data of all sections."""
-    for section in (*report.blocks, *report.details):
-        for grid in section.grids:
-            files.write(f"tables/{grid.stem}.tex", block_to_latex(grid.block, grid.colour, grid.measure))
-        for table in (table for table in section.tables if table.label):
-            files.write(f"tables/{table.label}.tex", table_to_latex(table))
-        for name, frame in section.frames.items():
-            files.write(f"{name}.csv", _csv(frame))
-
-
-def best_trainings(inputs: Inputs) -> tuple[str, ...]:
-    """The keys of the trainings of each block's objective with the highest mean val rsum, all its seeds."""
-    keys: dict[str, None] = {}  # one training may be in both grids of a tuned sweep
-    for block in inputs.blocks:
-        runs = inputs.results.of_block(inputs.results.counted, block.key)
-        groups = runs[runs[RSUM.val].notna()].groupby(["pair", "triplet"])
-        if len(groups):
-            own = groups.get_group(groups[RSUM.val].mean().idxmax()).sort_values("seed")
-            keys |= dict.fromkeys(map(str, own["training"]))
-    return tuple(keys)

@@ -1,4 +1,4 @@
-"""Numbers about results: means by block, differences, effects, ranks, what tuning changed.
+"""Numbers about results: means by block, which objectives and weights differ, the values of an axis.
 
 Reads no file and draws nothing. Import names from its modules; every room above may.
 """

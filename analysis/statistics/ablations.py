@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from goal_sweep.analysis.blocks import Block, BlockKey, Objective
+from goal_sweep.analysis.blocks import BlockKey, BlockResults, Objective
 from goal_sweep.analysis.results import SweepResults
-from goal_sweep.analysis.statistics.gains import BlockPair
 from goal_sweep.analysis.wording import point_values
 from goal_sweep.sweeps.axes import ANY, value_text
 
@@ -19,7 +18,7 @@ class Ablation:
     axis: str
     """The setting, as labels have it."""
     values: tuple[str, ...]
-    blocks: tuple[Block, ...]
+    blocks: tuple[BlockResults, ...]
     """One for each value, in their order."""
     others: str
     """The values of the other axes, such as ``lr 0.0002``; empty without others."""
@@ -32,25 +31,14 @@ class Ablation:
         return self.blocks[0].key
 
     @property
-    def pairs(self) -> list[BlockPair]:
-        """The first value and each other one."""
-        first, *others = self.blocks
-        return [BlockPair(default=first, tuned=other) for other in others]
-
-    @property
     def title(self) -> str:
         """The axis, and the model and stage, for a reader."""
         variant = "paper" if self.axis == "variant" else self.key.variant
         return f"{self.axis}, {replace(self.key, point='', variant=variant).title}"
 
 
-def ablations(results: SweepResults, blocks: Iterable[Block]) -> tuple[Ablation, ...]:
-    """The ablations of a sweep: for each model, stage and axis that touches it one; those without a number are omitted.
-
-    Args:
-        results: the sweep's results.
-        blocks: all its blocks.
-    """
+def ablations(results: SweepResults, blocks: Iterable[BlockResults]) -> tuple[Ablation, ...]:
+    """For each model, stage and axis that touches it one; those without a number are omitted."""
     header, by_key = results.header, {block.key: block for block in blocks}
     made = []
     for key in by_key:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -12,21 +12,19 @@ import pandas as pd
 
 from goal_sweep.analysis.blocks import (
     BLOCK_COLUMNS,
-    MODEL_COLUMNS,
     OF_EACH,
-    Block,
     BlockKey,
+    BlockResults,
     CellSummary,
     Gap,
     Grid,
-    Objective,
 )
 from goal_sweep.analysis.results import UNUSABLE, SweepResults
 from goal_sweep.analysis.statistics.comparison import compare
 from goal_sweep.analysis.statistics.images import shared_noise
-from goal_sweep.analysis.statistics.luck import luck_of_search
+from goal_sweep.analysis.statistics.weights import weigh
 from goal_sweep.analysis.wording import count_text, numbers_text, point_values, seeds_text
-from goal_sweep.sweeps.results import DEFAULT, METRICS, PAIRS, TRIPLETS, TUNED, Metric, in_order
+from goal_sweep.sweeps.results import DEFAULT, METRICS, PAIRS, TRIPLETS, TUNED, Header, in_order
 
 TEST_SELECTION_WARNING = "Such numbers are optimistic; compare them only with work that selects in the same way."
 """Accompanies the numbers of models that were selected on the test split."""
@@ -34,10 +32,10 @@ _NOT_CHOSEN = "nothing is chosen for its objective"
 _NO_NUMBERS = "done, but without a finite number for each test metric"
 
 
-def aggregate(results: SweepResults) -> tuple[Block, ...]:
+def aggregate(results: SweepResults) -> tuple[BlockResults, ...]:
     """All blocks of a sweep, including those without a number, by dataset, framework, backbone and stage order."""
     header, known = results.header, results.runs
-    columns = [name for name in MODEL_COLUMNS if name != "variant" or not any(a.setting == name for a in header.axes)]
+    columns = [name for name in BLOCK_COLUMNS if name not in ("stage", *(axis.setting for axis in header.axes))]
     if header.grids:  # tuned trainings may have other variants, which make no block
         known = known[known["grid"] != TUNED]
     models = known[columns].drop_duplicates().astype(str).sort_values(columns).to_dict("records")
@@ -56,7 +54,7 @@ def _keys_of(results: SweepResults, model: Mapping[str, str]) -> Iterator[BlockK
             yield BlockKey(**{**model, "variant": variant}, stage=stage, point=point, grid=grid)
 
 
-def first_blocks(results: SweepResults, blocks: Iterable[Block], *grids: str) -> tuple[Block, ...]:
+def first_blocks(results: SweepResults, blocks: Iterable[BlockResults], *grids: str) -> tuple[BlockResults, ...]:
     """The blocks at the first value of every axis and, of a tuned sweep, of some grids (the main one by default)."""
     points = results.header.points
     here = (block for block in blocks if block.key.point == points[block.key.stage][0])
@@ -70,122 +68,94 @@ def same_but_grid(key: BlockKey, other: BlockKey) -> bool:
     return (len(variants) == 1 or OF_EACH in variants) and len(set(plain)) == 1
 
 
-def missing_counts(results: SweepResults, blocks: Iterable[Block]) -> Counter[str]:
+def missing_counts(results: SweepResults, blocks: Iterable[BlockResults]) -> Counter[str]:
     """How many requested trainings have no result, by status; one that is in several blocks is one."""
     states = Counter(str(state) for state in results.runs["state"] if state != "done")
     absent = sum(gap.status == "absent" for block in blocks for _, gap in block.gaps)
     return states + Counter(absent=absent)
 
 
-def cells_frame(blocks: Iterable[Block]) -> pd.DataFrame:
-    """The blocks as a tidy frame: a row for each block, metric, pair and triplet weight.
+def cells_frame(blocks: Iterable[BlockResults]) -> pd.DataFrame:
+    """The blocks as a tidy frame: a row for each block, metric, pair and triplet weight that the sweep includes.
 
-    Columns: the block's key, with axes also ``point``, with grids also ``grid``, ``direction``, ``metric``, ``pair``,
-    ``triplet``, ``mean``, ``std`` (ddof=1), ``n`` and ``missing`` (seeds by status); then the difference from con/con
-    as the page judges it: ``difference`` in points, ``low`` and ``high`` of its simultaneous 95 % interval, ``p``
-    corrected for all comparisons of the grid, ``verdict``, and ``of_seeds``, half the width of the interval for new
-    seeds on these test images. Objectives that are not in the sweep have no row.
+    ``std`` is with ddof=1, ``missing`` names seeds by status; the last columns are of the difference from con/con in
+    points: the simultaneous 95 % interval, ``p`` corrected for all pairs of the grid, and the verdict.
     """
     blocks = tuple(blocks)
     own = (*BLOCK_COLUMNS, *(name for name in ("point", "grid") if any(getattr(b.key, name) for b in blocks)))
-    rows: list[dict[str, Any]] = []
+    rows: list[tuple[Any, ...]] = []
     for block in blocks:
-        key = {name: getattr(block.key, name) for name in own}
+        key = [getattr(block.key, name) for name in own]
         for grid in block.grids.values():
             for objective, cell in grid.cells.items():
                 if cell.requested:
-                    missing = {"missing": "; ".join(gap.text for gap in cell.gaps)}
-                    row = key | place_of(grid.metric, objective) | numbers_of(cell) | missing
-                    if (change := grid.comparison.from_baseline.get(objective)) is not None:
-                        row |= {"difference": change.estimate, "low": change.low, "high": change.high}
-                        row |= {"p": change.p, "verdict": change.verdict, "of_seeds": change.of_seeds}
-                    rows.append(row)
+                    missing = "; ".join(gap.text for gap in cell.gaps)
+                    change = grid.comparison.from_baseline.get(objective)
+                    judged = (change.estimate, change.low, change.high, change.p, change.verdict) if change else ()
+                    place = (grid.metric.direction, grid.metric.name, *objective)
+                    numbers = (cell.mean, cell.std, cell.n, missing, *judged, *[None] * (5 - len(judged)))
+                    rows.append((*key, *place, *numbers))
     columns = [*own, "direction", "metric", "pair", "triplet", "mean", "std", "n", "missing"]
-    return pd.DataFrame(rows, columns=[*columns, "difference", "low", "high", "p", "verdict", "of_seeds"])
+    return pd.DataFrame(rows, columns=[*columns, "difference", "low", "high", "p", "verdict"])
 
 
-def place_of(metric: Metric, objective: Objective) -> dict[str, Any]:
-    """The columns of a frame that name a metric and an objective."""
-    pair, triplet = objective
-    return {"direction": metric.direction, "metric": metric.name, "pair": pair, "triplet": triplet}
-
-
-def numbers_of(cell: CellSummary) -> dict[str, Any]:
-    """The columns of a frame with a cell's numbers."""
-    return {name: value for name, value in asdict(cell).items() if name in ("mean", "std", "n")}
-
-
-def _with_scale_of_other(block: Block, blocks: Sequence[Block]) -> Block:
+def _with_scale_of_other(block: BlockResults, blocks: Sequence[BlockResults]) -> BlockResults:
     """A block of a tuned sweep, with the means of its other grid, which share its colour scale."""
     others = [other for other in blocks if other is not block and same_but_grid(other.key, block.key)]
     beside = {key: tuple(mean for other in others for mean in other.grids[key].means.values()) for key in block.grids}
     return replace(block, grids={key: replace(grid, beside=beside[key]) for key, grid in block.grids.items()})
 
 
-def _block(results: SweepResults, key: BlockKey) -> Block:
+def _block(results: SweepResults, key: BlockKey) -> BlockResults:
     header, runs = results.header, results.of_block(results.runs, key)
-    by_objective = {(str(name[0]), str(name[1])): part for name, part in runs.groupby(["pair", "triplet"])}
-    empty = runs.iloc[:0]
     pairs, triplets = zip(*header.objectives, strict=True)
     names = list(product(in_order(pairs, PAIRS), in_order(triplets, TRIPLETS)))
-    gaps = {name: _gaps(header.seeds, by_objective.get(name, empty)) for name in names if name in header.objectives}
-    done = {name: part[part["state"] == "done"].set_index("seed").sort_index() for name, part in by_objective.items()}
-    grids, images, searches = {}, shared_noise(runs[runs["state"] == "done"]), luck_of_search(results, key)
-    beyond = {what: own for what, own in (("test images", images), ("searches", searches)) if own is not None}
+    by_objective = {(str(name[0]), str(name[1])): part for name, part in runs.groupby(["pair", "triplet"])}
+    gaps = {name: _gaps(header, by_objective.get(name, runs.iloc[:0])) for name in header.objectives}
+    done = runs[runs["state"] == "done"]
+    images, grids = shared_noise(done), {}
     for metric in METRICS.values():
-        seeds = {name: done[name][metric.test] if name in done else pd.Series(dtype=float) for name in names}
-        cells = {
-            name: CellSummary(
-                mean=float(values.mean()) if len(values) else None,
-                std=float(values.std(ddof=1)) if len(values) > 1 else None,
-                n=len(values),
-                gaps=gaps.get(name, ()),
-                requested=name in gaps,
-            )
-            for name, values in seeds.items()
-        }
-        comparison = compare(pd.DataFrame(seeds), {what: own[metric.key] for what, own in beyond.items()})
-        grids[metric.key] = Grid(metric=metric, cells=cells, comparison=comparison)
+        values = done.pivot(index="seed", columns=["pair", "triplet"], values=metric.test).astype(float)
+        values = values.reindex(columns=pd.MultiIndex.from_tuples(names))
+        of_images = None if images is None else images[metric.key]
+        grids[metric.key] = Grid(
+            metric=metric,
+            cells={n: CellSummary.of(values[n].dropna(), gaps.get(n, ()), requested=n in gaps) for n in names},
+            comparison=compare(values, of_images),
+            weights=weigh(values, of_images),
+        )
     protocol, brief = _protocol(results, key, runs), _brief(results, key)
-    return Block(key=key, protocol=protocol, grids=grids, brief=brief)
+    return BlockResults(key=key, protocol=protocol, grids=grids, brief=brief)
 
 
-def _gaps(seeds: Iterable[int], runs: pd.DataFrame) -> tuple[Gap, ...]:
+def _gaps(header: Header, runs: pd.DataFrame) -> tuple[Gap, ...]:
     by_seed = runs.set_index("seed")
     states, reasons = by_seed["state"].to_dict(), by_seed["reason"].to_dict()
     reasons |= {seed: _NO_NUMBERS for seed, state in states.items() if state == UNUSABLE}
+    absent = _NOT_CHOSEN if header.tune else ""
     return tuple(
-        Gap(seed=seed, status=states.get(seed, "absent"), reason=reasons.get(seed, _NOT_CHOSEN))
-        for seed in seeds
+        Gap(seed=seed, status=states.get(seed, "absent"), reason=reasons.get(seed, absent))
+        for seed in header.seeds
         if states.get(seed) != "done"
     )
 
 
 def _protocol(results: SweepResults, key: BlockKey, runs: pd.DataFrame) -> str:
-    seeds = results.header.seeds
-    of_seeds = (
+    seeds, tune = results.header.seeds, results.header.tune
+    said = (
         f"Mean ± sample standard deviation (ddof = 1) over {count_text(len(seeds), 'seed')} "
         f"({numbers_text(seeds)}); n is shown where seeds are missing."
     )
     if len(seeds) == 1:
-        of_seeds = f"One run of each objective, with {seeds_text(seeds)}, so there is no standard deviation."
-    return (
-        f"{of_seeds}{_settings(results, key)} "
-        f"{_selection(results, key)}{_views(results, key, runs)} Data fingerprint {key.data_fingerprint}."
-    )
-
-
-def _settings(results: SweepResults, key: BlockKey) -> str:
-    """Which settings the objectives of a tuned sweep's grid have."""
-    tune = results.header.tune
+        said = f"One run of each objective, with {seeds_text(seeds)}, so there is no standard deviation."
     if key.grid == DEFAULT:
-        return " DEFAULT GRID: all objectives have the sweep's own settings."
-    if key.grid != TUNED or tune is None or results.is_searching:
-        return ""
-    return (
-        f" TUNED GRID: each objective has the settings that were the best of at most {tune.budget} candidates by "
-        f"{tune.metric} with {seeds_text(tune.seeds)}."
-    )
+        said += " DEFAULT GRID: all objectives have the sweep's own settings."
+    elif key.grid == TUNED and tune is not None and not results.is_searching:
+        said += (
+            f" TUNED GRID: each objective has the settings that were the best of at most {tune.budget} candidates by "
+            f"{tune.metric} with {seeds_text(tune.seeds)}."
+        )
+    return f"{said} {_selection(results, key)}{_views(results, key, runs)} Data fingerprint {key.data_fingerprint}."
 
 
 def _views(results: SweepResults, key: BlockKey, runs: pd.DataFrame) -> str:
@@ -200,7 +170,7 @@ def _views(results: SweepResults, key: BlockKey, runs: pd.DataFrame) -> str:
 
 
 def values_in(runs: pd.DataFrame, column: str) -> set[str]:
-    """The values of a column of text; empty if there is no such column."""
+    """The values of a column of text; empty without the column."""
     return set(runs[column]) if column in runs else set()
 
 

@@ -14,11 +14,9 @@ import io
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from goal_sweep.analysis.blocks import Array
 from goal_sweep.sweeps.results import METRICS
-
-Array = NDArray[np.float64]
 
 
 def image_scores(ranks: bytes) -> Array:
@@ -45,24 +43,23 @@ def image_scores(ranks: bytes) -> Array:
     return np.stack([scores[name] for name in METRICS])
 
 
-def shared_noise(runs: pd.DataFrame, labels: tuple[str, ...] = ("pair", "triplet")) -> dict[str, pd.DataFrame] | None:
-    """The covariance of the means of objectives over samples of test images, by metric.
+def shared_noise(runs: pd.DataFrame) -> dict[str, pd.DataFrame] | None:
+    """The covariance of the means of objectives over samples of test images, by the metric's key.
 
     Args:
         runs: the finished trainings of one block.
-        labels: the columns that name an objective.
 
     Returns:
-        By the metric's key a square frame, in points squared, both sides by label; None where a training has no ranks.
+        Square frames in points squared, both sides by (pair, triplet); None where a training has no ranks.
     """
     if runs.empty or not all(isinstance(ranks, bytes) for ranks in runs["ranks"]):
         return None
     scores_MRN = np.stack([image_scores(ranks) for ranks in runs["ranks"]], axis=1)
-    names = list(dict.fromkeys(zip(*(runs[label] for label in labels), strict=True)))
-    members_RK = np.array([[name == own for own in names] for name in zip(*(runs[x] for x in labels), strict=True)])
-    axis = pd.MultiIndex.from_tuples(names, names=labels)
+    of_runs = pd.MultiIndex.from_frame(runs[["pair", "triplet"]])
+    names = of_runs.unique()
+    members_RK, seeds_R = np.eye(len(names))[names.get_indexer(of_runs)], runs["seed"].to_numpy()
     return {
-        key: pd.DataFrame(covariance(scores_RN, members_RK.astype(float), runs["seed"].to_numpy()), axis, axis)
+        key: pd.DataFrame(covariance(scores_RN, members_RK, seeds_R), names, names)
         for key, scores_RN in zip(METRICS, scores_MRN, strict=True)
     }
 
@@ -80,12 +77,12 @@ def covariance(scores_RN: Array, members_RK: Array, seeds_R: Array) -> Array:
     Returns:
         Shape (K, K), without negative eigenvalues.
     """
-    centred = scores_RN - scores_RN.mean(axis=1, keepdims=True)
+    centred_RN = scores_RN - scores_RN.mean(axis=1, keepdims=True)
     num_images = scores_RN.shape[1]
     others_RR = (seeds_R[:, None] != seeds_R).astype(float)
-    sums = members_RK.T @ (centred @ centred.T / (num_images * max(num_images - 1, 1)) * others_RR) @ members_RK
-    means = sums / np.maximum(members_RK.T @ others_RR @ members_RK, 1)
-    centring = np.eye(len(means)) - 1 / len(means)
-    values, vectors = np.linalg.eigh(centring @ means @ centring)
+    shared_RR = centred_RN @ centred_RN.T / (num_images * max(num_images - 1, 1)) * others_RR
+    means_KK = members_RK.T @ shared_RR @ members_RK / np.maximum(members_RK.T @ others_RR @ members_RK, 1)
+    centring = np.eye(len(means_KK)) - 1 / len(means_KK)
+    values, vectors = np.linalg.eigh(centring @ means_KK @ centring)
     positive: Array = vectors * np.maximum(values, 0) @ vectors.T  # an estimate of a variance may be negative
     return positive

@@ -100,7 +100,7 @@ def num_regions(data: DataConfig) -> int:
 
 
 class BackboneSize(NamedTuple):
-    """A backbone as timm has it, without classifier. Megabytes (in fp32) and times are of one image of this size."""
+    """A backbone as timm has it, without classifier. Megabytes (in fp32) and work are of one image of this size."""
 
     image_size: int
     """Pixels per side."""
@@ -112,30 +112,27 @@ class BackboneSize(NamedTuple):
     """What autograd keeps of the forward pass until the backward pass, as its hooks for saved tensors see it."""
     passing_mb: float
     """The largest input and output of a layer."""
-    cpu_ms: float
-    """Milliseconds of a forward pass without gradients in fp32 on one core of a 2.x GHz AMD EPYC server, torch 2.15."""
-    cuda_ms: float
-    """The same in fp16 on an RTX 3090. Source: timm, commit aa4b5850, benchmark-infer-amp-nhwc-pt240-cu124-rtx3090.csv,
-    where swin_mini_patch8_window4 and test_resnet have test_byobnet's."""
+    gmac: float
+    """Multiply-adds of a forward pass, in 1e9, as torch's FlopCounterMode counts them."""
 
 
 _BACKBONES: Final = {
-    "resnet18": BackboneSize(224, 11.18, 512, 22.18, 6.42, 46.7, 0.089),
-    "resnet50": BackboneSize(224, 23.51, 2048, 85.9, 6.42, 123.9, 0.268),
-    "resnet101": BackboneSize(224, 42.50, 2048, 126.84, 6.42, 190.1, 0.437),
-    "resnet152": BackboneSize(224, 58.14, 2048, 177.42, 6.42, 273.5, 0.623),
-    "resnext101_32x8d": BackboneSize(224, 86.74, 2048, 246.67, 12.85, 440.4, 0.838),
-    "vit_small_patch16_224": BackboneSize(224, 21.67, 384, 59.1, 2.42, 120.6, 0.217),
-    "vit_base_patch16_224": BackboneSize(224, 85.80, 768, 117.56, 4.84, 443.3, 0.636),
-    "swin_base_patch4_window7_224": BackboneSize(224, 86.74, 1024, 226.2, 12.85, 447.4, 1.133),
-    "swin_base_patch4_window12_384": BackboneSize(384, 86.88, 1024, 773.31, 42.47, 1471.1, 4.279),
-    "tf_efficientnet_lite0": BackboneSize(224, 3.37, 1280, 79.48, 9.63, 23.7, 0.12),
-    "test_byobnet": BackboneSize(160, 0.20, 256, 3.9, 1.23, 2.58, 0.0105),
-    "test_resnet": BackboneSize(160, 0.37, 96, 5.96, 1.64, 4.78, 0.0105),
-    "test_vit": BackboneSize(160, 0.31, 64, 2.52, 0.33, 1.56, 0.0097),
-    "swin_mini_patch8_window4": BackboneSize(64, 0.14, 64, 0.49, 0.07, 0.4, 0.0105),
+    "resnet18": BackboneSize(224, 11.18, 512, 22.18, 6.42, 1.81),
+    "resnet50": BackboneSize(224, 23.51, 2048, 85.9, 6.42, 4.09),
+    "resnet101": BackboneSize(224, 42.50, 2048, 126.84, 6.42, 7.8),
+    "resnet152": BackboneSize(224, 58.14, 2048, 177.42, 6.42, 11.51),
+    "resnext101_32x8d": BackboneSize(224, 86.74, 2048, 246.67, 12.85, 16.41),
+    "vit_small_patch16_224": BackboneSize(224, 21.67, 384, 59.1, 2.42, 4.6),
+    "vit_base_patch16_224": BackboneSize(224, 85.80, 768, 117.56, 4.84, 17.56),
+    "swin_base_patch4_window7_224": BackboneSize(224, 86.74, 1024, 226.2, 12.85, 15.43),
+    "swin_base_patch4_window12_384": BackboneSize(384, 86.88, 1024, 773.31, 42.47, 47.08),
+    "tf_efficientnet_lite0": BackboneSize(224, 3.37, 1280, 79.48, 9.63, 0.384),
+    "test_byobnet": BackboneSize(160, 0.20, 256, 3.9, 1.23, 0.031),
+    "test_resnet": BackboneSize(160, 0.37, 96, 5.96, 1.64, 0.102),
+    "test_vit": BackboneSize(160, 0.31, 64, 2.52, 0.33, 0.038),
+    "swin_mini_patch8_window4": BackboneSize(64, 0.14, 64, 0.49, 0.07, 0.0039),
 }
-_PRECOMPUTED: Final = BackboneSize(1, 0.0, NUM_REGIONS[1], 0.0, 0.0, 0.0, 0.0)
+_PRECOMPUTED: Final = BackboneSize(1, 0.0, NUM_REGIONS[1], 0.0, 0.0, 0.0)
 
 
 def backbone_name(model: ModelConfig) -> str:

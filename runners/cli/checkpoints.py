@@ -58,7 +58,6 @@ def evaluate(
     from goal_sweep.goal_core.evaluation import evaluate_ensemble, open_checkpoint
     from goal_sweep.sweeps import load_sweep
 
-    _check_stores(files)
     run_plugins(plugin or ())
     if data is not None and root is not None:
         raise GoalError("give --data or --root: the folder of other data stands in their sweep")
@@ -146,7 +145,6 @@ def _model(
     """Load a trained cell, which must take pictures where some are given."""
     from goal_sweep.goal_core.evaluation import load_model
 
-    _check_stores([checkpoint])
     model = load_model(checkpoint, weights=weights, device=device, plugins=plugin or ())
     data = model.description.data
     if of_pictures and data.image is None:
@@ -233,19 +231,6 @@ def _page(text: str, found: Sequence[tuple[Path, float]]) -> str:
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{style}</style>'
         f"<h1>{title}</h1>{items}</html>"
     )
-
-
-def _check_stores(files: Sequence[Path]) -> None:
-    """Check that the stores in which checkpoints lie are of this version: another's files would look damaged.
-
-    Raises:
-        StorageError: another version wrote one of them.
-    """
-    from goal_sweep.runners.store import Store
-
-    parents = (next((one for one in file.absolute().parents if (one / "store.json").is_file()), None) for file in files)
-    for store in {parent for parent in parents if parent is not None}:
-        Store(store)
 
 
 def _lines(result: Mapping[str, Any], split: str) -> Iterator[str]:

@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -44,55 +43,51 @@ def submit(
 
     Example: goal-sweep submit quickstart.yaml --to slurm --set cluster.slurm.time=4:00:00
     """
-    if example is not None:
-        from goal_sweep.runners.cluster.submission import example_site
-
-        print(example_site(example), end="")
-        return
-    if not sweep or to is None:
-        raise GoalError("give a sweep and --to ray, slurm or kubernetes (see goal-sweep submit --help)")
-    options = [*(["--retry-failed"] if retry_failed else []), *(["--fail-fast"] if fail_fast else [])]
-    arguments = SweepArguments(sweep, set_, store, tracking_uri, running_of(trust_plugins))
-    _submit(arguments, to, site, options, show=show)
-
-
-def _submit(arguments: SweepArguments, to: Kind, site: Path | None, options: list[str], *, show: bool) -> None:
-    """Check a job, and print or send it."""
+    from goal_sweep.runners.cluster import kubernetes
     from goal_sweep.runners.cluster import submission as jobs
     from goal_sweep.runners.execution.inputs import code_digest
     from goal_sweep.runners.store import local_root
     from goal_sweep.runners.store.submissions import Submissions
     from goal_sweep.sweeps import load_for_cluster
 
-    loaded = load_for_cluster(
-        arguments.sweep, arguments.overrides, site=jobs.site_file(site), kind=to, running=arguments.running
-    )
-    name, store, code, backend = loaded.config.name, loaded.config.store, code_digest(), jobs.backend_of(to)
-    records = Submissions(local_root(store))
-    make = partial(jobs.job_of, loaded, code=code, options=options)
-    draft = make(records.next_id(name))
+    if example is not None:
+        print(jobs.example_site(example), end="")
+        return
+    if not sweep or to is None:
+        raise GoalError("give a sweep and --to ray, slurm or kubernetes (see goal-sweep submit --help)")
+    arguments = SweepArguments(sweep, set_, store, tracking_uri, running_of(trust_plugins))
+    loaded = load_for_cluster(sweep, arguments.overrides, site=jobs.site_file(site), kind=to, running=arguments.running)
+    options = [*(["--retry-failed"] if retry_failed else []), *(["--fail-fast"] if fail_fast else [])]
+    records = Submissions(local_root(loaded.config.store))
+    draft = jobs.job_of(loaded, records.next_id(loaded.config.name), code_digest(), options)
+    backend = kubernetes if to == "kubernetes" else jobs.BACKENDS[to]()
     notes = backend.check(draft)
     if show:
         print(backend.render(draft), end="")
         return
     _check_here(loaded)
     for note in notes:
-        _note(note)
-    kept = [one for one in arguments.set_ or () if not one.startswith("cluster.")]
-    cancel = SweepArguments(arguments.sweep, kept, arguments.store).command("cancel")
-    own = records.begin(name, to, code, backend.place(draft))
-    sent = jobs.send(make, own, backend, records, cancel, _note)
+        console.print(f"note: {note}")
+    if to == "kubernetes":
+        name = kubernetes.create(draft)
+        console.print(f"{name}: created")
+        for command in kubernetes.next_steps(draft, name):
+            console.print(f"  {command}")
+        return
+    kept = [one for one in set_ or () if not one.startswith("cluster.")]
+    sent, notes = jobs.send(draft, to, records, SweepArguments(sweep, kept, store).command("cancel"))
+    for note in notes:
+        console.print(f"note: {note}")
     console.print(f"{sent.id}: submitted to {to} as job {sent.job}")
     # The same sweep and store, named so that a command works in any folder.
-    path, place = Path(arguments.sweep).expanduser(), store if "://" in store else str(local_root(store))
-    sweep = str(path.absolute()) if path.is_file() else arguments.sweep
-    anywhere = SweepArguments(sweep, [one for one in kept if not one.startswith("store=")], place)
+    path, place = Path(sweep).expanduser(), loaded.config.store
+    anywhere = SweepArguments(
+        str(path.absolute()) if path.is_file() else sweep,
+        [one for one in kept if not one.startswith("store=")],
+        place if "://" in place else str(records.root),
+    )
     for verb, words in (("status", ()), ("logs", ("--job", "--follow")), ("cancel", ())):
         console.print(f"  {anywhere.command(verb, *words)}")
-
-
-def _note(text: str) -> None:
-    console.print(f"note: {text}")
 
 
 def _check_here(loaded: ClusterSweep) -> None:
@@ -108,10 +103,7 @@ def _check_here(loaded: ClusterSweep) -> None:
 @submitting.command()
 def cancel(
     sweep: Sweep,
-    job: Annotated[
-        str | None, typer.Argument(help="The job's id or its beginning; default: the one that lives.")
-    ] = None,
-    forget: Annotated[bool, typer.Option("--forget", help="Do not ask the cluster of the job any more.")] = False,
+    job: Annotated[str | None, typer.Argument(help="The job's id or its beginning; default: the last one.")] = None,
     site: Site = None,
     set_: Set = None,
     store: StoreDir = None,
@@ -120,29 +112,17 @@ def cancel(
 
     Example: goal-sweep cancel quickstart.yaml
     """
-    from goal_sweep.runners.cluster.submission import backend_of, standing
+    from goal_sweep.runners.cluster.submission import BACKENDS, states
 
     records, known = submissions_of(sweep, set_, store, site)
-    asked = [one for one in chosen(records, known, job) if job is not None or not one.ended]
-    command, done = SweepArguments(sweep, set_, store).command("cancel"), False
-    for one in asked:
-        if forget:
-            records.note(one, ended="forgotten")
-            console.print(f"{one.id}: forgotten; should it still run, the next job waits for it")
-            done = True
-            continue
-        state = standing(one, records)
+    for one, state in states([_chosen(records, known, job)], records):
         if state.phase == "silent":
-            raise GoalError(f"{one.id}: {state.said}; if it is gone: {command} {one.id} --forget")
-        if not state.is_over:
-            backend_of(one.to).cancel(one, records.files(one.id))
-            how = "is being cancelled; its running cells save" if state.phase == "running" else "leaves the queue"
-            console.print(f"{one.id}: {one.to} job {one.job}".rstrip() + f" {how}")
-            done = True
-        elif job is not None and len(asked) == 1:
+            raise GoalError(f"{one.id}: {state.said}")
+        if state.phase not in ("pending", "running"):
             raise GoalError(f"{one.id} is over: {state.said}")
-    if not done:
-        raise GoalError(f"no job of {sweep} is in a queue or running")
+        BACKENDS[one.to]().cancel(one)
+        how = "is being cancelled; its running cells save" if state.phase == "running" else "leaves the queue"
+        console.print(f"{one.id}: {one.to} job {one.job}".rstrip() + f" {how}")
 
 
 def submissions_of(
@@ -159,50 +139,46 @@ def submissions_of(
     return records, records.of(loaded.config.name)
 
 
-def chosen(records: Submissions, known: list[Submission], job: str | None) -> list[Submission]:
-    """The submissions that a job's id, its beginning or the cluster's own id names; all where none is given.
+def _chosen(records: Submissions, known: list[Submission], job: str | None) -> Submission:
+    """The newest submission that a job's id, its beginning or the cluster's own id names; the newest of all by default.
 
     Raises:
-        GoalError: there are none.
+        GoalError: there is none.
     """
-    exact = [one for one in known if job and job in (one.id, one.job)]
-    named = exact or [one for one in known if job is None or (job and one.id.startswith(job))]
     if not known:
         raise GoalError(f"nothing was submitted for this sweep from the store {records.root}")
-    if not named:
+    exact = [one for one in known if job in (None, one.id, one.job)]
+    if not (named := exact or [one for one in known if job and one.id.startswith(job)]):
         raise GoalError(f"no job {job!r} of this sweep; known: {', '.join(one.id for one in known)}")
-    return named
+    return named[-1]
 
 
 def job_lines(records: Submissions, known: list[Submission]) -> Iterator[str]:
-    """A line on the newest job, and on each older one that lives; none where nothing was submitted."""
-    from goal_sweep.runners.cluster.submission import standings
+    """A line on the newest job; none where nothing was submitted."""
+    from goal_sweep.runners.cluster.submission import states
 
-    for one, state in standings((one for one in known if one is known[-1] or not one.ended), records):
-        if one is known[-1] or not state.is_over:
-            since = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.submitted))
-            status = f", exit status {state.status}" if state.status is not None else ""
-            name = f"{one.id}: {one.to} job {one.job}".rstrip()
-            yield f"{name}, submitted {since} on {one.host}: {state.said}{status}"
+    for one, state in states(known[-1:], records):
+        since = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.submitted))
+        status = f", exit status {state.status}" if state.status is not None else ""
+        name = f"{one.id}: {one.to} job {one.job}".rstrip()
+        yield f"{name}, submitted {since} on {one.host}: {state.said}{status}"
 
 
 def jobs_as_json(records: Submissions, known: list[Submission]) -> str:
     """Every job of a sweep with its state."""
-    from goal_sweep.runners.cluster.submission import standings
+    from goal_sweep.runners.cluster.submission import states
 
+    found = states(known, records)
     return json.dumps(
-        [
-            {**asdict(one), "phase": state.phase, "state": state.said, "status": state.status}
-            for one, state in standings(known, records)
-        ],
+        [asdict(one) | {"phase": state.phase, "state": state.said, "status": state.status} for one, state in found],
         indent=2,
     )
 
 
 def show_job_log(records: Submissions, known: list[Submission], job: str | None, *, follow: bool) -> None:
     """Print what a job has printed."""
-    from goal_sweep.runners.cluster.submission import backend_of
+    from goal_sweep.runners.cluster.submission import BACKENDS
 
-    one = chosen(records, known, job)[-1]
-    for line in backend_of(one.to).logs(one, records.files(one.id), follow=follow):
+    one = _chosen(records, known, job)
+    for line in BACKENDS[one.to]().logs(one, records.files(one.id), follow=follow):
         print(printable(line), flush=True)

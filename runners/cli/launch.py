@@ -16,7 +16,7 @@ from goal_sweep.goal_core.basics.atomic import replace_bytes
 from goal_sweep.goal_core.basics.errors import ConfigError, DeviceError, GoalError, printable
 from goal_sweep.runners.cli.jobs import Site, job_lines, jobs_as_json, show_job_log, submissions_of
 from goal_sweep.runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Trust, Uri, console, running_of
-from goal_sweep.runners.cli.plan import show_plan
+from goal_sweep.runners.cli.plan import plan_of, show_plan
 
 if TYPE_CHECKING:
     from goal_sweep.runners.launch.launch import LaunchOutcome
@@ -67,7 +67,7 @@ def launch(
         opened = arguments.open(renew=True)
         with arguments.placed():
             opened.check_trainable()
-        show_plan(opened)
+        show_plan(opened, plan_of(opened))
         return
     failed: Literal["keep", "retry", "only"] = "retry" if retry_failed else "only" if only_failed else "keep"
     with StopSignals() as signals:
@@ -104,13 +104,13 @@ def _launch(arguments: SweepArguments, options: LaunchOptions, signals: StopSign
 def _report(sweep: OpenedSweep, outcome: LaunchOutcome, arguments: SweepArguments) -> None:
     from goal_sweep.runners.cli import reports
 
-    target, digest = reports.ReportTarget.of(sweep.config, asked=True), outcome.progress.digest()
+    target, digest = reports.ReportTarget(config=sweep.config, asked=True), outcome.progress.digest()
     again = arguments.command("report", with_tracking=True)
     if outcome.found_nothing_to_do and reports.is_current(target, digest):
         console.print(f"nothing to train; report: {target.folder / 'report.html'}")
         return
     try:
-        result, why = reports.report([target], None, None, "paper", attach=outcome.is_tracked)
+        result, why = reports.report(target, attach=outcome.is_tracked)
         reports.print_result(result, console)
         if why:
             print(f"the report is not in MLflow: {why}; afterwards: {again}", file=sys.stderr)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import asdict, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,10 @@ from rich.table import Table
 from goal_sweep.runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Trust, console, running_of
 
 if TYPE_CHECKING:
-    from goal_sweep.sweeps import ResolvedSweep
+    from goal_sweep.goal_core.training.plan import UnitPlan
+    from goal_sweep.runners.launch.opened import OpenedSweep
+    from goal_sweep.runners.planning.speeds import Kind, Speed, Speeds
+    from goal_sweep.sweeps import ResolvedSweep, Training, Unit
 
 planning = typer.Typer()
 
@@ -26,8 +30,11 @@ def plan(
     set_: Set = None,
     store: StoreDir = None,
     measure: Annotated[
-        bool, typer.Option("--measure", help="Train a few steps of each kind of unit on this machine, for its prices.")
+        bool, typer.Option("--measure", help="Train a few steps of each kind of unit on this machine, for the time.")
     ] = False,
+    gpu_record: Annotated[
+        Path | None, typer.Option("--gpu-record", help="gpu.json of `make gpu`, for the time of the models in it.")
+    ] = None,
     devices: Annotated[
         int | None, typer.Option("--devices", min=1, help="Plan for so many devices; default: those of this machine.")
     ] = None,
@@ -40,7 +47,7 @@ def plan(
 
     Example: goal-sweep plan emoji_vsepp.yaml --measure --devices 8
     """
-    from goal_sweep.goal_core.data import published_counts
+    from goal_sweep.goal_core.data.formats.report import published_counts
     from goal_sweep.sweeps import load_sweep
     from goal_sweep.sweeps.overview import unopened
 
@@ -48,130 +55,154 @@ def plan(
     config = load_sweep(sweep, arguments.overrides)
     is_absent = config.data.root is not None and not Path(config.data.root).exists()
     if is_absent and not measure and "train" in published_counts(config.data):
-        show_plan(unopened(config), devices=devices, as_json=as_json)
-        return
-    opened = arguments.open(renew=True)
-    if measure:
-        with arguments.placed():
-            opened.check_trainable()
-    show_plan(opened, devices=devices, measured=measure, as_json=as_json)
-    for line in () if as_json else opened.dataset.notes:
-        console.print(f"data: {line}")
-
-
-def show_plan(
-    sweep: ResolvedSweep, *, devices: int | None = None, measured: bool = False, as_json: bool = False
-) -> None:
-    """Print the plan of a sweep; options as those of `plan`."""
-    from goal_sweep.sweeps.overview import describe_size
-
-    found = _plan(sweep, devices, measured=measured)
+        resolved: ResolvedSweep = unopened(config)
+    else:
+        resolved = arguments.open(renew=True)
+        if measure:
+            with arguments.placed():
+                resolved.check_trainable()
+    found = plan_of(resolved, devices, gpu_record, measure=measure)
     if as_json:
         print(json.dumps(found, indent=2))
-        return
-    size, *axes = describe_size(sweep)
-    for line in (f"{found['sweep']}: {size}; data {found['data']}", *axes, *_search_lines(sweep, found)):
-        console.print(line)
-    Console(file=console.file, width=max(120, console.width)).print(_table(found))  # rather too long than cut off
-    for line in _explanations(found):
-        console.print(line)
+    else:
+        show_plan(resolved, found)
 
 
-def _plan(sweep: ResolvedSweep, count: int | None, *, measured: bool) -> dict[str, Any]:
-    """Everything that a plan says."""
-    from goal_sweep.goal_core.data import published_counts
+def plan_of(
+    sweep: ResolvedSweep, count: int | None = None, gpu_record: Path | None = None, *, measure: bool = False
+) -> dict[str, Any]:
+    """Everything that `plan --json` says; arguments as its options. Hours are device hours; what is not known is None.
+
+    The data of a sweep that is not opened are those that were published under their name.
+    """
+    from goal_sweep.goal_core.data.formats.report import published_counts
     from goal_sweep.goal_core.models.sizes import DataSize
     from goal_sweep.runners.execution.capacity import Resources
     from goal_sweep.runners.launch.opened import OpenedSweep
     from goal_sweep.runners.launch.tuning import foresee
     from goal_sweep.runners.planning.devices import to_plan_for
-    from goal_sweep.runners.planning.estimate import fit, plan_rows
-    from goal_sweep.runners.planning.prices import Prices, finished
+    from goal_sweep.runners.planning.packing import end_s, pack_for
+    from goal_sweep.runners.planning.speeds import Speeds, in_store, recorded
     from goal_sweep.sweeps.overview import factors
 
     config, opened = sweep.config, sweep if isinstance(sweep, OpenedSweep) else None
     devices = to_plan_for(Resources.of(config.resources), count)
-    parts, search = [("", tuple(sweep.reporting))], dict[str, int | tuple[int, int]]()
+    parts, search = [("", list(sweep.reporting))], {}
     if config.tune is not None:
         coming = foresee(sweep, opened.ends if opened else dict.fromkeys)
-        parts = [*(("search: ", trainings) for trainings in coming.rounds), ("", coming.grid)]
+        parts = [*(("search: ", list(one)) for one in coming.rounds), ("", list(coming.grid))]
         search = {"rounds": len(coming.rounds), "candidates": coming.candidates}
-    splits = {} if opened else published_counts(config.data)
-    prices = Prices(config, DataSize.of_dataset(opened.dataset) if opened else DataSize.of(splits))
-    left = list(dict.fromkeys(training for _, trainings in parts for training in trainings))
+    splits, known, done = published_counts(config.data), {}, set()
     if opened is not None:
-        statuses = opened.store.status(left, max_attempts=config.resources.max_attempts)
-        left = [training for training, status in statuses.items() if status.state != "done"]
-        prices = replace(prices, known=finished(prices, opened.store, statuses))
-    if opened is not None and measured and (todo := [one for one in parts[-1][1] if one in left]):
-        from goal_sweep.runners.planning.measuring import measure
-
-        packing, here = fit(todo, prices, devices), to_plan_for(devices.need, None)
-        known = measure(packing.units, packing.prices, here.count, opened.dataset, opened.plan_unit)
-        prices = replace(prices, known={**prices.known, **known})
-    rows, packings = plan_rows(parts, prices, devices, set(left))
-    ends = [packing.end_s for packing in packings if packing.end_s is not None]
+        every = [training for _, part in parts for training in part]
+        statuses = opened.store.status(every, max_attempts=config.resources.max_attempts)
+        known, done = in_store(opened.store, statuses), {one for one in every if statuses[one].state == "done"}
+    speeds = Speeds(config, DataSize.of_dataset(opened.dataset) if opened else DataSize.of(splits), devices.gpu)
+    rows: dict[tuple[str, Any], tuple[list[Training], list[Unit]]] = {}
+    packings = []
+    for label, part in parts:
+        for one in part:
+            rows.setdefault((label, (one.cell.model, one.stage.name)), ([], []))[0].append(one)
+        if left := [one for one in part if one not in done]:
+            packings.append(pack_for(left, devices, speeds))
+            for unit in packings[-1].units:
+                rows[label, unit.kind][1].append(unit)
+    units = [unit for packing in packings for unit in packing.units]
+    if gpu_record is not None:
+        known |= recorded(gpu_record, units)
+    if opened is not None and measure:
+        known |= _measured(opened, units, speeds)
+    speeds = replace(speeds, known=known)
+    ends = [end_s(packing.units, speeds.seconds, devices.count) for packing in packings]
     unseen = f"not on this machine; planned from its published size, {splits.get('train')} to train on"
     return {
         **{"sweep": config.name, **factors(sweep), "data": opened.data_fingerprint if opened else unseen},
-        **{"search": search, "stages": rows, "devices": {**asdict(devices), "name": str(devices)}},
-        "card": {"name": prices.card.name, "source": prices.card.source},
-        "end_s": sum(ends) if len(ends) == len(packings) else None,
-        "packing": list(packings[-1].lines) if packings else [],
-        "text_encoder": config.model.text.encoder,
-        "notes": [note for note in (devices.missing, devices.cpus) if note],
+        **{"search": search, "stages": [_row(label, *row, speeds) for (label, _), row in rows.items()]},
+        **{"devices": {**asdict(devices), "name": str(devices)}, "card": speeds.card.name if speeds.card else None},
+        **{"end_s": _sum(ends), "packing": list(packings[-1].lines) if packings else []},
+        "notes": [*devices.notes, *(f"data: {line}" for line in (opened.dataset.notes if opened else ()))],
     }
 
 
-def _table(plan: dict[str, Any]) -> Table:
-    hours = "gpu_hours" if plan["devices"]["need"]["gpus"] else "hours"
+def _measured(sweep: OpenedSweep, units: Sequence[Unit], speeds: Speeds) -> dict[Kind, Speed]:
+    """What a few steps take here, in as many processes at a time as this machine trains units."""
+    from goal_sweep.runners.execution.capacity import Resources
+    from goal_sweep.runners.execution.worker import unit_plan  # with torch, which other plans do without
+    from goal_sweep.runners.planning.devices import to_plan_for
+    from goal_sweep.runners.planning.speeds import measured
+
+    config = sweep.config
+
+    def plan(unit: Unit) -> UnitPlan:
+        made = unit_plan(unit, sweep.store, config.resources, config.execution.sharing)
+        return replace(made, plugins=config.plugins)
+
+    at_once = to_plan_for(Resources.of(config.resources), None).count
+    return measured(units, speeds, at_once, sweep.dataset, plan)
+
+
+def _row(label: str, trainings: Sequence[Training], units: Sequence[Unit], speeds: Speeds) -> dict[str, Any]:
+    """What one model in a stage costs: its trainings, and the units of those that are left."""
+    from goal_sweep.runners.planning.memory import disk_mb, memory_mb
+
+    first, left = trainings[0], sum(len(unit.trainings) for unit in units)
+    steps, speed = speeds.steps(first.stage), speeds.of(units[0]) if units else None
+    memory = [memory_mb(unit, speeds.config, speeds.size) for unit in units]
+    seconds = _sum([speeds.seconds(unit) for unit in units])
+    return {
+        "stage": label + first.stage.name,
+        "backbone": first.cell.model.backbone.name,
+        "trainings": len(trainings),
+        "done": len(trainings) - left,
+        "units": len(units),
+        "steps_per_epoch": steps // first.stage.epochs,
+        "steps": left * steps,
+        "disk_mb": _sum([disk_mb(unit, speeds.size) for unit in units]),
+        "memory_mb": None if None in memory else max(filter(None, memory), default=None),
+        "hours": None if seconds is None else seconds / 3600,
+        "time_from": None if speed is None else speed.source,
+    }
+
+
+def _sum(numbers: Sequence[float | None]) -> float | None:
+    return None if None in numbers else sum(filter(None, numbers))
+
+
+def show_plan(sweep: ResolvedSweep, plan: dict[str, Any]) -> None:
+    """Print a plan as text."""
+    from goal_sweep.sweeps.overview import describe_size
+
+    size, *axes = describe_size(sweep)
+    lines = [f"{plan['sweep']}: {size}; data {plan['data']}", *axes]
+    if sweep.config.tune is not None:
+        (fewest, most), rounds = plan["search"]["candidates"], plan["search"]["rounds"]
+        number = f"{most}" if fewest == most else f"{fewest} to {most}"
+        lines.append(f"search {sweep.config.tune.search}: {number} candidates per objective, rounds {rounds}")
+        lines.append("  then the sweep's own cells, and at most as many again with the settings that it chooses")
+    for line in lines:
+        console.print(line)
     names = ["stage", "backbone", "trainings", "done", "units", "steps/epoch", "steps", "disk MB", "memory MB"]
     table = Table(box=None)
-    for name in (*names, "GPU hours" if hours == "gpu_hours" else "device hours"):
-        table.add_column(name, justify="left" if name in names[:2] else "right")
+    for name in (*names, "device hours", "time from"):
+        table.add_column(name, justify="left" if name in ("stage", "backbone", "time from") else "right")
     for row in plan["stages"]:
         counts = [f"{row[key]:,}" for key in ("trainings", "done", "units", "steps_per_epoch", "steps")]
-        disk, memory = _estimate(row["disk_mb"], "calibration", 0), _estimate(row["memory_mb"], row["memory_from"], 0)
-        texts = [*counts, disk, memory, _estimate(row[hours], row["hours_from"], 2)]
-        table.add_row(row["stage"], row["backbone"].split(".")[0], *texts)
-    return table
-
-
-def _search_lines(sweep: ResolvedSweep, plan: dict[str, Any]) -> Iterator[str]:
-    """What a sweep's search is; nothing without `tune`."""
-    if (tune := sweep.config.tune) is None:
-        return
-    (fewest, most), rounds = plan["search"]["candidates"], plan["search"]["rounds"]
-    alone = [row["alone_hours"] for row in plan["stages"] if row["stage"].startswith("search")]
-    apart = "" if None in alone else f"; unshared they would take {sum(alone):.2f} device hours"
-    number = f"{most}" if fewest == most else f"{fewest} to {most}"
-    yield f"search {tune.search}: {number} candidates per objective, rounds {rounds}{apart}"
-    yield "  then the sweep's own cells, and at most as many again with the settings that the search chooses"
-
-
-def _explanations(plan: dict[str, Any]) -> Iterator[str]:
-    """What the numbers rest on, when the sweep ends, and how it is packed."""
-    from goal_sweep.runners.launch.view.live import format_duration
-
-    left, card, end = [row for row in plan["stages"] if row["units"]], plan["card"], plan["end_s"]
-    if "calibration" in {basis for row in left for basis in (row["hours_from"], row["memory_from"])}:
-        yield f"~ not measured here: prices of {card['name']}; time within a factor of 3, memory 30 %"
-        yield "  (docs/performance.md); --measure trains a few steps on this machine instead"
-        if plan["text_encoder"]:
-            yield f"  the text encoder {plan['text_encoder']} is left out of them, but not by --measure"
-    if unknown := sorted({row["backbone"] for row in left if None in (row["hours"], row["memory_mb"], row["disk_mb"])}):
-        yield f"-- not known of {', '.join(unknown)}; --measure trains a few steps of it for time and memory"
-    yield from plan["notes"]
+        sizes = [_rounded(row[key]) for key in ("disk_mb", "memory_mb", "hours")]
+        table.add_row(row["stage"], row["backbone"].split(".")[0], *counts, *sizes, row["time_from"])
+    Console(file=console.file, width=max(130, console.width)).print(table)  # rather too long than cut off
+    left = [row for row in plan["stages"] if row["units"]]
+    if "by roofline" in {row["time_from"] for row in left}:
+        console.print(f"by roofline: counted for {plan['card']} (docs/performance.md); --measure trains steps here")
+    if unknown := sorted({row["backbone"] for row in left if None in (row["hours"], row["memory_mb"])}):
+        console.print(f"-- not known of {', '.join(unknown)}; --measure trains a few steps here for the time")
     if left:
-        when = "when it ends is not known" if end is None else f"ends after {format_duration(end)}"
-        yield f"{when} on {plan['devices']['name']}"
-    yield from plan["packing"]
+        end_s, on = plan["end_s"], plan["devices"]["name"]
+        when = "when it ends is not known" if end_s is None else f"ends after {timedelta(seconds=round(end_s))}"
+        console.print(f"{when} on {on}")
+    for line in (*plan["packing"], *plan["notes"]):
+        console.print(line)
 
 
-def _estimate(number: float | None, basis: str | None, digits: int) -> str:
-    """Write a number to so many digits; `~` and two significant digits say that it rests on the arithmetic."""
-    if number is None:
-        return "--"
-    if basis != "calibration":
-        return f"{number:,.{digits}f}"
-    return f"~{float(f'{number:.2g}'):,.{0 if number >= 10 else digits}f}"
+def _rounded(number: float | None) -> str:
+    """A number with the digits that an estimate has: two, or those before the point."""
+    return "--" if number is None else f"{number:,.0f}" if number >= 10 else f"{number:.2g}"

@@ -2,128 +2,104 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import indent, wrap
 from typing import Literal
 
-from mlflow.exceptions import MlflowException
 from rich.console import Console
-from sqlalchemy.exc import SQLAlchemyError
 
 from goal_sweep.analysis.report.folder import REPORT_LIST, files_of_report
 from goal_sweep.analysis.report.writing import ReportResult, write_report
-from goal_sweep.analysis.results import SweepResults, read_results
+from goal_sweep.analysis.results import SweepResults, read_results, united
 from goal_sweep.analysis.wording import seeds_text
-from goal_sweep.goal_core.basics.errors import GoalError, first_line
+from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.runners.cli.options import Scale
 from goal_sweep.runners.launch.tuning.refresh import refreshed_results
 from goal_sweep.runners.results import has_table
 from goal_sweep.runners.store import Store, local_root
 from goal_sweep.runners.tracking.page import SweepPage
 from goal_sweep.runners.tracking.uri import TrackingError, read_only, resolve_uri, sqlite_file
-from goal_sweep.sweeps import SweepConfig, SweepNotFoundError, load_sweep
+from goal_sweep.sweeps import SweepConfig, load_sweep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportTarget:
-    """Where a sweep's numbers come from, and where its report goes."""
+    """Where a sweep's numbers come from, and where its report goes. The sweep's data need not be on this machine."""
 
-    name: str
-    uri: str
-    """MLflow tracking URI, resolved."""
-    folder: Path
-    config: SweepConfig | None
-    """The sweep; None where only its name in MLflow is known."""
+    config: SweepConfig
+    others: tuple[SweepConfig, ...] = ()
+    """The same sweep with further stores."""
     asked: bool = False
     """Whether the person named the tracking URI or launched; else no server is contacted."""
 
-    @classmethod
-    def of(cls, config: SweepConfig, *, asked: bool = False) -> ReportTarget:
-        """The target of a sweep, whose data need not be on this machine."""
-        root = local_root(config.store)
-        uri = resolve_uri(config.tracking, root)
-        return cls(name=config.name, uri=uri, folder=root / "reports" / config.name, config=config, asked=asked)
+    @property
+    def uri(self) -> str:
+        """MLflow tracking URI, resolved."""
+        return resolve_uri(self.config.tracking, local_root(self.config.store))
 
     @property
-    def _uncalled(self) -> str:
-        """Why a server is not contacted; empty if it may be, or tracking is a file."""
-        called = self.asked or sqlite_file(self.uri) is not None
-        return "" if called else f"a server that the sweep file names is contacted only with --tracking-uri {self.uri}"
+    def folder(self) -> Path:
+        """The report's folder, in the store; in the current folder where it shows several."""
+        name = self.config.name
+        return Path(f"{name}-report") if self.others else local_root(self.config.store) / "reports" / name
 
     def results(self) -> SweepResults:
-        """The sweep's results: of the store, or, where this has none, of the table that MLflow keeps.
+        """The results of all stores.
 
         Raises:
-            GoalError: there are no results, or they cannot be read.
+            GoalError: a store has none, they cannot be read, or stores contradict each other.
         """
-        store = None if self.config is None else Store(self.config.store)
-        content = refreshed_results(store, self.config) if store is not None and self.config is not None else None
-        try:
-            if content is not None and store is not None:
-                root = store.root if store.root.is_dir() else None
-                return read_results(content, f"the store {store.location}", root)
-            raise TrackingError("no results there")
-        except TrackingError as error:
-            if store is None:
-                raise
-            if content is None and has_table(store, self.name):
-                said = f"the results table of {self.name} in the store {store.location} is damaged"
-                raise GoalError(f"{said}; goal-sweep sync or launch writes it again, from the results") from error
-            why = f" ({str(error).partition(';')[0]})" if self.asked else ""
-            said = f"no results of {self.name} in the store {store.location}{why}"
-            raise GoalError(f"{said}; launch the sweep first, or give its --store") from error
+        return united([_stored(config) for config in (self.config, *self.others)])
 
     def page(self) -> SweepPage | str:
         """The sweep in MLflow, or why nothing can be written there."""
-        if why := self._uncalled or read_only(self.uri):
+        if self.others:
+            return "it shows several stores"
+        if not self.asked and sqlite_file(self.uri) is None:
+            return f"a server that the sweep file names is contacted only with --tracking-uri {self.uri}"
+        if why := read_only(self.uri):
             return why
         try:
-            return SweepPage(self.uri, self.name)
+            return SweepPage(self.uri, self.config.name)
         except TrackingError as error:
             return str(error)
 
 
-def report_targets(sweeps: Sequence[str], overrides: Sequence[str], tracking_uri: str | None) -> list[ReportTarget]:
-    """The targets of several sweeps, given by path or shipped name, or by the name of an experiment in MLflow.
+def _stored(config: SweepConfig) -> SweepResults:
+    store = Store(config.store)
+    content = refreshed_results(store, config)
+    if content is None:
+        there = f"{config.name} in the store {store.location}"
+        if has_table(store, config.name):
+            raise GoalError(f"the results table of {there} is damaged; goal-sweep sync or launch writes it again")
+        raise GoalError(f"no results of {there}; launch the sweep first, or give its --store")
+    return read_results(content, f"the store {store.location}", store.root if store.root.is_dir() else None)
+
+
+def report_target(sweep: str, overrides: Sequence[str], stores: Sequence[str] = ()) -> ReportTarget:
+    """The target of a sweep, given by path or shipped name; ``stores`` are read in place of its own.
 
     Raises:
-        GoalError: a sweep file is invalid, or the same sweep is given twice.
+        SweepError: the sweep file is invalid.
     """
-    targets = []
-    for sweep in sweeps:
-        try:
-            asked = any(text.startswith("tracking=") for text in overrides)
-            targets.append(ReportTarget.of(load_sweep(sweep, overrides), asked=asked))
-        except SweepNotFoundError:
-            if tracking_uri is None:
-                raise
-            uri = resolve_uri(tracking_uri, Path.cwd())
-            targets.append(ReportTarget(name=sweep, uri=uri, folder=Path(f"{sweep}-report"), config=None, asked=True))
-    if len({(target.uri, target.name) for target in targets}) < len(targets):
-        raise GoalError(f"the same sweep is given twice: {', '.join(target.name for target in targets)}")
-    return targets
+    places = [[f"store={json.dumps(store, ensure_ascii=False)}"] for store in stores] or [[]]
+    first, *others = (load_sweep(sweep, [*overrides, *place]) for place in places)
+    asked = any(text.startswith("tracking=") for text in overrides)
+    return ReportTarget(config=first, others=tuple(others), asked=asked)
 
 
 def report(
-    targets: Sequence[ReportTarget],
-    out: Path | None,
-    compare: Literal["published"] | None,
-    scale: Scale,
+    target: ReportTarget,
+    out: Path | None = None,
+    compare: Literal["published"] | None = None,
+    scale: Scale = "paper",
     *,
     attach: bool = True,
 ) -> tuple[ReportResult, str]:
-    """Write the report of the first sweep, compared with the others, and attach it to its MLflow run.
-
-    Args:
-        targets: the sweeps.
-        out: the report's folder; None for the one in the results folder.
-        compare: whether to compare with the paper's numbers.
-        scale: colours of the tables.
-        attach: whether MLflow can be expected to answer.
+    """Write the report of a sweep, and attach it to its MLflow run if that can answer.
 
     Returns:
         The report, and why it is not attached; empty if it is.
@@ -131,19 +107,13 @@ def report(
     Raises:
         GoalError: there are no results, or the report's folder cannot be written.
     """
-    first, *others = targets
-    folder = out or first.folder
-    _require_writable(folder)
-    results = first.results()
-    named: dict[str, SweepResults] = {}
-    for other in others:
-        label = other.name if other.name not in (first.name, *named) else f"{other.name} ({len(named) + 2})"
-        named[label] = other.results()
-    page = first.page() if attach else "tracking is not up to date"
+    folder, results = out or target.folder, target.results()
+    page = target.page() if attach else "tracking is not up to date"
     address = page.address if isinstance(page, SweepPage) else ""
-    result = write_report(
-        results, folder, others=named, compare_with_paper=compare is not None, scale=scale, mlflow_page=address
-    )
+    try:
+        result = write_report(results, folder, compare_with_paper=compare is not None, scale=scale, mlflow_page=address)
+    except OSError as error:
+        raise GoalError(f"no report in {folder}: {error}; give another folder with --out") from error
     if isinstance(page, str):
         return result, page
     try:
@@ -153,26 +123,19 @@ def report(
     return result, ""
 
 
-def _require_writable(folder: Path) -> None:
-    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK):
-        why = f"{existing} is {'read-only' if existing.is_dir() else 'a file'}"
-        raise GoalError(f"the report cannot be written to {folder}: {why}; give another folder with --out")
-
-
 def mark_of(target: ReportTarget) -> Path:
     """The file beside the report in the store that holds the digest of the launch's outcome which the report shows."""
-    return target.folder.with_name(f"{target.name}.of")
+    return target.folder.with_name(f"{target.config.name}.of")
 
 
 def is_current(target: ReportTarget, outcome: str) -> bool:
     """Whether the report in the store was written by a launch that ended with this outcome."""
     mark = mark_of(target)
-    return (target.folder / "report.html").is_file() and mark.is_file() and mark.read_text() == outcome
+    return (target.folder / REPORT_LIST).is_file() and mark.is_file() and mark.read_text() == outcome
 
 
 def print_result(result: ReportResult, console: Console) -> None:
-    """Print how complete a report is and where it is."""
+    """Print how complete a report is, what it says first and where it is."""
     counts = ", ".join(f"{count} {status}" for status, count in result.missing.items() if count)
     missing = f" ({counts}; gaps are marked)" if counts else ""
     console.print(f"report: {result.num_counted} of {result.num_expected} results{missing}")
@@ -184,52 +147,16 @@ def print_result(result: ReportResult, console: Console) -> None:
 
 def warnings(target: ReportTarget, result: ReportResult) -> list[str]:
     """What the settings ask for and the report does not show: it shows the sweep as it was last launched."""
-    there = result.inputs.results.header.seeds
-    asked = there if target.config is None else target.config.seeds
-    if set(asked) == set(there):
-        return []
-    return [
-        f"The settings ask for {seeds_text(asked)}. The report shows the sweep as last launched, with "
-        f"{seeds_text(there)}. Launch with the same settings to train what is missing."
-    ]
+    asked, there = target.config.seeds, result.inputs.results.header.seeds
+    shown = f"The settings ask for {seeds_text(asked)}. The report shows the sweep as last launched, with"
+    trained = f"{shown} {seeds_text(there)}. Launch with the same settings to train what is missing."
+    return [] if set(asked) == set(there) or target.others else [trained]
 
 
 def restore(target: ReportTarget) -> bool:
-    """After tracking was rebuilt, attach the report in the store, and write the model of the best cell again.
-
-    Returns:
-        Whether there was a report to attach.
-
-    Raises:
-        GoalError: MLflow cannot be written.
-    """
-    page = SweepPage(target.uri, target.name)
+    """Attach the report to MLflow, if the store has one, which it returns."""
+    page = SweepPage(target.uri, target.config.name)
     has_report = (target.folder / REPORT_LIST).is_file()
     if has_report:
         page.attach_report(target.folder, files_of_report(target.folder))
     return has_report
-
-
-def page_link(target: ReportTarget, server: str) -> str:
-    """Where an MLflow server shows the sweep's runs, or why it does not.
-
-    Args:
-        target: the target of the sweep.
-        server: the server's address.
-    """
-    try:
-        page = SweepPage(target.uri, target.name)
-    except TrackingError as error:
-        return f"no runs yet: {error}"
-    runs = f"mlflow.search_runs(experiment_names=[{target.name!r}], filter_string=\"tags.`goal.role` = 'report'\")"
-    python = f"mlflow.set_tracking_uri({server!r}); {runs}"
-    return f"{page.address_at(server)}\nin Python: {python}"
-
-
-@contextmanager
-def told(what: str) -> Iterator[None]:
-    """Turn the errors of MLflow into one line."""
-    try:
-        yield
-    except (MlflowException, SQLAlchemyError, OSError) as error:
-        raise TrackingError(f"{what}: {first_line(error)[:300]}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -10,18 +11,27 @@ from typing import Annotated, Literal
 import typer
 
 from goal_sweep.goal_core.basics.errors import GoalError
-from goal_sweep.runners.cli.options import AsJson, Scale, Set, StoreDir, Sweep, SweepArguments, Uri, console, local_path
+from goal_sweep.runners.cli.options import (
+    AsJson,
+    Scale,
+    Set,
+    StoreDir,
+    Stores,
+    Sweep,
+    SweepArguments,
+    Uri,
+    console,
+    local_path,
+)
 
 results = typer.Typer()
 
 
 @results.command()
 def report(
-    sweeps: Annotated[
-        list[str], typer.Argument(metavar="SWEEP...", help="A sweep; further ones are compared with it.")
-    ],
+    sweep: Sweep,
     set_: Set = None,
-    store: StoreDir = None,
+    store: Stores = None,
     tracking_uri: Uri = None,
     out: Annotated[Path | None, typer.Option(parser=local_path, help="Folder of the report.")] = None,
     compare: Annotated[Literal["published"] | None, typer.Option(help="Compare with the paper's numbers.")] = None,
@@ -30,17 +40,16 @@ def report(
 ) -> None:
     """Write the tables, heatmaps, learning curves and statistics, and attach them to the sweep's MLflow run.
 
-    The numbers are those of the results folder; where it has none, those of the results table in MLflow. With
-    --tracking-uri, SWEEP may also be the name of an experiment there.
+    Several results folders are shown as one: --store A --store B.
 
     Example: goal-sweep report quickstart.yaml --out report
     """
     from goal_sweep.runners.cli import reports
 
-    overrides = SweepArguments("", set_, store, tracking_uri).overrides
-    targets = reports.report_targets(sweeps, overrides, tracking_uri)
-    result, why = reports.report(targets, out, compare, scale)
-    warned = reports.warnings(targets[0], result)
+    stores = store or list(filter(None, [os.environ.get("GOAL_SWEEP_STORE")]))
+    target = reports.report_target(sweep, SweepArguments("", set_, None, tracking_uri).overrides, stores)
+    result, why = reports.report(target, out, compare, scale)
+    warned = reports.warnings(target, result)
     if as_json:
         print(json.dumps({**result.as_json(), "warnings": warned}, indent=2))
         return
@@ -66,7 +75,7 @@ def card(
     from goal_sweep.analysis.report.sections.card import model_card
     from goal_sweep.runners.cli import reports
 
-    (target,) = reports.report_targets([sweep], SweepArguments("", set_, store, tracking_uri).overrides, tracking_uri)
+    target = reports.report_target(sweep, SweepArguments("", set_, store, tracking_uri).overrides)
     text = model_card(target.results())
     if out is None:
         print(text, end="")
@@ -90,10 +99,11 @@ def sync(
     from goal_sweep.runners.cli import reports
     from goal_sweep.runners.results import lost_results, update_results
     from goal_sweep.runners.tracking.mlflow_tracker import MlflowTracker
+    from goal_sweep.runners.tracking.page import told
     from goal_sweep.runners.tracking.uri import TrackingError, read_only
 
     opened = SweepArguments(sweep, set_, store, tracking_uri).open()
-    target = reports.ReportTarget.of(opened.config)
+    target = reports.ReportTarget(config=opened.config)
     if why := read_only(target.uri):
         raise TrackingError(why)
     if lost := lost_results(opened.store, opened):
@@ -103,7 +113,7 @@ def sync(
         )
     opened.store.prepare()
     table = update_results(opened.store, opened)
-    with reports.told("cannot write tracking"):
+    with told("cannot write tracking"):
         tracker = MlflowTracker(target.uri, opened.config.name, live=False)
         if rewrite:
             tracker.remove_all()

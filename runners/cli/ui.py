@@ -37,16 +37,15 @@ def ui(
 
     Example: goal-sweep ui quickstart.yaml --port 5001
     """
-    from goal_sweep.runners.cli.reports import page_link, report_targets
+    from goal_sweep.runners.cli.reports import report_target
     from goal_sweep.runners.store import Store
     from goal_sweep.runners.tracking.uri import read_only, require_database
 
-    (target,) = report_targets([sweep], SweepArguments(sweep, set_, store, tracking_uri).overrides, tracking_uri)
+    target = report_target(sweep, SweepArguments(sweep, set_, store, tracking_uri).overrides)
     if target.uri.startswith(("http://", "https://")):
-        console.print(page_link(target, target.uri.rstrip("/")))
+        console.print(page_link(target.uri, target.config.name, target.uri.rstrip("/")))
         return
-    if target.config is not None:
-        Store(target.config.store)  # refuses one of another version, whose runs the page would show wrongly
+    Store(target.config.store)  # refuses one of another version, whose runs the page would show wrongly
     require_database(target.uri)
     if why := read_only(target.uri):
         raise GoalError(f"{why}; the page writes to it, so copy the results folder and give the copy with --store")
@@ -54,10 +53,24 @@ def ui(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the server ends with this process
     address = f"http://127.0.0.1:{port}"
     with _server(target.uri, port) as server:
-        link = page_link(target, address)  # computed while the server starts
+        link = page_link(target.uri, target.config.name, address)  # computed while the server starts
         _wait_until_it_answers(server, address)
         console.print(f"{address}  ({target.uri})\n{link}")
         raise typer.Exit(server.wait())
+
+
+def page_link(uri: str, sweep: str, server: str) -> str:
+    """Where an MLflow server, given by its address, shows the sweep's runs, or why it does not."""
+    from goal_sweep.runners.tracking.page import SweepPage
+    from goal_sweep.runners.tracking.uri import TrackingError
+
+    try:
+        page = SweepPage(uri, sweep)
+    except TrackingError as error:
+        return f"no runs yet: {error}"
+    runs = f"mlflow.search_runs(experiment_names=[{sweep!r}], filter_string=\"tags.`goal.role` = 'report'\")"
+    python = f"mlflow.set_tracking_uri({server!r}); {runs}"
+    return f"{page.address_at(server)}\nin Python: {python}"
 
 
 @contextlib.contextmanager

@@ -6,11 +6,10 @@ import asyncio
 import json
 import logging
 import os
-import shlex
 import shutil
 import tempfile
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
@@ -25,12 +24,9 @@ from goal_sweep.runners.cluster.backend import (
     Job,
     JobState,
     NoAnswerError,
-    Phase,
     check_variables,
     launch_command,
 )
-
-MODE, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"
 from goal_sweep.runners.store.provenance import BUILT_FROM, gather
 from goal_sweep.runners.store.submissions import Submission
 
@@ -40,8 +36,6 @@ _CHATTY = ("ray.dashboard.modules.dashboard_sdk", "ray.dashboard.modules.job.sdk
 _OTHER_ADDRESSES = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS")
 """Variables that Ray prefers to the address that it is given."""
 _SKIPPED = shutil.ignore_patterns("__pycache__", "*.pyc", ".git", ".venv", "node_modules")
-_PHASES: Mapping[str, Phase] = {"PENDING": "pending", "RUNNING": "running"}
-"""In all other states a job has ended."""
 _STOP_S = 30
 """Seconds that Ray waits after SIGTERM: a launch takes 20 to save and 5 for tracking."""
 
@@ -91,48 +85,24 @@ class RayJobs:
             if not (job.working_dir / name).exists():
                 raise ConfigError(f"cluster.ray.files: {name} does not exist")
         if taken := {"sweep.yaml", "goal_sweep"} & {Path(name).name for name in settings.files}:
-            raise ConfigError(
-                f"cluster.ray.files: {', '.join(sorted(taken))} is the name of something else that is sent"
-            )
+            raise ConfigError(f"cluster.ray.files: {min(taken)} is the name of something else that is sent")
         return []
 
     def render(self, job: Job) -> str:
         """What the Jobs API gets, as JSON, and the sweep file."""
-        request = {"address": job.cluster.ray.address, **self._request(job, "<the files below>")}
         sent = ["sweep.yaml", *job.cluster.ray.files, "goal_sweep/"]
-        shown = json_bytes({**request, "files": sent}, seal=False).decode()
-        return f"{shown}\n# sweep.yaml\n{job.sweep_text}"
-
-    def place(self, job: Job) -> dict[str, str]:
-        """The dashboard's address."""
-        return {"address": job.cluster.ray.address}
-
-    def _request(self, job: Job, working_dir: str) -> dict[str, Any]:
-        settings = job.cluster.ray
-        variables = {
-            **settings.environment,
-            "GOAL_SWEEP_CODE": job.code,
-            # The driver sets variables of its workers again; without this, Ray takes that for a contradiction.
-            "RAY_OVERRIDE_JOB_RUNTIME_ENV": "1",
-            "RAY_JOB_STOP_SIGNAL": "SIGTERM",
-            "RAY_JOB_STOP_WAIT_TIME_S": str(_STOP_S),
-        }
-        return {
-            "submission_id": job.id,
-            "entrypoint": shlex.join(launch_command(job, "sweep.yaml", settings.store, settings.tracking)),
-            "runtime_env": {"working_dir": working_dir, "env_vars": variables, **settings.runtime_env},
-            "metadata": {"sweep": job.config.name},
-        }
+        request = {"address": job.cluster.ray.address, **_request(job, "<the files below>"), "files": sent}
+        return f"{json_bytes(request, seal=False).decode()}\n# sweep.yaml\n{job.sweep_text}"
 
     def submit(self, job: Job) -> str:
         """Upload what the job needs, and start it."""
         replace_bytes(job.folder / "sweep.yaml", job.sweep_text.encode())
-        with _working_dir(job) as folder, self._client(self.place(job)) as client:
-            return str(client.submit_job(**self._request(job, str(folder))))
+        with _working_dir(job) as folder, self._client(job.cluster.ray.address) as client:
+            return str(client.submit_job(**_request(job, str(folder))))
 
     def state(self, submission: Submission, folder: Path) -> JobState:
         """Ask for the job's status."""
-        with self._client(submission.place) as client:
+        with self._client(submission.address) as client:
             try:
                 info = client.get_job_info(submission.id)
             except RuntimeError as error:
@@ -140,44 +110,39 @@ class RayJobs:
                     raise
                 return JobState(phase="unknown", said="Ray does not know it (any more)")
         state = str(getattr(info.status, "value", info.status))
-        phase = _PHASES.get(state, "ended")
         message = " ".join(str(info.message or "").split())
         said = f"{state.lower()}: {message}" if message and state in ("PENDING", "FAILED") else state.lower()
-        code = getattr(info, "driver_exit_code", None)
-        return JobState(phase=phase, said=said, status=code if phase == "ended" else None)
+        if state == "PENDING":
+            return JobState(phase="pending", said=said)
+        if state == "RUNNING":
+            return JobState(phase="running", said=said)
+        return JobState(phase="ended", said=said, status=getattr(info, "driver_exit_code", None))
 
-    def cancel(self, submission: Submission, folder: Path) -> None:
+    def cancel(self, submission: Submission) -> None:
         """Let Ray stop the driver: SIGTERM first, at which every training saves, and SIGKILL after 30 seconds."""
-        with self._client(submission.place) as client:
+        with self._client(submission.address) as client:
             client.stop_job(submission.id)
 
     def logs(self, submission: Submission, folder: Path, *, follow: bool) -> Iterator[str]:
         """The driver's output."""
-        with self._client(submission.place) as client:
+        with self._client(submission.address) as client:
             if not follow:
                 yield from client.get_job_logs(submission.id).splitlines()
                 return
-            loop, lines = asyncio.new_event_loop(), client.tail_job_logs(submission.id)
-            try:
-                while True:
-                    try:
-                        text = loop.run_until_complete(anext(lines))
-                    except StopAsyncIteration:
-                        return
+            lines = client.tail_job_logs(submission.id)
+            with asyncio.Runner() as runner:
+                while (text := runner.run(_next(lines))) is not None:
                     yield from text.splitlines()
-            finally:
-                loop.run_until_complete(lines.aclose())
-                loop.close()
 
     @contextmanager
-    def _client(self, place: Mapping[str, str]) -> Iterator[Any]:
+    def _client(self, address: str) -> Iterator[Any]:
         """The client, with errors of Ray in one line.
 
         Raises:
             NoAnswerError: the cluster may have done what it was asked for.
             ClusterError: the cluster cannot be reached, or refuses.
         """
-        address, client = place.get("address", ""), None
+        client = None
         try:
             client = self._connect(address)
             yield client
@@ -190,9 +155,13 @@ class RayJobs:
                 raise
             said = f"Ray at {address}: {_reason(error)}"
             if type(error).__name__ == "AuthenticationError":
-                said += f"; the token is that of {MODE}=token and {TOKEN_PATH}"
+                said += "; the token is that of RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH"
             lost = client is not None and isinstance(error, OSError)
             raise (NoAnswerError if lost else ClusterError)(said) from error
+
+
+async def _next(lines: AsyncIterator[str]) -> str | None:
+    return await anext(lines, None)
 
 
 def _reason(error: Exception) -> str:
@@ -203,15 +172,31 @@ def _reason(error: Exception) -> str:
     return first_line(error)
 
 
+def _request(job: Job, working_dir: str) -> dict[str, Any]:
+    settings = job.cluster.ray
+    variables = {
+        **settings.environment,
+        "GOAL_SWEEP_CODE": job.code,
+        # The driver sets variables of its workers again; without this, Ray takes that for a contradiction.
+        "RAY_OVERRIDE_JOB_RUNTIME_ENV": "1",
+        "RAY_JOB_STOP_SIGNAL": "SIGTERM",
+        "RAY_JOB_STOP_WAIT_TIME_S": str(_STOP_S),
+    }
+    return {
+        "submission_id": job.id,
+        "entrypoint": launch_command(job, "sweep.yaml", settings.store or job.store, settings.tracking),
+        "runtime_env": {"working_dir": working_dir, "env_vars": variables, **settings.runtime_env},
+        "metadata": {"sweep": job.config.name},
+    }
+
+
 @contextmanager
 def _working_dir(job: Job) -> Iterator[Path]:
     """A folder with all that is sent."""
     with tempfile.TemporaryDirectory(prefix="goal-sweep-submit-") as name:
         folder = Path(name)
         (folder / "sweep.yaml").write_text(job.sweep_text)
-        sources = [job.working_dir / one for one in job.cluster.ray.files]
-        sources.append(Path(str(goal_core.__file__)).parents[1])
-        for source in sources:
+        for source in [*(job.working_dir / one for one in job.cluster.ray.files), Path(goal_core.__path__[0]).parent]:
             if source.is_dir():
                 shutil.copytree(source, folder / source.name, ignore=_SKIPPED)
             else:

@@ -9,20 +9,18 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 from goal_sweep.goal_core.basics.atomic import replace_bytes
 from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.runners.cluster.backend import (
-    WAIT,
+    PATIENT,
     ClusterError,
     Job,
     JobState,
     NoAnswerError,
-    Phase,
-    RunCommand,
     check_node,
     run_command,
-    succeed,
     template,
 )
 from goal_sweep.runners.store.storage.place import is_object_store
@@ -31,146 +29,83 @@ from goal_sweep.sweeps import SlurmConfig
 
 _WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "CONFIGURING", "REQUEUE_FED", "RESV_DEL_HOLD")
 _LIVING = ("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING", "PREEMPTED")
-_BUCKET_VARIABLES = (
-    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_DEFAULT_REGION"),
-    *("AWS_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_CA_BUNDLE", "AWS_REQUEST_CHECKSUM_CALCULATION"),
-    "GOAL_SWEEP_CACHE",
-)
-"""What leads a launch to a bucket and to the folder that belongs to it: credentials, the server and the cache."""
+_ENDS = {
+    0: "done",
+    1: "done, but some cells failed",
+    2: "refused, as its log says",
+    75: "stopped before the end; submit continues it",
+}
+"""What exit statuses of a launch mean."""
 _IMPOSSIBLE = re.compile(r"configuration is not available|time limit is invalid|more processors|memory required", re.I)
 """Why a job can never begin, in Slurm's words."""
-_FORMAT = "--format=%T|%r|%N|%j"
 _IDLE_RUNS = 3
-"""Runs in a row in which no training has saved anything, after which a job gives up."""
-_POLL_S = 1.0
-_ASK_EVERY_S = 15.0
-"""Seconds between questions to Slurm while a log is followed."""
+"""Runs in a row without a new epoch in the store, after which a job gives up."""
+_POLL_S, _ASK_EVERY_S = 1.0, 15.0
+"""Seconds between looks at a log that is followed, and between questions to Slurm meanwhile."""
 
 
 class Slurm:
-    """Jobs of a Slurm cluster. The store lies in a folder that its nodes and this machine share.
-
-    Args:
-        run: runs Slurm's commands.
-    """
-
-    def __init__(self, run: RunCommand = run_command) -> None:
-        self._run = run
+    """Jobs of a Slurm cluster. The store lies in a folder that its nodes and this machine share."""
 
     def check(self, job: Job) -> list[str]:
         """Refuse what the nodes could not train, and a store in a bucket whose credentials they would not have."""
         have = job.cluster.slurm
         notes = check_node(job, "slurm", have.cpus_per_node, have.gpus_per_node)
-        if have.array and job.config.tune is not None:
-            raise ConfigError("a search compares the results of all cells, so submit it without cluster.slurm.array")
         if have.gpus_per_node and not job.config.resources.gpus:
             notes.append("the job asks for GPUs (cluster.slurm.gpus_per_node), but its units train on the CPU")
+        if have.array and job.config.tune is not None:
+            raise ConfigError("a search compares the results of all cells, so submit it without cluster.slurm.array")
         if is_object_store(job.store):
             given = {*have.environment, *have.pass_environment}
-            lost = [name for name in _BUCKET_VARIABLES if name in os.environ and name not in given]
-            if lost := [name for name in lost if not any(name in line for line in have.setup)]:
+            mine = [name for name in os.environ if name.startswith("AWS_") or name == "GOAL_SWEEP_CACHE"]
+            if lost := sorted(name for name in mine if name not in given and name not in str(have.setup)):
                 raise ConfigError(
                     f"the store is in a bucket, and the job would not get {', '.join(lost)} of this shell; name them "
                     "in cluster.slurm.pass_environment"
                 )
-            notes.append(
-                f"the nodes must see {job.folder}, where the job's script and output lie; GOAL_SWEEP_CACHE names "
-                "another folder for that"
-            )
+            notes.append(f"the nodes must see {job.folder}, or another folder that GOAL_SWEEP_CACHE names")
         return notes
 
     def render(self, job: Job) -> str:
-        """The script that `sbatch` gets, for an array also that of the job that follows it, and the sweep file."""
-        scripts = render_sbatch(job) + (f"\n{render_close(job)}" if job.cluster.slurm.array else "")
-        return f"{scripts}\n# sweep.yaml\n{job.sweep_text}"
-
-    def place(self, job: Job) -> dict[str, str]:
-        """Nothing: Slurm's own configuration says where it is."""
-        return {}
+        """The script that `sbatch` gets, and the sweep file."""
+        return f"{render_sbatch(job)}\n# sweep.yaml\n{job.sweep_text}"
 
     def submit(self, job: Job) -> str:
         """Write the sweep file and the script into the submission's folder, and queue the script."""
         replace_bytes(job.folder / "sweep.yaml", job.sweep_text.encode())
+        for task in _tasks(job.cluster.slurm):  # what it will be if the job ends without its own word
+            replace_bytes(job.folder / f"status{task}", b"75\n")
         script = job.folder / "job.sbatch"
         replace_bytes(script, render_sbatch(job).encode())
-        self._check_possible(script)
-        if not job.cluster.slurm.array:
-            return self._queue(script)
-        # Held, so that nothing of the array begins before the job that follows it is in the queue too.
-        first, close = self._queue(script, "--hold"), job.folder / "close.sbatch"
-        taken = [first]
         try:
-            replace_bytes(close, render_close(job).encode())
-            taken.append(self._queue(close, f"--dependency=afterany:{first}"))
-            succeed(self._run(["scontrol", "release", first], ""), "submit to Slurm")
-        except ClusterError as error:
-            if self._run(["scancel", f"--name={job.id}", *taken], "").returncode:
-                raise NoAnswerError(f"{error}; job {first} is held in the queue") from error
-            raise
-        return ",".join(taken)
-
-    def _check_possible(self, script: Path) -> None:
-        """Refuse a job that asks for more than its partition gives: many sites would let it wait for ever.
-
-        Raises:
-            ClusterError: Slurm's reason.
-        """
-        try:
-            done = self._run(["sbatch", "--test-only", str(script)], "")
+            run_command(["sbatch", "--test-only", str(script)], doing="submit to Slurm")
         except NoAnswerError:
-            return  # nothing was asked for yet
-        if _IMPOSSIBLE.search(done.stderr):
-            succeed(done, "submit to Slurm")
-
-    def _queue(self, path: Path, *options: str) -> str:
-        """Queue a script. Returns the job's number."""
-        said = succeed(self._run(["sbatch", "--parsable", *options, str(path)], ""), "submit to Slurm")
+            pass  # nothing was asked for yet
+        except ClusterError as error:  # many sites would let such a job wait for ever
+            if _IMPOSSIBLE.search(str(error)):
+                raise
+        said = run_command(["sbatch", "--parsable", str(script)], doing="submit to Slurm")
         return said.strip().splitlines()[-1].split(";")[0]
 
     def state(self, submission: Submission, folder: Path) -> JobState:
-        """Ask the queue, which knows a job for some minutes after its end, then the accounting and the job's files."""
-        rows = self._queued(submission)
-        mine = [row[:3] for row in rows if row[3] == submission.id]
-        if living := [one for one in mine if one[0] in _WAITING + _LIVING]:
-            running = any(one[0] in _LIVING for one in living)
-            phase: Phase = "running" if running else "pending"
-            return JobState(phase=phase, said=_counted([_words(*one) for one in living]))
-        ended = _counted([one[0] for one in mine]).lower() or self._accounted(submission)
-        paths = [folder / "status"] if (folder / "status").exists() else sorted(folder.glob("status-*"))
-        statuses = [int(text) for path in paths if (text := path.read_text().strip()).isdigit()]
-        if ended or statuses or any(_logs(folder)):
-            return JobState(phase="ended", said=ended or "ended", status=max(statuses, default=None))
-        if rows:
-            return JobState(phase="unknown", said=f"Slurm's job {submission.job} is another one now ({rows[0][3]})")
-        known = "Slurm does not know it any more" if submission.job else "Slurm has not taken it"
-        return JobState(phase="unknown", said=known)
+        """Ask the queue, by the job's name, which is unique. A job that has left it has written its exit status."""
+        command = ["squeue", "--noheader", "--array", "--states=all", f"--name={submission.id}", "--format=%T|%r|%N"]
+        rows = [line.split("|") for line in run_command(command, doing="ask Slurm").splitlines()]
+        if living := [row for row in rows if row[0] in _WAITING + _LIVING]:
+            runs = any(row[0] in _LIVING for row in living)
+            return JobState(phase="running" if runs else "pending", said=", ".join(map(_words, living)))
+        statuses = [int(path.read_text()) for path in folder.glob("status*") if path.suffix != ".tmp"]
+        status = max(statuses, default=75)
+        return JobState(phase="ended", said=_ENDS.get(status, f"ended with {status}"), status=status)
 
-    def _queued(self, submission: Submission) -> list[list[str]]:
-        """State, reason, nodes and name of the jobs that have the submission's number, or else its name."""
-        which = [f"--jobs={submission.job}"] if submission.job else _by_name(submission)
-        done = self._run(["squeue", "--noheader", "--array", "--states=all", *which, _FORMAT], "")
-        if done.returncode and "Invalid job id" not in done.stderr:
-            succeed(done, "ask Slurm")
-        return [line.split("|", 3) for line in done.stdout.splitlines() if line.count("|") >= 3]
+    def cancel(self, submission: Submission) -> None:
+        """Take the job out of the queue. One that runs gets SIGTERM, at which its launch saves and ends.
 
-    def _accounted(self, submission: Submission) -> str:
-        """How a job ended, by the site's accounting; empty where there is none."""
-        since = time.strftime("%Y-%m-%d", time.localtime(submission.submitted))
-        which = [f"--name={submission.id}", f"--starttime={since}"]
-        which += [f"--jobs={submission.job}"] if submission.job else []
-        try:
-            done = self._run(["sacct", "--noheader", "--parsable2", "--allocations", *which, "--format=State"], "")
-        except ClusterError:
-            return ""
-        return _counted(done.stdout.split("\n")).lower() if done.returncode == 0 else ""
-
-    def cancel(self, submission: Submission, folder: Path) -> None:
-        """Let Slurm end the job: SIGTERM first, at which every training saves, and SIGKILL after `KillWait`.
-
-        The name is given with the number, because numbers repeat: another job with that number is left alone.
+        The signal goes to the script alone, which passes it on: Slurm's own way would end Ray's processes, too.
         """
-        which = [f"--name={submission.id}", *submission.job.split(",")] if submission.job else _by_name(submission)
-        succeed(self._run(["scancel", *which], ""), f"cancel Slurm job {submission.job or submission.id}")
+        name = f"--name={submission.id}"
+        run_command(["scancel", name, "--state=PENDING"], doing=f"cancel {submission.id}")
+        run_command(["scancel", name, "--state=RUNNING", "--batch", "--signal=TERM"], doing=f"cancel {submission.id}")
 
     def logs(self, submission: Submission, folder: Path, *, follow: bool) -> Iterator[str]:
         """The output of the job, or of all jobs of an array with their numbers before the lines.
@@ -178,30 +113,18 @@ class Slurm:
         Where there is none yet, a line says what the job waits for.
         """
         seen: dict[Path, int] = {}
-        over, said, ask_at = False, "", 0.0
+        said, ask_at, is_over = "", 0.0, False
         while True:
-            for path in _logs(folder):
-                yield from _new_lines(path, seen, whole=over or not follow)
-            is_silent = not any(seen.values())
-            if over or not (follow or is_silent):
-                yield from [said] if is_silent else []
-                return
             if time.monotonic() >= ask_at:
                 ask_at, state = time.monotonic() + _ASK_EVERY_S, self.state(submission, folder)
-                before, said = said, f"{'no output' if state.is_over else 'waiting'}: {state.said}"
-                if over := state.is_over or not follow:
-                    continue  # with what was written meanwhile
-                yield from [said] if is_silent and said != before else []
+                is_over, before, said = state.phase == "ended", said, state.said
+                if said != before and not any(folder.glob("job*.log")):
+                    yield f"no output yet: {said}"
+            for path in sorted(folder.glob("job*.log")):
+                yield from _new_lines(path, seen, whole=is_over or not follow)
+            if is_over or not follow:
+                return
             time.sleep(_POLL_S)
-
-
-def _by_name(submission: Submission) -> list[str]:
-    """The options that select a job whose number did not reach the record."""
-    return [f"--name={submission.id}", *([f"--user={submission.user}"] if submission.user else [])]
-
-
-def _logs(folder: Path) -> list[Path]:
-    return [*sorted(folder.glob("job*.log")), *folder.glob("close.log")]
 
 
 def _new_lines(path: Path, seen: dict[Path, int], *, whole: bool) -> Iterator[str]:
@@ -215,90 +138,60 @@ def _new_lines(path: Path, seen: dict[Path, int], *, whole: bool) -> Iterator[st
     return (f"{name}{line}" for line in added.decode(errors="replace").splitlines())
 
 
-def _words(state: str, reason: str, nodes: str) -> str:
+def _words(row: list[str]) -> str:
+    state, reason, nodes = row
     if state in _LIVING:
         return f"{state.lower()} on {nodes}" if nodes else state.lower()
     return f"{state.lower()} ({reason})" if reason not in ("", "None") else state.lower()
 
 
-def _counted(texts: list[str]) -> str:
-    """Equal texts once, each with its number if there are several."""
-    found = [text.strip() for text in texts if text.strip()]
-    counts = {text: found.count(text) for text in dict.fromkeys(found)}
-    return ", ".join(text if len(found) == 1 else f"{count} {text}" for text, count in counts.items())
-
-
 def render_sbatch(job: Job) -> str:
     """Write the script of a job, or of each job of an array: bash with its `#SBATCH` lines. It holds no secret."""
     settings = job.cluster.slurm
-    gpus = _gpu_request(settings) if settings.gpus_per_node else ""
-    array = f"0-{settings.array - 1}" if settings.array else ""
-    size = [f"--nodes={settings.nodes}", "--ntasks-per-node=1", f"--cpus-per-task={settings.cpus_per_node}"]
-    size += _given(gpus_per_node=gpus, mem=settings.memory_per_node, time=settings.time, array=array)
-    size += ["--open-mode=append", "--requeue", f"--signal=B:USR1@{settings.save_before}"]
-    return _render("job.sbatch.j2", job, _options(job, size, "job-%a.log" if array else "job.log"))
-
-
-def render_close(job: Job) -> str:
-    """Write the script of the job that follows an array. It needs one core for some minutes."""
-    size = ["--nodes=1", "--ntasks=1", "--time=1:00:00"]
-    return _render("close.sbatch.j2", job, _options(job, size, "close.log"))
-
-
-def _render(name: str, job: Job, options: list[str]) -> str:
-    settings = job.cluster.slurm
-    environment = {**job.variables, **settings.environment, "GOAL_SWEEP_CODE": job.code}
-    return template(name).render(
+    gpus = f"{settings.gpu_type}:{settings.gpus_per_node}" if settings.gpu_type else str(settings.gpus_per_node or "")
+    options = {
+        "job-name": job.id,
+        **{"partition": settings.partition, "account": settings.account, "qos": settings.qos},
+        **{"nodes": settings.nodes, "ntasks-per-node": 1, "cpus-per-task": settings.cpus_per_node},
+        **{"gpus-per-node": gpus, "mem": settings.memory_per_node, "time": settings.time},
+        "array": f"0-{settings.array - 1}" if settings.array else "",
+        "open-mode": "append",
+        "signal": f"B:USR1@{settings.save_before}",
+        "chdir": str(job.working_dir),
+        # Slurm replaces what follows a single %.
+        "output": f"{str(job.folder).replace('%', '%%')}/job{'-%a' if settings.array else ''}.log",
+        "export": ",".join(settings.pass_environment) or "NONE",
+    }
+    given = [f"--{name}={shlex.quote(str(value))}" for name, value in options.items() if value]
+    several = PATIENT if settings.nodes > 1 else {}
+    return template("job.sbatch.j2").render(
         id=job.id,
         sweep=job.config.name,
-        options=options,
-        environment=environment,
-        modules=settings.modules,
-        setup=settings.setup,
+        slurm=settings,
+        options=[*given, "--requeue", *settings.options],
+        environment={**several, **job.variables, **settings.environment, "GOAL_SWEEP_CODE": job.code},
         folder=str(job.folder),
         store=job.store,
-        python=python_command(settings),
-        nodes=settings.nodes,
-        missing_nodes=settings.missing_nodes,
-        cpus=settings.cpus_per_node,
-        gpus=settings.gpus_per_node,
-        gpu_request=_gpu_request(settings),
-        array=settings.array,
+        python=_program(settings, "python"),
+        ray=_program(settings, "ray"),
+        gpus=gpus,
         idle_runs=_IDLE_RUNS,
-        launch=[*WAIT, *job.options],
+        launch=job.options,
     )
 
 
-def python_command(settings: SlurmConfig) -> list[str]:
-    """The command that starts Python on a node, in its container if there is one."""
+def _program(settings: SlurmConfig, name: Literal["python", "ray"]) -> list[str]:
+    """The command that starts Python or its Ray on a node, in its container if there is one."""
     container = settings.container
+    python = settings.python or (sys.executable if container is None else "python3")
+    program = python if name == "python" else str(Path(python).with_name("ray"))
     if container is None:
-        return [settings.python or sys.executable]
+        return [program]
     gpu = ["--nv"] if settings.gpus_per_node else []
     binds = [word for mount in container.mounts for word in ("--bind", mount)]
-    return ["apptainer", "exec", *gpu, *binds, *container.options, container.image, settings.python or "python3"]
+    return ["apptainer", "exec", *gpu, *binds, *container.options, container.image, program]
 
 
-def _gpu_request(settings: SlurmConfig) -> str:
-    return f"{settings.gpu_type}:{settings.gpus_per_node}" if settings.gpu_type else str(settings.gpus_per_node)
-
-
-def _options(job: Job, size: list[str], log: str) -> list[str]:
-    """The options of sbatch.
-
-    Args:
-        job: the job.
-        size: those that say what it takes of the cluster.
-        log: the name of its output.
-    """
-    settings = job.cluster.slurm
-    site = _given(partition=settings.partition, account=settings.account, qos=settings.qos)
-    folder = str(job.folder).replace("%", "%%")  # Slurm replaces what follows a single one
-    exported = ",".join(settings.pass_environment) or "NONE"
-    ends = _given(chdir=str(job.working_dir), output=f"{folder}/{log}", export=exported)
-    return [f"--job-name={job.id}", *site, *size, *ends, *settings.options]
-
-
-def _given(**options: str) -> list[str]:
-    """Those options that have a value."""
-    return [f"--{name.replace('_', '-')}={shlex.quote(value)}" for name, value in options.items() if value]
+def _tasks(settings: SlurmConfig) -> list[str]:
+    """What distinguishes the files of the jobs of an array; empty for one job."""
+    return [f"-{number}" for number in range(settings.array)] or [""]

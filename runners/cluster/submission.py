@@ -6,15 +6,14 @@ import io
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 
 from goal_sweep.goal_core.basics.errors import ConfigError, GoalError
-from goal_sweep.runners.cluster.backend import ASK_S, Backend, Job, JobState, NoAnswerError, RunCommand, run_command
-from goal_sweep.runners.cluster.kubernetes import Kubernetes
+from goal_sweep.runners.cluster.backend import Backend, Job, JobState, NoAnswerError
 from goal_sweep.runners.cluster.ray_jobs import RayJobs
 from goal_sweep.runners.cluster.slurm import Slurm
 from goal_sweep.runners.store import local_root
@@ -22,14 +21,8 @@ from goal_sweep.runners.store.submissions import Submission, Submissions
 from goal_sweep.sweeps import ClusterSweep, to_mapping
 from goal_sweep.sweeps.checks import looks_secret
 
-_BACKENDS: Mapping[str, Callable[[RunCommand], Backend]] = {
-    "ray": lambda _: RayJobs(),
-    "slurm": Slurm,
-    "kubernetes": Kubernetes,
-}
+BACKENDS: Mapping[str, Callable[[], Backend]] = {"ray": RayJobs, "slurm": Slurm}
 _EXAMPLES = Path(__file__).parent / "sites"
-_SENDING_S = 60
-"""Seconds for which a job without the cluster's id counts as one that another command is just sending."""
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
 
 
@@ -47,11 +40,6 @@ def site_file(given: Path | None) -> Path | None:
 def example_site(kind: str) -> str:
     """The example of a site file that ships for a kind of cluster."""
     return (_EXAMPLES / f"{kind}.yaml").read_text()
-
-
-def backend_of(kind: str, run: RunCommand = run_command) -> Backend:
-    """The backend of a kind of cluster, with what runs its commands."""
-    return _BACKENDS[kind](run)
 
 
 def job_of(loaded: ClusterSweep, submission_id: str, code: str, options: Sequence[str]) -> Job:
@@ -102,68 +90,45 @@ def sweep_text(plain: Mapping[str, Any]) -> str:
     return f"# The sweep as it was submitted, with what it extends and --set.\n{text}"
 
 
-def standing(submission: Submission, records: Submissions, run: RunCommand = run_command) -> JobState:
-    """Where a job stands: by its record if that says how it ended, else by its cluster. Changes nothing."""
-    if submission.ended:
-        return JobState(phase="ended", said=submission.ended, status=submission.exit_status)
-    try:
-        return backend_of(submission.to, run).state(submission, records.files(submission.id))
-    except GoalError as failure:
-        return JobState(phase="silent", said=str(failure))
-
-
-def standings(known: Iterable[Submission], records: Submissions) -> Iterator[tuple[Submission, JobState]]:
-    """Where jobs stand, to be shown: each answer is waited for some seconds, and a silent cluster is asked once."""
-    silent: dict[tuple[str, ...], JobState] = {}
+def states(known: Iterable[Submission], records: Submissions) -> Iterator[tuple[Submission, JobState]]:
+    """Where jobs stand by their clusters, each of which is asked no more once it was silent. Changes nothing."""
+    silent: dict[tuple[str, str], JobState] = {}
     for one in known:
-        place = (one.to, *one.place.values())
-        state = None if one.ended else silent.get(place)
-        state = state or standing(one, records, partial(run_command, seconds=ASK_S))
-        if state.phase == "silent":
-            silent[place] = state
+        state = silent.get((one.to, one.address))
+        if state is None:
+            try:
+                state = BACKENDS[one.to]().state(one, records.files(one.id))
+            except GoalError as failure:
+                state = silent[one.to, one.address] = JobState(phase="silent", said=str(failure))
         yield one, state
 
 
-def send(
-    make: Callable[[str], Job],
-    own: Submission,
-    backend: Backend,
-    records: Submissions,
-    cancel: str,
-    say: Callable[[str], None],
-) -> Submission:
-    """Send the job of a submission, unless another job of the sweep waits or runs; else take the submission back.
+def send(draft: Job, to: str, records: Submissions, cancel: str) -> tuple[Submission, list[str]]:
+    """Send a job, unless the last one of its sweep waits or runs. Returns its record, and what the user should know.
 
-    Should two jobs of a sweep run all the same, their launches keep apart: the second waits for the first, then ends.
+    Should two jobs of a sweep run all the same, none trains what the other trains.
 
     Args:
-        make: makes the job with an id.
-        own: the submission, begun.
-        backend: the cluster.
+        draft: the job; it is sent under an id that no other job has.
+        to: the kind of cluster.
         records: the submissions of the store.
         cancel: the command that cancels jobs of the sweep, for messages.
-        say: shows a line to the user.
 
     Raises:
-        SubmissionError: another job of the sweep lives; names it.
+        SubmissionError: the last job lives; names it.
         NoAnswerError: the cluster may have taken the job. The record stays.
         ClusterError: the cluster refused it, or cannot be reached.
     """
+    name, notes = draft.config.name, list[str]()
+    for last, state in states(records.of(name)[-1:], records):
+        if state.phase in ("pending", "running"):
+            raise SubmissionError(f"{last.id} of this sweep is {state.said}; {cancel} ends it")
+        if state.phase == "silent":
+            notes.append(f"{last.id} may still run, but {state.said}")
+    own = records.begin(name, to, draft.code, draft.cluster.ray.address if to == "ray" else "")
+    job = replace(draft, id=own.id, folder=records.files(own.id))
     try:
-        for other in (one for one in records.of(own.sweep) if one.id != own.id and not one.ended):
-            state = standing(other, records)
-            if state.phase in ("pending", "running"):
-                raise SubmissionError(f"{other.id} of this sweep is {state.said}; {cancel} ends it")
-            since = own.submitted - other.submitted
-            if state.phase == "unknown" and not other.job and other.number < own.number and since < _SENDING_S:
-                raise SubmissionError(
-                    f"{other.id} of this sweep is being submitted on {other.host}; try again in a minute"
-                )
-            if state.phase == "silent":
-                say(f"{other.id} may still run, but {state.said}; if it is gone: {cancel} {other.id} --forget")
-            if state.phase == "ended":
-                records.note(other, ended=state.said, exit_status=state.status)
-        return records.note(own, job=backend.submit(make(own.id)))
+        return records.taken(own, BACKENDS[to]().submit(job)), notes
     except NoAnswerError:
         raise
     except BaseException:

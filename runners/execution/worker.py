@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from goal_sweep.goal_core.basics.atomic import StorageError
 from goal_sweep.goal_core.basics.errors import FencedError, GoalError, listening
 from goal_sweep.goal_core.data.dataset import Dataset
-from goal_sweep.goal_core.training.config import own_settings
+from goal_sweep.goal_core.training.config import Sharing, own_settings
 from goal_sweep.goal_core.training.plan import (
     EpochDone,
     Listener,
@@ -41,6 +41,8 @@ from goal_sweep.runners.store import (
     renewed,
 )
 from goal_sweep.sweeps.cells import Training
+from goal_sweep.sweeps.schema import ResourceConfig
+from goal_sweep.sweeps.units import Unit
 
 
 class Send(Protocol):
@@ -159,7 +161,10 @@ def _train(
             try:
                 if isinstance(dataset, Exception):
                     raise dataset
-                train_unit(_plan(job, store, left, chunk), left, callback, dataset)
+                plan = unit_plan(job.unit, store, job.resources, job.sharing)
+                own = tuple(one for one in plan.trainings if one.key in left)
+                plan = replace(plan, trainings=own, stage=replace(stage, micro_batch=chunk))
+                train_unit(plan, left, callback, dataset)
             except Exception as error:
                 callback.events([TrainingFailed.because_of(key, error) for key in left.keys() - callback.ended])
         for key in left.keys() - callback.ended - callback.out_of_memory:  # the driver has asked it to stop
@@ -168,9 +173,9 @@ def _train(
         left, chunk = {key: left[key] for key in left if key in callback.out_of_memory}, smaller
 
 
-def _plan(job: UnitJob, store: Store, keys: Mapping[str, object], chunk: int) -> UnitPlan:
-    """A unit's plan on this machine, of some of its trainings."""
-    first, resources = job.unit.trainings[0], job.resources
+def unit_plan(unit: Unit, store: Store, resources: ResourceConfig, sharing: Sharing) -> UnitPlan:
+    """What the trainer takes of a unit."""
+    first = unit.trainings[0]
 
     def plan(training: Training) -> TrainingPlan:
         before = training.before
@@ -180,21 +185,21 @@ def _plan(job: UnitJob, store: Store, keys: Mapping[str, object], chunk: int) ->
             objective=training.cell.objective,
             init=store.folder(before).path(BEST) if before else None,
             init_key=before.key if before else "",
-            own=own_settings(training.stage, job.unit.stage),
+            own=own_settings(training.stage, unit.stage),
         )
 
     return UnitPlan(
-        trainings=tuple(plan(training) for training in job.unit.trainings if training.key in keys),
+        trainings=tuple(plan(training) for training in unit.trainings),
         data=first.cell.data,
         model=first.cell.model,
         seed=first.cell.seed,
-        stage=replace(job.unit.stage, micro_batch=chunk),
+        stage=unit.stage,
         tested=first.cell.tested,
         precision=first.precision,
         device="cuda" if resources.gpus else "cpu",
         threads=resources.cpus,
         loader_workers=resources.loader_workers,
-        sharing=job.sharing,
+        sharing=sharing,
         cache=store.features,
         packs=store.packs,
     )

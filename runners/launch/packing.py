@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from goal_sweep.goal_core.models.sizes import DataSize
 from goal_sweep.runners.execution.capacity import Machine, Resources
 from goal_sweep.runners.launch.remaining import LaunchOptions, Remaining
 from goal_sweep.runners.planning.devices import of_machines
-from goal_sweep.runners.planning.estimate import fit
-from goal_sweep.runners.planning.prices import Prices, finished
+from goal_sweep.runners.planning.packing import pack_for
+from goal_sweep.runners.planning.speeds import Speeds, in_store
 from goal_sweep.sweeps.cells import Training
-from goal_sweep.sweeps.units import Unit, pack, pack_chain
+from goal_sweep.sweeps.units import Unit, pack
 
 
 class Packer:
@@ -47,27 +46,23 @@ class Packer:
         remaining, sweep = self._remaining, self._remaining.sweep
         if not (todo := remaining.startable(ahead=True)):
             return
-        prices = Prices(config=sweep.config, size=DataSize.of_dataset(sweep.dataset))
-        packing = fit(todo, replace(prices, known=finished(prices, sweep.store, sweep.statuses())), self._devices)
-        self._limits, self._seconds = packing.limits, packing.prices.seconds
-        for line in (*packing.lines, *filter(None, [self._devices.cpus])):
+        size, known = DataSize.of_dataset(sweep.dataset), in_store(sweep.store, sweep.statuses())
+        packing = pack_for(todo, self._devices, Speeds(sweep.config, size, self._devices.gpu, known))
+        self._limits, self._seconds = packing.limits, packing.seconds
+        for line in (*packing.lines, *self._devices.notes):
             self._note(line)
-        chain = pack_chain(todo, sweep.config.execution, self._limits)
-        seconds = {unit: self._seconds(unit) for unit in chain}
+        seconds = {unit: self._seconds(unit) for unit in packing.units}
         if None not in seconds.values():
             remaining.progress.weights = {
                 one: (seconds[unit] or 0.0) / len(unit.trainings) / one.stage.epochs
-                for unit in chain
+                for unit in packing.units
                 for one in unit.trainings
             }
-        counts = Counter(unit.stage.name for unit in chain)
-        for number, stage in enumerate(sweep.by_stage):
-            own = [one for one in todo if one in {*stage}]
-            if own:
-                name = own[0].stage.name
-                self._note(
-                    f"{name}: {len(own)} of {len(sweep.by_stage[number])} cells to train in {counts[name]} units"
-                )
+        units = Counter(unit.stage.name for unit in packing.units)
+        cells = Counter(training.stage.name for training in todo)
+        for stage in sweep.by_stage:
+            if stage and cells[name := stage[0].stage.name]:
+                self._note(f"{name}: {cells[name]} of {len(stage)} cells to train in {units[name]} units")
 
     def units(self, chosen: Sequence[Training]) -> list[tuple[tuple[float, ...], Unit]]:
         """Units of trainings that can start now, each with its rank: those of a lower rank start first.

@@ -9,50 +9,31 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from goal_sweep.runners.execution.capacity import Machine, Resources
+from goal_sweep.runners.planning.roofline import card_named
 
-_GPU_GB: Final[Mapping[str, float]] = {
-    **{"T4": 16, "P100": 16, "V100": 16, "A10G": 24, "L4": 24, "L40S": 48, "A100": 40, "A100-40G": 40, "A100-80G": 80},
-    **{"H100": 80, "H200": 141, "B200": 180},
-}
-"""Memory of a GPU in gigabytes, by the kind that Ray reports; of a kind that is sold with several sizes the smallest.
-Source: the data sheets of the maker."""
 _KIND: Final = "accelerator_type:"
-MIB: Final = 1.048576
+_MIB: Final = 1.048576
 """Megabytes in a mebibyte, in which drivers tell memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Devices:
-    """Equal devices. What `resources.gpus` asks for counts as one: a GPU, a part of one, or several; else the cores."""
+    """Equal devices. What `resources` asks for counts as one: a GPU, a part of one, or some cores."""
 
     count: int
-    """How many units that share nothing can train at the same time; at least 1."""
+    """How many units can train at the same time; at least 1."""
     need: Resources
-    """What a unit takes."""
     gpu: str = ""
     """The name of the GPUs, as the driver of this machine or Ray says it; empty if it is not known."""
     memory_mb: float | None = None
-    """Memory of each in megabytes, of several GPUs that of one; None if it is not known."""
-    units_each: int = 1
-    """How many units the cores beside a GPU leave room for on it; 1 where a unit does not ask for one whole GPU."""
-    cpus: str = ""
-    """What the user should know of CPUs: that too few leave GPUs idle, or how many a number of devices takes."""
-    missing: str = ""
-    """That this machine has no such devices, where a plan is made for them nevertheless."""
+    """Of each; None if it is not known."""
+    notes: tuple[str, ...] = ()
+    """What the user should know: CPUs that are too few, or that this machine has no such devices."""
 
     def __str__(self) -> str:
-        several = "s" if self.count > 1 else ""
-        if self.need.gpus > 1:
-            name = f"group{several} of {self.need.gpus:g} GPUs"
-        elif self.need.gpus:
-            name = f"{'' if self.need.gpus == 1 else f'{self.need.gpus:g} '}GPU{several}"
-        else:
-            name = f"core{several}" if self.need.cpus == 1 else f"group{several} of {self.need.cpus} cores"
-        return f"{self.count} {name}"
-
-    def slots(self, units_per_gpu: int) -> int:
-        """How many units train at the same time where so many are to share a GPU."""
-        return self.count * min(units_per_gpu, self.units_each)
+        amount, name = (self.need.gpus, "GPU") if self.need.gpus else (self.need.cpus, "core")
+        several = "s" if self.count > 1 or amount > 1 else ""
+        return f"{self.count} {name}{several}" if amount == 1 else f"{self.count} x {amount:g} {name}{several}"
 
 
 def of_machines(machines: Sequence[Machine], need: Resources, *, here: bool = False) -> Devices:
@@ -61,24 +42,23 @@ def of_machines(machines: Sequence[Machine], need: Resources, *, here: bool = Fa
     Args:
         machines: the machines alive.
         need: the resources of a unit.
-        here: whether there is only this machine, whose driver tells the GPUs.
+        here: whether this machine is all, whose driver tells the GPUs.
     """
     fitting = [machine.resources for machine in machines if machine.fits(need)]
     kinds = [key.removeprefix(_KIND) for has in fitting for key in has if key.startswith(_KIND)]
-    memory = [gb * 1000 for gb in map(_GPU_GB.get, kinds) if gb is not None]
+    memory = [1000 * card.memory for card in map(card_named, kinds) if card is not None]
     if not need.gpus:
         memory = [has["memory"] / 1e6 / _at_once(has, need) for has in fitting if "memory" in has]
     elif here:
-        memory = [float(mib) * MIB for mib in _ask_driver("memory.total") if mib.strip().isdigit()] or memory
+        memory = [float(mib) * _MIB for mib in _ask_driver("memory.total") if mib.strip().isdigit()] or memory
         kinds = _ask_driver("name") or kinds
-    per_gpu = [int(has["CPU"] / (need.cpus * has["GPU"]) + 1e-6) for has in fitting if need.gpus == 1]
+    idle = idle_gpus(machines, need) if need.gpus else ""
     return Devices(
         count=max(1, sum(_at_once(has, need) for has in fitting)),
         need=need,
         gpu=kinds[0] if kinds and need.gpus else "",
-        memory_mb=min(memory) * min(1.0, need.gpus or 1.0) if memory else None,
-        units_each=max(1, min(per_gpu, default=1)),
-        cpus=idle_gpus(machines, need) if need.gpus else "",
+        memory_mb=min(memory) * (need.gpus or 1.0) if memory else None,
+        notes=(idle,) if idle else (),
     )
 
 
@@ -87,19 +67,19 @@ def to_plan_for(need: Resources, count: int | None) -> Devices:
     gpus = len(_ask_driver("memory.total")) if need.gpus else 0
     ram = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     has = {"CPU": float(os.cpu_count() or 1), "GPU": float(gpus), "memory": ram}
-    here = Machine(id="", host="", address="", resources=has)
-    devices = replace(of_machines([here], replace(need, accelerator=""), here=True), need=need)
+    here, anywhere = Machine(id="", host="", address="", resources=has), replace(need, accelerator="")
+    devices = replace(of_machines([here], anywhere, here=True), need=need)
     if need.accelerator.casefold() not in devices.gpu.casefold():  # the sweep will run on other GPUs
-        gb = _GPU_GB.get(need.accelerator)
-        devices = replace(devices, gpu=need.accelerator, memory_mb=gb and 1000 * gb * min(1.0, need.gpus))
+        card = card_named(need.accelerator)
+        devices = replace(devices, gpu=need.accelerator, memory_mb=card and 1000 * card.memory * need.gpus)
     if count is not None:
-        named = replace(devices, count=count, cpus="")
-        cpus = f"{named} take {count * need.cpus} CPUs, {need.cpus} for each (resources.cpus)"
-        return replace(named, cpus=cpus) if need.gpus else named
-    if here.fits(replace(need, accelerator="")):
+        devices = replace(devices, count=count)
+        cpus = f"{devices} take {count * need.cpus} CPUs, {need.cpus} for each (resources.cpus)"
+        return replace(devices, notes=(cpus,) if need.gpus else ())
+    if here.fits(anywhere):
         return devices
     missing = f"a unit needs {need}, this machine has {here.describe()}: planned as if there were {devices}"
-    return replace(devices, cpus="", missing=missing)
+    return replace(devices, notes=(missing,))
 
 
 def idle_gpus(machines: Sequence[Machine], need: Resources) -> str:

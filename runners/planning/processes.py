@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context, parent_process
+from threading import Thread
 
 
 def process_pool(count: int, *, tasks_each: int | None = None) -> ProcessPoolExecutor:
@@ -16,11 +16,16 @@ def process_pool(count: int, *, tasks_each: int | None = None) -> ProcessPoolExe
         count: how many at most.
         tasks_each: tasks after which a process is replaced; None is never.
     """
-    context = get_context("spawn")  # a forked process could not use CUDA
-    return ProcessPoolExecutor(count, context, _begin, max_tasks_per_child=tasks_each)
+    # A forked process could not use CUDA.
+    return ProcessPoolExecutor(count, get_context("spawn"), _begin, max_tasks_per_child=tasks_each)
 
 
 def _begin() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if parent := parent_process():  # or else it would wait for tasks for ever
-        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    if (parent := parent_process()) is not None:
+        parent.join()
+        os._exit(1)

@@ -3,7 +3,7 @@
 ::
 
     STORE/submissions/<id>.json     the record: written before the job is sent, then again with the cluster's id
-    STORE/submissions/<id>/         what belongs to the job: its sweep file, its script or manifest, its output
+    STORE/submissions/<id>/         what belongs to the job: its sweep file, its script and its output
 """
 
 from __future__ import annotations
@@ -13,14 +13,11 @@ import re
 import shutil
 import socket
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from goal_sweep.goal_core.basics.atomic import DamagedError, create_bytes, make_folder, replace_bytes
 from goal_sweep.goal_core.basics.sealed_json import json_bytes
-from goal_sweep.runners.store.attempts import user_name
 from goal_sweep.runners.store.storage.folders import LOCAL, read_record
 
 _ID = re.compile(r"([a-z0-9][a-z0-9-]*)-[0-9a-f]{6}-(\d+)")
@@ -37,27 +34,17 @@ class Submission:
     sweep: str
     """Name of the sweep."""
     to: str
-    """Kind of cluster: `slurm`, `ray` or `kubernetes`."""
+    """Kind of cluster: `slurm` or `ray`."""
     job: str = ""
     """The cluster's own id of the job; empty until the cluster has taken it."""
     submitted: float = 0.0
     """When, in seconds since 1970."""
-    user: str = ""
     host: str = ""
     """The machine that submitted."""
     code: str = ""
     """Digest of the code of goal-sweep that submitted."""
-    place: Mapping[str, str] = field(default_factory=dict)
-    """What finds the cluster again, such as an address or a namespace. No secrets."""
-    ended: str = ""
-    """How the job ended, once a command that may write has seen it; then no cluster is asked for it any more."""
-    exit_status: int | None = None
-    """The exit status of the launch, where it is known."""
-
-    @property
-    def number(self) -> int:
-        """Its number among the submissions of its sweep."""
-        return int(self.id.rpartition("-")[2])
+    address: str = ""
+    """Of the dashboard of a Ray cluster."""
 
 
 class Submissions:
@@ -70,7 +57,7 @@ class Submissions:
     def __init__(self, root: Path) -> None:
         self.root, self.folder = root, root / "submissions"
 
-    def begin(self, sweep: str, to: str, code: str, place: Mapping[str, str]) -> Submission:
+    def begin(self, sweep: str, to: str, code: str, address: str = "") -> Submission:
         """Record that a job is about to be sent, under an id that nobody else has.
 
         Raises:
@@ -79,8 +66,8 @@ class Submissions:
         make_folder(self.folder)
         while True:
             submission = Submission(
-                id=self.next_id(sweep), sweep=sweep, to=to, submitted=time.time(), user=user_name(),
-                host=socket.gethostname(), code=code, place=place,
+                id=self.next_id(sweep), sweep=sweep, to=to, submitted=time.time(), host=socket.gethostname(),
+                code=code, address=address,
             )  # fmt: skip
             if create_bytes(self.path(submission.id), json_bytes(asdict(submission))):
                 make_folder(self.files(submission.id))
@@ -93,9 +80,9 @@ class Submissions:
         digest = hashlib.sha256(str(self.root).encode()).hexdigest()[:6]
         return f"{name}-{digest}-{1 + max((int(match[2]) for match in known if match), default=0)}"
 
-    def note(self, submission: Submission, **known: Any) -> Submission:
-        """Write down what has become known of a job, as fields of its record."""
-        noted = replace(submission, **known)
+    def taken(self, submission: Submission, job: str) -> Submission:
+        """Write down that the cluster has taken a job, under an id of its own."""
+        noted = replace(submission, job=job)
         replace_bytes(self.path(noted.id), json_bytes(asdict(noted)))
         return noted
 
@@ -120,7 +107,7 @@ class Submissions:
         """
         paths = [path for path in self.folder.glob("*.json") if _ID.fullmatch(path.stem)]
         known = [one for one in map(self._read, paths) if one is not None and one.sweep == sweep]
-        return sorted(known, key=lambda one: (one.submitted, one.number))
+        return sorted(known, key=lambda one: (one.submitted, one.id))
 
     def _read(self, path: Path) -> Submission | None:
         """A record; None if it was withdrawn a moment ago."""

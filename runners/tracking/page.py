@@ -35,7 +35,7 @@ class SweepPage:
     def __init__(self, uri: str, name: str) -> None:
         require_database(uri)
         self.uri, self.name = uri, name
-        with _told(f"cannot read tracking at {uri}"):
+        with told(f"cannot read tracking at {uri}"):
             client: Any = MlflowClient(tracking_uri=uri)
             experiment = find_experiment(client, name)
             if experiment is None or experiment.lifecycle_stage == "deleted":
@@ -70,7 +70,7 @@ class SweepPage:
         Raises:
             TrackingError: a file cannot be logged.
         """
-        with _told("cannot attach the report"):
+        with told("cannot attach the report"):
             repository = get_artifact_repository(self._artifacts, tracking_uri=self.uri)
             before = _files_in(repository, "report")
             for name in files:
@@ -80,7 +80,7 @@ class SweepPage:
 
 
 @contextmanager
-def _told(what: str) -> Iterator[None]:
+def told(what: str) -> Iterator[None]:
     """Turn the errors of MLflow and its artifact stores into one line."""
     try:
         yield

@@ -9,14 +9,11 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
-
 from goal_sweep.goal_core.basics.errors import GoalError
 
 _SQLITE = "sqlite:///"
 _MAGIC = b"SQLite format 3\x00"
 _SERVERS = ("http", "https", "postgresql", "mysql", "mssql", "databricks")
-_NETWORK = ("nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "glusterfs", "afs", "fuse.sshfs", "9p")
 
 
 class TrackingError(GoalError):
@@ -116,15 +113,3 @@ def _is_database(path: Path) -> bool:
     if head not in (b"", _MAGIC):
         raise TrackingError(f"{path} is not an SQLite database; move it away to have tracking rebuilt from the store")
     return bool(head)
-
-
-def network_warning(path: Path) -> str:
-    """The warning for a database on a network file system, whose locks SQLite cannot rely on; empty if it is local."""
-    mounts = {Path(mount.mountpoint): mount.fstype for mount in psutil.disk_partitions(all=True)}
-    kind = next((mounts[folder] for folder in path.parents if folder in mounts), "")
-    if kind not in _NETWORK:
-        return ""
-    return (
-        f"the tracking database {path} is on a network file system ({kind}), where SQLite may lock up or break; "
-        "set tracking to a local file or a server (the store may stay where it is)"
-    )

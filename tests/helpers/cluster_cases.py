@@ -1,12 +1,14 @@
-"""Jobs to render and submit, and a cluster's commands that only pretend."""
+"""Jobs to render and submit, and programs that take the place of a cluster's."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from goal_sweep.runners.cluster.backend import Completed, Job
+import pytest
+
+from goal_sweep.runners.cluster.backend import Job
 from goal_sweep.runners.cluster.submission import sweep_text
 from goal_sweep.runners.store.submissions import Submission
 from goal_sweep.sweeps import load_for_cluster
@@ -39,38 +41,21 @@ def job(tmp_path: Path, *overrides: str, store: Path = Path("/shared/store"), **
     )
 
 
-def submission(to: str, job: str = "7", **place: str) -> Submission:
-    return Submission(id="tiny-0a1b2c-1", sweep="tiny", to=to, job=job, place=place)
+def submission(to: str, address: str = "") -> Submission:
+    return Submission(id="tiny-0a1b2c-1", sweep="tiny", to=to, job="7", address=address)
 
 
-class Commands:
-    """Answers a cluster's commands, and remembers them with their input.
-
-    Args:
-        answers: for the beginning of a command line, what the command answers; the first that fits counts.
-        more: the same, for beginnings of one word.
-    """
-
-    def __init__(self, answers: Mapping[str, str | Completed] | None = None, **more: str | Completed) -> None:
-        self.answers = {**(answers or {}), **more}
-        self.given: list[tuple[str, str]] = []
-
-    def __call__(self, command: Sequence[str], text: str) -> Completed:
-        line = " ".join(command)
-        self.given.append((line, text))
-        for start, answer in self.answers.items():
-            if line.startswith(start.replace("_", " ")):
-                return Completed(command, 0, answer, "") if isinstance(answer, str) else answer
-        return Completed(command, 1, "", f"{command[0]}: error: unexpected\n")
-
-
-def refusal(said: str) -> Completed:
-    return Completed([], 1, "", f"{said}\n")
-
-
-def asked(folder: Path) -> list[str]:
-    """The programs of Slurm that were called, by the log beside the folder."""
-    return [line.split()[0] for line in (folder.parent / "log").read_text().splitlines()]
+def on_path(folder: Path, monkeypatch: pytest.MonkeyPatch, **programs: str) -> Callable[[], list[str]]:
+    """Put programs first on the path, each some lines of shell. Returns what tells the command lines so far."""
+    log = folder / "log"
+    (folder / "bin").mkdir(exist_ok=True)
+    for name, text in programs.items():
+        path = folder / "bin" / name
+        path.write_text(f'#!/bin/bash\necho "{name} $*" >> "{log}"\n{text}\n')
+        path.chmod(0o755)
+    log.touch()
+    monkeypatch.setenv("PATH", f"{folder / 'bin'}:/usr/bin:/bin")
+    return lambda: log.read_text().splitlines()
 
 
 def everything(folder: Path) -> dict[str, bytes]:

@@ -43,70 +43,54 @@ def run(*command: str, timeout: float = 600, check: bool = True, **more: object)
     return str(done.stdout)
 
 
+def succeeds(*command: str) -> bool:
+    return bool(shutil.which(command[0])) and subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
 @contextmanager
 def docker_daemon(folder: Path) -> Iterator[None]:
     """A reachable Docker daemon: the one that runs, or one of our own for as long as the tests need it."""
-    if not shutil.which("docker"):
-        pytest.skip("docker is not installed")
     if not compose_command():
         pytest.skip("docker compose is not installed")
-    if subprocess.run(["docker", "info"], capture_output=True, check=False).returncode == 0:
+    if succeeds("docker", "info"):
         yield
         return
     if os.geteuid() or not shutil.which("dockerd"):
         pytest.skip("no Docker daemon answers, and only root can start one")
-    options = [
-        "--data-root",
-        str(folder / "data"),
-        "--exec-root",
-        str(folder / "exec"),
-        "--pidfile",
-        str(folder / "pid"),
-    ]
+    options = [f"--{name}={folder / name}" for name in ("data-root", "exec-root", "pidfile")]
     with (folder / "dockerd.log").open("w") as log:
         daemon = subprocess.Popen(["dockerd", *options], stdout=log, stderr=log)
     try:
-        wait(lambda: subprocess.run(["docker", "info"], capture_output=True, check=False).returncode == 0, 60)
+        wait(lambda: succeeds("docker", "info"), 60)
         yield
     finally:
         daemon.terminate()
         daemon.wait(60)
-        unmount_below(folder)
-        shutil.rmtree(folder / "data", ignore_errors=True)  # 15 GB
-
-
-def unmount_below(folder: Path) -> None:
-    """Unmount what a daemon leaves mounted (its network namespace), or pytest could not delete the folder later."""
-    mounted = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
-    for point in sorted((p for p in mounted if p.startswith(f"{folder}/")), key=len, reverse=True):
-        run("umount", "--lazy", point, check=False)
+        # It leaves its network namespace mounted, without which pytest can delete the folder later.
+        mounted = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+        for point in sorted((one for one in mounted if one.startswith(f"{folder}/")), key=len, reverse=True):
+            run("umount", "--lazy", point, check=False)
+        shutil.rmtree(folder / "data-root", ignore_errors=True)  # 15 GB
 
 
 def compose_command() -> list[str]:
     """`docker compose`, or the older `docker-compose`; empty if there is none."""
-    if subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0:
+    if succeeds("docker", "compose", "version"):
         return ["docker", "compose"]
     return ["docker-compose"] if shutil.which("docker-compose") else []
 
 
-def wait(done: Callable[[], object], seconds: float, what: str = "") -> float:
-    """Wait until something is true; returns the seconds it took."""
+def wait(done: Callable[[], object], seconds: float, what: str = "") -> None:
     start = time.monotonic()
     while not done():
-        if time.monotonic() - start > seconds:
-            raise AssertionError(f"not within {seconds} seconds: {what}")
+        assert time.monotonic() - start < seconds, f"not within {seconds} seconds: {what}"
         time.sleep(0.5)
-    return time.monotonic() - start
-
-
-def has_image(name: str) -> bool:
-    return subprocess.run(["docker", "image", "inspect", name], capture_output=True, check=False).returncode == 0
 
 
 def make_images(folder: Path) -> None:
     """Make the images that are missing; that of goal-sweep always, because its layer of libraries is kept."""
     for name, packages in PACKAGES.items():
-        if not has_image(name):
+        if not succeeds("docker", "image", "inspect", name):
             if os.geteuid() or not shutil.which("debootstrap"):
                 pytest.skip(f"no image {name}, and debootstrap, which makes it, needs root and to be installed")
             run("debootstrap", "--variant=minbase", f"--include={packages}", "bookworm", str(folder / "root"))
@@ -120,26 +104,16 @@ def make_images(folder: Path) -> None:
     (base / "Dockerfile").write_text(
         f"FROM {PYTHON}\nCOPY ca.crt /etc/ssl/certs/ca-certificates.crt\nCOPY pip.conf /etc/pip.conf\n"
     )
-    build("local/python:test", base)
-    build(IMAGES["POSTGRES_IMAGE"], HERE / "postgres", BASE_IMAGE=DEBIAN_POSTGRES)
-    build(IMAGES["S3_IMAGE"], HERE / "s3", BASE_IMAGE="local/python:test")
-    if has_image(IMAGES["GOAL_IMAGE"]) and built_commit() == run("git", "-C", str(ROOT), "rev-parse", "HEAD").strip():
-        return
     source = folder / "source"  # a clone, because the folder .git of a worktree is a file that points elsewhere
     run("git", "clone", "--quiet", str(ROOT), str(source))
-    build(IMAGES["GOAL_IMAGE"], source, BASE_IMAGE="local/python:test")
-
-
-def built_commit() -> str:
-    """The commit that goal-sweep's image says it was built from; nothing if it had uncommitted changes."""
-    script = "from goal_sweep.runners.store.records.provenance import gather as g; "
-    script += "print('' if g().git_diff else g().git_commit)"
-    return run("docker", "run", "--rm", IMAGES["GOAL_IMAGE"], "python", "-c", script, check=False).strip()
-
-
-def build(tag: str, context: Path, **arguments: str) -> None:
-    given = [word for key, value in arguments.items() for word in ("--build-arg", f"{key}={value}")]
-    run("docker", "build", "--network", "host", "-t", tag, *given, str(context), timeout=3600)
+    for tag, context, image in (
+        ("local/python:test", base, ""),
+        (IMAGES["POSTGRES_IMAGE"], HERE / "postgres", DEBIAN_POSTGRES),
+        (IMAGES["S3_IMAGE"], HERE / "s3", "local/python:test"),
+        (IMAGES["GOAL_IMAGE"], source, "local/python:test"),
+    ):
+        given = ["--build-arg", f"BASE_IMAGE={image}"] if image else []
+        run("docker", "build", "--network", "host", "-t", tag, *given, str(context), timeout=3600)
 
 
 @dataclass
@@ -152,15 +126,15 @@ class Launch:
     def says(self, pattern: str) -> bool:
         return re.search(pattern, self.log.read_text(errors="replace")) is not None
 
-    def wait_for(self, pattern: str, seconds: float = 1800) -> float:
+    def wait_for(self, pattern: str) -> None:
         def ready() -> bool:
             assert self.process.poll() is None, f"the launch ended: {self.log.read_text(errors='replace')[-3000:]}"
             return self.says(pattern)
 
-        return wait(ready, seconds, pattern)
+        wait(ready, 1800, pattern)
 
-    def end(self, seconds: float = 2700) -> int:
-        return self.process.wait(seconds)
+    def end(self) -> int:
+        return self.process.wait(2700)
 
 
 class Stack:
@@ -180,10 +154,6 @@ class Stack:
     def compose(self, *arguments: str, check: bool = True) -> str:
         return run(*self._command, *arguments, cwd=ROOT, env=self._environment, timeout=1800, check=check)
 
-    def start(self) -> None:
-        """Start all services, and wait until they are healthy, where Compose is new enough to do so."""
-        self.compose("up", "-d", "--no-build", *(["--wait"] if len(compose_command()) > 1 else []))
-
     def container(self, service: str, number: int = 1) -> str:
         """The id of a service's container."""
         label = f"label=com.docker.compose.service={service}"
@@ -191,13 +161,9 @@ class Stack:
                   "--filter", f"label=com.docker.compose.container-number={number}")  # fmt: skip
         return ids.split()[0]
 
-    def network(self, name: str) -> str:
-        return f"{PROJECT}_{name}"
-
-    def wait_healthy(self, service: str, number: int = 1, seconds: float = 900) -> float:
-        one = self.container(service, number)
-        state = ("docker", "inspect", "-f", "{{.State.Health.Status}}", one)
-        return wait(lambda: run(*state).strip() == "healthy", seconds, f"{service} is healthy")
+    def wait_healthy(self, service: str, number: int = 1) -> None:
+        state = ("docker", "inspect", "-f", "{{.State.Health.Status}}", self.container(service, number))
+        wait(lambda: run(*state).strip() == "healthy", 900, f"{service} is healthy")
 
     def launch(self, sweep: str, store: str, *options: str) -> Launch:
         """Start a launch that trains into a folder of the store's volume."""

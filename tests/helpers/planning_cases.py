@@ -1,18 +1,17 @@
-"""Prices and devices of sweeps whose data is not on this machine."""
+"""Speeds and devices of sweeps whose data is not on this machine."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
-from goal_sweep.goal_core.data import SplitCounts, published_counts
+from goal_sweep.goal_core.data.formats.report import published_counts
 from goal_sweep.goal_core.models.sizes import DataSize
+from goal_sweep.runners.cli.plan import plan_of
 from goal_sweep.runners.execution.capacity import Machine, Resources
 from goal_sweep.runners.planning.devices import Devices
-from goal_sweep.runners.planning.estimate import plan_rows
-from goal_sweep.runners.planning.prices import Prices
-from goal_sweep.sweeps import SweepConfig, load_sweep
+from goal_sweep.runners.planning.speeds import Speeds
+from goal_sweep.sweeps import SweepConfig, Unit, load_sweep, pack
 from goal_sweep.sweeps.overview import unopened
 
 
@@ -21,22 +20,22 @@ def devices_of(config: SweepConfig, count: int = 1, **more: Any) -> Devices:
     return Devices(count=count, need=Resources.of(config.resources), **more)
 
 
-def published_prices(
-    name: str,
-    *overrides: str,
-    splits: Mapping[str, SplitCounts] | None = None,
-    environ: Mapping[str, str] = MappingProxyType({}),
-) -> Prices:
-    """The prices of a shipped sweep with its published data, or with some of other sizes."""
-    config = load_sweep(name, overrides, environ=environ)
-    size = DataSize.of(splits or published_counts(config.data))
-    return Prices(config=config, size=size)
+def published_speeds(name: str, *overrides: str) -> Speeds:
+    """The speeds of a shipped sweep with its published data, as they are counted."""
+    config = load_sweep(name, overrides, environ={})
+    return Speeds(config, DataSize.of(published_counts(config.data)))
 
 
-def rows_of(prices: Prices, count: int = 1, **more: Any) -> list[dict[str, Any]]:
-    """The rows of a plan of everything that a sweep trains."""
-    trainings = unopened(prices.config).trainings
-    return plan_rows([("", trainings)], prices, devices_of(prices.config, count, **more), set(trainings))[0]
+def rows_of(name: str, *overrides: str, environ: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The rows of the plan of a shipped sweep on one device, with its published data."""
+    rows: list[dict[str, Any]] = plan_of(unopened(load_sweep(name, overrides, environ=environ)), 1)["stages"]
+    return rows
+
+
+def unit_of(speeds: Speeds, stage: str, cells: int = 1) -> Unit:
+    """A unit of the first cells of a stage."""
+    units = pack(unopened(speeds.config).trainings, speeds.config.execution)
+    return Unit(trainings=next(one for one in units if one.stage.name == stage).trainings[:cells])
 
 
 def machine(**resources: float) -> Machine:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from goal_sweep.analysis.blocks import Block, BlockKey, CellSummary, Gap, Grid
+from goal_sweep.analysis.blocks import BlockKey, BlockResults, CellSummary, Gap, Grid
 from goal_sweep.analysis.report.inputs import Inputs
 from goal_sweep.analysis.results import SweepResults, read_results
 from goal_sweep.sweeps.axes import Axis
@@ -24,9 +23,7 @@ from goal_sweep.sweeps.results import (
     HEADER_KEY,
     METRICS,
     OBJECTIVES,
-    PAIRS,
     SETTING,
-    TRIPLETS,
     Header,
     Requested,
 )
@@ -210,23 +207,10 @@ def large_table(runs: int, blocks: int = 10, epochs: int = 30) -> bytes:
     return writer.content()
 
 
-def counted_runs(
-    value: Callable[[int, int, int, int], float], seeds: int = 3, blocks: Iterable[str] = ("d",)
-) -> pd.DataFrame:
-    """Runs of all objectives, whose metrics are ``value(block, seed, pair, triplet)``; all but the seed from 0."""
-    rows = []
-    cells = product(enumerate(blocks), range(1, seeds + 1), enumerate(PAIRS), enumerate(TRIPLETS))
-    for (block, dataset), seed, (p, pair), (t, triplet) in cells:
-        row: dict[str, Any] = {"dataset": dataset, "framework": "vsepp", "backbone": "r", "variant": "paper"}
-        row |= {"data_fingerprint": "f", "stage": "frozen", "pair": pair, "triplet": triplet, "seed": seed}
-        rows.append(row | dict.fromkeys((metric.test for metric in METRICS.values()), value(block, seed, p, t)))
-    return pd.DataFrame(rows)
-
-
 FAILED = Gap(seed=3, status="failed", reason="loss is NaN | 50% of <x_1>\nat step 7")
 
 
-def example() -> Block:
+def example() -> BlockResults:
     """A block of two rows and columns: a full cell, one that lacks a seed, an empty one, and one not in the sweep."""
     cells = {
         ("con", "con"): CellSummary(mean=40.0, std=0.25, n=3),
@@ -238,18 +222,11 @@ def example() -> Block:
         dataset="coco", framework="vse_infty", backbone="r_152", stage="train", variant="paper", data_fingerprint="ab"
     )
     grids = {key: Grid(metric=metric, cells=cells) for key, metric in METRICS.items()}
-    return Block(key=key, protocol="Mean ± std over seeds 1, 2, 3. Data ab.", grids=grids)
+    return BlockResults(key=key, protocol="Mean ± std over seeds 1, 2, 3. Data ab.", grids=grids)
 
 
-def with_grids(block: Block, cells: Mapping[tuple[str, str], CellSummary]) -> Block:
-    """A block with other cells."""
-    return replace(block, grids={key: replace(grid, cells=cells) for key, grid in block.grids.items()})
-
-
-def inputs_of(
-    results: SweepResults | None = None, others: Mapping[str, SweepResults] | None = None, **known: Any
-) -> Inputs:
+def inputs_of(results: SweepResults | None = None, **known: Any) -> Inputs:
     """What sections of a report are computed from; ``known`` stands for what it would compute, by its name."""
-    inputs = Inputs(results=results or SweepWriter().results(), others=others or {})
+    inputs = Inputs(results=results or SweepWriter().results())
     vars(inputs).update(known)
     return inputs

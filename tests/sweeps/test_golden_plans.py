@@ -15,7 +15,7 @@ from goal_sweep.goal_core.data import published_counts
 from goal_sweep.goal_core.models.frameworks import frameworks
 from goal_sweep.sweeps import ResolvedSweep, list_shipped, load_sweep, pack
 from goal_sweep.sweeps.identity import content_id, to_mapping
-from tests.helpers.planning_cases import published_prices, rows_of
+from tests.helpers.planning_cases import rows_of
 
 GOLDEN = Path(__file__).parent / "golden"
 PLACES = {"GOAL_DATA": "/data", "GOAL_COCO": "/coco", "GOAL_F30K": "/f30k", "GOAL_WEIGHTS": "/weights.safetensors"}
@@ -31,7 +31,7 @@ def plan_of(name: str, *overrides: str) -> dict[str, Any]:
     sweep = to_mapping(config)
     parts = frameworks[config.model.framework].function.uses | {"backbones", "init_from"}  # others do not matter
     sweep["model"] = {key: value for key, value in sweep["model"].items() if key in parts}
-    planned = rows_of(published_prices(name, "store=/store", *overrides, environ=PLACES)) if "train" in splits else []
+    planned = rows_of(name, "store=/store", *overrides, environ=PLACES) if "train" in splits else []
     return {
         "sweep": sweep,
         "cells": len(cells),

@@ -13,7 +13,7 @@ from torch import nn
 from goal_sweep.goal_core.data.config import KarpathyConfig, ScenesConfig
 from goal_sweep.goal_core.objectives.parameters import Value
 from goal_sweep.sweeps import SweepConfig, find_sweep, list_shipped, load_sweep
-from tests.helpers.planning_cases import published_prices, rows_of
+from tests.helpers.planning_cases import rows_of
 
 PLACES = {"GOAL_DATA": "/data", "GOAL_WEIGHTS": "/weights.safetensors"}
 GPU_SWEEPS = [name for name in list_shipped() if load_sweep(name, environ=PLACES).resources.gpus]
@@ -106,7 +106,7 @@ def test_images_are_decoded_beside_the_training(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in GPU_SWEEPS if name != "precomp_vsepp"])
 def test_the_memory_that_the_header_states_is_what_is_counted(name: str) -> None:
     stated = dict(re.findall(r"(frozen|finetune) (\d+) GB", re.sub(r"\n# +", " ", header(name))))
-    rows = rows_of(published_prices(name, "execution.cells_per_unit=1", environ=PLACES))
+    rows = rows_of(name, "execution.cells_per_unit=1", environ=PLACES)
     counted = {row["stage"]: row["memory_mb"] for row in rows}
     assert stated.keys() == counted.keys()
     for stage, memory in counted.items():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from goal_sweep.analysis.blocks import BLOCK_COLUMNS, BlockKey
 from goal_sweep.analysis.report.markdown import markdown_text, table_to_markdown
 from goal_sweep.analysis.report.parts import TextTable
@@ -26,7 +28,7 @@ def model_card(results: SweepResults) -> str:
     seeds = groups.get_group(groups[RSUM.val].mean().idxmax()).sort_values("seed")
     best = seeds.sort_values(RSUM.val, ascending=False, kind="stable").iloc[0]
     key = BlockKey(**{name: best[name] for name in BLOCK_COLUMNS}, point=best["point"])
-    weights = str(results.folder / best["checkpoint"]) if results.folder else best["checkpoint"]
+    weights = str(Path(best["store"], best["checkpoint"]))
     settings = results.settings(seeds).iloc[0]
     facts = {
         "objective": f"{best['pair']}/{best['triplet']}",

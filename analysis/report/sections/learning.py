@@ -1,17 +1,15 @@
-"""The sections on learning curves and costs."""
+"""The section on learning curves."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import pandas as pd
 
-from goal_sweep.analysis.blocks import Block, Objective
+from goal_sweep.analysis.blocks import BlockResults, Objective
 from goal_sweep.analysis.figures.training import draw_curves
 from goal_sweep.analysis.report.inputs import Inputs
-from goal_sweep.analysis.report.parts import Picture, Section, TextTable
-from goal_sweep.analysis.results import SweepResults
+from goal_sweep.analysis.report.parts import Picture, Section
 from goal_sweep.analysis.statistics.aggregation import values_in
 from goal_sweep.analysis.wording import list_text
 from goal_sweep.sweeps.results import BASELINE, RSUM
@@ -31,50 +29,34 @@ _CURVES_NOTE = (
     "batches. A triplet is active while its negative is within the margin. The gradient is that of the objective with "
     "respect to the embeddings, before clipping. Epochs to the left of a dotted line are warm-up with another gradient."
 )
-_COSTS_NOTE = (
-    "Means over seeds. A cell of a shared unit is charged its own steps and its share of the work that the unit did "
-    "for all its cells. Times from different or busy machines cannot be compared."
-)
 
 
-def learning_sections(inputs: Inputs) -> list[Section]:
-    """Learning curves and costs. A section that cannot be shown says why; none before any result."""
-    blocks = [block for block in inputs.first if not block.is_empty]
-    return [_curves_section(inputs.results, blocks), _costs_section(inputs.results, blocks)] if blocks else []
-
-
-def _curves_section(results: SweepResults, blocks: Sequence[Block]) -> Section:
-    pictures, without, short = [], [], []
+def curves_section(inputs: Inputs) -> Section | None:
+    """A figure for each block whose stage has two epochs; None before any result."""
+    results, pictures, short = inputs.results, [], []
     epochs = results.epochs(results.counted, [*CURVES])
-    recorded = set(epochs.dropna(subset=list(CURVES), how="all")["training"])
-    for block in blocks:
+    for block in (block for block in inputs.first if not block.is_empty):
         runs = results.of_block(results.counted, block.key)
         lines = {name: own for metric, name in CURVES.items() if (own := curves(runs, epochs, metric))}
-        without += [str(name) for key, name in zip(runs["training"], runs["name"], strict=True) if key not in recorded]
-        if lines and all(len(curve) < 2 for own in lines.values() for curve in own.values()):
+        if all(len(curve) < 2 for own in lines.values() for curve in own.values()):
             short.append(block.key.title)
-        elif lines:
-            pictures.append(
-                Picture(
-                    stem=f"curves/{block.slug}",
-                    title=f"Learning curves: {block.key.title}",
-                    draw=draw_curves,
-                    arguments=(block.key.title, lines, _roles(block), _warmup(block, runs)),
-                )
+            continue
+        pictures.append(
+            Picture(
+                stem=f"curves/{block.key.slug}",
+                title=f"Learning curves: {block.key.title}",
+                draw=draw_curves,
+                arguments=(block.key.title, lines, _roles(block), _warmup(block, runs)),
             )
-    said = [_CURVES_NOTE if pictures else "Nothing can be shown here."]
-    said += [f"No curves, because there is one epoch: {list_text(short)}."] * bool(short)
-    said += [f"Without a recorded epoch: {list_text(without)}."] * bool(without)
-    return Section(anchor="curves", title="Learning curves", paragraphs=tuple(said), figures=tuple(pictures))
+        )
+    said = [_CURVES_NOTE] * bool(pictures)
+    said += [f"No curves, because there are no two epochs: {list_text(short)}."] * bool(short)
+    section = Section(anchor="curves", title="Learning curves", paragraphs=tuple(said), figures=tuple(pictures))
+    return section if said else None
 
 
 def curves(runs: pd.DataFrame, epochs: pd.DataFrame, metric: str) -> dict[Objective, pd.DataFrame]:
-    """The curves of one block by objective; objectives without the metric are omitted.
-
-    Args:
-        runs: the block's trainings.
-        epochs: from `SweepResults.epochs`; may contain other trainings and metrics too.
-        metric: the metric of the curves.
+    """The curves of some runs by objective; objectives without the metric are omitted.
 
     Returns:
         A row for each epoch with ``epoch``, ``mean``, ``min`` and ``max`` over the seeds: with few seeds, a range needs
@@ -85,7 +67,7 @@ def curves(runs: pd.DataFrame, epochs: pd.DataFrame, metric: str) -> dict[Object
     return {(str(pair), str(triplet)): own for (pair, triplet), own in of_epochs.groupby(level=["pair", "triplet"])}
 
 
-def _roles(block: Block) -> dict[Objective, str]:
+def _roles(block: BlockResults) -> dict[Objective, str]:
     """The objectives whose curves stand out."""
     means = block.grids[RSUM.key].means
     best, worst = (choose(means, key=lambda key: means[key]) for choose in (max, min))
@@ -94,29 +76,7 @@ def _roles(block: Block) -> dict[Objective, str]:
     return {key: ", ".join(role for role, own in roles.items() if own == key) for key in shown}
 
 
-def _costs_section(results: SweepResults, blocks: Sequence[Block]) -> Section:
-    tables = tuple(table for block in blocks if (table := _cost_table(results, block)).rows)
-    commits = sorted({str(commit)[:12] or "unknown" for commit in results.counted["git_commit"]})
-    ran = f"The sweep's {len(results.counted)} finished trainings ran the code of commit {', '.join(commits)}."
-    said = (_COSTS_NOTE, ran) if tables else ("No training recorded the time of a step.",)
-    return Section(anchor="costs", title="Time and cost", paragraphs=said, tables=tables)
-
-
-def _cost_table(results: SweepResults, block: Block) -> TextTable:
-    runs = results.of_block(results.counted, block.key).dropna(subset=["step_ms"])
-    columns = ["step_ms", "val_s", "seconds"]
-    means = {name: list(map(float, own[columns].mean())) for name, own in runs.groupby(["pair", "triplet"])}
-    base = means.get(BASELINE, [float("nan")])[0]
-    rows = []
-    for name in (name for name in block.cells if name in means):
-        step, *seconds = means[name]
-        numbers = (f"{step:.1f}", f"{step / base:.2f}", *(f"{own:.1f}" for own in seconds))
-        rows.append(("/".join(name), *(text.replace("nan", "--") for text in numbers)))
-    head = ("objective", "ms per step", "x con/con", "validation s", "all steps s")
-    return TextTable(title=block.key.title, head=head, rows=tuple(rows))
-
-
-def _warmup(block: Block, runs: pd.DataFrame) -> int | None:
+def _warmup(block: BlockResults, runs: pd.DataFrame) -> int | None:
     """The warm-up epochs of a block's stage; None unless all its trainings agree."""
     numbers = values_in(runs, f"setting/stages.{block.key.stage}.warmup_epochs")
     return int(numbers.pop()) if len(numbers) == 1 else None

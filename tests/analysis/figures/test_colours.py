@@ -3,7 +3,15 @@ from __future__ import annotations
 import pytest
 
 from goal_sweep.analysis.blocks import BlockKey
-from goal_sweep.analysis.figures.colours import BLUE, GREEN, RED, YELLOW, ColourScale, assign_colours, text_colour
+from goal_sweep.analysis.figures.colours import (
+    BLUE,
+    CIVIDIS,
+    GREEN,
+    RED,
+    assign_colours,
+    colour_scale,
+    text_colour,
+)
 
 
 def key(
@@ -15,15 +23,11 @@ def key(
 
 
 def test_linear_from_white_to_full() -> None:
-    scale = ColourScale(low=30.0, high=40.0, full=GREEN)
-    assert scale.colour(30.0) == "FFFFFF"
-    assert scale.colour(40.0) == GREEN
-    assert scale.colour(35.0) == "ABDDC4"
-    assert (scale.strength(20.0), scale.strength(50.0)) == (0.0, 1.0)
-
-
-def test_equal_values_are_white() -> None:
-    assert ColourScale(low=5.0, high=5.0, full=RED).colour(5.0) == "FFFFFF"
+    scale = colour_scale(30.0, 40.0, GREEN)
+    assert (scale(30.0), scale(40.0), scale(20.0), scale(50.0)) == ("FFFFFF", GREEN, "FFFFFF", GREEN)
+    middle = [int(scale(35.0)[place : place + 2], 16) for place in (0, 2, 4)]
+    assert middle == pytest.approx([0xAB, 0xDD, 0xC4], abs=1)
+    assert colour_scale(5.0, 5.0, RED)(5.0) == "FFFFFF"
 
 
 def test_models_take_turns_and_their_stages_share_a_colour() -> None:
@@ -31,8 +35,10 @@ def test_models_take_turns_and_their_stages_share_a_colour() -> None:
     assert list(assign_colours([key(), mine, mine_too, other]).values()) == [GREEN, BLUE, BLUE, RED]
 
 
-@pytest.mark.parametrize("full", [GREEN, BLUE, RED, YELLOW])
-def test_text_stands_out_on_every_shade(full: str) -> None:
-    scale = ColourScale(low=0.0, high=1.0, full=full)
-    assert {text_colour(scale.colour(v / 10)) for v in range(11)} == {"000000"}
-    assert text_colour("202020") == "FFFFFF"
+def test_both_scales_run_from_pale_to_full_and_keep_their_numbers_readable() -> None:
+    for full in (GREEN, CIVIDIS):
+        scale = colour_scale(0.0, 1.0, full)
+        inks = [text_colour(scale(value / 20)) for value in range(21)]
+        assert inks[0] == "000000"
+        brightness = [sum(bytes.fromhex(scale(value / 20))) for value in range(21)]
+        assert brightness == sorted(brightness, reverse=True)

@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from goal_sweep.analysis.blocks import CellSummary, Gap
 from goal_sweep.analysis.figures.canvas import write_figure
 from goal_sweep.analysis.figures.colours import BLUE
 from goal_sweep.analysis.figures.heatmap import draw_heatmap
@@ -21,7 +19,7 @@ def has_colour(image: np.ndarray, colour: str) -> bool:
 
 
 def test_best_cell_has_the_full_colour(tmp_path: Path) -> None:
-    block = next(b for b in published_blocks() if b.slug == "coco-vsepp-vit_base_patch16-finetune")
+    block = next(b for b in published_blocks() if b.key.slug == "coco-vsepp-vit_base_patch16-finetune")
     write_figure([tmp_path / "a.png"], draw_heatmap, block, BLUE)
     image = imread(tmp_path / "a.png")
     assert image.shape[1] > 1.5 * image.shape[0] > 900
@@ -32,19 +30,6 @@ def test_best_cell_has_the_full_colour(tmp_path: Path) -> None:
 def test_holes_and_unfamiliar_names_are_drawn(tmp_path: Path, measure: str) -> None:
     write_figure([tmp_path / "a.png"], draw_heatmap, example(), BLUE, measure)
     assert has_colour(imread(tmp_path / "a.png"), "F6F6F6")
-
-
-def test_the_line_under_the_second_best_leaves_the_note_on_missing_seeds_free() -> None:
-    block = example()
-    gaps = (Gap(seed=3, status="failed", reason=""),)
-    cells = {**block.grids["i2t_r1"].cells, ("con", "con"): CellSummary(mean=40.0, std=0.2, n=2, gaps=gaps)}
-    grids = {key: replace(grid, cells=cells) for key, grid in block.grids.items()}
-    axes = draw_heatmap(replace(block, grids=grids), BLUE).axes[0]
-    (note,) = [text for text in axes.texts if text.get_text() == "n=2, failed: seed 3"]
-    (number,) = [text for text in axes.texts if text.get_text() == "40.0"]
-    (line,) = [line for line in axes.lines if len(np.asarray(line.get_ydata())) == 2]
-    height = line.get_window_extent().y0
-    assert note.get_window_extent().y1 < height < number.get_window_extent().y0
 
 
 @pytest.mark.parametrize("suffix", ["png", "pdf"])

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 from collections.abc import Iterator
-from itertools import product
 from pathlib import Path
 
 import pytest
 
-from goal_sweep.analysis.figures.colours import CIVIDIS, GREEN, ColourScale, text_colour
-from goal_sweep.analysis.results import SweepResults
 from tests.helpers.blank_figures import write_texts
 from tests.helpers.chromium import CHROMIUM, Browser
-from tests.helpers.results_cases import SweepWriter, recalls
+from tests.helpers.results_cases import SweepWriter
 
-PDFLATEX = shutil.which("pdflatex")
 WIDTHS = (360, 600, 1400)
 SCREEN = 900
 
@@ -41,31 +35,6 @@ UNEQUAL_COLUMNS = """
     const widths = [...e.tBodies[0].rows[0].cells].slice(1).map(cell => cell.getBoundingClientRect().width);
     return Math.max(...widths) - Math.min(...widths);
   }).filter(difference => difference > 1)
-"""
-BROKEN_NAMES = """
-  [...document.querySelectorAll("th, td, p, h3, caption")].filter(e => e.offsetParent).flatMap(e => {
-    const broken = [], texts = document.createTreeWalker(e, NodeFilter.SHOW_TEXT), range = document.createRange();
-    for (let text; (text = texts.nextNode());) {
-      for (const name of text.data.matchAll(/(?<![-\\w])[a-z]+-ms[/a-z]*|[\\d.]+\\s[%±]|p\\s[=<]\\s[\\d.]+/g)) {
-        range.setStart(text, name.index);
-        range.setEnd(text, name.index + name[0].length);
-        if (new Set([...range.getClientRects()].map(box => box.top)).size > 1) broken.push(name[0]);
-      }
-    }
-    return broken;
-  })
-"""
-BROKEN_WINNERS = """
-  [...document.querySelectorAll(".winner")].filter(e => e.offsetParent && e.getClientRects()[0].height > 30)
-    .map(e => e.textContent)
-"""
-OVER_THE_TRACK = """
-  [...document.querySelectorAll("table.forest tbody th")].filter(e => {
-    const range = document.createRange();
-    range.selectNodeContents(e);
-    const track = e.parentElement.querySelector(".track").getBoundingClientRect();
-    return e.offsetParent && range.getBoundingClientRect().right > track.left;
-  }).map(e => e.textContent)
 """
 WORST_CONTRAST = """(() => {
   const luminance = c => {
@@ -158,51 +127,10 @@ def test_nothing_lies_outside_the_page(browser: Browser, page: Path, width: int)
         assert browser.ask(OUTSIDE) == []
     assert browser.ask(BROKEN_NUMBERS) == []
     assert browser.ask(UNEQUAL_COLUMNS) == []
-    assert browser.ask(BROKEN_NAMES) == []
     assert browser.ask("document.documentElement.scrollWidth") <= width
     browser.ask("document.querySelector('table.grid td a').click()")
     assert browser.ask("document.getElementById('cell').open")
     assert browser.ask(OUTSIDE) == []
-
-
-@pytest.mark.slow
-@in_a_browser
-def test_a_block_alone_fills_a_wide_page_and_long_names_leave_the_intervals_free(
-    browser: Browser, tmp_path: Path
-) -> None:
-    mine = "my_own_pair_weight<b>/softened"
-    writer = SweepWriter("alone", seeds=[1, 2], objectives=["con/con", "sig/nca", mine])
-    for objective, seed in product(("con/con", "sig/nca", mine), (1, 2)):
-        shift = 3.0 if objective == mine else 0.0
-        writer.write(objective, seed, metrics=recalls("sig/nca" if objective == mine else objective, seed, shift))
-    write_texts(writer.results(), tmp_path)
-    shown(browser, tmp_path / "report.html")
-    box = "document.getElementById('{}').getBoundingClientRect()"
-    assert browser.ask(f"{box.format('tables')}.left > {box.format('forest')}.right")
-    assert browser.ask(f"Math.abs({box.format('tables')}.top - {box.format('forest')}.top) < 1")
-    for width in (360, 600):
-        shown(browser, tmp_path / "report.html", width)
-        assert browser.ask(OVER_THE_TRACK) == []
-        assert browser.ask(BROKEN_NUMBERS) == []
-
-
-@pytest.mark.slow
-@in_a_browser
-def test_two_winners_stay_whole_on_a_narrow_screen_and_a_failed_sweep_says_why(
-    browser: Browser, tmp_path: Path
-) -> None:
-    tied, failed = (SweepWriter(name, seeds=[1, 2], objectives=["con/con", "lin/con", "sig-ms/con"]) for name in "ab")
-    for objective, seed in product(tied.objectives, (1, 2)):
-        tied.write(objective, seed, metrics=recalls("con/con" if objective == "con/con" else "sig/nca", seed))
-        failed.write(objective, seed, status="failed", reason="loss is NaN at step 7")
-    for writer in (tied, failed):
-        write_texts(writer.results(), tmp_path / writer.name)
-    shown(browser, tmp_path / "a" / "report.html", 360)
-    assert "lin/con, sig-ms/con" in browser.text()
-    assert browser.ask(BROKEN_WINNERS) == []
-    assert browser.ask(OUTSIDE) == []
-    assert "loss is NaN at step 7" in shown(browser, tmp_path / "b" / "report.html").text()
-    assert browser.ask("[...document.querySelectorAll('#runs tbody')].map(e => e.rows.length)") == [3, 3, 3]
 
 
 @pytest.mark.slow
@@ -224,7 +152,7 @@ def test_the_metric_is_switched_in_place_and_a_cell_leads_to_its_runs(browser: B
     assert (visible(browser, "table.grid"), visible(browser, "table.forest")) == (4, 4)
     browser.click("rsum", "label")
     assert (visible(browser, "table.grid"), visible(browser, "table.forest")) == (2, 2)
-    assert "\nrsum: " in browser.text()
+    assert "difference of 6 points" in browser.text() or "agree exactly" in browser.text()
     browser.click("R@5", "label")
     browser.click("Text → Image", "label")
     assert (visible(browser, "table.grid"), visible(browser, "table.forest")) == (2, 2)
@@ -237,24 +165,6 @@ def test_the_metric_is_switched_in_place_and_a_cell_leads_to_its_runs(browser: B
     assert link.startswith("../../cells/cell-sig-ms_cir-1")
     browser.click("Close")
     assert not browser.ask("document.getElementById('cell').open")
-
-
-@pytest.mark.slow
-@in_a_browser
-def test_a_list_is_sorted_by_its_column(browser: Browser, page: Path) -> None:
-    shown(browser, page)
-    browser.ask("document.getElementById('weights').open = true")
-    click = """(() => {
-      const button = document.querySelectorAll("#weights table.list thead button")[1];
-      button.focus();
-      button.click();
-      return document.activeElement === button;
-    })()"""
-    values = "[...document.querySelector('#weights tbody').rows].map(r => parseFloat(r.cells[1].textContent))"
-    for backwards in (True, False):
-        assert browser.ask(click)
-        found = browser.ask(values)
-        assert found == sorted(found, reverse=backwards)
 
 
 @pytest.mark.slow
@@ -293,37 +203,3 @@ def test_it_fits_the_frame_in_which_mlflow_shows_it(browser: Browser, page: Path
     shown(browser, frame)
     browser.wait_for("answered")
     assert browser.ask("window.facts") == {"outside": [], "dead": 0, "open": True}
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(PDFLATEX is None, reason="needs pdflatex on the path")
-def test_every_latex_table_compiles_as_it_stands(tmp_path: Path, broken: SweepResults) -> None:
-    write_texts(broken, tmp_path / "broken")
-    tables = sorted(tmp_path.glob("**/*.tex"))
-    body = "\n".join(f"\\input{{{table}}}\\clearpage" for table in tables)
-    (tmp_path / "all.tex").write_text(
-        "\\documentclass{article}\\usepackage{booktabs,colortbl}\\usepackage{xcolor}\\usepackage{graphicx}"
-        f"\\begin{{document}}\n{body}\n\\end{{document}}\n"
-    )
-    made = subprocess.run(
-        [str(PDFLATEX), "-interaction=nonstopmode", "-halt-on-error", "all.tex"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert made.returncode == 0, made.stdout[-2000:]
-    names = {table.name for table in tables}
-    assert {"coco-vsepp-resnet152-frozen.tex", "coco-vsepp-resnet152-frozen-rsum.tex"} <= names
-    wide = [float(points) for points in re.findall(r"Overfull \\hbox \(([0-9.]+)pt", made.stdout)]
-    assert not [points for points in wide if points > 1]
-
-
-def test_both_scales_run_from_pale_to_full_and_keep_their_numbers_readable() -> None:
-    for full in (GREEN, CIVIDIS):
-        scale = ColourScale(low=0.0, high=1.0, full=full)
-        inks = [text_colour(scale.colour(value / 20)) for value in range(21)]
-        assert inks[0] == "000000"
-        brightness = [sum(bytes.fromhex(scale.colour(value / 20))) for value in range(21)]
-        assert brightness == sorted(brightness, reverse=True)

@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from goal_sweep.goal_core.data.config import ScenesConfig
 from goal_sweep.goal_core.models import BackboneConfig, BertConfig, ModelConfig, TextConfig, XvlmConfig, build_backbone
@@ -65,4 +67,7 @@ def test_the_table_states_the_size_of_the_backbone(name: str) -> None:
     backbone = build_backbone(BackboneConfig(name=name, weights="random"), image_size=size.image_size, seed=0)
     assert sum(parameter.numel() for parameter in backbone.parameters()) / 1e6 == pytest.approx(size.params_m, rel=0.02)
     assert backbone.num_features == size.width
-    assert size.cpu_ms > size.cuda_ms > 0
+    image = torch.zeros(1, 3, size.image_size, size.image_size)
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        backbone(image)
+    assert counter.get_total_flops() / 2e9 == pytest.approx(size.gmac, rel=0.03)

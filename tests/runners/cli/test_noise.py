@@ -27,7 +27,7 @@ def test_the_judgement_is_that_of_the_report() -> None:
     compared = compare(pd.DataFrame({name: pd.Series(points) for name, points in POINTS.items()}))
     assert compared.best is not None
     assert found is not None
-    assert found == Judgement(best=compared.best, level=compared.level)
+    assert found == Judgement(best=compared.best, level=compared.near)
     assert ("con", "cir") not in found.level
 
 

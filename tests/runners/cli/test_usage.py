@@ -159,7 +159,6 @@ def test_a_report_that_cannot_be_written_leaves_the_status_of_training(capsys, m
     def fail(*arguments: object, **options: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(reports.ReportTarget, "of", lambda config, **options: None)
     monkeypatch.setattr(reports, "report", fail)
     outcome = SimpleNamespace(
         progress=SimpleNamespace(digest=lambda: ""), found_nothing_to_do=False, is_tracked=True, stopped=False, status=1

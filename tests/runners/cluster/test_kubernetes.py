@@ -1,115 +1,132 @@
+"""The manifest against the schema that KubeRay publishes, and what `kubectl` gets."""
+
 from __future__ import annotations
 
+import gzip
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
+from ruamel.yaml import YAML
 
 from goal_sweep.goal_core.basics.errors import ConfigError
-from goal_sweep.runners.cluster.backend import ClusterError, Job
-from goal_sweep.runners.cluster.kubernetes import Kubernetes, stream_command
-from tests.helpers.cluster_cases import Commands, job, refusal, submission
+from goal_sweep.runners.cluster import kubernetes
+from goal_sweep.runners.cluster.backend import ClusterError
+from goal_sweep.runners.cluster.submission import example_site
+from tests.helpers.cluster_cases import job, on_path
 
-PLACE = {"context": "lab", "namespace": "research"}
-VOLUME = "kubernetes.pod={spec: {containers: [{volumeMounts: [{name: r, mountPath: /r}]}]}}"
-LEAST = ("kubernetes.image=i:1", "kubernetes.store=/r/s", VOLUME)
-START = "kubectl --context=lab --namespace=research"
-
-
-def made(tmp_path: Path, *more: str) -> Job:
-    store = tmp_path / "store"
-    found = job(tmp_path, *LEAST, "kubernetes.context=lab", "kubernetes.namespace=research", *more, store=store)
-    found.folder.mkdir(parents=True, exist_ok=True)
-    return found
+SCHEMA = Path(__file__).parent / "kuberay" / "rayjob-v1.schema.json.gz"
+LEAST = ("kubernetes.image=i:1", "kubernetes.store=/r/s", "kubernetes.mounts=[{name: r, mountPath: /r}]")
+FULL = f"kubernetes={json.dumps(YAML(typ='safe').load(example_site('kubernetes'))['kubernetes'])}"
 
 
-def test_the_manifest_is_created_as_printed(tmp_path: Path) -> None:
-    commands, sent = Commands(kubectl="created"), made(tmp_path)
-    assert Kubernetes(commands).submit(sent) == sent.id
-    assert commands.given == [(f"{START} create --filename=-", Kubernetes().render(sent))]
-    assert (sent.folder / "rayjob.yaml").read_text() == Kubernetes().render(sent)
+def closed(schema: Any) -> Any:
+    """The schema with unknown keys refused where Kubernetes would drop them in silence."""
+    if isinstance(schema, list):
+        return [closed(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: closed(value) for key, value in schema.items()}
+    if isinstance(made.get("properties"), dict) and not schema.get("x-kubernetes-preserve-unknown-fields"):
+        made.setdefault("additionalProperties", False)
+    if schema.get("x-kubernetes-int-or-string"):
+        made.pop("anyOf", None)
+        made["type"] = ["integer", "string"]
+    return made
 
 
-def test_a_refusal_is_one_line(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def schema() -> jsonschema.Draft202012Validator:
+    content = closed(json.loads(gzip.decompress(SCHEMA.read_bytes())))
+    content["properties"]["metadata"] = {"type": "object"}
+    return jsonschema.Draft202012Validator(content)
+
+
+def manifest(tmp_path: Path, *overrides: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = YAML(typ="safe").load(kubernetes.render(job(tmp_path, *overrides)))
+    return loaded
+
+
+def pods(tmp_path: Path, *overrides: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The pod templates of the head and the workers."""
+    cluster = manifest(tmp_path, *overrides)["spec"]["rayClusterSpec"]
+    return cluster["headGroupSpec"]["template"], cluster["workerGroupSpecs"][0]["template"]
+
+
+@pytest.mark.parametrize("settings", [LEAST, (FULL,)], ids=["least", "full"])
+def test_the_manifest_is_valid(settings: tuple[str, ...], schema: Any, tmp_path: Path) -> None:
+    ray_job = manifest(tmp_path, *settings)
+    assert [error.message for error in schema.iter_errors(ray_job)] == []
+    assert (ray_job["apiVersion"], ray_job["kind"]) == ("ray.io/v1", "RayJob")
+
+
+def test_the_schema_finds_mistakes(schema: Any, tmp_path: Path) -> None:
+    ray_job = manifest(tmp_path, *LEAST)
+    ray_job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["tolerationss"] = []
+    ray_job["spec"]["backoffLimit"] = "two"
+    assert len(list(schema.iter_errors(ray_job))) == 2
+
+
+def test_the_sweep_file_arrives_unchanged_and_goes_with_the_job(tmp_path: Path) -> None:
+    head, _ = pods(tmp_path, *LEAST)
+    ((key, text),) = head["metadata"]["annotations"].items()
+    assert text == job(tmp_path, *LEAST).sweep_text
+    (volume,) = (one for one in head["spec"]["volumes"] if one["name"] == "sweep")
+    (item,) = volume["downwardAPI"]["items"]
+    assert item == {"path": "sweep.yaml", "fieldRef": {"fieldPath": f"metadata.annotations['{key}']"}}
+    (mount,) = (one for one in head["spec"]["containers"][0]["volumeMounts"] if one["name"] == "sweep")
+    assert f"launch {mount['mountPath']}/sweep.yaml " in manifest(tmp_path, *LEAST)["spec"]["entrypoint"]
+
+
+def test_the_example_runs_workers_alone_on_spot_nodes_with_gpus_and_secrets_are_references(tmp_path: Path) -> None:
+    spec = manifest(tmp_path, FULL)["spec"]["rayClusterSpec"]
+    head, worker = (pod["spec"] for pod in pods(tmp_path, FULL))
+    assert "nodeSelector" not in head
+    assert worker["nodeSelector"] == {"cloud.google.com/gke-spot": "true"}
+    assert [one["key"] for one in worker["tolerations"]] == ["nvidia.com/gpu", "cloud.google.com/gke-spot"]
+    assert {one["securityContext"]["fsGroup"] for one in (head, worker)} == {1000}
+    assert "nvidia.com/gpu" not in head["containers"][0]["resources"]["limits"]
+    assert worker["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "1"
+    assert spec["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
+    assert (spec["authOptions"], spec["workerGroupSpecs"][0]["replicas"]) == ({"mode": "token"}, 2)
+    for pod in (head, worker):
+        variables = {one["name"]: one for one in pod["containers"][0]["env"]}
+        reference = {"secretKeyRef": {"name": "mlflow", "key": "password"}}
+        assert variables["MLFLOW_TRACKING_PASSWORD"]["valueFrom"] == reference
+        assert variables["GOAL_SWEEP_CODE"]["value"] == "0123456789abcdef"
+        assert {"results", "data", "shared-memory"} <= {one["name"] for one in pod["volumes"]}
+
+
+def test_kubectl_gets_what_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = f"cat > {tmp_path / 'sent'}; echo rayjob.ray.io/tiny-0a1b2c-x9"
+    called = on_path(tmp_path, monkeypatch, kubectl=answer)
+    sent = job(tmp_path, *LEAST, "kubernetes.context=lab", "kubernetes.namespace=research")
+    name = kubernetes.create(sent)
+    assert called() == ["kubectl --context=lab -n research create --filename=- --output=name"]
+    assert (tmp_path / "sent").read_text() == kubernetes.render(sent)
+    assert kubernetes.next_steps(sent, name)[1:] == [
+        "kubectl --context=lab -n research logs job/tiny-0a1b2c-x9 --follow",
+        "kubectl --context=lab -n research delete rayjob.ray.io/tiny-0a1b2c-x9",
+    ]
     said = 'error: unable to recognize "STDIN": no matches for kind "RayJob" in version "ray.io/v1"'
+    on_path(tmp_path, monkeypatch, kubectl=f"echo '{said}' >&2; exit 1")
     with pytest.raises(ClusterError) as refused:
-        Kubernetes(Commands(kubectl=refusal(said))).submit(made(tmp_path))
-    assert str(refused.value) == f"cannot submit to Kubernetes: {said}"
-
-
-@pytest.mark.parametrize(
-    ("status", "expected"),
-    [
-        ({}, ("pending", "New", None)),
-        ({"jobDeploymentStatus": "Initializing"}, ("pending", "Initializing", None)),
-        ({"jobDeploymentStatus": "Running", "jobStatus": "RUNNING"}, ("running", "Running (RUNNING)", None)),
-        ({"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED"}, ("ended", "Complete (SUCCEEDED)", 0)),
-        (
-            {"jobDeploymentStatus": "Failed", "jobStatus": "FAILED", "message": "exit\n code 1"},
-            ("ended", "Failed (FAILED): exit code 1", None),
-        ),
-    ],
-)
-def test_the_state_is_that_of_the_rayjob(status: dict[str, str], expected: tuple[Any, ...], tmp_path: Path) -> None:
-    commands = Commands(kubectl=json.dumps({"status": status}))
-    state = Kubernetes(commands).state(submission("kubernetes", **PLACE), tmp_path)
-    assert (state.phase, state.said, state.status) == expected
-    assert commands.given == [(f"{START} get rayjob tiny-0a1b2c-1 --output=json", "")]
-
-
-def test_a_job_that_is_gone_is_told_from_a_cluster_that_is(tmp_path: Path) -> None:
-    gone = refusal('Error from server (NotFound): rayjobs.ray.io "tiny" not found')
-    assert Kubernetes(Commands(kubectl=gone)).state(submission("kubernetes", **PLACE), tmp_path).phase == "unknown"
-    down = Commands(kubectl=refusal("The connection to the server was refused"))
-    with pytest.raises(ClusterError, match="cannot ask Kubernetes: The connection to the server was refused"):
-        Kubernetes(down).state(submission("kubernetes", **PLACE), tmp_path)
-
-
-def test_a_cancellation_deletes_the_job(tmp_path: Path) -> None:
-    commands = Commands(kubectl="")
-    Kubernetes(commands).cancel(submission("kubernetes", **PLACE), tmp_path)
-    assert commands.given[0][0].startswith(f"{START} delete rayjob tiny-0a1b2c-1")
-
-
-def test_the_log_is_that_of_the_submitter(tmp_path: Path) -> None:
-    asked = []
-
-    def stream(command):
-        asked.append(" ".join(command))
-        yield from ["a", "b"]
-
-    logs = Kubernetes(Commands(), stream).logs(submission("kubernetes", **PLACE), tmp_path, follow=True)
-    assert list(logs) == ["a", "b"]
-    assert asked == [f"{START} logs job/tiny-0a1b2c-1 --follow"]
-
-
-def test_a_stream_that_fails_says_why() -> None:
-    lines = stream_command(["sh", "-c", "echo one; echo warning >&2; echo no such job >&2; exit 1"])
-    assert next(lines) == "one"
-    with pytest.raises(ClusterError, match="cannot read the log: no such job"):
-        next(lines)
+        kubernetes.create(sent)
+    assert str(refused.value) == f"cannot create a RayJob: {said}"
 
 
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (("kubernetes.image=''",), "cluster.kubernetes.image is needed"),
-        (("kubernetes.store=''",), "cluster.kubernetes.store is needed"),
-        (("kubernetes.store=/elsewhere",), "lies on no volume of cluster.kubernetes.pod"),
-        ((VOLUME.replace("/r}", "/r, readOnly: true}"),), "lies on no volume of cluster.kubernetes.pod"),
-        (("kubernetes.pod={spec: {containers: 1}}",), "is no pod template"),
+        ("kubernetes.image=''", "cluster.kubernetes.image is needed"),
+        ("kubernetes.store=''", "must be the results folder as the pods see it"),
+        ("kubernetes.store=/elsewhere", "must be the results folder as the pods see it"),
+        ("kubernetes.mounts=[{name: r, mountPath: /r, readOnly: true}]", "must be the results folder"),
     ],
 )
-def test_a_job_whose_results_would_be_lost_is_refused(settings: tuple[str, ...], said: str, tmp_path: Path) -> None:
-    Kubernetes().check(made(tmp_path))
+def test_a_job_that_could_not_keep_its_results_or_train_is_refused(settings: str, said: str, tmp_path: Path) -> None:
+    assert kubernetes.check(job(tmp_path, *LEAST)) == []
     with pytest.raises(ConfigError, match=said):
-        Kubernetes().check(made(tmp_path, *settings))
-
-
-def test_variables_that_the_pods_lack_are_named(tmp_path: Path) -> None:
-    found = made(tmp_path)
-    named = replace(found, sweep_text=f"{found.sweep_text}\nstore: ${{GOAL_A}}/${{GOAL_B:-x}}/${{GOAL_C}}\n")
-    with pytest.raises(ConfigError, match="the sweep names GOAL_A, GOAL_C; give the values for the cluster's nodes"):
-        Kubernetes().check(named)
+        kubernetes.check(job(tmp_path, *LEAST, settings))

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from goal_sweep.runners.store.records.provenance import gather
 
 from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.runners.cluster.backend import ClusterError, Job
 from goal_sweep.runners.cluster.ray_jobs import RayJobs
 from goal_sweep.runners.execution.inputs import code_digest, source_hash
+from goal_sweep.runners.store.provenance import gather
 from tests.helpers.cluster_cases import job, submission
 
 LEAST = ("ray.address=http://head:8265", "ray.store=/shared/store")
@@ -130,7 +130,7 @@ def test_logs_and_cancellation(tmp_path: Path) -> None:
     backend = RayJobs(lambda *_: client)
     assert list(backend.logs(asked, tmp_path, follow=False)) == ["one", "two"]
     assert list(backend.logs(asked, tmp_path, follow=True)) == ["one", "two", "three"]
-    backend.cancel(asked, tmp_path)
+    backend.cancel(asked)
     assert client.stopped == ["tiny-0a1b2c-1"]
 
 

@@ -9,25 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from goal_sweep.runners.cluster.slurm import python_command, render_close, render_sbatch
-from goal_sweep.sweeps import SlurmConfig
-from goal_sweep.sweeps.clusters import ContainerConfig
-from tests.helpers.cluster_cases import job
+from goal_sweep.runners.cluster.slurm import render_sbatch
+from tests.helpers.cluster_cases import job, on_path
 from tests.helpers.until import until
 
 GOLDEN = Path(__file__).parent / "golden"
 SITE = ("slurm.python=/opt/goal/bin/python", "slurm.partition=gpu", 'slurm.time="24:00:00"', "slurm.cpus_per_node=8")
 CASES = {
-    "one-node": (*SITE, "slurm.gpus_per_node=1", "slurm.environment={GOAL_DATA: /data/it's here}"),
+    "one-node": (*SITE, "slurm.gpus_per_node=1", "slurm.environment={GOAL_DATA: /data/it's here}", "slurm.array=4"),
     "two-nodes": (*SITE, "slurm.nodes=2", "slurm.gpus_per_node=4", "slurm.gpu_type=a100", "slurm.modules=[cuda/12.4]"),
-    "array": (*SITE, "slurm.array=4", "slurm.account=p1", "slurm.setup=[ulimit -n 65536]"),
 }
+STORE = "store/submissions/tiny-0a1b2c-1"
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_script_is_the_golden_one(name: str, tmp_path: Path, pytestconfig: pytest.Config) -> None:
-    path, made = GOLDEN / f"{name}.sbatch", job(tmp_path, *CASES[name])
-    text = render_sbatch(made) + (render_close(made) if "array" in name else "")
+    path, text = GOLDEN / f"{name}.sbatch", render_sbatch(job(tmp_path, *CASES[name]))
     if pytestconfig.getoption("--update-golden"):
         GOLDEN.mkdir(exist_ok=True)
         path.write_text(text)
@@ -49,129 +46,156 @@ def test_no_value_can_add_a_line_or_a_command(tmp_path: Path) -> None:
     assert not (tmp_path / "pwned").exists()
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        (SlurmConfig(python="/p"), ["/p"]),
-        (
-            SlurmConfig(gpus_per_node=1, container=ContainerConfig(image="g.sif", mounts=("/a", "/b:/c"))),
-            ["apptainer", "exec", "--nv", "--bind", "/a", "--bind", "/b:/c", "g.sif", "python3"],
-        ),
-    ],
-)
-def test_python_runs_in_the_container(settings: SlurmConfig, expected: list[str]) -> None:
-    assert python_command(settings) == expected
+def test_python_and_ray_run_in_the_container(tmp_path: Path) -> None:
+    container = "slurm.container={image: g.sif, mounts: [/a, '/b:/c']}"
+    text = render_sbatch(job(tmp_path, container, "slurm.gpus_per_node=1", "slurm.nodes=2"))
+    assert "python=(apptainer exec --nv --bind /a --bind /b:/c g.sif python3)" in text
+    assert "ray=(apptainer exec --nv --bind /a --bind /b:/c g.sif ray)" in text
 
 
-STATUS = """
-import os, signal, sys, time
+CLI = """
+import json, os, signal, sys, time
 told = os.environ["TOLD"]
-if {saves}:
-    open(os.environ["GOAL_SWEEP_PROGRESS"], "w").close()
+if sys.argv[1] == "status":
+    rows = json.loads(os.environ["ROWS"])
+    print(json.dumps([{"state": state, "epoch": epoch * (state != "done"), "epochs": 3} for state, epoch in rows]))
+    sys.exit()
+open(told + ".arguments", "w").write(" ".join(sys.argv[1:]))
 def stop(number, frame):
-    open(told, "a").write(signal.Signals(number).name)
+    open(told, "a").write(signal.Signals(number).name + chr(10))
     sys.exit(75)
 signal.signal(signal.SIGUSR1, stop)
 signal.signal(signal.SIGTERM, stop)
-if {status} is not None:
-    sys.exit({status})
+if "STATUS" in os.environ:
+    status = int(os.environ["STATUS"])
+    os.kill(os.getpid(), -status) if status < 0 else sys.exit(status)
 open(told + ".up", "w").close()
 time.sleep(60)
 """
+"""In the place of goal-sweep's command line: a launch that ends with a status, or waits for a signal."""
+SRUN = 'while [ "${1#-}" != "$1" ]; do shift; done; exec "$@"'
+RAY = """
+case "$1" in
+  status) [ -f DIR/ray-up ] && printf ' 1 node_a\\n 1 node_b\\n' ;;
+  health-check) [ -f DIR/ray-up ] ;;
+  start) [ -n "$RAY_FAILS" ] && exit 1; touch DIR/ray-up; stat -c %a "$RAY_AUTH_TOKEN_PATH" >> DIR/token-mode
+    trap 'echo "ray ended" >> DIR/log; exit 1' TERM; sleep 60 & wait ;;
+esac
+"""
 
 
-def started(
-    tmp_path: Path,
-    status: int | None,
-    idle: int = 0,
-    *,
-    has_goal_sweep: bool = True,
-    saves: bool = False,
-    modules: str = "[]",
-) -> subprocess.Popen[str]:
-    """The script of one node, run by bash, with a launch that ends with a status or waits for a signal."""
-    package = tmp_path / "path" / "goal_sweep" / "runners"
-    package.mkdir(parents=True)
-    (package.parent / "__init__.py").touch()
-    (package / "__init__.py").touch()
-    (package / "cli.py").write_text(STATUS.format(status=status, saves=saves))
-    if has_goal_sweep:
-        (package / "cluster").mkdir()
-        (package / "cluster" / "slurm_node.py").touch()
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    (programs / "scontrol").write_text('#!/bin/sh\necho "$@" >> "$TOLD"\n')
-    (programs / "scontrol").chmod(0o755)
-    store = tmp_path / "store"
-    made = job(tmp_path, f"slurm.modules={modules}", store=store)
-    made.folder.mkdir(parents=True)
-    if idle:
-        (made.folder / "idle-runs").write_text(f"{idle}\n")
-    variables = {
-        "PATH": f"{programs}:{os.environ['PATH']}",
-        "PYTHONPATH": str(tmp_path / "path"),
-        "TOLD": str(tmp_path / "told"),
-        **{"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n1", "SLURM_CPUS_ON_NODE": "1"},
-    }
-    return subprocess.Popen(
-        ["bash", "-c", render_sbatch(made)], cwd=tmp_path, env=variables, stdout=subprocess.PIPE, text=True
-    )
+class Script:
+    """The script of a job, run by bash with programs in place of Slurm's and Ray's."""
+
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *settings: str) -> None:
+        ray = RAY.replace("DIR", str(tmp_path))
+        self.called = on_path(tmp_path, monkeypatch, scontrol="", srun=SRUN, ray=ray)
+        (tmp_path / "bin/python").symlink_to(sys.executable)
+        (tmp_path / "path/goal_sweep/runners").mkdir(parents=True)
+        for name, text in (("__init__.py", ""), ("runners/__init__.py", ""), ("runners/cli.py", CLI)):
+            (tmp_path / "path/goal_sweep" / name).write_text(text)
+        self.cli, self.told = tmp_path / "path/goal_sweep/runners/cli.py", tmp_path / "told"
+        made = job(tmp_path, f"slurm.python={tmp_path / 'bin/python'}", *settings, store=tmp_path / "store")
+        self.folder, self._text, self._cwd = made.folder, render_sbatch(made), tmp_path
+        made.folder.mkdir(parents=True)
+        # Imported by the check of the node too, so only the module's own run does anything.
+        self.cli.write_text('if __name__ == "__main__":\n' + "".join(f"    {line}\n" for line in CLI.splitlines()))
+
+    def start(self, **variables: str) -> subprocess.Popen[str]:
+        environment = {
+            **{"PATH": os.environ["PATH"], "PYTHONPATH": str(self._cwd / "path"), "TOLD": str(self.told)},
+            **{"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n1", "SLURM_CPUS_ON_NODE": "1", "SLURMD_NODENAME": "n1"},
+            **{"ROWS": '[["done", 3], ["waiting", 2]]', **variables},
+        }
+        return subprocess.Popen(
+            ["bash", "-c", self._text], cwd=self._cwd, env=environment, stdout=subprocess.PIPE, text=True
+        )
+
+    def run(self, **variables: str) -> tuple[int, str]:
+        """Run it to its end. Returns its exit status, which it must have written, and what it said."""
+        run = self.start(**variables)
+        said = run.communicate(timeout=120)[0]
+        assert (self.folder / "status").read_text() == f"{run.returncode}\n"
+        return run.returncode, said
+
+    @property
+    def is_requeued(self) -> bool:
+        return "scontrol requeue 7" in self.called()
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Script:
+    return Script(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("status", [0, 1, 2])
-def test_a_final_status_ends_the_job(status: int, tmp_path: Path) -> None:
-    run = started(tmp_path, status)
-    assert (run.communicate()[0].count("back to the queue"), run.returncode) == (0, status)
-    assert (tmp_path / "store/submissions/tiny-0a1b2c-1/status").read_text() == f"{status}\n"
+def test_a_final_status_ends_the_job(status: int, script: Script) -> None:
+    assert script.run(STATUS=str(status))[0] == status
+    assert not script.is_requeued
 
 
 @pytest.mark.parametrize(
-    ("signal", "idle", "saves", "told", "said"),
-    [
-        ("USR1", 0, False, "SIGUSR1requeue 7\n", "back to the queue: the time limit is near"),
-        ("USR1", 2, True, "SIGUSR1requeue 7\n", "back to the queue: the time limit is near"),
-        ("USR1", 2, False, "SIGUSR1", "no training has saved anything in 3 runs"),
-        ("TERM", 0, False, "SIGTERM", ""),
-    ],
+    ("signal", "is_requeued", "said"),
+    [("USR1", True, "back to the queue: the time limit is near"), ("TERM", False, "")],
 )
-def test_the_time_limit_requeues_a_job_that_progresses_and_a_cancellation_ends_it(
-    signal: str, idle: int, saves: bool, told: str, said: str, tmp_path: Path
+def test_the_time_limit_requeues_a_job_and_a_cancellation_ends_it(
+    signal: str, is_requeued: bool, said: str, script: Script
 ) -> None:
-    run = started(tmp_path, None, idle, saves=saves)
-    until((tmp_path / "told.up").exists)
+    run = script.start()
+    until(script.told.with_suffix(".up").exists)
     subprocess.run(["kill", f"-{signal}", str(run.pid)], check=True)
-    out = run.communicate()[0]
+    out = run.communicate(timeout=60)[0]
     assert run.returncode == 75
-    assert (tmp_path / "told").read_text() == told
+    assert script.told.read_text() == f"SIG{signal}\n"
     assert said in out
+    assert script.is_requeued is is_requeued
 
 
-@pytest.mark.parametrize(("saves", "runs"), [(False, "1"), (True, "0")])
-def test_runs_without_progress_are_counted(saves: bool, runs: str, tmp_path: Path) -> None:
-    run = started(tmp_path, 75, saves=saves)
-    assert "back to the queue: Ray is gone" in run.communicate()[0]
-    assert run.returncode == 75
-    assert (tmp_path / "store/submissions/tiny-0a1b2c-1/idle-runs").read_text().strip() == runs
+def test_a_job_goes_on_while_runs_make_progress_and_ends_after_three_that_make_none(script: Script) -> None:
+    said = [script.run(STATUS=status)[1] for status in ("75", "-9", "75", "75")]
+    assert [one.count("back to the queue: the launch was cut off") for one in said] == [1, 1, 1, 0]
+    assert "no new epoch in 3 runs" in said[-1]
+    assert script.run(STATUS="75", ROWS='[["done", 3], ["running", 3]]')[1].count("back to the queue") == 1
 
 
-def test_a_module_that_cannot_be_loaded_ends_the_job(tmp_path: Path) -> None:
-    run = started(tmp_path, 0, modules='["no$(touch pwned)"]')
-    assert "goal-sweep: this failed: module load no$(touch pwned)" in run.communicate()[0]
-    assert run.returncode == 2
-    assert (tmp_path / "store/submissions/tiny-0a1b2c-1/status").read_text() == "2\n"
-    assert not (tmp_path / "pwned").exists()
+def test_a_job_that_finds_nothing_left_is_done(script: Script) -> None:
+    assert script.run(STATUS="75", ROWS='[["done", 3], ["failed", 1]]')[0] == 0
+    assert not script.is_requeued
 
 
-def test_a_module_that_the_job_after_an_array_cannot_load_is_the_status_of_the_array(tmp_path: Path) -> None:
-    made = job(tmp_path, "slurm.array=2", "slurm.modules=[nowhere]", store=tmp_path / "store")
-    made.folder.mkdir(parents=True)
-    run = subprocess.run(["bash", "-c", render_close(made)], stdout=subprocess.PIPE, text=True, check=False)
-    assert (run.stdout, run.returncode) == ("goal-sweep: this failed: module load nowhere\n", 2)
-    assert (made.folder / "status").read_text() == "2\n"
+def test_what_no_run_can_mend_ends_the_job(tmp_path: Path, script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    script.cli.unlink()
+    status, said = script.run(STATUS="0")
+    assert status == 2
+    assert f"n1 cannot run the sweep with {tmp_path / 'bin/python'}, as the lines above say" in said
+    other = tmp_path / "other"
+    other.mkdir()
+    status, said = Script(other, monkeypatch, 'slurm.modules=["no$(touch pwned)"]').run(STATUS="0")
+    assert status == 2
+    assert "goal-sweep: this failed: module load no$(touch pwned)" in said
+    assert not list(tmp_path.rglob("pwned"))
 
 
-def test_a_python_without_this_goal_sweep_is_no_failed_sweep(tmp_path: Path) -> None:
-    run = started(tmp_path, 0, has_goal_sweep=False)
-    assert f"n1 cannot run the sweep with {sys.executable}, as the lines above say" in run.communicate()[0]
-    assert run.returncode == 2
-    assert (tmp_path / "store/submissions/tiny-0a1b2c-1/status").read_text() == "2\n"
+def test_several_nodes_are_joined_by_ray_with_a_token_which_ends_with_the_launch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = Script(tmp_path, monkeypatch, "slurm.nodes=2")
+    status, said = script.run(STATUS="0")
+    assert status == 0
+    assert "2 of 2 nodes joined" in said
+    starts = [line for line in script.called() if line.startswith("ray start")]
+    assert len(starts) == 2
+    address = script.told.with_suffix(".arguments").read_text().split("--address ")[1]
+    assert f"--node-ip-address={address.partition(':')[0]} --port={address.partition(':')[2]}" in starts[0]
+    assert f"--address={address} " in starts[1]
+    assert script.called().count("ray ended") == 2
+    assert (tmp_path / "token-mode").read_text().split() == ["600", "600"]
+    assert not list(script.folder.glob("run-*"))
+
+
+def test_a_ray_that_does_not_start_is_tried_three_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(tmp_path, monkeypatch, "slurm.nodes=2")
+    runs = [script.run(RAY_FAILS="1", ROWS='[["waiting", 0]]') for _ in range(3)]
+    assert [status for status, _ in runs] == [75] * 3
+    assert ["back to the queue: Ray does not start" in said for _, said in runs] == [True, True, False]
+    assert not list(script.folder.glob("run-*"))

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
+import os
 import re
-import time
-from collections.abc import Callable
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,46 +11,39 @@ import pytest
 
 from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.runners.cluster import slurm
-from goal_sweep.runners.cluster.backend import ClusterError, NoAnswerError
+from goal_sweep.runners.cluster.backend import ClusterError, Job
 from goal_sweep.runners.cluster.slurm import Slurm, render_sbatch
-from tests.helpers.cluster_cases import Commands, job, refusal, submission
+from tests.helpers.cluster_cases import job, on_path, submission
+from tests.helpers.until import until
+
+NAME = "--name=tiny-0a1b2c-1"
 
 
-def test_a_job_is_queued_with_its_files_beside_it(tmp_path: Path) -> None:
-    commands = Commands(sbatch="12;cluster\n")
-    made = job(tmp_path, store=tmp_path / "store")
-    made.folder.mkdir(parents=True)
-    assert Slurm(commands).submit(made) == "12"
-    script = made.folder / "job.sbatch"
-    assert [line for line, _ in commands.given] == [f"sbatch --test-only {script}", f"sbatch --parsable {script}"]
-    assert (made.folder / "job.sbatch").read_text() == render_sbatch(made)
-    assert (made.folder / "sweep.yaml").read_text() == made.sweep_text
+def made(tmp_path: Path, *settings: str) -> Job:
+    found = job(tmp_path, *settings, store=tmp_path / "store")
+    found.folder.mkdir(parents=True)
+    return found
 
 
-def test_an_array_begins_only_when_the_job_that_follows_it_is_queued_too(tmp_path: Path) -> None:
-    after = "sbatch --parsable --dependency=afterany:12"
-    commands = Commands({after: "13\n", "sbatch --parsable --hold": "12\n", "scontrol release": ""})
-    made = job(tmp_path, "slurm.array=2", store=tmp_path / "store")
-    made.folder.mkdir(parents=True)
-    assert Slurm(commands).submit(made) == "12,13"
-    assert commands.given[-1][0] == "scontrol release 12"
-    assert "-P -m goal_sweep.runners.cli sync" in (made.folder / "close.sbatch").read_text()
-    alone = Commands({after: refusal("no"), "sbatch --parsable --hold": "12\n", "scancel": ""})
-    with pytest.raises(ClusterError, match=r"cannot submit to Slurm: no$"):
-        Slurm(alone).submit(made)
-    assert alone.given[-1][0] == "scancel --name=tiny-0a1b2c-1 12"
-    held = Commands({after: refusal("no"), "sbatch --parsable --hold": "12\n"})
-    with pytest.raises(NoAnswerError, match="no; job 12 is held in the queue"):
-        Slurm(held).submit(made)
+def test_a_job_is_queued_with_its_files_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    called, sent = on_path(tmp_path, monkeypatch, sbatch="echo '12;cluster'"), made(tmp_path)
+    assert Slurm().submit(sent) == "12"
+    script = sent.folder / "job.sbatch"
+    assert called() == [f"sbatch --test-only {script}", f"sbatch --parsable {script}"]
+    assert script.read_text() == render_sbatch(sent)
+    assert (sent.folder / "sweep.yaml").read_text() == sent.sweep_text
+    assert Slurm().render(sent) == f"{render_sbatch(sent)}\n# sweep.yaml\n{sent.sweep_text}"
 
 
-def test_a_refusal_is_one_line(tmp_path: Path) -> None:
-    made = job(tmp_path, store=tmp_path / "store")
-    made.folder.mkdir(parents=True)
-    said = "sbatch: error: Batch job submission failed: Invalid account"
+def test_a_refusal_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said, sent = "sbatch: error: Batch job submission failed: Invalid account", made(tmp_path)
+    on_path(tmp_path, monkeypatch, sbatch=f"echo 'sbatch: warning: x\n{said}' >&2; exit 1")
     with pytest.raises(ClusterError) as refused:
-        Slurm(Commands(sbatch=refusal(f"sbatch: warning: x\n{said}"))).submit(made)
+        Slurm().submit(sent)
     assert str(refused.value) == f"cannot submit to Slurm: {said}"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ClusterError, match=r"^sbatch is not installed"):
+        Slurm().submit(sent)
 
 
 @pytest.mark.parametrize(
@@ -62,198 +55,116 @@ def test_a_refusal_is_one_line(tmp_path: Path) -> None:
     ],
 )
 def test_more_than_a_partition_gives_is_refused_before_it_is_queued(
-    said: str, is_refused: bool, tmp_path: Path
+    said: str, is_refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commands = Commands({"sbatch --test-only": refusal(said), "sbatch --parsable": "12\n"})
-    made = job(tmp_path, store=tmp_path / "store")
-    made.folder.mkdir(parents=True)
+    test = f'if [ "$1" = --test-only ]; then echo "{said}" >&2; exit 1; fi; echo 12'
+    called, sent = on_path(tmp_path, monkeypatch, sbatch=test), made(tmp_path)
     if not is_refused:
-        assert Slurm(commands).submit(made) == "12"
+        assert Slurm().submit(sent) == "12"
         return
     with pytest.raises(ClusterError, match=re.escape(said)):
-        Slurm(commands).submit(made)
-    assert len(commands.given) == 1
-
-
-def test_a_machine_without_slurm_lacks_what_it_was_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    made = job(tmp_path, store=tmp_path / "store")
-    made.folder.mkdir(parents=True)
-    with pytest.raises(ClusterError, match=r"^sbatch is not installed"):
-        Slurm().submit(made)
+        Slurm().submit(sent)
+    assert len(called()) == 1
 
 
 @pytest.mark.parametrize(
     ("queue", "phase", "said"),
     [
-        ("PENDING|Priority||tiny-0a1b2c-1\n", "pending", "pending (Priority)"),
-        ("RUNNING|None|n[1-2]|tiny-0a1b2c-1\n", "running", "running on n[1-2]"),
-        (
-            "".join(f"{one}|tiny-0a1b2c-1\n" for one in ("RUNNING|None|n1", "RUNNING|None|n1", "PENDING|Dependency|")),
-            "running",
-            "2 running on n1, 1 pending (Dependency)",
-        ),
+        ("PENDING|Priority|", "pending", "pending (Priority)"),
+        ("RUNNING|None|n[1-2]", "running", "running on n[1-2]"),
+        ("RUNNING|None|n1\nPENDING|Dependency|", "running", "running on n1, pending (Dependency)"),
+        ("REQUEUED|None|", "pending", "requeued"),
     ],
 )
-def test_a_job_in_the_queue(queue: str, phase: str, said: str, tmp_path: Path) -> None:
-    state = Slurm(Commands(squeue=queue)).state(submission("slurm"), tmp_path)
-    assert (state.phase, state.said, state.status, state.is_over) == (phase, said, None, False)
+def test_a_job_in_the_queue(queue: str, phase: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    called = on_path(tmp_path, monkeypatch, squeue=f"echo '{queue}'")
+    state = Slurm().state(submission("slurm"), tmp_path)
+    assert (state.phase, state.said, state.status) == (phase, said, None)
+    assert NAME in called()[0]
 
 
 @pytest.mark.parametrize(
-    ("answers", "files", "expected"),
+    ("array", "written", "status", "said"),
     [
-        ({"squeue": "COMPLETED|None|n1|tiny-0a1b2c-1\n"}, {"status": "0\n"}, ("ended", "completed", 0)),
-        ({"squeue": "CANCELLED|None||tiny-0a1b2c-1\n"}, {}, ("ended", "cancelled", None)),
-        ({"sacct": "TIMEOUT\n"}, {}, ("ended", "timeout", None)),
-        ({}, {"status": "1\n"}, ("ended", "ended", 1)),
-        ({}, {"status-0": "0\n", "status-1": "75\n"}, ("ended", "ended", 75)),
-        ({}, {"status-0": "75\n", "status": "0\n"}, ("ended", "ended", 0)),
-        ({}, {"job.log": "begins\n"}, ("ended", "ended", None)),
-        ({}, {}, ("unknown", "Slurm does not know it any more", None)),
+        (0, {}, 75, "stopped before the end; submit continues it"),
+        (0, {"status": "0\n"}, 0, "done"),
+        (0, {"status": "1\n"}, 1, "done, but some cells failed"),
+        (2, {"status-0": "0\n"}, 75, "stopped before the end; submit continues it"),
+        (2, {"status-0": "0\n", "status-1": "0\n"}, 0, "done"),
     ],
 )
-def test_a_job_that_has_left_the_queue(
-    answers: dict[str, Any], files: dict[str, str], expected: tuple[Any, ...], tmp_path: Path
+def test_a_job_that_has_left_the_queue_has_written_how_it_ended(
+    array: int, written: dict[str, str], status: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
-    gone = refusal("slurm_load_jobs error: Invalid job id specified")
-    state = Slurm(Commands(answers, squeue=gone) if "squeue" not in answers else Commands(answers)).state(
-        submission("slurm"), tmp_path
-    )
-    assert (state.phase, state.said, state.status) == expected
+    on_path(tmp_path, monkeypatch, sbatch="echo 12", squeue="echo 'CANCELLED|None|n1'")
+    sent = made(tmp_path, f"slurm.array={array}")
+    Slurm().submit(sent)
+    for name, text in written.items():
+        (sent.folder / name).write_text(text)
+    state = Slurm().state(submission("slurm"), sent.folder)
+    assert (state.phase, state.status, state.said) == ("ended", status, said)
 
 
-def test_another_job_with_the_same_number_is_left_alone(tmp_path: Path) -> None:
-    commands = Commands(squeue="RUNNING|None|n1|my-other-work\n", scancel="")
-    state = Slurm(commands).state(submission("slurm"), tmp_path)
-    assert (state.phase, state.said) == ("unknown", "Slurm's job 7 is another one now (my-other-work)")
-    Slurm(commands).cancel(submission("slurm"), tmp_path)
-    assert commands.given[-1][0] == "scancel --name=tiny-0a1b2c-1 7"
-
-
-def test_a_controller_that_does_not_answer_is_no_ended_job(tmp_path: Path) -> None:
-    down = refusal("slurm_load_jobs error: Unable to contact slurm controller (connect failure)")
+def test_a_controller_that_does_not_answer_is_no_ended_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_path(tmp_path, monkeypatch, squeue="echo 'Unable to contact slurm controller (connect failure)' >&2; exit 1")
     with pytest.raises(ClusterError, match="Unable to contact slurm controller"):
-        Slurm(Commands(squeue=down)).state(submission("slurm"), tmp_path)
+        Slurm().state(submission("slurm"), tmp_path)
 
 
-def test_a_job_whose_number_did_not_reach_the_record_is_found_by_its_name(tmp_path: Path) -> None:
-    lost = replace(submission("slurm", job=""), user="me")
-    queue = Commands(squeue="RUNNING|None|n1|tiny-0a1b2c-1\n", scancel="")
-    assert Slurm(queue).state(lost, tmp_path).phase == "running"
-    Slurm(queue).cancel(lost, tmp_path)
-    assert "--name=tiny-0a1b2c-1 --user=me" in queue.given[0][0]
-    assert queue.given[1][0] == "scancel --name=tiny-0a1b2c-1 --user=me"
-    state = Slurm(Commands(squeue="")).state(lost, tmp_path)
-    assert (state.phase, state.said) == ("unknown", "Slurm has not taken it")
-    (tmp_path / "status").write_text("0\n")
-    state = Slurm(Commands(squeue="")).state(lost, tmp_path)
-    assert (state.phase, state.said, state.status) == ("ended", "ended", 0)
+def test_a_cancellation_signals_the_script_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    called = on_path(tmp_path, monkeypatch, scancel="")
+    Slurm().cancel(submission("slurm"))
+    assert called() == [
+        f"scancel {NAME} --state=PENDING",
+        f"scancel {NAME} --state=RUNNING --batch --signal=TERM",
+    ]
 
 
-def test_a_submission_that_may_have_been_taken_is_no_refusal(tmp_path: Path) -> None:
-    made = job(tmp_path, store=tmp_path / "store")
-    made.folder.mkdir(parents=True)
-    said = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
-    with pytest.raises(NoAnswerError):
-        Slurm(Commands(sbatch=refusal(said))).submit(made)
+def test_a_log_is_followed_to_the_end_of_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slurm, "_POLL_S", 0.05)
+    monkeypatch.setattr(slurm, "_ASK_EVERY_S", 0.1)
+    on_path(tmp_path, monkeypatch, squeue=f"cat {tmp_path / 'queue'}")
+    (tmp_path / "queue").write_text("PENDING|Resources|\n")
+    lines: list[str] = []
+
+    def follow() -> None:
+        lines.extend(Slurm().logs(submission("slurm"), tmp_path, follow=True))
+
+    (thread := threading.Thread(target=follow)).start()
+    try:
+        until(lambda: (tmp_path / "log").read_text().count("squeue") > 1)
+        (tmp_path / "job.log").write_text("one\ntw")
+        (tmp_path / "queue").write_text("RUNNING|None|n1\n")
+        until(lambda: (tmp_path / "log").read_text().count("squeue") > 4)
+        (tmp_path / "job.log").write_text("one\ntwo\nthree")
+    finally:
+        (tmp_path / "queue").write_text("")
+        thread.join()
+    assert lines == ["no output yet: pending (Resources)", "one", "two", "three"]
+    assert list(Slurm().logs(submission("slurm"), tmp_path, follow=False)) == ["one", "two", "three"]
 
 
-def test_a_cancellation_reaches_the_array_and_the_job_after_it(tmp_path: Path) -> None:
-    commands = Commands(scancel="")
-    Slurm(commands).cancel(submission("slurm", job="12,13"), tmp_path)
-    assert commands.given == [("scancel --name=tiny-0a1b2c-1 12 13", "")]
-
-
-def test_units_that_fit_no_node_are_refused(tmp_path: Path) -> None:
-    made = job(tmp_path)
-    Slurm(Commands()).check(made)
-    for resources, said in (({"cpus": 2}, "a unit needs 2 CPU"), ({"gpus": 0.5}, "and 0.5 GPU")):
-        config = replace(made.config, resources=replace(made.config.resources, **resources))
-        with pytest.raises(ConfigError, match=said):
-            Slurm(Commands()).check(replace(made, config=config))
-
-
-class Clock:
-    """Time that passes only by sleeping; each second something may happen."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *steps: Callable[[], object]) -> None:
-        self.now, self.steps = 0.0, iter(steps)
-        monkeypatch.setattr(time, "sleep", self.sleep)
-        monkeypatch.setattr(time, "monotonic", lambda: self.now)
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-        next(self.steps, lambda: None)()
-
-
-def test_the_log_is_followed_until_the_job_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = tmp_path / "job.log"
-    log.write_text("one\ntw")
-    queue = Commands(squeue="RUNNING|None|n1|tiny-0a1b2c-1\n")
-
-    def end() -> None:
-        log.write_text("one\ntwo\nthree")
-        (tmp_path / "status").write_text("0\n")
-
-    def leave() -> None:
-        queue.answers["squeue"] = "COMPLETED|None|n1|tiny-0a1b2c-1\n"
-
-    Clock(monkeypatch, lambda: log.write_text("one\ntwo\n"), lambda: None, end, lambda: None, leave)
-    assert list(Slurm(queue).logs(submission("slurm"), tmp_path, follow=True)) == ["one", "two", "three"]
-    assert list(Slurm(queue).logs(submission("slurm"), tmp_path, follow=False)) == ["one", "two", "three"]
-
-
-def test_the_log_of_a_job_that_waits_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    queue = Commands(squeue="PENDING|Resources||tiny-0a1b2c-1\n")
-    waiting = "waiting: pending (Resources)"
-    assert list(Slurm(queue).logs(submission("slurm"), tmp_path, follow=False)) == [waiting]
-
-    def start() -> None:
-        queue.answers["squeue"] = "RUNNING|None|n1|tiny-0a1b2c-1\n"
-        (tmp_path / "job.log").write_text("one\n")
-
-    def end() -> None:
-        queue.answers["squeue"] = "COMPLETED|None|n1|tiny-0a1b2c-1\n"
-
-    Clock(monkeypatch, *[lambda: None] * 20, start, end)
-    assert list(Slurm(queue).logs(submission("slurm"), tmp_path, follow=True)) == [waiting, "one"]
-    (tmp_path / "job.log").unlink()
-    assert list(Slurm(queue).logs(submission("slurm"), tmp_path, follow=True)) == ["no output: completed"]
+def test_the_lines_of_an_array_name_their_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_path(tmp_path, monkeypatch, squeue="")
+    (tmp_path / "job-0.log").write_text("a\n")
+    (tmp_path / "job-1.log").write_text("b\n")
+    assert list(Slurm().logs(submission("slurm"), tmp_path, follow=False)) == ["0 | a", "1 | b"]
 
 
 def test_a_store_in_a_bucket_needs_its_variables_on_the_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in slurm._BUCKET_VARIABLES:
-        monkeypatch.delenv(name, raising=False)
-    far = replace(job(tmp_path), store="s3://bucket/store")
-    (note,) = Slurm(Commands()).check(far)  # the nodes may have credentials of their own
-    assert note.startswith(f"the nodes must see {far.folder}, where the job's script and output lie; GOAL_SWEEP_CACHE")
+    for name in [name for name in os.environ if name.startswith(("AWS_", "GOAL_SWEEP_CACHE"))]:
+        monkeypatch.delenv(name)
+    far: dict[str, Any] = {"store": "s3://bucket/store"}
+    (note,) = Slurm().check(replace(job(tmp_path), **far))  # the nodes may have credentials of their own
+    assert "GOAL_SWEEP_CACHE" in note
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://s3")
-    with pytest.raises(
-        ConfigError, match=r"would not get AWS_ENDPOINT_URL of this shell; name them in cluster\.slurm\.pass"
-    ):
-        Slurm(Commands()).check(far)
-    Slurm(Commands()).check(job(tmp_path))
+    with pytest.raises(ConfigError, match=r"AWS_ENDPOINT_URL of this shell; name them in cluster\.slurm\.pass"):
+        Slurm().check(replace(job(tmp_path), **far))
+    assert Slurm().check(job(tmp_path)) == []
     for given in ("slurm.pass_environment=[AWS_ENDPOINT_URL]", "slurm.setup=['export AWS_ENDPOINT_URL=x']"):
-        Slurm(Commands()).check(replace(job(tmp_path, given), store="s3://bucket/store"))
+        Slurm().check(replace(job(tmp_path, given), **far))
 
 
 def test_gpus_that_nothing_would_use_are_named(tmp_path: Path) -> None:
-    made = job(tmp_path, "slurm.gpus_per_node=1")
-    (note,) = Slurm(Commands()).check(made)
+    (note,) = Slurm().check(job(tmp_path, "slurm.gpus_per_node=1"))
     assert "its units train on the CPU" in note
-    assert Slurm(Commands()).check(job(tmp_path)) == []
-
-
-def test_the_sweep_file_is_printed_with_the_script(tmp_path: Path) -> None:
-    made = job(tmp_path)
-    assert Slurm().render(made) == f"{render_sbatch(made)}\n# sweep.yaml\n{made.sweep_text}"
-
-
-def test_the_lines_of_an_array_name_their_jobs(tmp_path: Path) -> None:
-    (tmp_path / "job-0.log").write_text("a\n")
-    (tmp_path / "job-1.log").write_text("b\n")
-    (tmp_path / "close.log").write_text("c\n")
-    assert list(Slurm(Commands()).logs(submission("slurm"), tmp_path, follow=False)) == ["0 | a", "1 | b", "close | c"]

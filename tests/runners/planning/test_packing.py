@@ -6,24 +6,25 @@ from typing import Any
 
 import pytest
 
-from goal_sweep.runners.planning.estimate import Packing, fit
-from goal_sweep.runners.planning.packing import FROZEN, TRAINED, choose, common_part
-from goal_sweep.sweeps import SweepError, load_sweep, pack
+from goal_sweep.runners.planning.memory import memory_mb
+from goal_sweep.runners.planning.packing import Packing, choose, end_s, pack_for
+from goal_sweep.runners.planning.speeds import FROZEN, TRAINED, common_part
+from goal_sweep.sweeps import load_sweep, pack
 from goal_sweep.sweeps.overview import unopened
-from tests.helpers.planning_cases import devices_of, published_prices
+from tests.helpers.planning_cases import devices_of, published_speeds
 
 PARTS = {
     ("coco_vsepp", "frozen"): FROZEN,
     ("coco_vsepp", "finetune"): TRAINED,
     ("coco_vsepp_quirk", "frozen"): TRAINED,  # no cell can use the statistics of another one's batches
     ("coco_vse_infty_butd", "frozen"): 0.0,  # the data are features
-    ("scenes", "frozen"): 0.0,  # features are computed once
+    ("coco_vsepp+smoke", "finetune"): TRAINED,
 }
 
 
-def fitted(*overrides: str, count: int = 8, sweep: str = "coco_vsepp", **more: Any) -> Packing:
-    prices = published_prices(sweep, *overrides)
-    return fit(unopened(prices.config).trainings, prices, devices_of(prices.config, count, **more))
+def packed(*overrides: str, count: int = 8, sweep: str = "coco_vsepp", **more: Any) -> Packing:
+    speeds = published_speeds(sweep, *overrides)
+    return pack_for(unopened(speeds.config).trainings, devices_of(speeds.config, count, **more), speeds)
 
 
 @pytest.mark.parametrize(("sweep", "stage"), PARTS)
@@ -40,10 +41,7 @@ def test_the_part_that_cells_have_in_common_follows_from_what_they_share(sweep: 
 def test_frozen_cells_stay_together_and_fine_tuned_ones_are_spread_over_all_devices(
     count: int, frozen: int, finetune: int
 ) -> None:
-    packing = fitted(count=count)
-    assert packing.limits == {"frozen": frozen, "finetune": finetune}
-    assert fitted(count=count).limits == packing.limits
-    assert packing.lanes == min(count, len(packing.units))
+    assert packed(count=count).limits == {"frozen": frozen, "finetune": finetune}
 
 
 def test_no_number_of_cells_ends_earlier_by_more_than_a_tie_by_the_formula() -> None:
@@ -61,7 +59,7 @@ def test_no_number_of_cells_ends_earlier_by_more_than_a_tie_by_the_formula() -> 
 
 def test_equal_ends_give_the_fewest_units() -> None:
     # 45 cells of one time each on 8 devices: units of 1, 2 and 3 all take 6.
-    assert fitted(sweep="coco_vse_infty_butd").limits == {"frozen": 3}
+    assert packed(sweep="coco_vse_infty_butd").limits == {"frozen": 3}
 
 
 def test_what_is_left_of_uneven_groups_is_not_cut_up_for_the_largest() -> None:
@@ -73,46 +71,36 @@ def test_what_is_left_of_uneven_groups_is_not_cut_up_for_the_largest() -> None:
 
 
 def test_memory_limits_the_cells_of_a_unit() -> None:
-    packing = fitted(count=1, memory_mb=35_000.0)
+    packing, speeds = packed(count=1, memory_mb=35_000.0), published_speeds("coco_vsepp")
     assert packing.limits == {"frozen": 15, "finetune": 5}
-    assert packing.lines[1].endswith("no more than 5 fit into memory")
-    largest = max((unit for unit in packing.units if unit.stage.name == "finetune"), key=lambda one: len(one.trainings))
-    memory = packing.prices.memory_mb(largest)
-    assert memory is not None
-    assert memory <= 0.85 * 35_000
-    both = fitted("model.backbones=[resnet152, convnext_base]", count=1, memory_mb=35_000.0)
+    assert any("no more than 5 fit into memory" in line for line in packing.lines)
+    memory = [memory_mb(unit, speeds.config, speeds.size) or 0.0 for unit in packing.units]
+    assert max(memory) <= 0.85 * 35_000
+    both = packed("model.backbones=[resnet152, convnext_base]", count=1, memory_mb=35_000.0)
     assert both.limits == packing.limits  # nothing is known of convnext_base
 
 
+@pytest.mark.parametrize(
+    ("cells", "memory_mb"), [("auto", 25_000.0), ("15", 35_000.0)], ids=["not one fits", "set by hand"]
+)
+def test_what_does_not_fit_is_said_with_what_would_do(cells: str, memory_mb: float) -> None:
+    packing = packed(f"execution.cells_per_unit={cells}", count=1, memory_mb=memory_mb)
+    (said,) = [line for line in packing.lines if "85 % of a device's memory" in line]
+    assert "micro_batch" in said
+    assert "precision=bf16" in said
+
+
 def test_the_second_stage_is_packed_within_the_units_of_the_first() -> None:
-    packing = fitted(count=3, sweep="coco_vsepp_quirk")
+    packing = packed(count=3, sweep="coco_vsepp_quirk")
     sizes: dict[str, list[int]] = {stage: [] for stage in ("frozen", "finetune")}
     for unit in packing.units:
         sizes[unit.stage.name].append(len(unit.trainings))
     assert sizes == {"frozen": [5, 5, 5], "finetune": [5, 5, 5]}
 
 
-def test_units_share_a_gpu_where_the_sweep_says_so_and_the_cores_allow() -> None:
-    alone, four = (
-        fitted("execution.cells_per_unit=1", *more, units_each=4) for more in ((), ("execution.units_per_gpu=4",))
-    )
-    assert (alone.lanes, four.lanes) == (8, 32)
-    assert fitted("execution.units_per_gpu=4", units_each=2).lanes == 16
-    halves = fitted("execution.units_per_gpu=2", count=1, units_each=4, memory_mb=9000.0)
-    assert halves.limits["frozen"] == fitted(count=2, memory_mb=4500.0).limits["frozen"] < 8
-    with pytest.raises(SweepError, match=r"units_per_gpu: 2 needs resources.gpus 1, got 0.5"):
-        load_sweep("coco_vsepp", ["resources.gpus=0.5", "execution.units_per_gpu=2"], environ={})
-    with pytest.raises(SweepError, match=r"execution\.units_per_gpu"):
-        load_sweep("coco_vsepp", ["execution.units_per_gpu=auto"], environ={})
-
-
 def test_the_end_is_that_of_the_stages_in_turns() -> None:
-    packing = fitted("execution.cells_per_unit=1", count=10)
-    frozen, finetune = (
-        next(packing.prices.seconds(unit) for unit in packing.units if unit.stage.name == name)
-        for name in ("frozen", "finetune")
-    )
-    assert frozen is not None
-    assert finetune is not None
-    assert packing.end_s == pytest.approx(5 * (frozen + finetune))
-    assert fitted("model.backbones=[convnext_base]").end_s is None
+    packing = packed("execution.cells_per_unit=1", count=10)
+    seconds = {unit.stage.name: packing.seconds(unit) or 0.0 for unit in packing.units}
+    assert end_s(packing.units, packing.seconds, 10) == pytest.approx(5 * sum(seconds.values()))
+    unknown = packed("model.backbones=[convnext_base]")
+    assert end_s(unknown.units, unknown.seconds, 10) is None

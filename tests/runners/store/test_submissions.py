@@ -12,9 +12,9 @@ from goal_sweep.runners.store.submissions import Submissions
 
 def test_a_submission_is_found_from_another_shell(tmp_path: Path) -> None:
     records = Submissions(tmp_path)
-    begun = records.begin("tiny", "slurm", "c0de", {"array": "0"})
+    begun = records.begin("tiny", "slurm", "c0de")
     assert (begun.job, begun.to, begun.code) == ("", "slurm", "c0de")
-    sent = records.note(begun, job="12")
+    sent = records.taken(begun, "12")
     assert sent == replace(begun, job="12")
     assert Submissions(tmp_path).of("tiny") == [sent]
     assert Submissions(tmp_path).of("other") == []
@@ -31,7 +31,7 @@ def test_looking_writes_nothing(tmp_path: Path) -> None:
 def test_ids_are_unique_also_between_sweeps_stores_and_processes(tmp_path: Path) -> None:
     records = Submissions(tmp_path)
     with ThreadPoolExecutor(8) as pool:
-        begun = list(pool.map(lambda number: Submissions(tmp_path).begin("tiny", "ray", "", {}), range(8)))
+        begun = list(pool.map(lambda number: Submissions(tmp_path).begin("tiny", "ray", ""), range(8)))
     assert len({one.id for one in begun}) == 8
     assert records.next_id("tiny") not in {one.id for one in records.of("tiny")}
     assert records.next_id("tiny") != Submissions(tmp_path / "other").next_id("tiny")
@@ -48,19 +48,17 @@ def test_ids_are_names_that_kubernetes_accepts(name: str, tmp_path: Path) -> Non
 
 def test_a_refused_submission_leaves_no_record(tmp_path: Path) -> None:
     records = Submissions(tmp_path)
-    begun = records.begin("tiny", "slurm", "", {})
+    begun = records.begin("tiny", "slurm", "")
     (records.files(begun.id) / "job.sbatch").touch()
     records.withdraw(begun)
     assert records.of("tiny") == []
     assert list(records.folder.iterdir()) == []
-    records.files(begun.id).mkdir()  # left by a version that kept it
-    assert records.next_id("tiny") != begun.id
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"id": 3}', '{"id": "tiny-000000-7", "place": []}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"id": 3}', '{"id": "tiny-000000-7", "job": []}'])
 def test_a_damaged_record_is_named_with_what_to_do(text: str, tmp_path: Path) -> None:
     records = Submissions(tmp_path)
-    records.begin("tiny", "slurm", "", {})
+    records.begin("tiny", "slurm", "")
     path = records.path("tiny-000000-7")
     path.write_text(text)
     with pytest.raises(DamagedError) as damaged:
@@ -72,16 +70,9 @@ def test_a_damaged_record_is_named_with_what_to_do(text: str, tmp_path: Path) ->
 
 def test_one_byte_of_damage_shows(tmp_path: Path) -> None:
     records = Submissions(tmp_path)
-    begun = records.begin("tiny", "slurm", "", {})
+    begun = records.begin("tiny", "slurm", "")
     content = bytearray(records.path(begun.id).read_bytes())
     content[content.index(b"slurm")] ^= 1
     records.path(begun.id).write_bytes(content)
     with pytest.raises(DamagedError):
         records.of("tiny")
-
-
-def test_how_a_job_ended_is_kept(tmp_path: Path) -> None:
-    records = Submissions(tmp_path)
-    sent = records.note(records.begin("tiny", "ray", "", {}), job="7")
-    ended = records.note(sent, ended="stopped", exit_status=75)
-    assert records.of("tiny") == [ended] == [replace(sent, ended="stopped", exit_status=75)]

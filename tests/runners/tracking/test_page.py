@@ -8,7 +8,7 @@ from pathlib import Path
 import mlflow
 import pytest
 
-from goal_sweep.runners.cli.reports import ReportTarget, page_link
+from goal_sweep.runners.cli.ui import page_link
 from goal_sweep.runners.store import Store
 from goal_sweep.runners.tracking.page import SweepPage
 from goal_sweep.runners.tracking.uri import TrackingError
@@ -34,8 +34,7 @@ def test_the_experiment_is_shown_as_one_of_training(page: SweepPage) -> None:
 
 
 def test_the_line_for_python_finds_the_runs_whatever_is_set_there(page: SweepPage, tmp_path: Path) -> None:
-    target = ReportTarget(name="s", uri=page.uri, folder=tmp_path, config=None)
-    *_, line = page_link(target, page.uri).splitlines()
+    *_, line = page_link(page.uri, "s", page.uri).splitlines()
     code = line.removeprefix("in Python: ").replace("mlflow.search_runs", "runs = mlflow.search_runs")
     where = {"mlflow": mlflow}
     before = mlflow.get_tracking_uri()

@@ -46,7 +46,7 @@ def test_every_mistake_is_named_with_its_file_line_and_key(tmp_path: Path) -> No
     sweep = extended(tmp_path, "seeds: [one]\n")
     assert [problem.partition("; valid here: slurm")[0][:90] for problem in problems(sweep, site)] == [
         "s.yaml:2: seeds.0: must be a whole number, got the text 'one'",
-        "site.yaml:2: slurm.partion: unknown key (did you mean 'partition'?); valid here: nodes, mi",
+        "site.yaml:2: slurm.partion: unknown key (did you mean 'partition'?); valid here: nodes, gp",
         "site.yaml:3: slurm.nodes: must be a whole number, got the text 'two'",
         "site.yaml:4: slrum: unknown key (did you mean 'slurm'?)",
     ]

@@ -1,43 +1,20 @@
-"""The sections on learning and its costs: the numbers of curves, and what is said when something is not there."""
+"""Learning curves: their numbers, and what is said when something is not there."""
 
 from __future__ import annotations
 
 from goal_sweep.analysis.figures.training import draw_curves
-from goal_sweep.analysis.report.parts import Section
-from goal_sweep.analysis.report.sections.learning import curves, learning_sections
+from goal_sweep.analysis.report.sections.learning import curves, curves_section
 from goal_sweep.analysis.results import SweepResults
 from tests.helpers.results_cases import SweepWriter, inputs_of, of_epochs
 
 
-def sections_of(writer: SweepWriter) -> dict[str, Section]:
-    return {section.anchor: section for section in learning_sections(inputs_of(writer.results()))}
-
-
-def test_the_sections_name_what_they_cannot_show() -> None:
-    writer = SweepWriter(seeds=[1, 2], objectives=["con/con", "sig/cir"])
-    measured = of_epochs(2, train__pos_sim=0.1)
-    writer.write("con/con", 1, epochs=measured, step_ms=6.0)
-    writer.write("con/con", 2, epochs=measured, step_ms=8.0)
-    writer.write("sig/cir", 1, epochs=measured, step_ms=14.0, val_s=3.0)
-    writer.write("sig/cir", 2, epochs={})
-    found = sections_of(writer)
-    assert list(found) == ["curves", "costs"]
-    assert len(found["curves"].figures) == 1
-    assert "sig/cir resnet152 seed 2 (frozen)" in " ".join(found["curves"].paragraphs)
-    (table,) = found["costs"].tables
-    assert table.rows == (
-        ("con/con", "7.0", "1.00", "--", "9.0"),
-        ("sig/cir", "14.0", "2.00", "3.0", "9.0"),
-    )
-
-
-def test_a_section_that_cannot_be_shown_says_why() -> None:
+def test_what_cannot_be_shown_says_why() -> None:
     writer = SweepWriter(seeds=[1], objectives=["con/con"])
+    assert curves_section(inputs_of(writer.results())) is None
     writer.write("con/con", 1, epochs={})
-    found = sections_of(writer)
-    assert [*found["curves"].figures, *found["costs"].tables] == []
-    assert all(section.paragraphs for section in found.values())
-    assert sections_of(SweepWriter(seeds=[1], objectives=["con/con"])) == {}
+    section = curves_section(inputs_of(writer.results()))
+    assert section is not None
+    assert (section.figures, "no two epochs" in section.paragraphs[0]) == ((), True)
 
 
 def test_a_stage_of_one_epoch_has_no_curves() -> None:
@@ -46,9 +23,10 @@ def test_a_stage_of_one_epoch_has_no_curves() -> None:
         for seed in (1, 2):
             writer.write(objective, seed)
             writer.write(objective, seed, "finetune", epochs=of_epochs(1))
-    curves = sections_of(writer)["curves"]
-    assert [figure.title for figure in curves.figures] == ["Learning curves: MS-COCO, VSE++ (resnet152), stage frozen"]
-    assert any("one epoch: MS-COCO, VSE++ (resnet152), stage finetune" in line for line in curves.paragraphs)
+    section = curves_section(inputs_of(writer.results()))
+    assert section is not None
+    assert [figure.title for figure in section.figures] == ["Learning curves: MS-COCO, VSE++ (resnet152), stage frozen"]
+    assert any("no two epochs: MS-COCO, VSE++ (resnet152), stage finetune" in line for line in section.paragraphs)
 
 
 def of_two() -> SweepResults:

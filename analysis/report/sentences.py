@@ -1,0 +1,187 @@
+"""What a report says first, by one measure: four kinds of sentences, and what speaks against them.
+
+They follow from the comparisons of single tables. Over several blocks they say in how many tables they hold.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from math import inf
+from statistics import median
+
+from goal_sweep.analysis.blocks import ALPHA
+from goal_sweep.analysis.report.answer import Answer, answers_of
+from goal_sweep.analysis.report.inputs import Inputs
+from goal_sweep.analysis.report.notes import progress_text
+from goal_sweep.analysis.statistics.weights import FACTORS
+from goal_sweep.analysis.wording import count_text, list_text, objectives_text, signed
+from goal_sweep.sweeps.results import BASELINE, RSUM
+
+_MOST = 3
+"""Weights that a sentence names, the largest differences first."""
+_MANY = 100
+"""More seeds than these are not counted."""
+_UNEVEN = {2: 13, 3: 8}
+"""Percent of simulated grids with a false statement where spreads differ, by seeds; docs/statistics.md has them."""
+
+
+def sentences(answers: Sequence[Answer], measure: str) -> list[str]:
+    """What the tables of a measure say.
+
+    What is highest and what is not significantly worse; which weight costs or gains how much against con; the gain over
+    con/con with its interval; how many more seeds would show a difference of 1 point (of rsum: 6, 1 for each recall).
+    """
+    here = [answer for answer in answers if answer.metric.name == measure]
+    if not here:
+        return []
+    judged = [answer for answer in here if answer.grid.comparison.is_judged]
+    said = [*_best(here)]
+    if not judged:
+        return [*said, *_untested(here)]
+    said += [*_weights(judged), *_gains(judged), *_seeds(judged, measure), *_level(judged)]
+    if len(judged) < len(here):
+        said.append(f"{count_text(len(here) - len(judged), 'table')} cannot be tested for lack of runs.")
+    return said
+
+
+def _best(here: Sequence[Answer]) -> list[str]:
+    if _are_of_one_block(here):
+        return [_best_of(answer) for answer in here]
+    wins = Counter(name for answer in here for name in answer.top)
+    named = list_text([f"{'/'.join(name)} ({count})" for name, count in wins.most_common()])
+    judged = [answer for answer in here if answer.grid.comparison.is_judged]
+    level = [{*answer.top, *answer.grid.comparison.near} for answer in judged]
+    never = [name for name in here[0].grid.means if all(name in own for own in level)]
+    worse = f"Not significantly worse than the highest in any table: {objectives_text(never) or 'none'}."
+    return [f"Highest mean in {len(here)} tables: {named}.", *([worse] if judged else [])]
+
+
+def _best_of(answer: Answer) -> str:
+    """For example "Image → Text: con/nca is highest (47.4 ± 1.3); not significantly worse: lin/con, sig/con."."""
+    where = _direction(answer)
+    if not answer.others:
+        return f"{where}{answer.best_text}: {answer.mean}."
+    highest = f"{where}{objectives_text(answer.top)} {'is' if len(answer.top) == 1 else 'are'} highest ({answer.mean})"
+    return (
+        f"{highest}; not significantly worse: {answer.near_text}."
+        if answer.grid.comparison.is_judged
+        else f"{highest}."
+    )
+
+
+def _are_of_one_block(here: Sequence[Answer]) -> bool:
+    return len({answer.block.key for answer in here}) == 1
+
+
+def _direction(answer: Answer) -> str:
+    return "" if answer.metric == RSUM else f"{answer.metric.title.rpartition(' ')[0]}: "
+
+
+def _untested(here: Sequence[Answer]) -> list[str]:
+    """Why nothing is tested."""
+    cells = [cell for answer in here for cell in answer.grid.cells.values() if len(answer.grid.means) > 1]
+    if not cells:
+        return []
+    if all(cell.n < 2 for cell in cells):
+        return ["No objective has two seeds, so nothing is tested."]
+    why = "runs are missing" if any(cell.gaps for cell in cells) else "seeds agree exactly"
+    return [f"Nothing is tested, because {why}."]
+
+
+def _weights(judged: Sequence[Answer]) -> list[str]:
+    """For example "Against con, averaged over the other weight: triplet weight cir costs 7.1 to 9.6 points."."""
+    tables = [answer.grid.weights.comparisons for answer in judged if answer.grid.weights.comparisons]
+    if not any("con" in own[factor].names for own in tables for factor in FACTORS):
+        return []
+    found: dict[str, list[float]] = {}
+    for factor, comparison in ((factor, own[factor]) for own in tables for factor in FACTORS):
+        for (name, other), change in comparison.differences.items():
+            if other == "con" and change.verdict in ("better", "worse"):
+                does = "gains" if change.verdict == "better" else "costs"
+                found.setdefault(f"{factor} weight {name} {does}", []).append(abs(change.estimate))
+    clauses = [
+        f"{what} {_span(sizes)} points{_where(len(sizes), tables)}"
+        for what, sizes in sorted(found.items(), key=lambda own: -max(own[1]))
+    ]
+    mixed = sum(own["interaction"].smallest_p < ALPHA for own in tables)
+    depends = f"; pair and triplet weights interact{_where(mixed, tables)}" if mixed and clauses else ""
+    less = f", {len(clauses) - _MOST} others less" if len(clauses) > _MOST else ""
+    text = ", ".join(clauses[:_MOST]) + less or "no weight differs significantly"
+    return [f"Against con, averaged over the other weight: {text}{depends}."]
+
+
+def _span(sizes: Sequence[float]) -> str:
+    low, high = f"{min(sizes):.1f}", f"{max(sizes):.1f}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _where(number: int, tables: Sequence[object]) -> str:
+    return "" if number == len(tables) else f" ({number} of {len(tables)} tables)"
+
+
+def _gains(judged: Sequence[Answer]) -> list[str]:
+    compared = [answer for answer in judged if answer.grid.comparison.from_baseline]
+    higher = {answer: answer.grid.gain for answer in compared if BASELINE not in answer.top}
+    gains = [gain for gain in higher.values() if gain is not None]
+    if not compared:
+        return ["There is no con/con to compare with."]
+    if not gains:
+        return ["No objective has a higher mean than con/con."]
+    if _are_of_one_block(compared):
+        texts = [f"{_direction(answer)}{answer.gain_text}" for answer in higher]
+        return [f"Highest over con/con: {'; '.join(texts)}."]
+    sizes = sorted(gain.estimate for gain in gains)
+    number = sum(gain.verdict == "better" for gain in gains)
+    span = f"{signed(sizes[0])} to {signed(sizes[-1])} points"
+    return [f"Highest over con/con: {span}, significant in {number} of {len(compared)} tables."]
+
+
+def _seeds(judged: Sequence[Answer], measure: str) -> list[str]:
+    points = 6 if measure == RSUM.name else 1
+    more = median(answer.grid.comparison.more_seeds(points) for answer in judged)
+    if more == 0:
+        return []
+    takes = f"about {count_text(round(more), 'more seed')}" if more <= _MANY else f"more than {_MANY} more seeds"
+    takes = "more test images" if more == inf else takes
+    return [f"To make a difference of {count_text(points, 'point')} significant takes {takes}."]
+
+
+def _level(judged: Sequence[Answer]) -> list[str]:
+    """How often grids like these have a false statement, where few seeds have unequal spreads."""
+    runs = min((round(own.grid.comparison.runs) for own in judged if own.grid.comparison.is_uneven), default=0)
+    if runs not in _UNEVEN:
+        return []
+    return [
+        f"Spreads differ between objectives (Cochran's C test): with {runs} seeds up to {_UNEVEN[runs]} % of such "
+        "tables have a false statement, not 5 %, so add a seed."
+    ]
+
+
+def first_words(inputs: Inputs, measures: Sequence[str]) -> tuple[str, ...]:
+    """What a report says first by some measures, a line for each grid; of a sweep that still searches how far it is."""
+    if inputs.results.is_searching:
+        return (progress_text(inputs.results),)
+    lines = [
+        f"{', '.join(filter(None, (measure, grid)))}: {' '.join(texts)}"
+        for measure in measures
+        for grid, texts in said(inputs, measure).items()
+    ]
+    return tuple(lines) or (_without_results(inputs),)
+
+
+def said(inputs: Inputs, measure: str) -> dict[str, list[str]]:
+    """The sentences by grid: ``default grid`` and ``tuned grid`` of a tuned sweep, else an empty name."""
+    answers, found = answers_of(inputs.answered), {}
+    for grid in dict.fromkeys(answer.block.key.grid for answer in answers):
+        here = [answer for answer in answers if answer.block.key.grid == grid]
+        found[f"{grid} grid" if grid else ""] = sentences(here, measure)
+    return found
+
+
+def _without_results(inputs: Inputs) -> str:
+    """That nothing is finished, and why most often."""
+    gaps = [gap for block in inputs.blocks for _, gap in block.gaps]
+    reasons = Counter(f"{gap.status}: {gap.reason}" for gap in gaps if gap.reason)
+    often = [f" {number} of {len(gaps)}: {reason}" for reason, number in reasons.most_common(1)]
+    return f"Nothing is finished, so nothing can be said.{''.join(often)}"

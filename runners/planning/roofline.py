@@ -1,0 +1,96 @@
+"""Seconds of a step that nobody has measured: its arithmetic and its memory traffic against the peaks of a card."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from goal_sweep.goal_core.data.dataset import num_batches
+from goal_sweep.goal_core.models.frameworks import framework_of
+from goal_sweep.goal_core.models.sizes import DataSize, backbone_size
+from goal_sweep.sweeps import ResourceConfig, Training, Unit
+
+
+class Card(NamedTuple):
+    """The peaks of a device, by its maker's data sheet."""
+
+    name: str
+    fp32: float
+    """Products in TFLOP/s, without sparsity, as `tf32` and `half`."""
+    tf32: float
+    half: float
+    bandwidth: float
+    """Of its memory, in GB/s."""
+    memory: float = 0.0
+    """In GB; of a card that is sold with several sizes the smallest."""
+
+
+CARDS: Final = (
+    Card("T4", 8.1, 8.1, 65, 300, 16),
+    Card("A10G", 31.2, 35, 70, 600, 24),
+    Card("L4", 30.3, 60, 121, 300, 24),
+    Card("L40S", 91.6, 183, 362, 864, 48),
+    Card("RTX 3090", 35.6, 35.6, 71, 936, 24),
+    Card("RTX 4090", 82.6, 82.6, 165, 1008, 24),
+    Card("A100", 19.5, 156, 312, 1555, 40),
+    Card("A100-80G", 19.5, 156, 312, 2039, 80),
+    Card("H100", 67, 494, 989, 3350, 80),
+    Card("H200", 67, 494, 989, 4800, 141),
+    Card("B200", 75, 1125, 2250, 8000, 180),
+)
+CORE: Final = Card("CPU core", 0.16, 0.16, 0.16, 16)
+"""Of a 2.x GHz AMD EPYC server, by the passes of ResNets, ViT and Swin that were measured there, at `_REACHED`."""
+DEFAULT: Final = "A100"
+"""The card of a sweep for GPUs of which nothing is known."""
+_REACHED: Final = 0.5
+"""Share of a peak that programs reach. Of timm's inference on an RTX 3090: 0.38 (Swin) to 0.78 (ViT)."""
+_LEAST_S: Final = 0.01
+"""Seconds of the smallest step: starting the kernels of the heads, the objective and the optimiser."""
+_IMAGE_LOAD_S: Final = 0.005
+"""Seconds in which one core decodes and crops a photograph of 640 x 480 pixels."""
+
+
+def card_named(name: str) -> Card | None:
+    """The card that a name of Ray or of the driver means, such as `NVIDIA H100 80GB HBM3`."""
+    found = [card for card in CARDS if re.search(rf"\b{card.name}\b", name, re.IGNORECASE)]
+    return max(found, key=lambda card: len(card.name), default=None)
+
+
+def step_s(training: Training, size: DataSize, resources: ResourceConfig, card: Card) -> float | None:
+    """Seconds of a step of one training by itself, with its share of the validation after each epoch.
+
+    The larger of arithmetic and traffic counts, as S. Williams et al. bound a program ("Roofline", CACM 2009), or the
+    decoding of the images where that is slower. Features that are computed once are not counted.
+
+    Args:
+        training: the training; its device is `card`, or a part of it.
+        size: how much there is to train on.
+        resources: what a unit takes.
+        card: the GPU, or one core of a CPU.
+
+    Returns:
+        None where the size of the backbone is not known.
+    """
+    cell, stage = training.cell, training.stage
+    model, image, batch, val = cell.model, cell.data.image, stage.batch_size, size.val
+    if (backbone := backbone_size(model)) is None:
+        return None
+    heads = framework_of(model).head_size(model, cell.data, width=backbone.width, words=size.words)
+    # A backward pass counts as two forward passes. A batch in chunks passes forward once more.
+    steps, passes = num_batches(size.captions, batch, stage.drop_last), 3 + (0 < stage.micro_batch < batch)
+    loaded = batch if image is not None and not Unit(trainings=(training,)).features else 0
+    images, area = float(loaded), 0.0 if image is None else (image.size / backbone.image_size) ** 2
+    if stage.trains_backbone:
+        images = loaded * passes + val.images / steps
+    gmac = images * area * backbone.gmac
+    gmac += passes * batch * (heads.image_gmac + heads.caption_gmac + 3 * heads.pair_gmac)
+    matched = model.xvlm.rerank_top * (val.images + val.captions) * heads.pair_gmac
+    gmac += (val.images * heads.image_gmac + val.captions * heads.caption_gmac + matched) / steps
+    is_half = training.precision in ("bf16", "fp16")
+    # Each pass writes and reads what autograd would keep. Adam moves eight numbers of four bytes for each weight.
+    moved = images * area * 2 * backbone.kept_mb * 1e6 * (0.5 if is_half else 1)
+    moved += 32 * (heads.params + stage.trains_backbone * backbone.params_m * 1e6)
+    peak = card.half if is_half else card.tf32 if training.precision == "tf32" else card.fp32
+    reached = _REACHED * (resources.gpus or resources.cpus)
+    work = max(2 * gmac / (1000 * peak), moved / (1e9 * card.bandwidth)) / reached
+    return max(work, loaded * _IMAGE_LOAD_S / max(1, resources.loader_workers), _LEAST_S)

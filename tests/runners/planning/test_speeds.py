@@ -1,0 +1,124 @@
+"""Seconds of a step: counted, measured here, recorded of a GPU, or taken by trainings of the store."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.goal_core.models.sizes import DataSize
+from goal_sweep.runners.execution.worker import unit_plan
+from goal_sweep.runners.launch.opened import open_sweep
+from goal_sweep.runners.planning.roofline import CARDS, card_named
+from goal_sweep.runners.planning.speeds import Speed, Speeds, in_store, measured, recorded
+from goal_sweep.sweeps import Unit, pack
+from tests.helpers.planning_cases import published_speeds, unit_of
+
+
+def step_s(stage: str, *overrides: str, gpu: str = "A100") -> float:
+    speeds = replace(published_speeds("coco_vsepp", *overrides), gpu=gpu)
+    speed = speeds.of(unit_of(speeds, stage))
+    assert speed is not None
+    assert speed.source == "by roofline"
+    return speed.step_s
+
+
+def test_a_step_takes_its_arithmetic_at_half_of_the_peak_where_that_is_the_most() -> None:
+    backbone, heads = 128 * 11.51e9, 3 * 128 * (2048 * 1024 + 14 * 3 * 1024 * (300 + 1024))
+    assert step_s("frozen") == pytest.approx(2 * (backbone + heads) / 19.5e12 / 0.5, rel=0.01)
+    assert step_s("finetune") == pytest.approx(2 * (3 * backbone + heads) / 19.5e12 / 0.5, rel=0.01)
+    # With tensor cores the memory is the slower part: what autograd would keep, written and read in each pass.
+    kept = 3 * 128 * 2 * 177.42e6 / 2 + 32 * 58.14e6
+    assert step_s("finetune", "precision=bf16", "resources.loader_workers=64", gpu="H100") == pytest.approx(
+        kept / 3350e9 / 0.5, rel=0.05
+    )
+
+
+def test_a_step_grows_with_the_work_and_is_never_shorter_than_its_loading() -> None:
+    assert step_s("frozen", "data.image.size=112") < step_s("frozen")
+    assert 1.2 < step_s("finetune", "stages.finetune.micro_batch=32") / step_s("finetune") < 1.35
+    assert step_s("frozen", "resources.loader_workers=1") == pytest.approx(128 * 0.005)
+    assert step_s("frozen", "resources.gpus=0.5") == pytest.approx(2 * step_s("frozen"))
+    assert step_s("frozen", "data.image.augment=none") < 0.3 * step_s("frozen")  # features are computed once
+    one, two = (step_s("finetune", "resources.gpus=0", f"resources.cpus={cpus}") for cpus in (1, 2))
+    assert one == pytest.approx(2 * two)
+
+
+@pytest.mark.parametrize(
+    ("name", "card"),
+    [
+        ("NVIDIA H100 80GB HBM3", "H100"),
+        ("NVIDIA A100-SXM4-80GB", "A100"),
+        ("A100-80G", "A100-80G"),
+        ("NVIDIA L40S", "L40S"),
+        ("NVIDIA GeForce RTX 3090", "RTX 3090"),
+        ("Quadro", None),
+        ("", None),
+    ],
+)
+def test_a_card_is_found_by_the_names_of_ray_and_of_the_driver(name: str, card: str | None) -> None:
+    found = card_named(name)
+    assert (found and found.name) == card
+    assert all(card.half >= card.tf32 >= card.fp32 for card in CARDS)
+
+
+def test_what_nobody_knows_has_no_time_and_takes_none_from_another() -> None:
+    unknown = published_speeds("coco_vsepp", "model.backbones=[convnext_base]")
+    assert unknown.seconds(unit_of(unknown, "frozen")) is None
+    other = replace(published_speeds("coco_vsepp"), gpu="Quadro")
+    assert other.seconds(unit_of(other, "frozen")) is None
+    known = {unit_of(unknown, "frozen").kind: Speed(0.5, "measured here")}
+    assert replace(unknown, known=known).seconds(unit_of(unknown, "frozen")) == pytest.approx(20 + 4426 * 30 * 0.5)
+    assert replace(unknown, known=known).seconds(unit_of(unknown, "finetune")) is None
+
+
+def test_a_unit_takes_its_steps_and_what_its_cells_do_not_share() -> None:
+    speeds = published_speeds("coco_vsepp")
+    one, all_ = (speeds.seconds(unit_of(speeds, "frozen", cells)) or 0.0 for cells in (1, 15))
+    assert (all_ - 20) / (one - 20) == pytest.approx(0.9 + 15 * 0.1)
+
+
+def test_a_gpu_record_gives_the_steps_of_its_own_models(tmp_path: Path) -> None:
+    speeds, path = published_speeds("coco_vsepp"), tmp_path / "gpu.json"
+    tables = {"resnet152 at 224 px, batch 128, fp32, images from files": {"one": {"ms a step": 123.0}}}
+    path.write_text(json.dumps({"steps": {"flagship": {"status": "late", "tables": tables}}}))
+    units = [unit_of(speeds, stage) for stage in ("frozen", "finetune")]
+    assert recorded(path, units) == {units[0].kind: Speed(0.123, "gpu record")}
+    other = published_speeds("coco_vsepp", "precision=bf16")
+    assert recorded(path, [unit_of(other, "frozen")]) == {}
+    path.write_text('{"steps": {}}')
+    with pytest.raises(GoalError, match=r"gpu.json is no gpu.json of make gpu"):
+        recorded(path, units)
+
+
+def test_trainings_of_the_store_tell_their_speed_whoever_trained_beside_them(tmp_path: Path) -> None:
+    sweep = open_sweep("coco_vsepp+smoke", [f"store={tmp_path}"])
+    assert in_store(sweep.store, sweep.statuses()) == {}
+    training = sweep.by_stage[1][0]
+    folder = sweep.store.folder(training)
+    folder.claim("launch", 3)
+    taken = {"time/train_s": 4.0, "time/val_s": 1.0, "time/step_ms": 200.0}  # of one of three cells
+    folder.write_metrics([{"epoch": 1, "time": 1.0, "metrics": taken}])
+    known = in_store(sweep.store, sweep.statuses())
+    unit = Unit(trainings=(training,) * 3)
+    assert list(known) == [unit.kind]
+    speeds = Speeds(sweep.config, DataSize.of_dataset(sweep.dataset), known=known)
+    seconds = speeds.seconds(unit)
+    assert seconds is not None
+    assert seconds - 3.0 == pytest.approx(speeds.steps(unit.stage) * 3 * 0.2 * 5 / 4)
+    assert known[unit.kind].source == "in the store"
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(900)
+def test_measured_kinds_have_a_speed_of_their_own(tmp_path: Path) -> None:
+    sweep = open_sweep("scenes", [f"store={tmp_path}", "seeds=[1]"])
+    speeds = Speeds(sweep.config, DataSize.of_dataset(sweep.dataset))
+    plan = partial(unit_plan, store=sweep.store, resources=sweep.config.resources, sharing="auto")
+    known = measured(pack(sweep.trainings, sweep.config.execution), speeds, 1, sweep.dataset, plan)
+    assert {stage for _, stage in known} == {"frozen", "finetune"}
+    assert all(one.step_s > 0 and one.source == "measured here" for one in known.values())
