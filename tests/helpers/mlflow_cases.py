@@ -61,8 +61,9 @@ class Content:
             data = [sorted(part.items()) for part in (run.data.tags, run.data.params)]
             history = {metric: self.client.get_metric_history(run.info.run_id, metric) for metric in run.data.metrics}
             points = [(m.key, m.step, m.value, m.timestamp) for metric in sorted(history) for m in history[metric]]
-            info = run.info
-            found.append((info.run_id, info.run_name, info.status, info.start_time, info.end_time, data, points))
+            info, is_parent = run.info, run in self.parents
+            ended = None if is_parent else info.end_time  # which is that of the last launch or sync
+            found.append((info.run_id, info.run_name, info.status, info.start_time, ended, data, points))
         return sorted(found)
 
 
