@@ -34,12 +34,11 @@ def original(tmp_path: Path, empty_database: Path) -> Path:
 
 
 def addresses(folder: Path) -> set[str]:
-    """The folders in which the database looks for artifacts, of runs and models."""
+    """The folders in which the database looks for artifacts."""
     client = MlflowClient(f"sqlite:///{folder / 'mlflow.db'}")
     sweep = client.get_experiment_by_name("scenes")
     assert sweep is not None
     found = {run.info.artifact_uri for run in client.search_runs([sweep.experiment_id])}
-    found |= {model.artifact_location for model in client.search_logged_models([sweep.experiment_id])}
     return {address.partition("/artifacts/")[0] for address in found}
 
 
@@ -56,7 +55,7 @@ def test_a_copy_is_written_and_the_original_left_alone(
     assert run(arguments("report", copy)) == 0
     assert "was copied or moved; goal-sweep sync writes its runs again" in " ".join(capsys.readouterr().out.split())
     monkeypatch.setattr(
-        "goal_sweep.runners.launch.opened_sweep.open_sweep", lambda sweep, overrides, **options: opened_in(copy)
+        "goal_sweep.runners.launch.opened.open_sweep", lambda sweep, overrides, **options: opened_in(copy)
     )
     assert run(arguments("sync", copy)) == 0
     assert snapshot(original) == before
@@ -70,7 +69,7 @@ def test_a_copy_is_written_and_the_original_left_alone(
 def test_what_moved_away_is_not_made_again(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     moved = original.rename(tmp_path / "moved")
     monkeypatch.setattr(
-        "goal_sweep.runners.launch.opened_sweep.open_sweep", lambda sweep, overrides, **options: opened_in(moved)
+        "goal_sweep.runners.launch.opened.open_sweep", lambda sweep, overrides, **options: opened_in(moved)
     )
     for verb in ("status", "launch"):
         assert run(arguments(verb, moved)) == 0
