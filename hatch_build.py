@@ -10,13 +10,13 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class BuiltFrom(BuildHookInterface):  # type: ignore[type-arg]  # hatchling's own class has an untyped parameter
-    """Adds the record that `runners.store.records.provenance` reads where the code does not run from a checkout."""
+    """Adds the record that `runners.store.provenance` reads where the code does not run from a checkout."""
 
     def initialize(self, version: str, build_data: dict[str, dict[str, str]]) -> None:
         """Write the record into the wheel. An editable install needs none: it runs from the checkout."""
         if version == "editable":
             return
-        source = Path(self.root, "goal_sweep/runners/store/records/provenance.py").resolve()
+        source = Path(self.root, "goal_sweep/runners/store/provenance.py").resolve()
         provenance = runpy.run_path(str(source))  # not imported: the package around it needs torch
         commit, diff = provenance["checkout_state"](source, provenance["source_folders"](Path(self.root)))
         commit = commit or os.environ.get("GOAL_GIT_COMMIT", "")

@@ -25,7 +25,7 @@ _OLD_STRAYS = [path for path in STRAYS if path.exists()]
 @pytest.fixture(scope="session")
 def empty_database(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     """A tracking database without runs, to copy: creating its tables takes seconds."""
-    from goal_sweep.runners.tracking.client import create_database
+    from goal_sweep.runners.tracking.experiment import create_database
 
     return made_once(tmp_path_factory, worker_id, "empty.db", create_database)
 

@@ -15,7 +15,7 @@ from typing import Literal
 
 from goal_sweep import goal_core, runners, sweeps
 from goal_sweep.goal_core.basics.atomic import retried
-from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.goal_core.basics.errors import DataError, GoalError
 from goal_sweep.goal_core.data import Dataset
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.models.frameworks import initial_weights_id
@@ -25,8 +25,11 @@ from goal_sweep.runners.store.provenance import versions_of
 from goal_sweep.sweeps import Unit, content_id
 
 
-class InputsDifferError(GoalError):
+class InputsDifferError(DataError):
     """This machine would train with other code, data or weights than the ids of its unit state."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, key="")  # it is about no setting
 
 
 class UnfitMachineError(GoalError):

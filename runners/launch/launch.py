@@ -5,7 +5,7 @@ A launch that was killed at any point continues when it is started again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ from goal_sweep.runners.launch.signals import StopSignals
 from goal_sweep.runners.launch.view.grids import Judge
 from goal_sweep.runners.launch.view.live import LiveView
 from goal_sweep.runners.launch.view.progress import SweepProgress
-from goal_sweep.runners.results import edits_since, update_results
+from goal_sweep.runners.results import edits_since, read_results, update_results
 from goal_sweep.runners.tracking.tracking import Tracking
 
 CATCH_UP_S, HURRY_S = 60.0, 5.0
@@ -64,39 +64,56 @@ def launch_sweep(
             continues.
         GoalError: nothing can be trained; the message says why.
     """
+    before = read_results(sweep.store, sweep.config.name)
+    damaged = list(_taken_back(sweep))
     if options.failed != "keep":
         sweep = sweep.searched(retried=True)
     remaining = Remaining(sweep, options)
     view = LiveView(remaining.progress, sweep.config.name, console, command, judge)
-    todo = remaining.startable(ahead=True)
-    if not todo and not remaining.held:
-        view.show_all()
-        return LaunchOutcome(status=remaining.exit_status, progress=remaining.progress, found_nothing_to_do=True)
-    sweep.check_trainable()
-    if unlike := sweep.unlike_published():
-        view.note(f"warning: {unlike}")
-    for line in (*(f"data: {one}" for one in sweep.dataset.notes), *filter(None, [remaining.progress.phase])):
-        view.note(line)
-    sweep.prepare()
-    for line in edits_since(sweep.store, sweep, todo):
-        view.note(line)
-    with Tracking(sweep, sweep.store.root, live=True, warn=lambda line: view.note(f"tracking: {line}")) as tracking:
-        tracking.catch_up(update_results(sweep.store, sweep))
-        launch = Launch(remaining, options, view, tracking, signals)
-        try:
-            status = launch.run()
-        finally:
-            hurried = signals.received is not None
-            with suppress(StorageError):  # the next launch or sync writes it
-                tracking.finish(update_results(sweep.store, remaining.sweep))
-            tracking.close(HURRY_S if hurried else CATCH_UP_S)
-    if trouble := tracking.mlflow.trouble:
-        view.note(f"tracking: {trouble} ({command('sync', with_tracking=True)} writes what is missing)")
+    todo, status, trouble = remaining.startable(ahead=True), remaining.exit_status, ""
+    has_work = bool(todo or remaining.held)
+    if has_work:
+        sweep.check_trainable()
+        phase = filter(None, [remaining.progress.phase])
+        for line in (*_about(sweep), *phase, *damaged, *edits_since(before, sweep, todo)):
+            view.note(line)
+        sweep.prepare()
+    if sweep.store.exists:  # an earlier launch may have ended before MLflow had everything
+        with Tracking(sweep, sweep.store.root, live=has_work, warn=view.note) as tracking:
+            tracking.catch_up(update_results(sweep.store, sweep, must_write=has_work))
+            try:
+                if has_work:
+                    status = Launch(remaining, options, view, tracking, signals).run()
+            finally:
+                hurried = signals.received is not None
+                with suppress(StorageError):  # the next launch or sync writes it
+                    tracking.finish(update_results(sweep.store, remaining.sweep))
+                tracking.close(HURRY_S if hurried else CATCH_UP_S)
+        if trouble := tracking.mlflow.trouble:
+            view.note(f"tracking: {trouble} ({command('sync', with_tracking=True)} writes what is missing)")
     view.show_all()
     return LaunchOutcome(
         status=status,
         progress=remaining.progress,
-        found_nothing_to_do=False,
+        found_nothing_to_do=not has_work,
         stopped=signals.received is not None,
         is_tracked=not trouble,
     )
+
+
+def _about(sweep: OpenedSweep) -> Iterator[str]:
+    """What a user should know of a sweep before it trains."""
+    if unlike := sweep.unlike_published():
+        yield f"warning: {unlike}"
+    yield from (f"data: {note}" for note in sweep.dataset.notes)
+
+
+def _taken_back(sweep: OpenedSweep) -> Iterator[str]:
+    """Take back the results of which a file is damaged, so that they are trained again. Says which."""
+    if not sweep.store.exists:
+        return
+    trainings = {training.key: training for training in sweep.trainings}
+    for row in update_results(sweep.store, sweep, must_write=False).rows(("training", "status", "reason")):
+        if row["status"] == "done" and row["reason"]:
+            sweep.store.folder(trainings[row["training"]]).forget_result(row["reason"])
+            yield f"{row['reason']}; it is trained again"

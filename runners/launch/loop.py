@@ -213,7 +213,8 @@ class Launch:
         """A start has ended, by itself or because its worker died."""
         waiting = self._starts.pop(number)
         self._remaining.under_way.difference_update(waiting.unit.trainings)
-        left = [one for one in waiting.unit.trainings if self._progress[one].state in ("waiting", "running")]
+        unended = [one for one in waiting.unit.trainings if self._progress[one].state in ("waiting", "running")]
+        left = [one for one in unended if one not in self._remaining.left]
         if self._signals.received is not None or self.stopping:
             self._release(left)
             return
@@ -260,10 +261,13 @@ class Launch:
         if (held := self._remaining.held) and not self._remaining.startable():
             holder = self._progress[held[0]].holder
             self._view.note(f"{len(held)} trainings are being done by {holder}; this launch trains what is left")
-        while self._remaining.held and not self._remaining.startable() and not self._cut_short:
-            time.sleep(LOOK_S)
-            for training in self._remaining.held:
-                self._settle(training)
+        while not (self._remaining.startable() or self._cut_short):
+            if self._remaining.held:
+                time.sleep(LOOK_S)
+                for training in self._remaining.held:
+                    self._settle(training)
+            elif not self._remaining.search_on():
+                return
 
     # What becomes of trainings.
 

@@ -27,6 +27,7 @@ def has_parent() -> bool:
 
 def watch_over(command: list[str]) -> int:
     """Run a launch to its end, again where it ended without its word, and return its exit status."""
+    asked_to_end: list[int] = []
     for restarts in range(MOST_RESTARTS + 1):
         ours, theirs = socket.socketpair()
         with ours, theirs:
@@ -35,17 +36,21 @@ def watch_over(command: list[str]) -> int:
             theirs.close()
             for number in _SIGNALS:
                 if signal.getsignal(number) != signal.SIG_IGN:  # as nohup ignores one
-                    signal.signal(number, partial(_pass_on, launch))
+                    signal.signal(number, partial(_pass_on, launch, asked_to_end))
             status = launch.wait()
             with suppress(OSError):
                 if ours.recv(1):
                     return status
-        again = "it goes on" if restarts < MOST_RESTARTS else "the same command continues"
+        goes_on = restarts < MOST_RESTARTS and not asked_to_end
+        again = "it goes on" if goes_on else "the same command continues"
         print(f"this launch was ended, by Ray or from outside; {again}", file=sys.stderr, flush=True)
+        if not goes_on:
+            break
     return 75
 
 
-def _pass_on(launch: subprocess.Popen[bytes], number: int, frame: object) -> None:
+def _pass_on(launch: subprocess.Popen[bytes], received: list[int], number: int, frame: object) -> None:
+    received.append(number)
     launch.send_signal(number)
 
 

@@ -106,7 +106,7 @@ def in_store(store: Store, statuses: Mapping[Training, TrainingStatus]) -> dict[
     for kind, alike in begun.items():
         steps = []
         for one in alike[:_LOOKED_AT]:
-            with suppress(OSError, DamagedError, IndexError):  # a speed is no reason to stop
+            with suppress(OSError, DamagedError, LookupError):  # a speed is no reason to stop
                 folder = store.folder(one)
                 last, beside = folder.records()[-1]["metrics"], folder.attempts.all()[-1].shared_by
                 alone = beside / solo_times(Unit(trainings=(one,) * beside))

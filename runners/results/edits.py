@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from goal_sweep.runners.results.rows import DIFF_DIGITS, asked_row
-from goal_sweep.runners.results.table import ResultsTable, read_results
-from goal_sweep.runners.store import Store
+from goal_sweep.runners.results.table import ResultsTable
 from goal_sweep.runners.store.provenance import gather
 from goal_sweep.sweeps import ResolvedSweep, Training
 from goal_sweep.sweeps.results import DEFAULT, SETTING
@@ -20,15 +19,14 @@ _ASKED = (
 _MAX_SHOWN = 5
 
 
-def edits_since(store: Store, sweep: ResolvedSweep, todo: Collection[Training]) -> list[str]:
-    """What changed since an earlier launch of the sweep, a line each; read this before its table is brought up to date.
+def edits_since(before: ResultsTable | None, sweep: ResolvedSweep, todo: Collection[Training]) -> list[str]:
+    """What changed since an earlier launch of the sweep, a line each.
 
     Args:
-        store: the store.
+        before: the table as that launch left it; None without one.
         sweep: the sweep.
         todo: its trainings that will be trained.
     """
-    before = read_results(store, sweep.config.name)
     git_diff = gather().git_diff_sha256[:DIFF_DIGITS] if todo else ""
     return [] if before is None else [*changes(before, sweep.trainings, todo, git_diff)]
 

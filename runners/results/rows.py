@@ -10,6 +10,7 @@ from typing import Any
 
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
 from goal_sweep.goal_core.basics.errors import printable
+from goal_sweep.goal_core.checkpoints.names import RANKS
 from goal_sweep.goal_core.training import below_warmup, weak_objective
 from goal_sweep.runners.store import BEST, LOG, Attempt, Store, TrainingStatus
 from goal_sweep.sweeps import Training
@@ -47,18 +48,23 @@ def asked_row(training: Training) -> dict[str, Any]:
 
 
 def stored_row(store: Store, training: Training, status: TrainingStatus) -> dict[str, Any]:
-    """The columns that come from the store; without epochs where their file is damaged, as the status says."""
+    """The columns that come from the store; without those of a damaged file, which the reason names."""
     folder, result, best = store.folder(training), status.result, status.result.get("best_epoch")
     attempts: list[Attempt] = []
     records: list[dict[str, Any]] = []
-    with suppress(DamagedError, StorageError):
-        attempts = folder.attempts.all()
-        records = folder.records()
+    ranks, reason = None, status.reason
+    try:
+        with suppress(StorageError):
+            attempts = folder.attempts.all()
+            records = folder.records(result)
+            ranks = folder.stated(RANKS, result)
+    except DamagedError as error:
+        reason = reason or str(error)
     begun, newest = bool(status.attempts or result), attempts[-1] if attempts else None
     ended = result.get("finished", newest.ended if newest is not None else None)
     row: dict[str, Any] = {
         "status": status.state,
-        "reason": printable(status.reason),
+        "reason": printable(reason),
         "attempts": status.attempts,
         "best_epoch": best,
         "seconds": result.get("seconds"),
@@ -75,7 +81,7 @@ def stored_row(store: Store, training: Training, status: TrainingStatus) -> dict
         "weak_objective": "",
         "checkpoint": _path(folder.place(BEST, result)) if result else "",
         "log": _path(folder.folder / LOG) if begun else "",
-        "ranks": folder.ranks(result),
+        "ranks": ranks,
     }
     if best is not None:
         row["below_warmup"] = below_warmup(records, training.stage.warmup_epochs, best)

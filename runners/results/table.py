@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,8 +23,11 @@ from goal_sweep.sweeps.results import COLUMNS, EPOCHS, HEADER_KEY, SETTING, TEST
 
 _TYPES = {"string": pa.string(), "int64": pa.int64(), "double": pa.float64(), "binary": pa.binary()}
 _MEASURED = (VAL, TEST, EPOCHS)
-_DONE_AS = ("training", "status", "attempts", "ended")
-"""What a finished training's row was read from: another result has another end. Others are always read again."""
+_DONE_AS = ("training", "status", "attempts", "ended", "reason")
+"""What a finished training's row was read from: another result has another end. Others are always read again, and so is
+one of which a file is damaged, as its reason says."""
+_DIGEST = b"sha256"
+"""Key of the header's digest in the file's metadata. Parquet itself has checksums of its pages alone."""
 _BATCH = 500
 """Rows that are read at a time."""
 
@@ -40,9 +44,9 @@ class ResultsTable:
     @classmethod
     def of(cls, header: Header, table: pa.Table) -> ResultsTable:
         """Write a table as the content of a file; equal tables give equal bytes."""
-        file = io.BytesIO()
-        described = table.combine_chunks().replace_schema_metadata({HEADER_KEY: header.as_json()})
-        pq.write_table(described, file, compression="zstd")
+        file, stated = io.BytesIO(), header.as_json()
+        described = table.combine_chunks().replace_schema_metadata({HEADER_KEY: stated, _DIGEST: _digest(stated)})
+        pq.write_table(described, file, compression="zstd", write_page_checksum=True)
         return cls(header, table, file.getvalue())
 
     @classmethod
@@ -53,10 +57,13 @@ class ResultsTable:
             DamagedError: it is damaged, or of another format.
         """
         try:
-            table = pq.read_table(io.BytesIO(content))
-            header = Header.parse((table.schema.metadata or {}).get(HEADER_KEY, b""))
+            table = pq.read_table(io.BytesIO(content), page_checksum_verification=True)
+            stated = (table.schema.metadata or {}).get(HEADER_KEY, b"")
+            header = Header.parse(stated)
         except (pa.ArrowException, OSError, ConfigError) as error:
             raise DamagedError(f"{source} is not a results table: {error}") from error
+        if table.schema.metadata.get(_DIGEST) != _digest(stated):
+            raise DamagedError(f"{source} is damaged: its header does not match its checksum")
         return cls(header, table, content)
 
     def rows(self, columns: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:
@@ -149,7 +156,7 @@ def _stored(store: Store, statuses: Mapping[Training, TrainingStatus], before: R
     places: list[int] = []
     changed: list[Training] = []
     for training, status in statuses.items():
-        read_from = (training.key, status.state, status.attempts, status.result.get("finished"))
+        read_from = (training.key, status.state, status.attempts, status.result.get("finished"), "")
         is_kept = status.state == "done" and read_from in kept
         places.append(kept[read_from] if is_kept else len(known) + len(changed))
         changed += [] if is_kept else [training]
@@ -160,6 +167,10 @@ def _stored(store: Store, statuses: Mapping[Training, TrainingStatus], before: R
     measured = [name for name in before.table.column_names if name.startswith(_MEASURED)]
     whole = pa.concat_tables([before.table.select([*STORED, *measured]), fresh], promote_options="default")
     return whole.take(places)
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode()
 
 
 def _asked_schema(trainings: Sequence[Training]) -> pa.Schema:

@@ -185,8 +185,10 @@ class Store:
         """Write the results table of a sweep, as ``sweeps/<sweep>/results.parquet``.
 
         Raises:
-            StorageError: it cannot be written.
+            StorageError: it cannot be written, or the store is gone.
         """
+        if not self.exists:
+            raise StorageError(f"the results folder {self.location} is gone")
         path = self._results(sweep)
         self.storage.make_folder(path.parent)
         self.storage.replace(path, content)

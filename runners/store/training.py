@@ -96,21 +96,34 @@ class TrainingFolder:
                 raise DamagedError(f"{source} is the result of another training ({name} {result[name]})")
         return result
 
-    def records(self) -> list[dict[str, Any]]:
-        """The epochs' records so far, in order.
+    def stated(self, name: str, result: Mapping[str, Any]) -> bytes | None:
+        """The content of a file that a result states; None if it states none.
 
         Raises:
-            DamagedError: a line is not an epoch's record.
+            DamagedError: the file is missing, or not as stated.
+        """
+        if (stated := result.get("files", {}).get(name)) is None:
+            return None
+        path = self.place(name, result)
+        content = self.storage.read(path)
+        if content is None or hashlib.sha256(content).hexdigest() != stated["sha256"]:
+            why = "it is missing" if content is None else "its content does not match its checksum"
+            raise DamagedError(f"{self.storage.shown(path)} is damaged: {why}")
+        return content
+
+    def records(self, result: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+        """The epochs' records so far, in order.
+
+        Args:
+            result: the result, if the training is done; then they must be those that it states.
+
+        Raises:
+            DamagedError: they are not, or a line is not an epoch's record.
         """
         path = self.folder / METRICS
-        shown, lines = self.storage.shown(path), (self.storage.read(path) or b"").splitlines()
+        content = self.stated(METRICS, result) if result else self.storage.read(path)
+        shown, lines = self.storage.shown(path), (content or b"").splitlines()
         return [parse_epoch(line, f"{shown}:{number}") for number, line in enumerate(lines, start=1)]
-
-    def ranks(self, result: Mapping[str, Any]) -> bytes | None:
-        """The file of the test queries' ranks that a result states; None without one, or if it is not as stated."""
-        stated = result.get("files", {}).get(RANKS)
-        content = self.storage.read(self.folder / RANKS) if stated else None
-        return content if content and hashlib.sha256(content).hexdigest() == stated["sha256"] else None
 
     def logs(self) -> dict[Path, int]:
         """The files of the log, and the bytes of each, to see what is added. In a bucket, each attempt has one."""

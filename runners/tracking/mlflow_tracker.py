@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -68,9 +68,12 @@ class MlflowTracker:
         """By stage key, also those of trainings that are no longer in the sweep."""
         for run in self._pages():
             tags = run.data.tags
-            if key := tags.get(names.STAGE_KEY):
-                former = tags.get(names.ROLE) == names.FORMER
-                self._runs[key] = _Run(run.info.run_id, tags.get(names.STATUS, ""), former)
+            if (key := tags.get(names.STAGE_KEY)) in self._runs:  # an older one, which somebody has restored
+                self._client.delete_run(run.info.run_id)
+            elif key:
+                status, former = tags.get(names.STATUS, ""), tags.get(names.ROLE) == names.FORMER
+                is_whole = run.info.status == _RUN_STATUS.get(status)  # or else its writer died
+                self._runs[key] = _Run(run.info.run_id, status if is_whole else "", former)
         if live:
             self._client.update_run(self._parent, status="RUNNING")
 
@@ -94,10 +97,14 @@ class MlflowTracker:
 
     def end(self, training: str, row: Row) -> None:
         """Write all that a training's run lacks, and end it."""
-        run = self._runs.get(training) or self._create(row)
+        if (run := self._runs.get(training)) is None:
+            run = self._create(row)
+        else:
+            self._remove_tags(run, but=tags_of(row).keys())
         steps = [*epochs_of(row)]
         final = [final_of(row)] if row["status"] == "done" and run.status != "done" else []
-        self._log(run, steps, final, tags=tags_of(row))
+        # Whoever made the run may have died before it had its parameters. What is there already may be written again.
+        self._log(run, steps, final, params=params_of(row), tags=tags_of(row))
         ended = int(1000 * (row["ended"] or time.time()))
         self._client.set_terminated(run.id, _RUN_STATUS[row["status"]], ended)
         run.status, run.is_former = row["status"], False
@@ -176,6 +183,11 @@ class MlflowTracker:
         run = self._runs[key] = _Run(made.info.run_id, "running", epochs=set())
         self._log(run, [], params=params_of(row))
         return run
+
+    def _remove_tags(self, run: _Run, but: Set[str]) -> None:
+        """Remove what no longer holds, such as the reason of a failure that is mended."""
+        for tag in (self._client.get_run(run.id).data.tags.keys() & names.COLUMNS_OF_TAGS.keys()) - but:
+            self._client.delete_tag(run.id, tag)
 
     def _log(
         self,

@@ -1,71 +1,77 @@
-"""Ways to damage the files of a store, and what a launch makes of it."""
+"""Ways to damage the files of a store, and faults at a step or at a file operation of a launch."""
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Callable
+import signal
 from pathlib import Path
 
 import pytest
 
-from goal_sweep.runners.cli.app import run
+from goal_sweep.goal_core.basics import atomic
+from goal_sweep.runners.execution.worker import UnitCallback
 from goal_sweep.runners.launch.opened import OpenedSweep
+from tests.helpers.forked import in_child
 from tests.helpers.in_process import launch
 
-
-class Killed(BaseException):
-    """An error that no handler catches, to stand for a killed process."""
-
-
-def stopped_after(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
-    """Kill a launch after a number of steps."""
-    left = [steps]
-
-    def step(self: object) -> None:
-        left[0] -= 1
-        if left[0] == 0:
-            raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr("goal_sweep.runners.execution.unit_listener.UnitListener.step", step)
-        with pytest.raises(Killed):
-            launch(sweep, patch)
+ERRORS = {name: getattr(errno, name) for name in ("ENOSPC", "EIO", "ESTALE")}
+FAULTS = ("kill", "flip", *ERRORS)
 
 
-def flip(path: Path) -> None:
-    """Flip a bit in the middle of a file."""
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 16
-    path.write_bytes(bytes(content))
+def flip(path: Path, at: float = 0.5) -> None:
+    """Flip a bit of a file, and keep the file's time, as bit rot does. Doing it again does not undo it.
+
+    Args:
+        path: the file.
+        at: where, as a share of its length.
+    """
+    content, before = bytearray(path.read_bytes()), path.stat()
+    if content:
+        place = int(at * (len(content) - 1))
+        content[place] = (content[place] + 16) % 256
+        path.write_bytes(bytes(content))
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 def cut(path: Path) -> None:
+    """Take the end of a file away."""
     path.write_bytes(path.read_bytes()[:-100])
 
 
-def quietly(act: Callable[[Path], None]) -> Callable[[Path], None]:
-    """Change a file and leave its time alone, as bit rot does."""
+def killed_after(sweep: OpenedSweep, steps: int) -> None:
+    """Launch a sweep in another process, which dies after a number of steps."""
+    left = [steps]
 
-    def changed(path: Path) -> None:
-        before = path.stat()
-        act(path)
-        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    def step(self: UnitCallback) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-    return changed
+    def act() -> int:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(UnitCallback, "step", step)
+            return launch(sweep, patch).status
 
-
-def swap(one: Path, other: Path) -> None:
-    spare = one.with_name("spare")
-    one.rename(spare)
-    other.rename(one)
-    spare.rename(other)
-
-
-def trained_again(sweep: OpenedSweep) -> list[str]:
-    """The trainings whose earlier files were set aside."""
-    return sorted(path.name.partition("-")[0] for path in sweep.store.root.glob("cells/*/*.damaged-1"))
+    assert in_child(act) == (-signal.SIGKILL, "")
 
 
-def data_check(sweep: OpenedSweep, *options: str) -> int:
-    arguments = [str(sweep.store.root.parent / "tiny.yaml"), "--set", f"store={sweep.store.root}"]
-    return run(["data", "check", *arguments, "--store", "--quick", *options])
+def let_fail(patch: pytest.MonkeyPatch, fault: str, number: int) -> None:
+    """Let a fault of `FAULTS` happen at a file operation of this process, counted from 0.
+
+    A disk that refuses a file refuses it from then on. A bit flips before its file is read.
+    """
+    count, refused = iter(range(10**9)), set[tuple[str, Path]]()
+
+    def hook(name: str, path: Path) -> None:
+        here = next(count)
+        if fault == "kill" and here == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif fault == "flip" and here == number and name == "read" and path.is_file():
+            flip(path)
+        elif fault in ERRORS:
+            refused.update([(name, path)] if here == number else [])
+            if (name, path) in refused:
+                raise OSError(ERRORS[fault], os.strerror(ERRORS[fault]), str(path))
+
+    patch.setattr(atomic, "before_operation", hook)

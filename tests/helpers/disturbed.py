@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from goal_sweep.runners.execution.unit_job import UnitJob
+import pytest
 
 from goal_sweep.goal_core.training import EpochDone, TrainingEvent
-from goal_sweep.runners.execution.worker import run_unit
-from goal_sweep.runners.launch import launcher
-from goal_sweep.runners.launch.launch import LaunchOutcome
+from goal_sweep.runners.execution.job import UnitJob
+from goal_sweep.runners.execution.worker import Send, run_unit
 from goal_sweep.runners.launch.opened import OpenedSweep, open_sweep
-from tests.helpers.in_process import InProcess, launch, results
+from tests.helpers.in_process import Train, launch, results
 from tests.helpers.karpathy_fixture import write_dataset
-
-if TYPE_CHECKING:
-    import pytest
 
 SWEEP = """
 name: tiny
@@ -65,33 +60,19 @@ def swap(folder: Path) -> None:
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-def disturbed(act: Callable[[], None], moment: str) -> type[InProcess]:
-    """Runs units as `InProcess` does, and acts once at a moment."""
+def disturbed(act: Callable[[], None], moment: str) -> Train:
+    """Trains units, and acts once at a moment: when a stage begins, or after its first epoch."""
+    acts = [act]
 
-    class Disturbed(InProcess):
-        def run(self, jobs: Sequence[UnitJob], observer: Any) -> None:
-            left, acts = deque(jobs), [act]
+    def train(job: UnitJob, send: Send) -> None:
+        def told(events: Sequence[TrainingEvent] = (), **more: Any) -> None:
+            ended = {one.record["epoch"] for one in events if isinstance(one, EpochDone)}
+            if acts and moment == f"{job.unit.stage.name} epoch 1" and 1 in ended:
+                acts.pop()()
+            send(events, **more)
 
-            def events(happened: Sequence[TrainingEvent]) -> None:
-                ended = {one.record["epoch"] for one in happened if isinstance(one, EpochDone)}
-                if acts and job.unit.stage.name == moment.split()[0] and "epoch 1" in moment and 1 in ended:
-                    acts.pop()()
-                observer.events(happened)
+        if acts and moment == f"{job.unit.stage.name} begins":
+            acts.pop()()
+        run_unit(job, told)
 
-            while left:
-                job = left.popleft()
-                observer.started(job)
-                if acts and moment == f"{job.unit.stage.name} begins":
-                    acts.pop()()
-                run_unit(job, events)
-                left.extend(observer.finished(job))
-
-    return Disturbed
-
-
-def launched(sweep: OpenedSweep, runs: type[InProcess], monkeypatch: pytest.MonkeyPatch) -> LaunchOutcome:
-    """Launch a sweep whose units something else runs than `InProcess`."""
-    with monkeypatch.context() as patch:
-        patch.setattr("tests.helpers.in_process.InProcess", runs)
-        patch.setattr(launcher, "RayUnits", runs)
-        return launch(sweep, patch)
+    return train

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import tempfile
 import warnings
 from collections.abc import Callable
+from pathlib import Path
+
+from goal_sweep.goal_core.basics.errors import GoalError
 
 FORK = multiprocessing.get_context("fork")
 
@@ -23,3 +28,33 @@ def exit_status(process: multiprocessing.process.BaseProcess) -> int:
     process.join(200)
     assert process.exitcode is not None, "it has not ended"
     return process.exitcode
+
+
+def in_child(act: Callable[[], int]) -> tuple[int, str]:
+    """Run a command in a fork, to its end.
+
+    Args:
+        act: the command; returns its exit status.
+
+    Returns:
+        The exit status, 2 after an error for the user, negative after a kill; and what the error says.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        said = Path(folder) / "said"
+
+        def run() -> None:
+            status = 99
+            try:
+                status = act()
+            except GoalError as error:
+                said.write_text(str(error))
+                status = 2
+            except BaseException as error:
+                said.write_text(repr(error))
+            finally:
+                os._exit(status)
+
+        status = exit_status(forked(run))
+        text = said.read_text() if said.exists() else ""
+    assert status != 99, text
+    return status, text

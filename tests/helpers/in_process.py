@@ -1,48 +1,50 @@
-"""Launch a small two-stage sweep in this process: real driver, worker, trainer and store, without Ray and MLflow."""
+"""Launch a small two-stage sweep in this process: real launch, worker, trainer and store, without Ray and MLflow."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Collection, Sequence
+import sys
+import time
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import Any, Literal
 
-from goal_sweep.runners.execution.unit_job import UnitJob
-from goal_sweep.runners.launch.remaining.plan import LaunchOptions
+import pytest
 from rich.console import Console
 
-from goal_sweep.runners.execution.capacity import Machine
-from goal_sweep.runners.execution.worker import run_unit
+from goal_sweep.goal_core.training import TrainingEvent
+from goal_sweep.runners.execution.capacity import Machine, Resources
+from goal_sweep.runners.execution.inputs import UnfitMachineError
+from goal_sweep.runners.execution.job import Death, UnitJob, Work
+from goal_sweep.runners.execution.worker import Send, run_unit
 from goal_sweep.runners.launch import launch as launch_module
-from goal_sweep.runners.launch import launcher
+from goal_sweep.runners.launch import loop
 from goal_sweep.runners.launch.launch import LaunchOutcome, launch_sweep
 from goal_sweep.runners.launch.opened import OpenedSweep, open_sweep
-from goal_sweep.runners.results import update_results
+from goal_sweep.runners.launch.remaining import LaunchOptions
+from goal_sweep.runners.launch.signals import StopSignals
 from goal_sweep.sweeps import Training
+from tests.helpers.product import TINY
 
-if TYPE_CHECKING:
-    import pytest
-
-SWEEP = """
-name: tiny
-data: {format: scenes, num_train: 24, num_val: 10, num_test: 10, image: {size: 32, resize: 32, augment: none}}
-model: {backbones: [{name: test_resnet, weights: random}], text: {word_dim: 8}, embed_dim: 16}
-objectives: {only: [con/con, sig-ms/cir]}
-seeds: [1]
-stages:
-  - {name: frozen, epochs: 3, lr: 1e-3, batch_size: 16, warmup_epochs: 1}
-  - {name: finetune, epochs: 1, lr: 1e-4, batch_size: 16}
-execution: {sharing: trunk, cells_per_unit: 0}
-"""
+SWEEP = TINY.replace("EPOCHS", "3")
+Train = Callable[[UnitJob, Send], None]
+"""What a worker does with a unit."""
 
 
-class InProcess:
-    """Stands for Ray: runs the units one after the other in this process."""
+class Dies(BaseException):
+    """The end of a worker: nothing in it sees this coming."""
 
-    def __init__(self, *arguments: object, **options: object) -> None:
-        self.arguments = arguments
+    def __init__(self, kind: Literal["died", "memory", "machine"] = "died") -> None:
+        self.death = Death(kind, "what Ray says of it")
 
-    def __enter__(self) -> InProcess:
+
+class OneMachine:
+    """Stands for Ray, with one machine."""
+
+    def __init__(self, address: str | None, need: Resources, patience_s: int) -> None:
+        self.address, self.need = address, need
+
+    def __enter__(self) -> OneMachine:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -51,21 +53,14 @@ class InProcess:
     def machines(self) -> list[Machine]:
         return [Machine(id="here", host="here", address="127.0.0.1", resources={"CPU": 1.0})]
 
-    def run(self, jobs: Sequence[UnitJob], observer: Any) -> None:
-        left = deque(jobs)
-        while left:
-            job = left.popleft()
-            observer.started(job)
-            run_unit(job, observer.events)
-            left.extend(observer.finished(job))
-
 
 class NoTracking:
-    """Stands for MLflow: accepts everything and keeps nothing but the results table in the store."""
+    """Stands for MLflow: accepts everything and keeps nothing."""
 
-    def __init__(self, *of: Any, **options: object) -> None:
-        self._of = of
-        self.trouble = ""
+    mlflow = SimpleNamespace(trouble="", check=lambda seconds: None)
+
+    def __init__(self, *of: object, **options: object) -> None:
+        self.begin = self.epoch = self.end = self.catch_up = self.finish = self.close = lambda *told: None
 
     def __enter__(self) -> NoTracking:
         return self
@@ -73,19 +68,37 @@ class NoTracking:
     def __exit__(self, *error: object) -> None:
         return
 
-    def wait_open(self) -> None:
-        return
 
-    def sync(self, *arguments: object) -> None:
-        return
+def without_ray(patch: pytest.MonkeyPatch, train: Train = run_unit) -> None:
+    """Let launches of this process train here, one unit after the other, and wait for nothing."""
 
-    limit = sync
+    def run_units(session: OneMachine, work: Work) -> None:
+        while not (work.is_over or work.stopping):
+            work.step()
+            if (start := work.next()) is None:
+                time.sleep(0.01)
+                continue
 
-    def sync_all(self, *arguments: object, **options: object) -> bool:
-        if self._of:
-            sweep, store = self._of
-            update_results(store, sweep)
-        return True
+            node = next(one.id for one in session.machines() if one.id not in start.avoid)
+
+            def send(events: Sequence[TrainingEvent] = (), *, said: Any = (start.number, node), **more: Any) -> None:
+                work.reported(said[0], {"node": said[1], "events": [*events], **more})
+                work.step()
+
+            death = None
+            try:
+                send()
+                train(start.job, send)
+            except UnfitMachineError as error:
+                send(unfit=str(error))
+            except Dies as end:
+                death = end.death
+            work.ended(start.number, death)
+
+    patch.setattr(loop, "RaySession", OneMachine)
+    patch.setitem(sys.modules, "goal_sweep.runners.execution.units", SimpleNamespace(run_units=run_units))  # type: ignore[arg-type]
+    patch.setattr(loop, "PAUSE_S", 0.001)
+    patch.setattr(loop, "LOOK_S", 0.05)
 
 
 def sweep_in(folder: Path, *overrides: str) -> OpenedSweep:
@@ -96,12 +109,28 @@ def sweep_in(folder: Path, *overrides: str) -> OpenedSweep:
     return open_sweep(str(path), [f"store={folder / 'store'}", *overrides])
 
 
-def launch(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch, options: LaunchOptions | None = None) -> LaunchOutcome:
-    """Launch a sweep."""
-    monkeypatch.setattr(launcher, "RayUnits", InProcess)
-    monkeypatch.setattr(launch_module, "SweepTracking", NoTracking)
-    console = Console(quiet=True)
-    return launch_sweep(sweep, options or LaunchOptions(), console, lambda *words: " ".join(words))
+def launch(
+    sweep: OpenedSweep,
+    monkeypatch: pytest.MonkeyPatch,
+    options: LaunchOptions | None = None,
+    *,
+    train: Train = run_unit,
+    console: Console | None = None,
+) -> LaunchOutcome:
+    """Launch a sweep.
+
+    Args:
+        sweep: the sweep.
+        monkeypatch: holds what stands for Ray and MLflow.
+        options: the options of the launch.
+        train: what a worker does with a unit.
+        console: where to show progress; None: nowhere.
+    """
+    with monkeypatch.context() as patch, StopSignals() as signals:
+        without_ray(patch, train)
+        patch.setattr(launch_module, "Tracking", NoTracking)
+        shown = console or Console(quiet=True)
+        return launch_sweep(sweep, options or LaunchOptions(), shown, lambda *words, **_: " ".join(words), signals)
 
 
 def results(sweep: OpenedSweep, among: Collection[Training] | None = None) -> dict[str, Any]:
@@ -114,6 +143,12 @@ def results(sweep: OpenedSweep, among: Collection[Training] | None = None) -> di
             history = [(record["epoch"], _timeless(record["metrics"])) for record in folder.records()]
             found[training.name] = (_timeless(result["metrics"]), result["best_epoch"], history)
     return found
+
+
+def counted(sweep: OpenedSweep) -> list[str]:
+    """The reasons of all failures that count against a training."""
+    attempts = (one for training in sweep.trainings for one in sweep.store.folder(training).attempts.all())
+    return [attempt.reason for attempt in attempts if attempt.counted]
 
 
 def _timeless(metrics: dict[str, float]) -> dict[str, float]:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from goal_sweep.runners.launch.view.progress import SweepProgress
+from goal_sweep.runners.store import State, TrainingStatus
 from goal_sweep.sweeps import Training
 from tests.helpers.sweep_cases import resolved
+
+
+def status(state: State, **fields: Any) -> TrainingStatus:
+    """A status; `metrics` are those of its result."""
+    metrics = fields.pop("metrics", None)
+    return TrainingStatus(state=state, result={"metrics": metrics} if metrics else {}, **fields)
 
 
 def half_done() -> SweepProgress:
@@ -15,14 +24,13 @@ def half_done() -> SweepProgress:
     progress = SweepProgress(trainings)
     for number, training in enumerate(trainings[:20]):
         if number == 4:
-            progress.failed(training, "NaN in the gradient at epoch 2, step 17: " + "long reason " * 12)
+            reason = "NaN in the gradient at epoch 2, step 17: " + "long reason " * 12
+            progress.set(training, status("failed", reason=reason))
         elif number in (8, 12, 13, 14):
-            progress.running(training, 0)
-            progress.epoch_done(training, 1, {"val/rsum": 200.0 + number})
+            progress.running(training, 1, 200.0 + number)
         else:
             numbers = {"test/i2t_r1": 100.0 - number * 7 % 30, "test/t2i_r1": 3.0 + number, "test/rsum": 300.0}
-            numbers["val/rsum"] = 310.0 - number
-            progress.done(training, {"metrics": numbers})
+            progress.set(training, status("done", metrics={**numbers, "val/rsum": 310.0 - number}))
     return progress
 
 

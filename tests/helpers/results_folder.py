@@ -5,13 +5,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from goal_sweep.runners.tracking.sync import SweepTracking
-
 from goal_sweep.runners.launch.opened import OpenedSweep
-from goal_sweep.runners.store import METRICS
-from tests.helpers.paths import SCENES
+from tests.helpers.mlflow_cases import synced
 from tests.helpers.store_cases import write_weights
-from tests.helpers.sweep_cases import SETTINGS, opened_in
+from tests.helpers.sweep_cases import SCENES, SETTINGS, opened_in
 
 RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10")
 
@@ -27,10 +24,8 @@ def finished(folder: Path, empty_database: Path) -> OpenedSweep:
         metrics = {f"test/{name}": 10.0 + number for name in RECALLS}
         metrics["test/rsum"] = sum(metrics.values())
         one.finish({"status": "done", "epochs": 1, "best_epoch": 1, "seconds": 1.0, "metrics": metrics})
-        assert one.path(METRICS).is_file()
     shutil.copy(empty_database, folder / "mlflow.db")
-    with SweepTracking(sweep, sweep.store, live=False) as tracking:
-        assert tracking.sync_all(wait=60), tracking.trouble
+    synced(f"sqlite:///{folder / 'mlflow.db'}", sweep.store, sweep)
     return sweep
 
 

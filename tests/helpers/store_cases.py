@@ -40,6 +40,11 @@ def write_weights(path: Path, value: float = 0.0) -> None:
     write_checkpoint(path, {"weight": torch.full((16,), value)}, {})
 
 
+def save(folder: TrainingFolder, name: str, content: bytes) -> None:
+    """Write a file of a claimed training."""
+    folder.save_with(name, lambda path: path.write_bytes(content))
+
+
 def load(folder: TrainingFolder, name: str) -> bytes | None:
     """The content of a training's file; None if there is none."""
     return folder.storage.read(folder.place(name))
@@ -76,7 +81,7 @@ def result(epochs: int = 3, test_rsum: float = 42.0) -> dict[str, Any]:
 
 def write_result(folder: Path, **changes: Any) -> None:
     """Put a result into a training's folder as somebody might who knows the format; it states weights only."""
-    best = {"name": "best-3.1.safetensors", "bytes": 0, "sha256": "0" * 64, "modified_ns": 0}
+    best = {"name": "best-3.safetensors", "sha256": "0" * 64}
     own = {"attempt": 1, "finished": 1_700_000_000.0, "files": {"best.safetensors": best}}
     (folder / RESULT).write_bytes(json_bytes({**result(), **own, **changes}))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,11 +10,14 @@ from typing import Any
 from goal_sweep.goal_core.data.config import ScenesConfig
 from goal_sweep.goal_core.models.config import BackboneConfig
 from goal_sweep.goal_core.training.config import StageConfig
+from goal_sweep.runners.execution.inputs import code_digest, software
+from goal_sweep.runners.execution.job import UnitJob
 from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.store import Store
-from goal_sweep.sweeps import ResolvedSweep, SweepConfig, SweepModel, SweepObjectives, load_sweep
-from tests.helpers.paths import SCENES
+from goal_sweep.sweeps import ResolvedSweep, SweepConfig, SweepModel, SweepObjectives, load_sweep, pack
 
+SCENES = str(Path(__file__).with_name("scenes.yaml"))
+"""A sweep of two stages, whose name is `scenes`."""
 SETTINGS = ["seeds=[1]", "objectives={only: [con/con, sig/cir]}"]
 
 
@@ -32,17 +36,34 @@ def resolved(*objectives: str, seeds: tuple[int, ...] = (1,), **settings: Any) -
 
 
 def scenes(*overrides: str) -> ResolvedSweep:
-    """The shipped sweep on drawn scenes."""
+    """The sweep of `SCENES`."""
     config = load_sweep(SCENES, overrides)
     weights = {item.name: "random" for item in config.model.backbones}
     return ResolvedSweep(config=config, data_fingerprint="fingerprint", weights=weights)
 
 
 def opened_in(folder: Path | str, *more: str) -> OpenedSweep:
-    """The scenes sweep with two objectives and one seed, opened without drawing its scenes."""
+    """The sweep of `SCENES` with two objectives and one seed, opened without drawing its scenes."""
     config = load_sweep(SCENES, [*SETTINGS, f"store={folder}", *more])
     store = Store(folder)
     store.prepare()
     dataset: Any = SimpleNamespace(fingerprint="print", name="scenes", notes=())
     weights = {"test_byobnet": "random"}
     return OpenedSweep(config=config, data_fingerprint="print", weights=weights, dataset=dataset, store=store)
+
+
+def job_of(sweep: OpenedSweep, launch: str = "L", **changes: Any) -> UnitJob:
+    """The first unit of a sweep, as a launch on this machine sends it to a worker."""
+    config = sweep.config
+    job = UnitJob(
+        unit=pack(sweep.by_stage[0], config.execution)[0],
+        sharing=config.execution.sharing,
+        resources=config.resources,
+        plugins=(),
+        store=sweep.store.location,
+        launch=launch,
+        elsewhere=False,
+        code=code_digest(),
+        software=software(),
+    )
+    return replace(job, **changes)

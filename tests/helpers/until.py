@@ -8,9 +8,9 @@ from collections.abc import Callable
 LONG_S = 120.0
 
 
-def until(condition: Callable[[], object], what: str = "that") -> None:
-    """Wait until a condition holds. Fails after two minutes."""
-    deadline = time.monotonic() + LONG_S
+def until(condition: Callable[[], object], what: str = "that", within: float = LONG_S) -> None:
+    """Wait until a condition holds. Fails after some seconds."""
+    deadline = time.monotonic() + within
     while not condition():
-        assert time.monotonic() < deadline, f"no {what} within {LONG_S:.0f} s"
+        assert time.monotonic() < deadline, f"no {what} within {within:.0f} s"
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""An S3 server in this process, and plans of sweeps."""
+"""A store, an S3 server in this process, and plans of sweeps."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from goal_sweep.runners.cli.app import run
+from goal_sweep.runners.store import Store
 
 
 @pytest.fixture(scope="session")
@@ -38,6 +39,13 @@ def server(_running_server, monkeypatch, tmp_path):
     monkeypatch.setitem(connection.BACKOFF, "max_backoff", timedelta(milliseconds=10))
     _running_server.without_faults()
     return _running_server
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(tmp_path / "store")
+    store.prepare()
+    return store
 
 
 @pytest.fixture

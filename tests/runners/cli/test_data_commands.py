@@ -149,18 +149,6 @@ def test_features_are_written_and_open_as_regions(
         assert f"error: {said}" in capsys.readouterr().err
 
 
-def test_evaluate_says_whose_store_a_checkpoint_of_another_version_lies_in(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "store.json").write_text('{"version": 2}')
-    file = tmp_path / "cells" / "a" / "frozen-b" / "best-1.1.safetensors"
-    assert run(["evaluate", str(file)]) == 2
-    said = capsys.readouterr().err
-    assert f"store {tmp_path} was written by an earlier development version" in said
-    assert "--store" not in said, "evaluate has no such option"
-    assert len(said.splitlines()) == 1
-
-
 def test_evaluate_prints_each_model_and_the_ensemble(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     two = [trained_cell(tmp_path, seed) for seed in (1, 2)]
     assert run(["evaluate", *map(str, two), "--json"]) == 0

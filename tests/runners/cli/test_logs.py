@@ -21,7 +21,7 @@ def sweep(tmp_path: Path) -> OpenedSweep:
         folder.claim("L")
         folder.log(f"line {number}")
         if number == 0:
-            folder.fail("it broke", "Traceback of it")
+            folder.end("failed", "it broke", trace="Traceback of it", counted=True)
     return sweep
 
 
@@ -52,7 +52,7 @@ def test_a_failure_shows_while_attempts_are_left_and_without_a_log(tmp_path: Pat
     training = sweep.trainings[0]
     folder = sweep.store.folder(training)
     folder.claim("L")
-    folder.fail("no GPU", "Traceback of it")
+    folder.end("failed", "no GPU", trace="Traceback of it", counted=True)
     expected = [f"== {training.name}  {training.cell.id}", "attempt 1 failed: no GPU", "Traceback of it"]
     assert shown(sweep) == shown(sweep, failed=True) == expected
 

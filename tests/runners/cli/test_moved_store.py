@@ -34,12 +34,11 @@ def original(tmp_path: Path, empty_database: Path) -> Path:
 
 
 def addresses(folder: Path) -> set[str]:
-    """The folders in which the database looks for artifacts, of runs and models."""
+    """The folders in which the database looks for artifacts."""
     client = MlflowClient(f"sqlite:///{folder / 'mlflow.db'}")
     sweep = client.get_experiment_by_name("scenes")
     assert sweep is not None
     found = {run.info.artifact_uri for run in client.search_runs([sweep.experiment_id])}
-    found |= {model.artifact_location for model in client.search_logged_models([sweep.experiment_id])}
     return {address.partition("/artifacts/")[0] for address in found}
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from goal_sweep.runners.cli.__main__ import LastingOutput
 from tests.helpers.paths import ROOT
+from tests.helpers.product import run_by_every_process
 
 WHILE_LOADING = """
 import os, sys
@@ -23,16 +24,16 @@ class Loading:
             os.kill(os.getpid(), {number})
 
 sys.meta_path.insert(0, Loading())
-sys.argv = ["goal-sweep", "launch", "quickstart"]
-from goal_sweep.runners.cli.__main__ import main
-main()
 """
+LAUNCH = [sys.executable, "-m", "goal_sweep.runners.cli", "launch", "quickstart"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_while_the_command_line_loads_ends_a_launch_in_one_line(number: signal.Signals) -> None:
-    script = WHILE_LOADING.format(number=int(number))
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+def test_a_signal_while_the_command_line_loads_ends_a_launch_in_one_line(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    environment = run_by_every_process(tmp_path / "site", WHILE_LOADING.format(number=int(number)))
+    ended = subprocess.run(LAUNCH, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
     assert ended.returncode == (130 if number == signal.SIGINT else 75)
     assert ended.stderr.count("\n") == 1
     assert ended.stdout == ""
@@ -92,28 +93,27 @@ def test_a_command_whose_reader_has_left_does_not_end_as_if_cells_had_failed() -
 
 NOBODY_READS = """
 import sys, types
-from goal_sweep.runners.execution.session.supervisor import will_end
+from goal_sweep.runners.launch.parent import say
 
 app = sys.modules["goal_sweep.runners.cli.app"] = types.ModuleType("app")
 
 def train():
     for _ in range(3):
         print("a line", flush=True)
-    will_end(7)
+    say(7)
     sys.exit(7)
 
 app.main = train
-sys.argv = ["goal-sweep", "launch", "quickstart"]
-from goal_sweep.runners.cli.__main__ import main
-main()
 """
 
 
 @pytest.mark.parametrize("to", [os.pipe, os.openpty], ids=["head -1", "closed terminal"])
-def test_a_launch_trains_to_its_end_whoever_reads(to: Callable[[], tuple[int, int]]) -> None:
+def test_a_launch_trains_to_its_end_whoever_reads(tmp_path: Path, to: Callable[[], tuple[int, int]]) -> None:
+    environment = run_by_every_process(tmp_path / "site", NOBODY_READS)
     theirs, ours = to()
     os.close(theirs)
-    command = [sys.executable, "-c", NOBODY_READS]
-    ended = subprocess.run(command, stdout=ours, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    ended = subprocess.run(
+        LAUNCH, cwd=tmp_path, env=environment, stdout=ours, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+    )
     os.close(ours)
     assert (ended.returncode, ended.stderr) == (7, "")

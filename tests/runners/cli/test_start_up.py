@@ -47,7 +47,7 @@ def test_a_suggested_command_keeps_its_brackets() -> None:
 
 
 OPEN = """
-import sys, runners.launch.launch
+import sys, goal_sweep.runners.launch.launch
 from goal_sweep.runners.launch.opened import open_sweep
 open_sweep("quickstart", sys.argv[1:]).check_trainable()
 print("torch" in sys.modules)

@@ -14,8 +14,7 @@ from goal_sweep.goal_core.basics.errors import GoalError, UnfinishedError
 from goal_sweep.runners.cli import reports
 from goal_sweep.runners.cli.app import app, run
 from goal_sweep.runners.cli.options import SweepArguments, console
-from goal_sweep.runners.execution.session import session as ray_session
-from tests.helpers.paths import SCENES
+from goal_sweep.runners.execution.session import RayLostError
 
 
 @pytest.mark.parametrize(
@@ -29,21 +28,19 @@ from tests.helpers.paths import SCENES
         ("report", "Missing argument"),
         ("report quickstart --out s3://b/x", "give a path on this machine, got 's3://b/x'"),
         ("objectives --plot s3://b/x", "give a path on this machine"),
-        ("launch quickstart --only-failed --force", "give --only-failed without --retry-failed and --force"),
+        ("launch quickstart --only-failed --retry-failed", "give --only-failed or --retry-failed"),
         ("launch quickstart --dry-run --tracking-uri ftp://x", "tracking 'ftp://x' is not supported"),
         ("launch nowhere.yaml", "nowhere.yaml"),
-        ("launch quickstart --dry-run --share 3/2", "--share must be such as 2/4"),
         ("launch quickstart --dry-run --address foo", "--address foo: give host:port"),
         ("launch quickstart --dry-run --address foo:99999", "--address foo:99999: give host:port"),
         ("plan quickstart --set data.root=gone", "--set data.root: dataset folder not found"),
         ("launch quickstart --set stages.frozen.epoch=2", "epoch: unknown key (did you mean 'epochs'?)"),
         ("launch quickstart --set objectives.only=[con/cos]", "con/cos"),
         (
-            f"launch {SCENES} --set stages.frozen.batch_size=4000",
-            "--set stages.frozen.batch_size: must be at most 2000, the number of captions",
+            "launch quickstart --set stages.frozen.batch_size=40000",
+            "--set stages.frozen.batch_size: must be at most ",
         ),
-        ("validate quickstart --set name=..", "--set name: "),
-        (f"validate {SCENES} --set data.num_train=10000000", "num_train must be at least 1 and at most 1,000,000"),
+        ("validate quickstart --set name=..", "name may contain"),
         ("validate quickstart --set data.min_word_count=100000", "no word"),
     ],
 )
@@ -131,7 +128,7 @@ def test_a_ray_that_is_gone_for_good_is_one_line_and_says_launch_again(
     address: str | None, capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lose(*arguments: object) -> None:
-        raise ray_session.RayLostError("Ray has no machine left to train on; run the same command again to continue")
+        raise RayLostError("Ray has no machine left to train on; run the same command again to continue")
 
     monkeypatch.setattr(SweepArguments, "open", lambda self, **options: None)
     monkeypatch.setattr("goal_sweep.runners.launch.launch.launch_sweep", lose)

@@ -1,19 +1,13 @@
-"""When a launch waits for room on a cluster, what it says, and when it does not wait."""
+"""What a unit asks for, and whether a machine can ever have it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import pytest
-from goal_sweep.runners.execution.session.session import RaySession
 
-from goal_sweep.goal_core.basics.errors import DeviceError
-from goal_sweep.runners.execution.capacity import (
-    Machine,
-    Resources,
-    check_possible,
-)
+from goal_sweep.goal_core.basics.errors import DeviceError, GoalError, UnfinishedError
+from goal_sweep.runners.execution.capacity import Machine, Resources, check_here
+from goal_sweep.runners.execution.job import Death
+from goal_sweep.runners.execution.session import RaySession, check_address
 
 NEED = Resources(cpus=2, gpus=0.5, accelerator="A100")
 
@@ -23,39 +17,46 @@ def machine(name: str, cpus: float = 0, gpus: float = 0, kind: str = "") -> Mach
     return Machine(id=name, host=name, address="10.0.0.1", resources=resources)
 
 
-HEAD, SMALL, OTHER = machine("head"), machine("small", 8, 0), machine("other", 8, 1, "T4")
-RIGHT = machine("right", 8, 1, "A100")
-
-
 def test_a_unit_asks_for_its_part_of_a_gpu_of_its_kind() -> None:
     assert NEED.bundle == {"CPU": 2.0, "GPU": 0.5, "accelerator_type:A100": 0.001}
     assert Resources(cpus=1, gpus=0).bundle == {"CPU": 1.0}
-    assert [one.fits(NEED) for one in (HEAD, SMALL, OTHER, RIGHT)] == [False, False, False, True]
+    machines = machine("head"), machine("small", 8, 0), machine("other", 8, 1, "T4"), machine("right", 8, 1, "A100")
+    assert [one.fits(NEED) for one in machines] == [False, False, False, True]
+
+
+def test_what_does_not_fit_this_machine_is_said_with_what_would_before_ray_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("RAY_OVERRIDE_RESOURCES", '{"CPU": 2, "GPU": 0}')
+    check_here(Resources(cpus=2, gpus=0))
+    monkeypatch.setattr(RaySession, "_init", lambda self: pytest.fail("Ray was started"))
+    with pytest.raises(DeviceError) as refused, RaySession(None, Resources(cpus=8, gpus=1), 60):
+        pass
+    assert "a unit needs 8 CPU and 1 GPU (resources.*), but this machine has 2 CPU and 0 GPU" in str(refused.value)
+    assert "--set resources.gpus=0 --set resources.cpus=2 fits it" in str(refused.value)
+    monkeypatch.setenv("RAY_OVERRIDE_RESOURCES", '{"CPU": 8, "GPU": 1}')
+    check_here(Resources(cpus=8, gpus=1, accelerator="A100"))  # only Ray finds out the kind of a GPU
+
+
+@pytest.mark.parametrize("address", ["ray://head:10001", "http://head:8265", "head", "head:", ":6379", "head:x"])
+def test_an_address_of_something_else_is_refused_with_the_form_that_it_must_have(address: str) -> None:
+    with pytest.raises(GoalError, match="host:port of the head process"):
+        check_address(address)
+
+
+def test_a_dead_address_ends_at_once_and_the_same_command_may_succeed_later() -> None:
+    with pytest.raises(UnfinishedError, match=r"no Ray cluster at 127.0.0.1:9 \(Connection refused\)"):
+        RaySession("127.0.0.1:9", Resources(cpus=1, gpus=0), 60).__enter__()
 
 
 @pytest.mark.parametrize(
-    ("machines", "refused"),
+    ("text", "kind"),
     [
-        ([HEAD], False),  # no worker yet
-        ([HEAD, RIGHT], False),
-        ([HEAD, SMALL, OTHER], True),
+        ("ray.exceptions.RayActorError: OutOfMemoryError: killed due to the node running low on memory", "memory"),
+        ("ray.exceptions.ActorDiedError: The actor died because its node has died. Node Id: x", "machine"),
+        ("ray.exceptions.ActorDiedError: The actor died unexpectedly. Worker exit type: SYSTEM_ERROR", "died"),
+        ("", "died"),
     ],
 )
-def test_only_what_can_never_come_is_refused(machines: Sequence[Machine], refused: bool) -> None:
-    if not refused:
-        check_possible(machines, NEED)
-        return
-    with pytest.raises(DeviceError) as raised:
-        check_possible(machines, NEED)
-    assert "a unit needs 2 CPU and 0.5 GPU of type A100" in str(raised.value)
-    assert "its machines have 8 CPU and 0 GPU; 8 CPU and 1 GPU (T4)" in str(raised.value)
-
-
-@pytest.mark.parametrize("more", [{}, {"grows": True}])
-def test_who_says_that_machines_come_is_believed(more: dict[str, Any]) -> None:
-    session = RaySession("10.0.0.1:6379", NEED, **more)
-    if more:
-        session._check_fit([HEAD, SMALL])
-        return
-    with pytest.raises(DeviceError, match="--devices N"):
-        session._check_fit([HEAD, SMALL])
+def test_what_ray_says_of_a_death_is_told_apart(text: str, kind: str) -> None:
+    assert Death.read(f"Traceback\n  line\n{text}\n").kind == kind

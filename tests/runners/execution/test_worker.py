@@ -1,51 +1,69 @@
-"""What a worker records of its unit: failures of one training or of all, a disk that refuses, a hang."""
+"""What a worker does with a unit: what it claims, what it records, how it ends, and when its machine is unfit."""
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from multiprocessing.synchronize import Event
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from goal_sweep.runners.execution.unit_listener import DEVICE_LOST, HUNG, UnitListener
 
 from goal_sweep.goal_core.basics.atomic import StorageError
+from goal_sweep.goal_core.basics.errors import MissingDataError
 from goal_sweep.goal_core.training import EpochDone, TrainingDone, TrainingEvent, TrainingFailed
-from goal_sweep.runners.execution import unit_listener, worker
-from goal_sweep.runners.execution.worker import run_unit
+from goal_sweep.runners.execution import inputs, worker
+from goal_sweep.runners.execution.inputs import InputsDifferError, UnfitMachineError
+from goal_sweep.runners.execution.worker import ENDED_ITSELF, UnitCallback, run_unit
 from goal_sweep.runners.launch.opened import OpenedSweep
-from goal_sweep.runners.store import TrainingFolder, charged_failures
-from goal_sweep.sweeps import pack
-from tests.helpers.dying_workers import PretendTrainer
+from goal_sweep.runners.store import Store, TrainingFolder, counted_failures
 from tests.helpers.forked import FORK, exit_status, forked
-from tests.helpers.store_cases import train
-from tests.helpers.sweep_cases import opened_in
+from tests.helpers.store_cases import record, train
+from tests.helpers.sweep_cases import job_of, opened_in
+
+HOST = socket.gethostname()
+Files = Mapping[str, TrainingFolder]
+Train = Callable[[Files, UnitCallback], None]
 
 
 @pytest.fixture
-def sweep(tmp_path: Path) -> OpenedSweep:
+def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OpenedSweep:
+    """Two cells that train together, whose data nobody compares."""
+    monkeypatch.setattr(worker, "open_inputs", lambda unit, code, indexes: None)
     return opened_in(tmp_path / "store")
 
 
-def run(sweep: OpenedSweep) -> list[TrainingEvent]:
-    """Run the first unit of a sweep in this process; the events it sent."""
-    (unit,) = pack(sweep.by_stage[0], sweep.config.execution)
+def run(sweep: OpenedSweep, patch: pytest.MonkeyPatch, train: Train) -> tuple[list[TrainingEvent], list[Any]]:
+    """Run the first unit, with something in the place of the trainer. Returns its events and what it claimed."""
     sent: list[TrainingEvent] = []
-    with sweep.store.heartbeat("s") as launch:
-        run_unit(sweep.job(unit, launch.id, {}), sent.extend)
-    return sent
+    claimed: list[Any] = []
+
+    def send(events: Sequence[TrainingEvent] = (), **more: Any) -> None:
+        sent.extend(events)
+        claimed.extend(more.get("claimed", ()))
+
+    with patch.context() as here:
+        here.setattr(worker, "train_unit", lambda plan, files, callback, dataset: train(files, callback))
+        run_unit(job_of(sweep), send)
+    return sent, claimed
 
 
 def folders(sweep: OpenedSweep) -> list[TrainingFolder]:
     return [sweep.store.folder(training) for training in sweep.by_stage[0]]
 
 
+def outcomes(sweep: OpenedSweep) -> list[list[str]]:
+    return [[one.outcome for one in folder.attempts.all()] for folder in folders(sweep)]
+
+
 @pytest.mark.parametrize(
-    ("error", "kind", "charged"),
+    ("error", "kind", "counted"),
     [
         (StorageError("no space left"), "storage", 0),
         (RuntimeError("it broke"), "error", 1),
@@ -53,21 +71,18 @@ def folders(sweep: OpenedSweep) -> list[TrainingFolder]:
     ],
 )
 def test_an_error_of_the_unit_fails_each_training_by_its_kind(
-    sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch, error: Exception, kind: str, charged: int
+    sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch, error: Exception, kind: str, counted: int
 ) -> None:
-    def breaks(*arguments: object) -> None:
+    def breaks(files: Files, callback: UnitCallback) -> None:
         raise error
 
-    monkeypatch.setattr(worker, "train_unit", breaks)
-    sent = run(sweep)
-    assert [(event.key, event.kind) for event in sent if isinstance(event, TrainingFailed)] == [
-        (training.key, kind) for training in sweep.by_stage[0]
-    ]
+    sent, _ = run(sweep, monkeypatch, breaks)
+    failed = {(event.key, event.kind) for event in sent if isinstance(event, TrainingFailed)}
+    assert failed == {(training.key, kind) for training in sweep.by_stage[0]}
     for folder in folders(sweep):
         (attempt,) = folder.attempts.all()
-        assert attempt.outcome == "failed"
-        assert attempt.reason
-        assert charged_failures([attempt]) == charged
+        assert (attempt.outcome, bool(attempt.reason)) == ("failed", True)
+        assert counted_failures([attempt]) == counted
 
 
 def test_an_error_after_one_training_is_done_fails_only_the_others(
@@ -75,81 +90,126 @@ def test_an_error_after_one_training_is_done_fails_only_the_others(
 ) -> None:
     first, second = sweep.by_stage[0]
 
-    def finishes_one(plan: object, files: dict[str, TrainingFolder], listener: UnitListener, *dataset: object) -> None:
+    def finishes_one(files: Files, callback: UnitCallback) -> None:
         train(files[first.key], 2)
-        listener.events([TrainingDone(key=first.key, result={})])
+        callback.events([TrainingDone(key=first.key, result={})])
         raise RuntimeError("it broke")
 
-    monkeypatch.setattr(worker, "train_unit", finishes_one)
-    sent = run(sweep)
-    assert [type(event) for event in sent] == [TrainingDone, TrainingFailed]
-    assert sent[-1].key == second.key
-    assert [status.state for status in sweep.statuses().values()][:2] == ["done", "waiting"]
+    sent, _ = run(sweep, monkeypatch, finishes_one)
+    assert [(type(event), event.key) for event in sent] == [(TrainingDone, first.key), (TrainingFailed, second.key)]
+    assert outcomes(sweep) == [["done"], ["failed"]]
+
+
+def test_only_what_is_neither_done_nor_trained_by_another_is_claimed(
+    sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = sweep.by_stage[0]
+    theirs = sweep.store.folder(first)
+    theirs.claim("another launch")
+    began: list[list[str]] = []
+
+    def notes(files: Files, callback: UnitCallback) -> None:
+        began.append(list(files))
+        for key, folder in files.items():
+            train(folder, 2)
+            callback.events([TrainingDone(key=key, result={})])
+
+    assert run(sweep, monkeypatch, notes)[1] == [second.key]
+    theirs.end("interrupted")
+    assert run(sweep, monkeypatch, notes)[1] == [first.key]
+    assert began == [[second.key], [first.key]]
+    assert run(sweep, monkeypatch, notes) == ([], [])
+
+
+def test_events_pass_on_after_the_store_has_them(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, seen = folders(sweep)[0], list[str]()
+    folder.claim("L")
+    failed = TrainingFailed(key=sweep.trainings[0].key, kind="error", reason="it broke", trace="")
+
+    def send(events: Sequence[TrainingEvent] = (), **more: Any) -> None:
+        seen.extend(one.outcome for one in folder.attempts.all())
+
+    UnitCallback({failed.key: folder}, send, 0).events([failed])
+    assert seen == ["failed"]
+
+
+def test_a_unit_whose_launch_asks_it_to_stop_ends_its_attempts(
+    sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    def stops(files: Files, callback: UnitCallback) -> None:
+        asked.append(callback.stopping())
+        sweep.store.ask_to_stop("L")
+        asked.extend(callback.stopping() for _ in range(2))
+
+    monkeypatch.setattr(worker, "STOP_CHECK_S", 0.0)
+    run(sweep, monkeypatch, stops)
+    assert asked == [False, True, True]
+    assert outcomes(sweep) == [["interrupted"], ["interrupted"]]
 
 
 def hangs(sweep: OpenedSweep, disk: str) -> None:
     """Finish one training, and do no step of the other. Its disk may refuse to say so."""
-    first, second = sweep.by_stage[0]
-    claimed = {one.key: sweep.store.folder(one) for one in (first, second)}
+    claimed = {training.key: folder for training, folder in zip(sweep.by_stage[0], folders(sweep), strict=True)}
+    first, second = claimed
     for folder in claimed.values():
         folder.claim("L")
-    train(claimed[first.key], 2)
+    train(claimed[first], 2)
     if disk == "refuses":
 
         def refuse(*arguments: object, **named: object) -> None:
             raise OSError(28, "No space left on device")
 
-        claimed[second.key].lose = claimed[second.key].log = refuse  # type: ignore[method-assign]
-    with UnitListener(claimed, lambda events: None, 1) as listener:
-        listener.events([TrainingDone(key=first.key, result={})])
+        claimed[second].end = claimed[second].log = refuse  # type: ignore[method-assign]
+    with UnitCallback(claimed, lambda events=(), **more: None, 1) as callback:
+        callback.events([TrainingDone(key=first, result={})])
         time.sleep(60)
 
 
 @pytest.mark.parametrize("disk", ["works", "refuses"])
 def test_a_hang_ends_the_process_whatever_the_disk_does(sweep: OpenedSweep, disk: str) -> None:
-    assert exit_status(forked(hangs, sweep, disk)) == HUNG
+    assert exit_status(forked(hangs, sweep, disk)) == ENDED_ITSELF
     finished, hung = folders(sweep)
     assert finished.result() is not None
     assert not finished.log_text()  # nothing in the folder of a finished training changes any more
-    # Whether the cell is at fault shows when it is tried alone.
-    assert (hung.attempts.all()[-1].outcome == "lost") is (disk == "works")
-    assert charged_failures(hung.attempts.all()) == 0
-    if disk == "works":
-        assert "hung: no step for" in hung.log_text()
+    # Whether the cell is at fault the driver finds out.
+    (attempt,) = hung.attempts.all()
+    assert (attempt.outcome, attempt.counted) == ("lost" if disk == "works" else "running", False)
+    assert ("hung: no step for" in hung.log_text()) == (disk == "works")
 
 
-def test_events_pass_on_after_the_store_has_them(sweep: OpenedSweep) -> None:
-    training = sweep.trainings[0]
-    folder = sweep.store.folder(training)
-    folder.claim("L")
-    outcomes: list[str] = []
+def test_an_error_that_breaks_the_gpu_ends_the_process(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would fail every cell, and which one caused it shows when they are tried apart."""
 
-    def send(events: Sequence[TrainingEvent]) -> None:
-        outcomes.append(folder.attempts.all()[-1].outcome)
+    def breaks(files: Files, callback: UnitCallback) -> None:
+        raise torch.AcceleratorError("CUDA error: device-side assert triggered")
 
-    failed = TrainingFailed(key=training.key, kind="error", reason="it broke", trace="")
-    UnitListener({training.key: folder}, send, 0).events([failed])
-    assert outcomes == ["failed"]
+    assert exit_status(forked(run, sweep, monkeypatch, breaks)) == ENDED_ITSELF
+    assert outcomes(sweep) == [["lost"], ["lost"]]
+    assert all("device-side assert" in folder.attempts.all()[0].reason for folder in folders(sweep))
 
 
 def waits(sweep: OpenedSweep, why: str, is_ready: Event) -> None:
-    """Do some steps, or wait for a driver that takes long."""
-    training = sweep.trainings[0]
-    folder = sweep.store.folder(training)
+    """Do some steps, or wait for something that takes longer than the watchdog would."""
+    training, folder = sweep.trainings[0], folders(sweep)[0]
     folder.claim("L")
-    with UnitListener({training.key: folder}, lambda events: time.sleep(4), 2) as listener:
+    with UnitCallback({training.key: folder}, lambda events=(), **more: time.sleep(4), 2) as callback:
         is_ready.set()
         if why == "suspended":
             for _ in range(10):
                 time.sleep(0.1)
-                listener.step()
+                callback.step()
             time.sleep(0.5)
+        elif why == "store":
+            type(folder).is_waiting = property(lambda self: True)  # type: ignore[assignment, method-assign]
+            time.sleep(4)
         else:
-            listener.events([EpochDone(key=training.key, record={})])  # type: ignore[typeddict-item]
+            callback.events([EpochDone(key=training.key, record=record(1))])
 
 
-@pytest.mark.parametrize("why", ["suspended", "driver"])
-def test_a_suspended_process_or_one_whose_driver_is_suspended_does_not_hang(sweep: OpenedSweep, why: str) -> None:
+@pytest.mark.parametrize("why", ["suspended", "driver", "store"])
+def test_who_is_suspended_or_waits_for_the_driver_or_the_store_does_not_hang(sweep: OpenedSweep, why: str) -> None:
     is_ready = FORK.Event()
     process = forked(waits, sweep, why, is_ready)
     assert is_ready.wait(120)
@@ -158,70 +218,71 @@ def test_a_suspended_process_or_one_whose_driver_is_suspended_does_not_hang(swee
         time.sleep(6)
         os.kill(process.pid or 0, signal.SIGCONT)
     assert exit_status(process) == 0
-    (attempt,) = sweep.store.folder(sweep.trainings[0]).attempts.all()
-    assert attempt.outcome == "running"
+    assert outcomes(sweep)[0] == ["running"]
 
 
-@pytest.mark.parametrize(
-    ("how", "status", "reason"),
-    [
-        pytest.param("hangs", HUNG, "hung: no step for", marks=pytest.mark.exhaustive),
-        ("dies", 1, "its worker process died"),
-        ("breaks", DEVICE_LOST, "AcceleratorError: CUDA error: device-side assert triggered"),
-    ],
-)
-def test_a_cell_that_hangs_dies_or_breaks_the_gpu_in_a_shared_process_fails_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, status: int, reason: str
-) -> None:
-    sweep = opened_in(tmp_path / "store", "resources.watchdog=1")
-    at_fault = sweep.by_stage[0][1].key
-
-    def dies(key: str, epoch: int) -> None:
-        if (key, epoch) == (at_fault, 2):
-            if how == "hangs":
-                time.sleep(600)
-            if how == "breaks":
-                raise torch.AcceleratorError("CUDA error: device-side assert triggered")
-            os._exit(1)
-
-    monkeypatch.setattr(worker, "train_unit", PretendTrainer(dies))
-    monkeypatch.setattr(worker, "open_inputs", lambda unit, code, indexes: None)
-    (unit,) = pack(sweep.by_stage[0], sweep.config.execution)
-    ends: list[int] = []
-    with sweep.store.heartbeat("s") as launch:
-        while not ends or (ends[-1] and len(ends) < 10):
-            ends.append(exit_status(forked(worker.run_unit, sweep.job(unit, launch.id, {}), lambda events: None)))
-    # After progress, without progress, and three times alone.
-    assert ends == [status] * 5 + [0]
-    healthy, poisoned = folders(sweep)
-    assert healthy.result() is not None
-    assert charged_failures(healthy.attempts.all()) == 0
-    assert charged_failures(poisoned.attempts.all()) == 3
-    assert sweep.statuses()[sweep.by_stage[0][1]].reason.startswith(reason)
+# On a machine of a cluster that lacks something.
 
 
-def test_a_unit_that_starts_when_its_launch_is_stopping_claims_nothing(sweep: OpenedSweep) -> None:
-    (unit,) = pack(sweep.by_stage[0], sweep.config.execution)
-    with sweep.store.heartbeat("s") as launch:
-        sweep.store.drivers.ask_to_stop(launch.id)
-        run_unit(sweep.job(unit, launch.id, {}), lambda events: None)
-    assert [folder.attempts.all() for folder in folders(sweep)] == [[], []]
+def refused(sweep: OpenedSweep, patch: pytest.MonkeyPatch, **changes: Any) -> str:
+    """Run a unit that another machine might train as well; what is said against this one."""
+    patch.setattr(inputs, "_VISIBLE_S", 0.0)
+    sweep.store.begin_launch("L")
+    with pytest.raises(UnfitMachineError) as raised:
+        run_unit(job_of(sweep, **{"elsewhere": True, **changes}), lambda events=(), **more: None)
+    assert outcomes(sweep) == [[], []]
+    return str(raised.value)
 
 
-def test_a_unit_that_was_stopped_ends_no_attempt_because_the_driver_does(
+def test_data_that_are_missing_here_are_named_with_the_machine(
     sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[bool] = []
+    def missing(*given: object) -> None:
+        raise MissingDataError("no such folder: /data/coco")
 
-    def stops(plan: object, files: object, listener: UnitListener, *dataset: object) -> None:
-        asked.append(listener.stopping())
-        sweep.store.drivers.ask_to_stop(launch.id)
-        asked.extend(listener.stopping() for _ in range(2))
+    monkeypatch.setattr(worker, "open_inputs", missing)
+    assert refused(sweep, monkeypatch) == f"{HOST}: no such folder: /data/coco"
 
-    monkeypatch.setattr(worker, "train_unit", stops)
-    monkeypatch.setattr(unit_listener, "STOP_CHECK_S", 0.0)
-    (unit,) = pack(sweep.by_stage[0], sweep.config.execution)
-    with sweep.store.heartbeat("s") as launch:
-        run_unit(sweep.job(unit, launch.id, {}), lambda events: None)
-    assert asked == [False, True, True]
-    assert [folder.attempts.all()[-1].outcome for folder in folders(sweep)] == ["running", "running"]
+
+def test_a_store_that_is_not_the_drivers_is_not_written(
+    sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    said = refused(sweep, monkeypatch, store=str(elsewhere))
+    assert said.startswith(f"{HOST} does not see the store of the launch at {elsewhere}")
+    assert not elsewhere.exists()
+
+
+def test_a_store_that_cannot_be_written_here_is_named(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_only(store: Store) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(Store, "write_probe", read_only)
+    assert f"{HOST} cannot write the store {sweep.store.root}: " in refused(sweep, monkeypatch)
+
+
+def test_other_versions_are_named(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = inputs.software()
+    said = refused(sweep, monkeypatch, software={**here, "torch": "1.0", "python": "2.7"})
+    assert f"torch {here['torch']}, not 1.0" in said
+    assert f"python {here['python']}, not 2.7" in said
+    assert "+" not in here["torch"]
+
+
+def test_a_machine_without_a_gpu_says_so(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    said = refused(sweep, monkeypatch, resources=replace(sweep.config.resources, gpus=1))
+    assert said.startswith(f"{HOST} has no GPU that torch ")
+
+
+def test_where_no_other_machine_can_train_the_unit_its_trainings_fail_uncounted(
+    sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def differ(*given: object) -> None:
+        raise InputsDifferError("the data differ")
+
+    monkeypatch.setattr(worker, "open_inputs", differ)
+    sent, _ = run(sweep, monkeypatch, lambda files, callback: None)
+    kinds = [(event.kind, event.reason) for event in sent if isinstance(event, TrainingFailed)]
+    assert kinds == [("inputs", "the data differ")] * 2
+    assert [counted_failures(folder.attempts.all()) for folder in folders(sweep)] == [0, 0]

@@ -16,16 +16,9 @@ from goal_sweep.goal_core.training.train import train_unit
 from goal_sweep.runners.cli.app import run
 from goal_sweep.runners.execution import worker
 from goal_sweep.runners.launch.opened import OpenedSweep
-from goal_sweep.runners.store import charged_failures
-from tests.helpers.disturbed import calm_results, disturbed, launched, sweep_in
-from tests.helpers.in_process import launch, results
-
-
-def flip(path: Path) -> None:
-    """Change a byte in the middle of a file."""
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
+from tests.helpers.damage import flip
+from tests.helpers.disturbed import calm_results, disturbed, sweep_in
+from tests.helpers.in_process import counted, launch, results
 
 
 def test_damaged_caches_are_named_in_the_log_of_each_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +35,7 @@ def test_damaged_caches_are_named_in_the_log_of_each_training(tmp_path: Path, mo
         for path in damaged:
             flip(path)
 
-    assert launched(sweep, disturbed(damage, "finetune begins"), monkeypatch).status == 0
+    assert launch(sweep, monkeypatch, train=disturbed(damage, "finetune begins")).status == 0
     assert {path.suffix for path in damaged} == {".index", ".tokens", ".zip"}
     for training in sweep.trainings:
         lines = sweep.store.folder(training).path("log.txt").read_text().splitlines()
@@ -78,7 +71,7 @@ def test_a_cache_that_is_edited_in_place_while_a_sweep_trains_changes_no_number(
                 os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
                 edited.add(pattern)
 
-    assert launched(sweep, disturbed(edit, moment), monkeypatch).status == 0
+    assert launch(sweep, monkeypatch, train=disturbed(edit, moment)).status == 0
     assert edited == set(CACHES)
     assert all(len(sweep.store.folder(one).attempts.all()) == 1 for one in sweep.trainings)
     assert results(sweep) == expected
@@ -129,11 +122,11 @@ def test_a_weights_file_that_is_missing_for_a_moment_is_not_charged(
             patch.setattr(worker, "train_unit", built)
             outcome = launch(sweep, patch)
         else:
-            outcome = launched(sweep, disturbed(lambda: act(weights), moment), patch)
-    assert outcome.status == 1
+            outcome = launch(sweep, patch, train=disturbed(lambda: act(weights), moment))
+    assert outcome.status == 75
     reasons = [outcome.progress[one].reason for one in sweep.trainings]
     assert any("w.safetensors" in reason or "the first weights" in reason for reason in reasons)
-    assert not any(charged_failures(sweep.store.folder(one).attempts.all()) for one in sweep.trainings)
+    assert counted(sweep) == []
     act(weights)
     assert launch(opened(tmp_path / "run"), monkeypatch).status == 0
     assert results(sweep) == results(calm)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from goal_sweep.runners.launch.remaining.plan import LaunchOptions
 
 from goal_sweep.goal_core.basics import atomic
 from goal_sweep.goal_core.data import Dataset
@@ -23,7 +22,7 @@ from goal_sweep.goal_core.objectives import triplet_weights
 from goal_sweep.runners.execution import inputs
 from goal_sweep.runners.launch.launch import LaunchOutcome
 from goal_sweep.runners.launch.opened import OpenedSweep
-from tests.helpers.in_process import launch, results, sweep_in
+from tests.helpers.in_process import counted, launch, results, sweep_in
 from tests.helpers.paths import ROOT
 
 
@@ -33,14 +32,14 @@ def sweep(tmp_path: Path) -> OpenedSweep:
 
 
 def check_refused(sweep: OpenedSweep, outcome: LaunchOutcome, what: str) -> None:
-    """Nothing was claimed or trained, and the reason names the machine."""
-    assert outcome.status == 1
+    """Nothing was trained or counted, and the reason names the machine."""
+    assert outcome.status == 75
     reasons = {outcome.progress[training].reason for training in sweep.by_stage[0]}
     assert len(reasons) == 1
     assert what in min(reasons)
     assert socket.gethostname() in min(reasons)
     assert results(sweep) == {}
-    assert not any(sweep.store.folder(training).attempts.all() for training in sweep.trainings)
+    assert counted(sweep) == []
 
 
 def test_other_data_are_refused(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,15 +63,14 @@ def test_data_that_change_between_the_stages_are_refused(sweep: OpenedSweep, mon
     with monkeypatch.context() as patch:
         patch.setattr(inputs, "open_dataset", changes)
         outcome = launch(sweep, patch)
-    assert outcome.status == 1
+    assert outcome.status == 75
     assert {name.split("(")[1] for name in results(sweep)} == {"frozen)"}
     assert launch(sweep, monkeypatch).status == 0
 
 
 def test_other_code_is_refused(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch) -> None:
-    digests = iter(["the driver's", *["the worker's"] * 9])
     with monkeypatch.context() as patch:
-        patch.setattr("goal_sweep.runners.launch.opened.code_digest", lambda: next(digests))
+        patch.setattr("goal_sweep.runners.launch.loop.code_digest", lambda: "the driver's")
         check_refused(sweep, launch(sweep, patch), "has other code of goal-sweep")
     assert launch(sweep, monkeypatch).status == 0
 
@@ -109,12 +107,12 @@ def test_an_error_while_the_data_are_compared_is_waited_for_and_never_skips_the_
     with monkeypatch.context() as patch:
         patch.setattr(inputs, "open_dataset", lasting)
         outcome = launch(sweep, patch)
-        assert outcome.status == 1
+        assert outcome.status == 75
         assert all("Stale file handle" in outcome.progress[one].reason for one in sweep.by_stage[0])
         assert results(sweep) == {}
     with monkeypatch.context() as patch:
         patch.setattr(inputs, "open_dataset", passing)
-        assert launch(sweep, patch, LaunchOptions(failed="retry")).status == 0
+        assert launch(sweep, patch).status == 0
     assert not errors
 
 
@@ -133,6 +131,8 @@ def test_the_digest_is_of_the_code_that_was_loaded(tmp_path: Path) -> None:
     script = """
 import pathlib
 from goal_sweep.runners.execution import inputs
+from goal_sweep.runners.launch.launch import LaunchOutcome
+from goal_sweep.runners.launch.opened import OpenedSweep
 before = inputs.code_digest()
 path = pathlib.Path("goal_sweep/goal_core/training/cells/optim.py")
 path.write_text(path.read_text() + "CHANGED = True\\n")

@@ -10,18 +10,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from goal_sweep.runners.launch.launcher import Launcher
-from goal_sweep.runners.launch.remaining.plan import LaunchOptions, LaunchPlan
-from goal_sweep.runners.tracking.sync import SweepTracking
 from rich.console import Console
 
-from goal_sweep.runners.launch import launcher
+from goal_sweep.runners.execution import worker
+from goal_sweep.runners.execution.job import UnitJob
+from goal_sweep.runners.execution.worker import Send, UnitCallback
 from goal_sweep.runners.launch import signals as signals_module
-from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.launch.signals import StopSignals
-from goal_sweep.runners.launch.view.live import LiveView
-from goal_sweep.sweeps import pack
-from tests.helpers.sweep_cases import opened_in
+from tests.helpers.in_process import counted, launch, results, sweep_in
 
 NUMBERS = [signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT]
 
@@ -91,46 +87,48 @@ with StopSignals() as signals:
     assert ended.stderr == f"{said}: the same command continues\n"
 
 
-@pytest.fixture
-def sweep(tmp_path: Path) -> OpenedSweep:
-    return opened_in(tmp_path / "store")
-
-
-def launcher_of(sweep: OpenedSweep, launch_id: str, signals: StopSignals, said: io.StringIO) -> Launcher:
-    options = LaunchOptions()
-    plan = LaunchPlan(sweep, options)
-    view = LiveView(plan.progress, "s", Console(file=said, width=200), lambda *words: " ".join(words))
-    return Launcher(sweep, options, plan, view, SweepTracking(sweep, sweep.store, mirror=False), launch_id, signals)
-
-
-def test_running_units_are_asked_to_stop_and_waited_for(sweep: OpenedSweep) -> None:
-    (unit,) = pack(sweep.by_stage[0], sweep.config.execution)
-    said = io.StringIO()
-    with sweep.store.heartbeat("s") as heartbeat, StopSignals() as signals, signals.gentle():
-        job = sweep.job(unit, heartbeat.id, {})
-        launch = launcher_of(sweep, heartbeat.id, signals, said)
-        launch.started(job)
-        launch.step()
-        assert not launch.stopping
-        assert not sweep.store.drivers.is_asked_to_stop(heartbeat.id)
-        receive(signal.SIGTERM)
-        for _ in range(3):
-            launch.step()
-        assert sweep.store.drivers.is_asked_to_stop(heartbeat.id)
-        assert said.getvalue().count("SIGTERM") == 1
-        assert not launch.stopping
-        launch.ended(job)
-        assert launch.stopping
-
-
-def test_a_unit_that_does_not_end_is_not_waited_for_for_ever(
-    sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+def test_a_signal_lets_the_cells_save_and_the_next_launch_ends_with_the_same_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, status: int
 ) -> None:
-    monkeypatch.setattr(launcher, "SAVE_S", -1.0)
-    (unit,) = pack(sweep.by_stage[0], sweep.config.execution)
-    with sweep.store.heartbeat("s") as heartbeat, StopSignals() as signals, signals.gentle():
-        launch = launcher_of(sweep, heartbeat.id, signals, io.StringIO())
-        launch.started(sweep.job(unit, heartbeat.id, {}))
+    sweep, steps, said = sweep_in(tmp_path), iter(range(10**6)), io.StringIO()
+    step = UnitCallback.step
+
+    def signalled(callback: UnitCallback) -> None:
+        """Between the first and the second of three epochs of 8 steps."""
+        if next(steps) == 6:
+            receive(number)
+        step(callback)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(worker, "STOP_CHECK_S", 0.0)
+        patch.setattr(UnitCallback, "step", signalled)
+        outcome = launch(sweep, patch, console=Console(file=said, width=300))
+    assert (outcome.status, outcome.stopped) == (status, True)
+    assert "the running cells save their state" in said.getvalue()
+    assert "the same command continues from the saved states" in said.getvalue()
+    for training in sweep.by_stage[0]:
+        (attempt,) = sweep.store.folder(training).attempts.all()
+        assert (attempt.outcome, attempt.progressed) == ("interrupted", True)
+    assert {one.state for one in sweep.statuses().values()} == {"waiting"}
+    assert launch(sweep, monkeypatch).status == 0
+    assert counted(sweep) == []
+    assert all("continues after epoch 1 step" in sweep.store.folder(one).log_text() for one in sweep.by_stage[0])
+    unbroken = sweep_in(tmp_path / "unbroken")
+    assert launch(unbroken, monkeypatch).status == 0
+    assert results(sweep) == results(unbroken)
+
+
+def test_a_second_signal_stops_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep = sweep_in(tmp_path)
+
+    def signalled(job: UnitJob, send: Send) -> None:
+        sweep.store.folder(sweep.trainings[0]).claim(job.launch)
         receive(signal.SIGTERM)
-        launch.step()
-        assert launch.stopping
+        receive(signal.SIGTERM)
+
+    monkeypatch.setattr(signals_module, "REPEAT_S", 0.0)
+    assert launch(sweep, monkeypatch, train=signalled).status == 75
+    (attempt,) = sweep.store.folder(sweep.trainings[0]).attempts.all()
+    assert (attempt.outcome, attempt.reason) == ("interrupted", "stopped by SIGTERM")
+    assert not list((sweep.store.root / "launches").iterdir())

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import random
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from goal_sweep.runners.store.records.provenance import gather
 
 from goal_sweep.goal_core.checkpoints import RANKS
 from goal_sweep.runners.launch.tuning.refresh import refreshed_results
 from goal_sweep.runners.results import listed_again, read_results, table, training_row, update_results
 from goal_sweep.runners.results.rows import asked_row, stored_row
 from goal_sweep.runners.store import Store, TrainingStatus
+from goal_sweep.runners.store.provenance import gather
 from goal_sweep.sweeps import ResolvedSweep, Training
 from goal_sweep.sweeps.results import COLUMNS
 from tests.helpers.mlflow_cases import ALONE, SWEEP, TRAINING, folder_of
-from tests.helpers.store_cases import npz, record, result, train, write_weights
+from tests.helpers.store_cases import npz, record, result, save, train, write_weights
 from tests.helpers.tuning_cases import searched, tuned
 
 
@@ -41,7 +42,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Training]:
 def test_a_finished_training_is_a_row_with_everything(store: Store) -> None:
     folder = folder_of(store)
     folder.claim("L")
-    folder.save(RANKS, npz("a record"))
+    save(folder, RANKS, npz("a record"))
     train(folder, 3)
     done, waiting = update_results(store, SWEEP).rows()
     assert set(COLUMNS) <= set(done)
@@ -57,7 +58,7 @@ def test_a_finished_training_is_a_row_with_everything(store: Store) -> None:
     assert (waiting["status"], waiting["attempts"], waiting["test/rsum"], waiting["epochs/epoch"]) == (
         ("waiting", 0, None, None)
     )
-    row = training_row(store, TRAINING, 1)
+    row = training_row(store, TRAINING, store.status([TRAINING])[TRAINING])
     assert {name: done[name] for name in row} == row
 
 
@@ -77,28 +78,50 @@ def test_only_what_changed_is_read_again(store: Store, reads: list[Training]) ->
     other.claim("L")
     train(other, 1)
     assert [row["status"] for row in update_results(store, SWEEP).rows()] == ["done", "done"]
-    store.set_aside(TRAINING)
+    folder.forget_result("its weights are damaged")
     anew = folder_of(store)
     anew.claim("M")
     train(anew, 1)
     assert next(update_results(store, SWEEP).rows())["best_epoch"] == 1
 
 
-def test_a_damaged_table_is_written_again(store: Store) -> None:
+@pytest.mark.parametrize("seed", range(25))
+def test_a_bit_that_flips_in_the_table_never_changes_a_number(store: Store, seed: int) -> None:
     folder = folder_of(store)
     folder.claim("L")
+    save(folder, RANKS, npz("ranks"))
     train(folder, 2)
-    before = next(update_results(store, SWEEP).rows())
-    store.write_results("s", b"damaged")
-    assert read_results(store, "s") is None
-    assert row_of(store) == before
+    table = update_results(store, SWEEP)
+    before, content = [*table.rows()], bytearray(table.content)
+    content[random.Random(seed).randrange(len(content))] ^= 1 << seed % 8
+    store.write_results("s", bytes(content))
+    assert [*update_results(store, SWEEP).rows()] == before
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", RANKS])
+def test_a_damaged_file_of_a_finished_training_is_named_and_read_again_when_it_is_whole(
+    store: Store, name: str
+) -> None:
+    folder = folder_of(store)
+    folder.claim("L")
+    save(folder, RANKS, npz("ranks"))
+    train(folder, 2)
+    path = folder.path(name)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-9])
+    row = row_of(store)
+    assert (row["status"], row["test/rsum"]) == ("done", 42.0)
+    assert row["reason"].startswith(f"{path} is damaged: ")
+    path.write_bytes(whole)
+    assert row_of(store)["reason"] == ""
+    assert row_of(store)["ranks"] == npz("ranks")
 
 
 def test_failure_has_its_reason_and_loses_it_when_mended(store: Store) -> None:
     folder = folder_of(store)
     folder.claim("L")
     folder.write_metrics([record(1)])
-    folder.fail("NaN in \x1b[31m epoch 2", "Traceback")
+    folder.end("failed", "NaN in \x1b[31m epoch 2", counted=True)
     failed = row_of(store, ALONE)
     assert (failed["status"], failed["epochs/epoch"]) == ("failed", [1.0])
     assert failed["reason"] == "NaN in \N{REPLACEMENT CHARACTER}[31m epoch 2"  # reports commands no terminal
@@ -127,7 +150,7 @@ def test_what_speaks_against_the_numbers_is_in_the_row(store: Store) -> None:
 def test_what_a_modified_tree_trained_says_so(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     digest = hashlib.sha256(b"+1").hexdigest()
     modified = replace(gather(), git_commit="c0ffee", git_diff="+1", git_diff_sha256=digest)
-    monkeypatch.setattr("goal_sweep.runners.store.leases.lease.gather", lambda: modified)
+    monkeypatch.setattr("goal_sweep.runners.store.attempts.gather", lambda: modified)
     folder = folder_of(store)
     folder.claim("L")
     train(folder, 2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,34 +13,14 @@ _number = itertools.count()
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    store = Store(tmp_path / "store")
-    store.prepare()
-    return store
-
-
-@pytest.fixture
-def bucket_store(server) -> Store:
+def bucket_store(server: Any) -> Store:
     """A store in a bucket, with nothing in it."""
     store = Store(f"s3://bucket/{next(_number)}")
     store.prepare()
     return store
 
 
-@pytest.fixture(params=["folder", pytest.param("bucket", marks=pytest.mark.exhaustive)])
-def store_of_trainings(request, tmp_path) -> Store:
-    return _store(request, tmp_path)
-
-
 @pytest.fixture(params=["folder", "bucket"])
-def any_store(request, tmp_path) -> Store:
-    return _store(request, tmp_path)
-
-
-def _store(request, tmp_path) -> Store:
-    if request.param == "bucket":
-        store: Store = request.getfixturevalue("bucket_store")
-        return store
-    store = Store(tmp_path / "store")
-    store.prepare()
-    return store
+def any_store(request: pytest.FixtureRequest) -> Store:
+    found: Store = request.getfixturevalue("bucket_store" if request.param == "bucket" else "store")
+    return found

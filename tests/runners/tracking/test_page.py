@@ -24,16 +24,13 @@ def page(uri: str, store: Store) -> SweepPage:
         folder = folder_of(store, which)
         folder.claim("L")
         train(folder, 2)
-    synced(uri, store, live=False)
+    synced(uri, store)
     return SweepPage(uri, "s")
 
 
-def test_the_experiment_is_shown_as_one_of_training(page: SweepPage) -> None:
-    tags = page.client.get_experiment(page.experiment_id).tags
+def test_the_experiment_is_shown_as_one_of_training_and_found_from_python(page: SweepPage) -> None:
+    tags = Content(page.uri).client.get_experiment(page.experiment_id).tags
     assert tags["mlflow.experimentKind"] == "custom_model_development"  # or else the page shows traces
-
-
-def test_the_line_for_python_finds_the_runs_whatever_is_set_there(page: SweepPage, tmp_path: Path) -> None:
     *_, line = page_link(page.uri, "s", page.uri).splitlines()
     code = line.removeprefix("in Python: ").replace("mlflow.search_runs", "runs = mlflow.search_runs")
     where = {"mlflow": mlflow}
@@ -46,38 +43,36 @@ def test_the_line_for_python_finds_the_runs_whatever_is_set_there(page: SweepPag
 
 
 def test_attaching_replaces_the_report_of_the_sweeps_run_and_nothing_else(page: SweepPage, tmp_path: Path) -> None:
-    folder = tmp_path / "report"
+    folder, content = tmp_path / "report", Content(page.uri)
     (folder / "tables").mkdir(parents=True)
     for name in ("report.md", "tables/a.md", "tables/b.md", "private.txt"):
         (folder / name).write_text(name)
-    run = page.parent.info.run_id
     page.attach_report(folder, ["report.md", "tables/a.md"])
     page.attach_report(folder, ["report.md", "tables/b.md"])
-    assert {item.path for item in page.client.list_artifacts(run, "report")} == {"report/report.md", "report/tables"}
-    assert [item.path for item in page.client.list_artifacts(run, "report/tables")] == ["report/tables/b.md"]
-    assert [item.path for item in page.client.list_artifacts(run) if not item.is_dir] == ["results.parquet"]
+    artifacts = Path(content.parents[0].info.artifact_uri.removeprefix("file://"))
+    found = {path.relative_to(artifacts).as_posix() for path in artifacts.rglob("*") if path.is_file()}
+    assert found == {"results.parquet", "report/report.md", "report/tables/b.md"}
 
 
-def test_the_results_table_is_read_back_and_its_absence_is_one_line(page: SweepPage, store: Store) -> None:
-    assert page.results_table() == store.read_results("s")
-    Path(page.parent.info.artifact_uri.removeprefix("file://"), "results.parquet").unlink()
-    with pytest.raises(TrackingError, match=r"results\.parquet") as error:
-        page.results_table()
-    assert "\n" not in str(error.value)
-    with pytest.raises(TrackingError, match="no experiment 'other'"):
-        SweepPage(page.uri, "other")
+def test_what_is_not_there_is_one_line(page: SweepPage, tmp_path: Path) -> None:
+    for uri, name, said in (
+        (page.uri, "other", "no experiment 'other'"),
+        (f"sqlite:///{tmp_path}/x.db", "s", "no tra"),
+    ):
+        with pytest.raises(TrackingError, match=said) as error:
+            SweepPage(uri, name)
+        assert "\n" not in str(error.value)
 
 
 def test_a_database_that_was_copied_is_written_anew_beside_its_files(
     page: SweepPage, store: Store, tmp_path: Path
 ) -> None:
-    database = Path(page.uri.removeprefix("sqlite:///"))
     (tmp_path / "elsewhere").mkdir()
-    moved = f"sqlite:///{shutil.copy(database, tmp_path / 'elsewhere' / 'mlflow.db')}"
+    moved = f"sqlite:///{shutil.copy(page.uri.removeprefix('sqlite:///'), tmp_path / 'elsewhere' / 'mlflow.db')}"
     with pytest.raises(TrackingError, match="was copied or moved; goal-sweep sync writes its runs again"):
         SweepPage(moved, "s")
-    synced(moved, store, live=False)
-    assert Path(SweepPage(moved, "s").parent.info.artifact_uri.removeprefix("file://")).is_relative_to(
-        tmp_path / "elsewhere"
-    )
-    assert len(Content(moved).children) == 2
+    content = synced(moved, store)
+    assert len(content.children) == 2
+    addresses = {run.info.artifact_uri for run in content.runs}
+    assert all(address.startswith((tmp_path / "elsewhere").as_uri()) for address in addresses)
+    SweepPage(moved, "s")

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from goal_sweep.runners.tracking.client import create_database
 
+from goal_sweep.runners.tracking.experiment import create_database
 from goal_sweep.runners.tracking.uri import TrackingError, prepare_database, read_only, resolve_uri
 
 

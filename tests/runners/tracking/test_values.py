@@ -16,7 +16,7 @@ from goal_sweep.goal_core.data.config import (
 )
 from goal_sweep.goal_core.models.config import BackboneConfig, ModelConfig
 from goal_sweep.runners.results.rows import asked_row
-from goal_sweep.runners.tracking.values import digest_of, epochs_of, final_of, params_of, tags_of
+from goal_sweep.runners.tracking.values import epochs_of, final_of, params_of, tags_of
 from goal_sweep.sweeps import ResolvedSweep, SweepConfig, Training, load_sweep
 from tests.helpers.mlflow_cases import TRAINING
 from tests.helpers.results_cases import SweepWriter, of_epochs
@@ -106,11 +106,3 @@ def test_a_row_becomes_tags_and_metrics_and_what_is_not_finite_is_left_out() -> 
     assert second.metrics == {"val/rsum": 302.0, "train/hinge": 0.5}
     final = final_of(row)
     assert (final.step, final.metrics) == (2, {"test/rsum": 42.0, "selected/val_rsum": 302.0})
-
-
-def test_the_digest_changes_with_what_a_run_shows_and_not_with_its_epochs() -> None:
-    row = SweepWriter(objectives=["con/con"], seeds=[1]).write()
-    digest = digest_of(row)
-    assert digest_of(row | of_epochs(5)) == digest
-    for change in ({"reason": "x"}, {"test/rsum": 1.0}, {"setting/seed": "2"}, {"attempts": 2}):
-        assert digest_of(row | change) != digest

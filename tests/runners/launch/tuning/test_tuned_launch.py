@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import io
+import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from goal_sweep.runners.launch.opened_sweep import OpenedSweep
 from goal_sweep.runners.launch.remaining.plan import LaunchOptions
+from goal_sweep.runners.store.archive import add_results, export_results, opened_archive, plan_import
 from rich.console import Console
 
 from goal_sweep.goal_core.training.cells.validation import Validation
 from goal_sweep.runners.launch import launch as launch_module
 from goal_sweep.runners.launch import launcher
 from goal_sweep.runners.launch.launch import LaunchOutcome, launch_sweep
-from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.launch.view.live import overview
 from goal_sweep.runners.results import read_results
+from goal_sweep.runners.store.garbage import find_garbage, remove_garbage
+from goal_sweep.runners.store.store import Store
 from goal_sweep.sweeps import Trail
 from tests.helpers.in_process import InProcess, NoTracking, results, sweep_in
 
 ONE_STAGE = "stages=[{name: frozen, epochs: 4, lr: 1e-3, batch_size: 24, warmup_epochs: 1}]"
 SPACE = "{objectives.params.tau: {loguniform: [1, 20]}, stages.frozen.lr: {choice: [1e-3, 1e-2]}}"
 TUNE = f"tune={{space: {SPACE}, budget: 4, batch: 2}}"
+HALVING = "tune.stop_early={first: 2, factor: 2}"
 
 
 class Killed(BaseException):
@@ -93,6 +99,14 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Tested]:
     return folder, tested
 
 
+@pytest.fixture(scope="module")
+def early(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished sweep that stopped candidates early."""
+    folder = tmp_path_factory.mktemp("early")
+    assert _launch(_sweep(folder, HALVING)).status == 0
+    return folder
+
+
 def test_candidates_train_first_without_the_test_split_and_the_choice_reports(
     tmp_path: Path, launch: Launch, whole: tuple[Path, Tested]
 ) -> None:
@@ -125,16 +139,16 @@ def test_candidates_train_first_without_the_test_split_and_the_choice_reports(
 
 
 def test_what_was_killed_continues_with_the_same_candidates_and_the_same_choice(
-    tmp_path: Path, launch: Launch, whole: tuple[Path, Tested]
+    tmp_path: Path, launch: Launch, early: Path
 ) -> None:
-    overrides = ("execution.cells_per_unit=1",)
+    overrides = (HALVING, "execution.cells_per_unit=2")
     for units in (1, 2, 3):
         InProcessUntil.units = units
         with pytest.raises(Killed):
             launch(_sweep(tmp_path, *overrides))
     InProcessUntil.units = 99
     assert launch(_sweep(tmp_path, *overrides)).status == 0
-    broken, unbroken = _sweep(tmp_path, *overrides), _sweep(whole[0])
+    broken, unbroken = _sweep(tmp_path, *overrides), _sweep(early, HALVING)
     assert _trails(broken) == _trails(unbroken)
     assert results(broken) == results(unbroken)
     # Nothing was trained twice.
@@ -152,6 +166,39 @@ def test_a_larger_budget_trains_the_new_candidates_alone(tmp_path: Path, launch:
     after = _sweep(tmp_path, "tune.budget=4")
     tuned = [one for one in after.reporting if one.grids == ("tuned",)]
     assert len(list(tmp_path.rglob("result.json"))) - len(before) in (2, 2 + len(tuned))
+
+
+def test_a_candidate_that_goes_on_ends_as_one_that_never_stopped(early: Path, whole: tuple[Path, Tested]) -> None:
+    halved, full = _sweep(early, HALVING), _sweep(whole[0])
+    ends = {one.key: one for one in halved.trainings if one.number is not None and not one.until}
+    assert any(one.continues for one in ends.values())
+    of_full, of_halved = results(full), results(halved)
+    numbers = {one.key: of_full[one.name] for one in full.trainings}
+    for key, training in ends.items():
+        assert of_halved[training.name] == numbers[key]
+    assert {one.epochs for one in _trails(halved)[1].candidates} == {2, 4}
+    # The states of those that might have gone on are not needed any more.
+    garbage = find_garbage(halved.store, halved.trainings)
+    stopped = {one.name for one in halved.trainings if one.until}
+    assert {one.what for one in garbage if one.kind == "states"} == stopped
+
+
+def copied(folder: Path, target: Path) -> Path:
+    shutil.copytree(folder / "store", target / "store")
+    return target
+
+
+def test_a_candidate_is_trained_again_although_its_states_are_gone(tmp_path: Path, launch: Launch, early: Path) -> None:
+    """`gc` removes the states of candidates that have ended; then one of those that went on is found damaged."""
+    sweep = _sweep(copied(early, tmp_path), HALVING)
+    numbers, trail = results(sweep), _trails(sweep)
+    assert remove_garbage(sweep.store, "tiny", sweep.trainings)
+    went_on = next(one for one in sweep.trainings if one.continues)
+    sweep.store.folder(went_on).path("result.json").write_text("{")
+    assert launch(_sweep(tmp_path, HALVING)).status == 0
+    again = _sweep(tmp_path, HALVING)
+    assert not again.is_searching
+    assert (results(again), _trails(again)) == (numbers, trail)
 
 
 def test_a_search_works_with_two_stages_and_shares_what_is_equal(tmp_path: Path, launch: Launch) -> None:
@@ -194,3 +241,17 @@ def test_the_view_says_what_a_search_does(tmp_path: Path, whole: tuple[Path, Tes
     text = shown(_sweep(whole[0]))
     assert "search over: " in text
     assert "frozen, candidates: 6 of 6 done" in text
+
+
+def test_an_archive_carries_candidates_and_the_trail(tmp_path: Path, early: Path) -> None:
+    sweep = _sweep(early, HALVING)
+    file, other = tmp_path / "results.tar.gz", Store(tmp_path / "other")
+    done, asked = export_results(sweep, sweep.store, file)
+    assert done == asked == len(sweep.trainings)
+    with opened_archive(file) as archive:
+        assert [one.key for one in archive.trainings] == [one.key for one in sweep.trainings]
+        outcome = plan_import(archive, other)
+        path = add_results(archive, outcome, other, "sqlite:///mlflow.db")
+    assert len(outcome.added) == done
+    assert archive.trails == sweep.trails
+    assert json.loads(path.read_text())["tune"]["budget"] == 4

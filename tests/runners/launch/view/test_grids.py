@@ -11,6 +11,7 @@ from goal_sweep.runners.launch.view.grids import DONE, FAILED, SHARES, WAITING, 
 from goal_sweep.runners.launch.view.live import overview
 from goal_sweep.runners.launch.view.progress import SweepProgress
 from goal_sweep.sweeps import ResolvedSweep
+from tests.helpers.progress_cases import status
 from tests.helpers.sweep_cases import resolved, scenes
 
 
@@ -26,11 +27,10 @@ def in_training(sweep: ResolvedSweep) -> SweepProgress:
     seeds = list(progress.seeds(progress.blocks()[0]).values())
     for one, val in ((seeds[0][0], 300.0), *((seed, 310.0 + number) for number, seed in enumerate(seeds[1]))):
         metrics = {"test/i2t_r1": val / 6, "test/t2i_r1": val / 8, "val/rsum": val}
-        progress.done(one, {"metrics": metrics})
-    progress.running(seeds[0][1], 0)
-    progress.epoch_done(seeds[0][1], 1, {"val/rsum": 290.0})
-    progress.epoch_done(seeds[0][1], 2, {"val/rsum": 270.0})
-    progress.failed(seeds[2][0], "lost")
+        progress.set(one, status("done", metrics=metrics))
+    progress.running(seeds[0][1], 1, 290.0)
+    progress.running(seeds[0][1], 2, 270.0)
+    progress.set(seeds[2][0], status("failed", reason="lost"))
     return progress
 
 
@@ -54,7 +54,7 @@ def test_a_fourth_column_stands_below_so_that_no_number_is_cut_at_80_columns() -
     progress = SweepProgress(scenes(three, "objectives.baselines=[infonce]", "seeds=[1]").trainings)
     block = progress.blocks()[0]
     for number, (one,) in enumerate(progress.seeds(block).values()):
-        progress.done(one, {"metrics": {"test/i2t_r1": 90.0 + number}})
+        progress.set(one, status("done", metrics={"test/i2t_r1": 90.0 + number}))
 
     grid = text_of(block_grid(progress, block, "test/i2t_r1")[0])
 

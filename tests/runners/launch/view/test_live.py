@@ -15,9 +15,8 @@ from rich.console import Console
 from goal_sweep.runners.launch.view.grids import Judgement, block_grid
 from goal_sweep.runners.launch.view.live import LiveView, overview
 from goal_sweep.runners.launch.view.progress import SweepProgress
-from goal_sweep.runners.store import TrainingStatus
 from tests.helpers.paths import ROOT
-from tests.helpers.progress_cases import half_done
+from tests.helpers.progress_cases import half_done, status
 from tests.helpers.sweep_cases import resolved
 
 CSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -34,7 +33,7 @@ with LiveView(progress, "quickstart", console, str) as view:
     view.note("frozen: 45 of 45 cells to train")
     time.sleep(1.2)
     first = progress.trainings[3]
-    progress.epoch_done(first, 2, {"val/rsum": 250.0})
+    progress.running(first, 2, 250.0)
     view.epoch(first, 250.0)
     time.sleep(1.2)
 print("the end")
@@ -90,7 +89,7 @@ def test_without_colour_there_is_no_colour_and_every_mark() -> None:
 def test_failures_beyond_those_named_are_counted() -> None:
     progress = half_done()
     for training in progress.trainings[-14:]:
-        progress.failed(training, "lost")
+        progress.set(training, status("failed", reason="lost"))
     console = Console(file=io.StringIO(), width=80)
     console.print(overview(progress, "quickstart"))
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]  # the StringIO above
@@ -98,11 +97,11 @@ def test_failures_beyond_those_named_are_counted() -> None:
     assert [line.strip() for line in lines[start:]].count("and 5 more") == 1
 
 
-def test_what_cannot_be_read_is_named() -> None:
+def test_what_is_damaged_is_named() -> None:
     trainings = resolved().trainings
-    progress = SweepProgress(trainings, {trainings[0]: TrainingStatus(state="waiting", unreadable=True, reason="EIO")})
+    progress = SweepProgress(trainings, {trainings[0]: status("waiting", reason="/x/result.json is damaged: cut")})
     Console(file=(file := io.StringIO()), width=200).print(overview(progress, "quickstart"))
-    assert f"{trainings[0].name}  {trainings[0].cell.id}  EIO" in file.getvalue()
+    assert f"{trainings[0].name}  {trainings[0].cell.id}  /x/result.json is damaged: cut" in file.getvalue()
 
 
 def test_through_a_pipe_it_is_plain_text_of_80_columns() -> None:
@@ -128,7 +127,7 @@ def test_the_best_cell_is_one_whose_seeds_are_all_in() -> None:
     one, other, best, _ = resolved("con/con", "con/nca", seeds=(1, 2)).trainings
     progress = SweepProgress([one, other, best, _])
     for training, value in ((one, 10.0), (best, 20.0), (other, 90.0)):
-        progress.done(training, {"metrics": {"test/i2t_r1": value}})
+        progress.set(training, status("done", metrics={"test/i2t_r1": value}))
     console = Console(file=io.StringIO(), width=80)
     console.print(block_grid(progress, progress.blocks()[0], "test/i2t_r1")[0])
     text = " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]  # the StringIO above
@@ -141,7 +140,7 @@ def test_marks_do_not_move_decimals_out_of_line() -> None:
     progress = SweepProgress(resolved(seeds=(1, 2)).trainings)
     for number, training in enumerate(progress.trainings):
         if number % 7:
-            progress.done(training, {"metrics": {"test/i2t_r1": 7.0 * number}})
+            progress.set(training, status("done", metrics={"test/i2t_r1": 7.0 * number}))
     level = frozenset({("lin", "con"), ("sig", "nca")})
     console = Console(file=io.StringIO(), width=100)
     judgement = Judgement(best=("con", "con"), level=level)
@@ -154,7 +153,7 @@ def test_marks_do_not_move_decimals_out_of_line() -> None:
 
 def test_what_steers_a_terminal_is_not_printed() -> None:
     progress = half_done()
-    progress.failed(progress.trainings[40], "no file a\x1b[2Jb\r\x07\u202e.jpg")
+    progress.set(progress.trainings[40], status("failed", reason="no file a\x1b[2Jb\r\x07\u202e.jpg"))
     console = Console(file=io.StringIO(), width=200)
     view = LiveView(progress, "quickstart", console, lambda *words: " ".join(words))
     view.failed(progress.trainings[40])
@@ -169,11 +168,23 @@ def test_where_nothing_is_redrawn_events_are_lines() -> None:
     console = Console(file=io.StringIO(), highlight=False)
     running, failed = progress.trainings[8], progress.trainings[4]
     with LiveView(progress, "quickstart", console, lambda verb, cell_id: f"goal-sweep {verb} x.yaml {cell_id}") as view:
-        progress.epoch_done(running, 2, {"val/rsum": 250.0})
+        progress.running(running, 2, 250.0)
         view.epoch(running, 250.0)
         view.failed(failed)
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]  # the StringIO above
-    assert lines[0].startswith("con/cir test_byobnet seed 3 (frozen): epoch 2/3, val rsum 250.0 (left about ")
+    assert lines[0].startswith("con/cir test_byobnet seed 3 (frozen): epoch 2/3, val rsum 250.0 (left --)")
     assert lines[1].startswith("con/nca test_byobnet seed 2 (frozen): failed, NaN in the gradient")
     assert lines[1].endswith(f"(goal-sweep logs x.yaml {failed.cell.id})")
     assert len(lines) == 2
+
+
+def test_the_time_left_is_told_by_the_measured_pace() -> None:
+    (training,), now = resolved("con/con").trainings, [0.0]
+    progress, file = SweepProgress([training]), io.StringIO()
+    console = Console(file=file, width=200, get_time=lambda: now[0])
+    with LiveView(progress, "quickstart", console, str) as view:
+        for epoch in (1, 2):
+            now[0] += 60.0
+            progress.running(training, epoch, 250.0)
+            view.epoch(training, 250.0)
+    assert [line.rpartition("(")[2] for line in file.getvalue().splitlines()] == ["left --)", "left 0:01:00)"]

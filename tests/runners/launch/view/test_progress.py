@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from rich.console import Console
 
 from goal_sweep.runners.launch.view.live import overview
-from goal_sweep.runners.launch.view.progress import Pace, SweepProgress
-from goal_sweep.sweeps import Unit
+from goal_sweep.runners.launch.view.progress import SweepProgress
+from goal_sweep.runners.store import TrainingStatus
+from tests.helpers.progress_cases import status
 from tests.helpers.sweep_cases import scenes
 
 
@@ -18,8 +18,8 @@ def shown(progress: SweepProgress) -> list[str]:
     return [" ".join(line.split()) for line in capture.get().splitlines()]
 
 
-def result(r1: float) -> dict[str, dict[str, float]]:
-    return {"metrics": {"test/i2t_r1": r1, "test/t2i_r1": r1}}
+def done(r1: float) -> TrainingStatus:
+    return status("done", metrics={"test/i2t_r1": r1, "test/t2i_r1": r1})
 
 
 def test_columns_and_rows_stand_in_the_tables_order_whatever_the_objectives() -> None:
@@ -35,12 +35,12 @@ def test_a_cell_of_the_grid_shows_mean_and_std_and_says_which_seeds_are_missing(
     sweep = scenes("objectives.only=[con/con]", "seeds=[1, 2, 3]")
     chosen = sweep.by_stage[0]
     progress = SweepProgress(sweep.trainings)
-    progress.done(chosen[0], result(50.0))
-    progress.done(chosen[1], result(52.0))
+    progress.set(chosen[0], done(50.0))
+    progress.set(chosen[1], done(52.0))
     progress.running(chosen[2], 3)
     progress.waiting(chosen[2])
     assert any("51.0 ± 1.4 ██▂" in line for line in shown(progress))
-    progress.failed(chosen[2], "diverged")
+    progress.set(chosen[2], status("failed", reason="diverged"))
     lines = shown(progress)
     assert any("51.0 ± 1.4 ██x" in line for line in lines)
     assert any(chosen[2].cell.id in line and "diverged" in line for line in lines)
@@ -48,25 +48,20 @@ def test_a_cell_of_the_grid_shows_mean_and_std_and_says_which_seeds_are_missing(
     assert progress.counts() == {"done": 2, "running": 0, "waiting": 2, "failed": 2}
 
 
-def test_progress_and_time_left_follow_the_epochs() -> None:
+def test_the_work_that_is_done_follows_the_epochs_and_what_each_takes() -> None:
     frozen, finetune = scenes("objectives.only=[con/con]", "seeds=[1]").trainings
     progress = SweepProgress([frozen, finetune])
-    units = [Unit(trainings=(frozen,)), Unit(trainings=(finetune,))]
-    progress.pace = Pace([units])
-    assert progress.left() is None
-    progress.running(frozen)
-    progress.pace.begin(units[0], 0)
-    progress.epoch_done(frozen, 1, {"val/rsum": 12.0})
-    assert progress.share_done() == pytest.approx(1 / (frozen.stage.epochs + finetune.stage.epochs))
-    left = progress.left()
-    assert left is not None
-    assert not left.priced
-    for training in (frozen, finetune):
-        progress.done(training, result(50.0))
-    assert progress.share_done() == 1.0
-    progress.pace.end(units[0])
-    progress.restart(frozen)
+    assert progress.work() == (0, frozen.stage.epochs + finetune.stage.epochs)
+    progress.running(frozen, 1, 12.0)
+    assert progress.work()[0] == 1
+    progress.weights = {finetune: 30.0}
+    assert progress.work() == (1, frozen.stage.epochs + 30 * finetune.stage.epochs)
+    progress.set(finetune, done(50.0))
+    progress.waiting(frozen)
+    assert progress.begun(frozen)
     assert progress.counts() == {"done": 1, "running": 0, "waiting": 1, "failed": 0}
+    progress.set(frozen, status("failed", reason="it broke"))
+    assert progress.work()[0] == progress.work()[1]  # nothing is left to do
 
 
 def test_the_digest_changes_with_a_result() -> None:
@@ -75,7 +70,7 @@ def test_the_digest_changes_with_a_result() -> None:
     def digest(r1: float | None) -> str:
         progress = SweepProgress(sweep.trainings)
         if r1 is not None:
-            progress.done(sweep.trainings[0], result(r1))
+            progress.set(sweep.trainings[0], done(r1))
         return progress.digest()
 
     assert digest(50.0) == digest(50.0)

@@ -1,4 +1,4 @@
-"""What both kinds of storage keep: whole files, exclusive creation, guards, listings, moves."""
+"""What both kinds of storage keep: whole files, exclusive creation, guards, listings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def storage(any_store: Store) -> Storage:
 
 @pytest.fixture
 def place(any_store):
-    folder = any_store.drivers.folder.parent / "cells" / "c" / "frozen-k"
+    folder = any_store.folder_of("c", "frozen", "k").folder
     any_store.storage.make_folder(folder)
     return folder
 
@@ -40,7 +40,7 @@ def test_a_file_is_replaced_whole_and_created_once(storage, place):
     assert storage.written(place / "b.json") is None
     storage.remove(path)
     storage.remove(path)
-    assert not storage.exists(path)
+    assert storage.read(path) is None
 
 
 def test_of_many_that_create_a_file_one_succeeds(storage, place):
@@ -78,8 +78,6 @@ def test_folders_are_listed_by_name(storage, place):
         place / "sub/b": 5,
         place / "sub/deep/c": 10,
     }
-    assert storage.exists(place / "sub")
-    assert not storage.exists(place / "su")
     assert storage.files(place)[place / "a"].bytes == 1
     assert storage.files(place / "sub") == {place / "sub" / "b": storage.written(place / "sub" / "b")}
 
@@ -115,28 +113,13 @@ def test_a_file_has_the_time_of_the_storages_clock(storage, place):
     assert abs(storage.now(place) - storage.seen(path)) < 60
 
 
-def test_a_folder_moves_with_all_its_files_to_a_free_name(storage, place):
-    for name in ("result.json", "attempts/1.json"):
-        storage.make_folder((place / name).parent)
-        storage.replace(place / name, name.encode())
-    target = place.with_name("frozen-k.replaced-1")
-    storage.move(place, target, last="result.json")
-    assert not storage.exists(place)
-    assert storage.read(target / "attempts/1.json") == b"attempts/1.json"
-    with pytest.raises(FileNotFoundError):
-        storage.move(place, place.with_name("other"))
-    storage.move(target / "result.json", target / "result.json.damaged")
-    assert storage.read(target / "result.json.damaged") == b"result.json"
-    assert not storage.exists(target / "result.json")
-
-
 def test_a_line_is_added_to_a_log(any_store, storage, place):
     folder = any_store.folder_of("c", "frozen", "k")
     for attempt in (1, 2):
         storage.append(folder.folder / "log.txt", f"attempt {attempt}\n".encode(), writer=attempt)
         storage.append(folder.folder / "log.txt", b"more\n", writer=attempt)
     assert folder.log_text() == "attempt 1\nmore\nattempt 2\nmore\n"
-    assert sum(folder.log_sizes().values()) == len(folder.log_text())
+    assert sum(folder.logs().values()) == len(folder.log_text())
 
 
 def test_a_file_that_another_process_writes_appears(storage, place):
@@ -149,4 +132,4 @@ def test_a_file_that_another_process_writes_appears(storage, place):
 def test_an_error_while_listing_is_one_of_storage(bucket_store, server):
     server.before = lambda method, path: "denied"
     with pytest.raises(StorageError, match=r"cannot list s3://bucket/.*AccessDenied"):
-        bucket_store.storage.entries(bucket_store.drivers.folder)
+        bucket_store.cell_folders()

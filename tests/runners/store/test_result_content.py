@@ -10,7 +10,7 @@ import pytest
 from goal_sweep.goal_core.basics.atomic import DamagedError
 from goal_sweep.goal_core.basics.sealed_json import json_bytes
 from goal_sweep.runners.store import Store, TrainingFolder
-from tests.helpers.store_cases import named, npz, train
+from tests.helpers.store_cases import named, npz, save, train
 
 TRAINING = named("a" * 16)
 BEST, SHA = "best.safetensors", "0" * 64
@@ -20,7 +20,7 @@ BEST, SHA = "best.safetensors", "0" * 64
 def folder(store: Store) -> TrainingFolder:
     folder = store.folder(TRAINING)
     folder.claim("L")
-    folder.save("ranks.npz", npz("x"))
+    save(folder, "ranks.npz", npz("x"))
     train(folder, 3)
     return folder
 
@@ -37,14 +37,13 @@ def is_damaged(store: Store, folder: TrainingFolder, said: str) -> None:
     with pytest.raises(DamagedError, match=r"result\.json is damaged: ") as caught:
         folder.result()
     assert said in str(caught.value)
-    status = store.status([TRAINING], thorough=True)[TRAINING]
-    assert (status.state, status.damaged) == ("waiting", True)
+    status = store.status([TRAINING])[TRAINING]
+    assert status.state == "waiting"
     assert said in status.reason
-    assert folder.path("best.safetensors").parent == folder.folder
     again = store.folder(TRAINING)
     again.claim("M")
     train(again)
-    assert store.status([TRAINING], thorough=True)[TRAINING].state == "done"
+    assert store.status([TRAINING])[TRAINING].state == "done"
 
 
 FIELDS: dict[str, tuple[dict[str, Any], str]] = {
@@ -83,42 +82,36 @@ def test_a_field_that_no_training_writes(
     [
         ("metrics.jsonl", {}, "files"),
         ("metrics.jsonl", None, "files"),
-        ("metrics.jsonl", "metrics.1.jsonl", "files"),
-        ("secret.txt", {"bytes": 1, "sha256": SHA}, "files"),
-        ("last.safetensors", {"bytes": 1, "sha256": SHA}, "files"),
+        ("metrics.jsonl", "metrics.jsonl", "files"),
+        ("secret.txt", {"name": "secret.txt", "sha256": SHA}, "files"),
+        ("last.safetensors", {"name": "last.safetensors", "sha256": SHA}, "files"),
         (BEST, {"mode": 7}, "files"),
-        (BEST, {"name": "../../b/frozen-k/best-3.1.safetensors"}, "files"),
+        (BEST, {"name": "../../b/frozen-k/best-3.safetensors"}, "files"),
         (BEST, {"name": "/etc/passwd"}, "files"),
-        (BEST, {"name": "last.1.safetensors"}, "files"),
-        (BEST, {"name": "best-2.1.safetensors"}, "files"),
-        (BEST, {"name": "best-3.1.safetensors\n"}, "files"),
-        (BEST, {"name": ["best-3.1.safetensors"]}, "files"),
-        ("ranks.npz", {"name": "metrics.1.jsonl"}, "files"),
-        ("ranks.npz", {"name": ".."}, "files"),
-        ("metrics.jsonl", {"name": "metrics.1.jsonl.damaged"}, "files"),
+        (BEST, {"name": "last.safetensors"}, "files"),
+        (BEST, {"name": "best-2.safetensors"}, "files"),
+        (BEST, {"name": "best-3.safetensors\n"}, "files"),
+        (BEST, {"name": ["best-3.safetensors"]}, "files"),
+        ("ranks.npz", {"name": "metrics.jsonl"}, "files"),
         ("metrics.jsonl", {"sha256": SHA.upper() + "x"}, "sha256"),
         ("metrics.jsonl", {"sha256": 0}, "sha256"),
-        ("metrics.jsonl", {"bytes": -1}, "files"),
-        ("metrics.jsonl", {"bytes": True}, "files"),
-        ("metrics.jsonl", {"bytes": 1.0}, "files"),
-        ("metrics.jsonl", {"modified_ns": "x"}, "files"),
     ],
 )
 def test_a_file_that_no_training_states(store: Store, folder: TrainingFolder, key: str, change: Any, said: str) -> None:
     files = json.loads((folder.folder / "result.json").read_text())["files"]
-    files[key] = {**files.get(key, {}), **change} if isinstance(change, dict) and change else change
+    files.setdefault(key, {"name": key, "sha256": SHA})
+    files[key] = {**files[key], **change} if isinstance(change, dict) and change else change
     rewrite(folder, {"files": files})
     is_damaged(store, folder, said)
 
 
-def test_what_a_training_writes_is_accepted(store: Store, folder: TrainingFolder) -> None:
+def test_what_a_training_writes_is_accepted(folder: TrainingFolder) -> None:
     files = (folder.result() or {})["files"]
     assert {key: stated["name"] for key, stated in files.items()} == {
-        BEST: "best-3.1.safetensors",
-        "metrics.jsonl": "metrics.1.jsonl",
-        "ranks.npz": "ranks.1.npz",
+        BEST: "best-3.safetensors",
+        "metrics.jsonl": "metrics.jsonl",
+        "ranks.npz": "ranks.npz",
     }
-    assert store.status([TRAINING], thorough=True)[TRAINING].state == "done"
 
 
 @pytest.mark.parametrize(
@@ -128,7 +121,7 @@ def test_json_that_cannot_be_parsed_is_damage(store: Store, folder: TrainingFold
     path = folder.folder / "result.json"
     path.write_text(content)
     status = store.status([TRAINING])[TRAINING]
-    assert (status.state, status.damaged) == ("waiting", True)
+    assert status.state == "waiting"
     assert "result.json is damaged" in status.reason
 
 
@@ -147,5 +140,5 @@ def test_json_that_cannot_be_parsed_is_damage(store: Store, folder: TrainingFold
 )
 def test_a_line_that_is_no_epoch_record(folder: TrainingFolder, line: str) -> None:
     folder.path("metrics.jsonl").write_text(line)
-    with pytest.raises(DamagedError, match=r"metrics\.1\.jsonl:1 is damaged"):
+    with pytest.raises(DamagedError, match=r"metrics\.jsonl:1 is damaged"):
         folder.records()

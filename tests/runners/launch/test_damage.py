@@ -1,0 +1,252 @@
+"""Damage of every file of a training: the next launch ends with the unbroken numbers, and nothing is counted."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from goal_sweep.goal_core.basics import atomic
+from goal_sweep.goal_core.basics.errors import UnfinishedError
+from goal_sweep.runners.execution.job import UnitJob
+from goal_sweep.runners.execution.worker import Send, run_unit
+from goal_sweep.runners.launch.opened import OpenedSweep
+from goal_sweep.runners.store import BEST, LAST
+from goal_sweep.sweeps import Training
+from tests.helpers.damage import cut, flip, killed_after
+from tests.helpers.in_process import counted, launch, results, sweep_in
+
+Damage = Callable[[Path], object]
+DAMAGES: dict[str, Damage] = {"flipped": flip, "cut": cut, "removed": Path.unlink}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """The folder of a finished sweep, and its numbers."""
+    folder = tmp_path_factory.mktemp("finished")
+    with pytest.MonkeyPatch.context() as patch:
+        assert launch(sweep_in(folder), patch).status == 0
+    return folder, results(sweep_in(folder))
+
+
+@pytest.fixture(scope="module")
+def killed_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a sweep that was killed in the third epoch of 8 steps."""
+    folder = tmp_path_factory.mktemp("killed")
+    killed_after(sweep_in(folder), 19)
+    return folder
+
+
+def copied(source: Path, folder: Path) -> OpenedSweep:
+    shutil.copytree(source / "store", folder / "store")
+    return sweep_in(folder)
+
+
+@pytest.fixture
+def sweep(finished: tuple[Path, dict[str, Any]], tmp_path: Path) -> OpenedSweep:
+    """A copy of the finished sweep."""
+    return copied(finished[0], tmp_path)
+
+
+@pytest.fixture
+def killed(killed_folder: Path, tmp_path: Path) -> OpenedSweep:
+    """A copy of the killed sweep."""
+    return copied(killed_folder, tmp_path)
+
+
+def num_attempts(sweep: OpenedSweep) -> dict[Training, int]:
+    return {one: len(sweep.store.folder(one).attempts.numbers()) for one in sweep.trainings}
+
+
+def check_mended(
+    sweep: OpenedSweep, numbers: dict[str, Any], patch: pytest.MonkeyPatch, again: list[Training] | None = None
+) -> None:
+    """Launch, and compare: the numbers, and which trainings were trained again."""
+    before = num_attempts(sweep)
+    assert launch(sweep, patch).status == 0
+    assert results(sweep) == numbers
+    assert counted(sweep) == []
+    if again is not None:
+        assert [one for one, number in num_attempts(sweep).items() if number > before[one]] == again
+
+
+SOME = [
+    (0, "result.json", "flipped"), (1, "result.json", "cut"), (1, "metrics.jsonl", "removed"),
+    (0, "ranks.npz", "flipped"),
+]  # fmt: skip
+"""Each file once, and each way and each stage."""
+
+
+@pytest.mark.parametrize(
+    ("stage", "name", "damage"),
+    [
+        pytest.param(stage, name, damage, marks=[pytest.mark.exhaustive] * ((stage, name, damage) not in SOME))
+        for stage in (0, 1)
+        for name in ("result.json", "metrics.jsonl", "ranks.npz")
+        for damage in DAMAGES
+    ],
+)
+def test_a_damaged_result_is_trained_again_and_nothing_else_is(
+    sweep: OpenedSweep,
+    finished: tuple[Path, dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    stage: int,
+    name: str,
+    damage: str,
+) -> None:
+    training = sweep.by_stage[stage][0]
+    folder = sweep.store.folder(training)
+    DAMAGES[damage](folder.path(name))
+    (sweep.store.root / "sweeps" / "tiny" / "results.parquet").unlink()  # which has the numbers, too
+    check_mended(sweep, finished[1], monkeypatch, [training])
+    if (name, damage) != ("result.json", "removed"):
+        assert f"trained again: {folder.folder / name} is" in folder.log_text()
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_weights_are_compared_when_a_stage_starts_from_them(
+    sweep: OpenedSweep, finished: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    frozen, finetune = (trainings[0] for trainings in sweep.by_stage)
+    DAMAGES[damage](sweep.store.folder(frozen).path(BEST))
+    assert launch(sweep, monkeypatch).found_nothing_to_do
+    sweep.store.folder(finetune).path("result.json").unlink()
+    check_mended(sweep, finished[1], monkeypatch, [frozen, finetune])
+
+
+def test_weights_that_are_damaged_again_and_again_leave_a_training_to_the_next_launch(
+    sweep: OpenedSweep, finished: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frozen, finetune = (trainings[0] for trainings in sweep.by_stage)
+    sweep.store.folder(finetune).path("result.json").unlink()
+
+    def damaged(job: UnitJob, send: Send) -> None:
+        if job.unit.stage.name == "finetune":
+            flip(sweep.store.folder(frozen).path(BEST))
+        run_unit(job, send)
+
+    outcome = launch(sweep, monkeypatch, train=damaged)
+    assert outcome.status == 75
+    assert "best-" in outcome.progress[finetune].reason
+    assert counted(sweep) == []
+    check_mended(sweep, finished[1], monkeypatch)
+
+
+def test_the_weights_of_another_training_are_not_taken(
+    sweep: OpenedSweep, finished: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frozen, finetune = sweep.by_stage[0], sweep.by_stage[1][0]
+    best, other = (sweep.store.folder(one).path(BEST) for one in frozen)
+    shutil.copy(other, best)
+    sweep.store.folder(finetune).path("result.json").unlink()
+    check_mended(sweep, finished[1], monkeypatch, [frozen[0], finetune])
+
+
+STATES = ("last.safetensors", "best", "metrics.jsonl", "attempts/1.json")
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", STATES)
+def test_a_damaged_state_is_never_continued(
+    killed: OpenedSweep,
+    finished: tuple[Path, dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    damage: str,
+) -> None:
+    folder = killed.store.folder(killed.by_stage[0][0]).folder
+    path = max(folder.glob("best-*")) if name == "best" else folder / name
+    DAMAGES[damage](path)
+    check_mended(killed, finished[1], monkeypatch)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_of_two_states_the_one_that_is_whole_is_continued(
+    finished: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    """The cells of a stack save under two names in turn."""
+    sweep = sweep_in(tmp_path, "execution.sharing=heads")
+    killed_after(sweep, 19)
+    folder = sweep.store.folder(sweep.by_stage[0][0])
+    states = sorted(folder.folder.glob("last*.safetensors"), key=lambda path: path.stat().st_mtime_ns)
+    assert len(states) == 2
+    DAMAGES[damage](states[1])
+    assert launch(sweep, monkeypatch).status == 0
+    assert counted(sweep) == []
+    assert "continues after epoch 1 " in folder.log_text()
+
+
+def test_the_states_of_two_trainings_cannot_be_exchanged(
+    killed: OpenedSweep, finished: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = (killed.store.folder(training).path(LAST) for training in killed.by_stage[0])
+    content = one.read_bytes()
+    shutil.copy(other, one)
+    other.write_bytes(content)
+    check_mended(killed, finished[1], monkeypatch)
+
+
+def test_features_of_another_split_are_computed_again(
+    killed: OpenedSweep, finished: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = killed.store.root / "features"
+    shutil.copy(next((finished[0] / "store" / "features").glob("test*")), next(folder.glob("val*")))
+    check_mended(killed, finished[1], monkeypatch)
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe"])
+@pytest.mark.parametrize(
+    "name", ["result.json", "attempts/1.json", "../cell.json", "last.safetensors", "metrics.jsonl"]
+)
+def test_what_lies_in_a_files_place_and_is_none_is_said_and_costs_nothing(
+    killed: OpenedSweep, finished: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch, name: str, kind: str
+) -> None:
+    training = killed.by_stage[0][0]
+    path = killed.store.folder(training).folder / name
+    path.unlink(missing_ok=True)
+    path.mkdir() if kind == "folder" else os.mkfifo(path)
+    outcome = launch(killed, monkeypatch)
+    assert counted(killed) == []
+    if outcome.status:  # it is named, and once it is gone the same command continues
+        assert outcome.status == 75
+        assert path.name in outcome.progress[training].reason
+        path.rmdir() if kind == "folder" else path.unlink()
+    check_mended(killed, finished[1], monkeypatch)
+
+
+def test_a_disk_that_refuses_one_training_costs_only_that_one_and_no_attempt(
+    killed: OpenedSweep, finished: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused, neighbour = killed.by_stage[0]
+
+    def hook(operation: str, path: Path) -> None:
+        if killed.store.folder(refused).folder in path.parents and operation != "read":
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(atomic, "before_operation", hook)
+        outcome = launch(killed, patch)
+    assert outcome.status == 75
+    assert "not counted" in outcome.progress[refused].reason
+    assert outcome.progress[neighbour].state == "done"
+    check_mended(killed, finished[1], monkeypatch)
+
+
+def test_a_store_that_is_gone_is_no_trainings_fault(
+    killed: OpenedSweep, finished: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = killed.store.root
+
+    def gone(job: UnitJob, send: Send) -> None:
+        root.rename(root.with_name("elsewhere"))
+
+    with pytest.raises(UnfinishedError, match="is gone"):
+        launch(killed, monkeypatch, train=gone)
+    assert not root.exists()
+    root.with_name("elsewhere").rename(root)
+    check_mended(killed, finished[1], monkeypatch)

@@ -1,0 +1,142 @@
+"""How far trainings are, as the store tells it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from goal_sweep.goal_core.basics.atomic import StorageError
+from goal_sweep.runners.store import LAST, ClaimLostError, Store, TrainingStatus
+from goal_sweep.runners.store.attempts import STALE_S
+from tests.helpers.store_cases import named, record, save, train, write_result
+
+TRAINING = named("c" * 16)
+
+
+def status(store: Store, **options: Any) -> TrainingStatus:
+    return store.status([TRAINING], **options)[TRAINING]
+
+
+def test_each_state(store: Store) -> None:
+    trainings = {name: named(name.ljust(16, "0"), name) for name in ("waiting", "running", "dead", "failed", "done")}
+    folders = {name: store.folder(training) for name, training in trainings.items()}
+    for name in ("running", "dead", "failed", "done"):
+        folders[name].claim("L")
+    folders["running"].write_metrics([record(1), record(2)])
+    save(folders["running"], LAST, b"the state after two epochs")
+    dead = folders["dead"]
+    assert dead.attempt is not None
+    dead.attempts.write(replace(dead.attempt, machine="another boot"))
+    os.utime(dead.attempts.folder / "1.json", (time.time() - STALE_S - 1,) * 2)
+    folders["failed"].end("failed", "it broke\nbadly", trace="Traceback ...", counted=True)
+    train(folders["done"])
+    found = {name: store.status([training])[training] for name, training in trainings.items()}
+    assert {name: one.state for name, one in found.items()} == {
+        "waiting": "waiting", "running": "running", "dead": "waiting", "failed": "failed", "done": "done",
+    }  # fmt: skip
+    assert (found["running"].epochs, found["running"].best_rsum) == (2, 20.0)
+    assert f"pid {os.getpid()}" in found["running"].holder
+    assert found["failed"].reason == "it broke badly"
+    assert found["done"].metrics["test/rsum"] == 42.0
+    folders["running"].end("interrupted", "stopped")
+    saved = store.status([trainings["running"]])[trainings["running"]]
+    assert (saved.state, saved.epochs, saved.reason) == ("waiting", 2, "stopped")
+
+
+def test_failures_count_against_the_attempts_unless_excused(store: Store) -> None:
+    def fails(**how: bool) -> None:
+        folder = store.folder(TRAINING)
+        folder.claim("L")
+        folder.end("failed", "boom", **how)
+
+    fails(counted=True)
+    fails()
+    one = status(store, max_attempts=2)
+    assert (one.state, one.attempts, one.failures, one.reason) == ("waiting", 2, 1, "boom")
+    fails(counted=True)
+    assert status(store, max_attempts=2).state == "failed"
+    assert status(store, max_attempts=3).state == "waiting"
+    fails(final=True)
+    assert status(store, max_attempts=99).state == "failed"
+
+
+def test_reading_changes_nothing(store: Store) -> None:
+    folder = store.folder(TRAINING)
+    folder.claim("gone")
+    save(folder, LAST, b"x")
+
+    def snapshot() -> dict[Path, tuple[int, bytes]]:
+        return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in store.root.rglob("*") if path.is_file()}
+
+    before = snapshot()
+    other = named("never", "seen")
+    assert store.status([TRAINING, other])[other].state == "waiting"
+    assert snapshot() == before
+    assert not Store(store.root / "absent").status([TRAINING])[TRAINING].attempts
+    assert not (store.root / "absent").exists()
+
+
+def test_a_bucket_is_only_read(bucket_store: Store, server: Any) -> None:
+    folder = bucket_store.folder(TRAINING)
+    folder.claim("L")
+    folder.write_metrics([record(1)])
+    server.requests.clear()
+    assert status(bucket_store).attempts == 1
+    assert {method for method, _ in server.requests} <= {"GET", "HEAD"}
+
+
+def test_a_full_study_is_quick(store: Store) -> None:
+    trainings = [named(f"{number:016x}", f"{number:016x}") for number in range(450)]
+    for training in trainings:
+        folder = store.folder(training)
+        folder.attempts.folder.mkdir(parents=True)
+        write_result(folder.folder)
+    began = time.process_time()
+    assert all(status.state == "done" for status in store.status(trainings).values())
+    assert time.process_time() - began < 5  # takes about 20 ms; the bound only catches a worse order of growth
+
+
+@pytest.mark.parametrize("content", ["", '{"status": "do', "[]", '{"status": "done"}', '{"metrics": {}}', "\x00\xff"])
+def test_a_damaged_result_is_named_and_trained_again(store: Store, content: str) -> None:
+    folder = store.folder(TRAINING)
+    folder.claim("L")
+    train(folder)
+    folder.path("result.json").write_text(content)
+    damaged = status(store)
+    assert damaged.state == "waiting"
+    assert "result.json is damaged" in damaged.reason
+    again = store.folder(TRAINING)
+    again.claim("M")
+    assert "result.json is damaged" in folder.log_text()
+    train(again)
+    assert status(store).state == "done"
+
+
+def test_the_result_of_another_training_is_damage(store: Store) -> None:
+    """As a copy into the wrong folder leaves it."""
+    other = named("d" * 16, "e" * 16)
+    for training in (TRAINING, other):
+        folder = store.folder(training)
+        folder.claim("L")
+        train(folder)
+    content = store.folder(other).path("result.json").read_bytes()
+    store.folder(TRAINING).path("result.json").write_bytes(content)
+    assert json.loads(content)["stage_key"] == other.key
+    assert status(store).state == "waiting"
+    assert "the result of another training" in status(store).reason
+
+
+def test_a_folder_that_is_deleted_is_survived(store: Store) -> None:
+    folder = store.folder(TRAINING)
+    folder.claim("L")
+    for path in sorted((store.root / "cells" / TRAINING.cell.id).rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    with pytest.raises((StorageError, ClaimLostError)):
+        save(folder, "x", b"")
+    assert status(store).state == "waiting"
