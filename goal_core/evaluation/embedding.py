@@ -11,11 +11,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from goal_sweep.goal_core.basics.devices import send
+from goal_sweep.goal_core.basics.errors import CollapsedError
 from goal_sweep.goal_core.data import ImageConfig, Split, index_parts
 from goal_sweep.goal_core.data.captions import Captions, captions_of
 from goal_sweep.goal_core.data.decoding import DecodedImages
 from goal_sweep.goal_core.data.text import Tokenizer
+from goal_sweep.goal_core.evaluation.retrieval import NonFiniteEmbeddingError
 from goal_sweep.goal_core.models.heads import Encoder
+from goal_sweep.goal_core.objectives.lengths import describe_unsound, no_unit_vectors
 
 TEXT_CHUNK = 256
 """Captions per forward pass outside training. Fixed, because a kernel may round differently at another size."""
@@ -83,6 +86,21 @@ def embed_captions(encoder: Encoder, captions: Captions, alive: Callable[[], Non
         text_MD = torch.empty_like(sorted_MD)
         text_MD[..., send(torch.from_numpy(np.concatenate(rows)), encoder.device), :] = sorted_MD
     return text_MD
+
+
+def check_embedded(embedded: Embedded, where: str) -> Embedded:
+    """The embeddings of one cell, after a check that they are unit vectors and have not collapsed.
+
+    Raises:
+        NonFiniteEmbeddingError: some are not finite, or not of unit length.
+        CollapsedError: all of the images are equal, or all of the captions.
+    """
+    if any(bool(no_unit_vectors(emb).any()) for emb in embedded):
+        raise NonFiniteEmbeddingError(f"{where}: {describe_unsound(images=embedded[0], captions=embedded[1])}")
+    for kind, emb in zip(("images", "captions"), embedded, strict=True):
+        if len(emb) > 1 and bool((emb == emb[0]).all()):
+            raise CollapsedError(f"{where}: the embeddings of all {len(emb)} {kind} are equal")
+    return embedded
 
 
 def split_inputs(

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import torch
 
-from goal_sweep.goal_core.basics.errors import ConfigError, DataError
+from goal_sweep.goal_core.basics.errors import CollapsedError, ConfigError, DataError
 from goal_sweep.goal_core.checkpoints.description import ModelDescription, read_model
 from goal_sweep.goal_core.checkpoints.initial_model import trained_encoder
 from goal_sweep.goal_core.data import DataConfig, Dataset, Split
@@ -18,6 +18,7 @@ from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.text.vocabulary import tokenize
 from goal_sweep.goal_core.evaluation.embedding import Embedded, EvalSplit, embed_split, prepare_split, split_inputs
 from goal_sweep.goal_core.evaluation.recalls import all_recalls_of, recalls_between
+from goal_sweep.goal_core.evaluation.retrieval import EmbeddingError
 from goal_sweep.goal_core.models.heads import Encoder
 
 SplitName = Literal["train", "val", "test"]
@@ -52,6 +53,10 @@ class OpenedCheckpoint:
             ``seed``, ``epoch``, ``trained_on``, ``data``, ``split``, ``images``, ``captions``.
         """
         description, chosen = self.description, self.dataset.splits[split]
+        try:
+            metrics = all_recalls_of(self.encoder, self.prepared(split), embedded)[0]
+        except (EmbeddingError, CollapsedError) as error:
+            raise type(error)(f"{self.path}: {error}") from error
         return {
             "cell": description.cell,
             "stage": description.stage,
@@ -63,7 +68,7 @@ class OpenedCheckpoint:
             "split": split,
             "images": chosen.num_images,
             "captions": chosen.num_captions,
-            "metrics": all_recalls_of(self.encoder, self.prepared(split), embedded)[0],
+            "metrics": metrics,
         }
 
 

@@ -15,7 +15,14 @@ import torch
 from torch import Tensor
 
 from goal_sweep.goal_core.basics.devices import full_precision
-from goal_sweep.goal_core.evaluation.embedding import TEXT_CHUNK, Embedded, EvalSplit, caption_chunks, embed_split
+from goal_sweep.goal_core.evaluation.embedding import (
+    TEXT_CHUNK,
+    Embedded,
+    EvalSplit,
+    caption_chunks,
+    check_embedded,
+    embed_split,
+)
 from goal_sweep.goal_core.evaluation.retrieval import (
     NonFiniteEmbeddingError,
     RetrievalRanks,
@@ -40,7 +47,7 @@ def recalls_of(encoder: Encoder, split: EvalSplit, embedded: Embedded | None = N
     """
     if encoder.heads.rerank_top:
         return _named(split.name, _rerank_split(encoder, split)[1].metrics())
-    image_ND, text_MD = embedded or embed_split(encoder, split)
+    image_ND, text_MD = check_embedded(embedded or embed_split(encoder, split), split.name)
     return _named(split.name, retrieval_metrics(image_ND, text_MD, split.caption_image))
 
 
@@ -57,7 +64,8 @@ def all_recalls_of(
         embedded, ranks = _rerank_split(encoder, split)
         of_embeddings = retrieval_metrics(*embedded, split.caption_image)
         return _named(split.name, ranks.metrics()) | _named(f"{split.name}_embed", of_embeddings), ranks
-    return recalls_between(*(embedded or embed_split(encoder, split)), split.caption_image, split.name)
+    embedded = check_embedded(embedded or embed_split(encoder, split), split.name)
+    return recalls_between(*embedded, split.caption_image, split.name)
 
 
 def recalls_between(
@@ -94,6 +102,7 @@ def _rerank_split(encoder: Encoder, split: EvalSplit) -> tuple[Embedded, Retriev
             states_MLW, lengths_M = _caption_states(encoder, heads, split)
             image_ND = torch.cat([heads.embed_images(part).float() for part in torch.split(tokens_NRF, TEXT_CHUNK)])
             text_MD = torch.cat([heads.embed_texts(part).float() for part in torch.split(states_MLW, TEXT_CHUNK)])
+        check_embedded((image_ND, text_MD), split.name)
 
         def score(images_P: Tensor, texts_P: Tensor) -> Tensor:
             parts = []

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from goal_sweep.goal_core.basics.devices import full_precision
 from goal_sweep.goal_core.basics.errors import GoalError, first_line
-from goal_sweep.goal_core.objectives.gradient_objective import warn_of_lengths
+from goal_sweep.goal_core.objectives.lengths import warn_of_lengths
 
 # Equal vectors must give equal similarities wherever they stand, or ties go undetected. Matrix products round equally
 # only away from ragged edges, so every block is padded to one shape, a multiple of this many rows and columns.
@@ -38,7 +38,7 @@ class EmbeddingError(GoalError):
 
 
 class NonFiniteEmbeddingError(EmbeddingError):
-    """Embeddings or scores contain a NaN or an infinity."""
+    """Embeddings or scores contain a NaN or an infinity, or embeddings are not of unit length."""
 
 
 @dataclass(frozen=True, slots=True)

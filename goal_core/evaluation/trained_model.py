@@ -16,7 +16,7 @@ from PIL import Image
 from torch import nn
 
 from goal_sweep.goal_core.basics.devices import send
-from goal_sweep.goal_core.basics.errors import ConfigError, DataError
+from goal_sweep.goal_core.basics.errors import ConfigError, DataError, warn
 from goal_sweep.goal_core.basics.plugins import run_plugins
 from goal_sweep.goal_core.checkpoints.description import ModelDescription, TrainedModel, read_model
 from goal_sweep.goal_core.checkpoints.initial_model import trained_encoder
@@ -26,6 +26,7 @@ from goal_sweep.goal_core.data.transforms import transform_of
 from goal_sweep.goal_core.evaluation.embedding import CHUNK, embed_captions
 from goal_sweep.goal_core.models.heads import Encoder
 from goal_sweep.goal_core.models.systems.vse_infty import GeneralizedPooling
+from goal_sweep.goal_core.objectives.lengths import describe_unsound, no_unit_vectors
 
 Picture = str | os.PathLike[str] | Image.Image | NDArray[np.uint8]
 """A file, an open picture, or pixels (H, W, 3), uint8 RGB."""
@@ -37,9 +38,9 @@ class RetrievalModel:
     A `ConfigError` says that the model takes other inputs, and a `DataError` that an input cannot be used.
     """
 
-    def __init__(self, trained: TrainedModel, encoder: Encoder) -> None:
+    def __init__(self, path: Path, trained: TrainedModel, encoder: Encoder) -> None:
         self.description: ModelDescription = trained.description
-        self._encoder = encoder
+        self._path, self._encoder = path, encoder
         encoder.train(False)
 
     def encode_images(self, images: Iterable[Picture]) -> NDArray[np.float32]:
@@ -59,7 +60,8 @@ class RetrievalModel:
 
     def encode_texts(self, texts: Iterable[str]) -> NDArray[np.float32]:
         """Unit vectors (M, D) float32 of sentences. Words that the vocabulary lacks count as unknown."""
-        return _finite(np.asarray(embed_captions(self._encoder, self._captions(texts)).cpu()))
+        given = _several(texts)
+        return self._checked(embed_captions(self._encoder, self._captions(given)).cpu(), len(set(given)))
 
     def search(self, text: str, images: NDArray[np.float32], top: int = 5) -> list[tuple[int, float]]:
         """The images nearest to a sentence by cosine similarity, without X-VLM's second ranking.
@@ -147,10 +149,19 @@ class RetrievalModel:
     def _embed_images(self, chunks: Iterable[torch.Tensor]) -> NDArray[np.float32]:
         encoder = self._encoder
         with torch.inference_mode(), encoder.autocast():
-            found = [encoder.images(send(chunk, encoder.device)).float().cpu().numpy() for chunk in chunks]
+            found = [encoder.images(send(chunk, encoder.device)).float().cpu() for chunk in chunks]
         if not found:
             raise DataError("there is no picture to embed")
-        return _finite(np.concatenate(found))
+        found_ND = torch.cat(found)
+        return self._checked(found_ND, len(found_ND))
+
+    def _checked(self, rows_ND: torch.Tensor, different: int) -> NDArray[np.float32]:
+        """Rows, which must be unit vectors; a model that gives several different inputs one vector is warned of."""
+        if bool(no_unit_vectors(rows_ND).any()):
+            raise DataError(f"{self._path}: {describe_unsound(inputs=rows_ND)}")
+        if different > 1 and bool((rows_ND == rows_ND[0]).all()):
+            warn(f"{self._path}: all {len(rows_ND)} embeddings are equal: equal inputs, or a collapsed model")
+        return np.asarray(rows_ND)
 
 
 class _Part(nn.Module):
@@ -177,14 +188,7 @@ def load_model(
     run_plugins(plugins)
     trained = read_model(Path(path))
     description = trained.description.moved(root=None, weights=weights)
-    return RetrievalModel(trained, trained_encoder(trained, description, torch.device(device)))
-
-
-def _finite(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Vectors, which must be finite."""
-    if not np.isfinite(vectors).all():
-        raise DataError("the model gives NaN or infinity: its weights, or what it was given, are not finite")
-    return vectors
+    return RetrievalModel(Path(path), trained, trained_encoder(trained, description, torch.device(device)))
 
 
 def _several(items: Iterable[Any]) -> list[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -15,6 +14,7 @@ from torch import Tensor
 from goal_sweep.goal_core.basics.devices import full_precision
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.goal_core.objectives.baselines import LARGEST_SCALE, LOSS, baselines
+from goal_sweep.goal_core.objectives.lengths import describe_unsound, warn_of_lengths
 from goal_sweep.goal_core.objectives.mining import AttachGradient, DenseGradient, mine
 from goal_sweep.goal_core.objectives.pair_weights import PairWeights, pair_weights
 from goal_sweep.goal_core.objectives.parameters import FROM_MODEL, Value
@@ -24,12 +24,10 @@ from goal_sweep.goal_core.objectives.variants import resolve_parameters
 
 MONITOR_MARGIN: Final = 0.2
 """Margin of the monitored hinge where the triplet weight has none, so that all objectives log the same number."""
-UNIT_TOLERANCE: Final = 0.01
-"""How far the length of an embedding may be from 1; half precision rounds within it."""
 
 
 class NonFiniteError(GoalError):
-    """The embeddings of a batch contain a NaN or an infinity, or their similarities overflow."""
+    """The embeddings of a batch contain a NaN or an infinity, or their similarities overflow, or have no direction."""
 
 
 class ShapeError(GoalError):
@@ -123,7 +121,7 @@ class GradientObjective(Objective):
     def _weigh(self, images: Tensor, texts: Tensor, ids_N: Tensor | None) -> ObjectiveStats:
         mined = mine(images, texts, ids_N)
         if self.check_finite and not mined.finite:
-            raise NonFiniteError(describe_non_finite(images, texts))
+            raise NonFiniteError(describe_unsound(images=images, texts=texts))
         triplets, sets = mined.triplets()
         weights = self.triplet_weight(triplets), *self.pair_weight(triplets)
         return ObjectiveStats.of(mined, weights, margin=self.margin, set_sizes=sets.sizes())
@@ -211,21 +209,3 @@ def check_batch(image_emb: Tensor, text_emb: Tensor, ids: Tensor | None) -> None
         raise ShapeError(f"embeddings must be on one device; got {image_emb.device} and {text_emb.device}")
     if ids is not None and ids.shape != image_emb.shape[:1]:
         raise ShapeError(f"ids must have shape ({len(image_emb)},), one per pair; got {tuple(ids.shape)}")
-
-
-def describe_non_finite(images_ND: Tensor, texts_ND: Tensor) -> str:
-    """What is not finite in a batch of embeddings, (N, D) each, in words."""
-    bad = {kind: int((~emb_ND.isfinite()).any(1).sum()) for kind, emb_ND in (("image", images_ND), ("text", texts_ND))}
-    if not any(bad.values()):
-        return "similarities overflow: the embeddings are finite but far too large; are they L2-normalised?"
-    where = " and ".join(f"{count} of {len(images_ND)} {kind}s" for kind, count in bad.items() if count)
-    return f"NaN or infinity in the embeddings of {where}"
-
-
-def warn_of_lengths(image_emb: Tensor, text_emb: Tensor, consequence: str) -> None:
-    """Warn the caller's caller if rows (..., D) are not of unit length, and of the consequence."""
-    for kind, emb in (("image", image_emb), ("text", text_emb)):
-        off = (torch.linalg.vector_norm(emb.float(), dim=-1) - 1).abs() > UNIT_TOLERANCE
-        if bool(off.any()):
-            of = f"{int(off.sum())} of {off.numel()} {kind} embeddings"
-            warnings.warn(f"{of} are not of unit length: {consequence}", stacklevel=3)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from goal_sweep.goal_core.basics.devices import send
+from goal_sweep.goal_core.objectives.lengths import no_unit_vectors
 from goal_sweep.goal_core.objectives.mining import Gradient, MinedBatch
 
 SETS: Final = ("pos_set", "neg_set")
@@ -73,6 +74,12 @@ class ObjectiveStats:
             gradient=mined.gradient(triplet, pair_pos, pair_neg),
             **given,
         )
+
+    @property
+    def sound(self) -> Tensor:
+        """Whether all similarities are finite and all embeddings unit vectors, shape (), bool."""
+        rows = self.gradient.images, self.gradient.texts
+        return self.finite & ~(no_unit_vectors(rows[0]) | no_unit_vectors(rows[1])).any(-1)
 
     @property
     def violations(self) -> Tensor:

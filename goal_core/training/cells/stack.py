@@ -20,7 +20,8 @@ from goal_sweep.goal_core.data.batches import Batch
 from goal_sweep.goal_core.evaluation.embedding import Embedded, EvalSplit, embed_split
 from goal_sweep.goal_core.models.heads import Encoder
 from goal_sweep.goal_core.objectives import LOSS
-from goal_sweep.goal_core.objectives.gradient_objective import NonFiniteError, describe_non_finite
+from goal_sweep.goal_core.objectives.gradient_objective import NonFiniteError
+from goal_sweep.goal_core.objectives.lengths import describe_unsound
 from goal_sweep.goal_core.objectives.stacked import StackedObjectives
 from goal_sweep.goal_core.objectives.stats import ObjectiveStats, named
 from goal_sweep.goal_core.training.cells.optim import (
@@ -155,7 +156,7 @@ class CellStack:
         torch.autograd.backward(losses_C.sum() * loss_scale(stage, *first.position))
         norm_C = clip_each(self._parameters.values(), stage.grad_clip)
         names, numbers_KC = stats.numbers()
-        table = torch.cat((numbers_KC, torch.stack((norm_C, stats.finite.to(norm_C))).to(numbers_KC)))
+        table = torch.cat((numbers_KC, torch.stack((norm_C, stats.sound.to(norm_C))).to(numbers_KC)))
         return _outcomes(stats, names, table.tolist())
 
     def embed(self, split: EvalSplit) -> dict[str, Embedded]:
@@ -166,12 +167,12 @@ class CellStack:
 
 
 def _outcomes(stats: ObjectiveStats, names: Sequence[str], table: Sequence[Sequence[float]]) -> list[StepOutcome]:
-    """What came of a step in each cell, from the statistics of its objective, its weights' gradient and `finite`."""
+    """What came of a step in each cell, from the statistics of its objective, its weights' gradient and `sound`."""
     outcomes: list[StepOutcome] = []
-    for number, (*values, norm, finite) in enumerate(zip(*table, strict=True)):
-        if not finite:
+    for number, (*values, norm, sound) in enumerate(zip(*table, strict=True)):
+        if not sound:
             images_BD, texts_BD = stats.gradient.images[number], stats.gradient.texts[number]
-            outcomes.append(NonFiniteError(describe_non_finite(images_BD, texts_BD)))
+            outcomes.append(NonFiniteError(describe_unsound(images=images_BD, texts=texts_BD)))
         elif number in stats.errors:
             outcomes.append(stats.errors[number])
         else:

@@ -16,7 +16,8 @@ from goal_sweep.goal_core.checkpoints import best_name
 from goal_sweep.goal_core.data.batches import Batch
 from goal_sweep.goal_core.models.batch_rows import in_chunks
 from goal_sweep.goal_core.models.heads import Pairs
-from goal_sweep.goal_core.objectives.gradient_objective import NonFiniteError, describe_non_finite
+from goal_sweep.goal_core.objectives.gradient_objective import NonFiniteError
+from goal_sweep.goal_core.objectives.lengths import describe_unsound
 from goal_sweep.goal_core.objectives.stats import ObjectiveStats, named
 from goal_sweep.goal_core.training.cells.optim import (
     check_finite,
@@ -70,7 +71,7 @@ class CellTrainer(CellState):
             values |= {name: values[name] / scale_of_loss for name in sent}
             values = {name: value for name, value in values.items() if name not in sent or math.isfinite(value)}
         else:  # with fp16 the scaler skips the steps that overflow
-            check_finite(values["weight_grad_norm"], f"epoch {self.epoch + 1}, step {self.next_step + 1}")
+            check_finite(values["weight_grad_norm"], self._at)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.next_step += 1
@@ -80,10 +81,10 @@ class CellTrainer(CellState):
     def _read(self, stats: ObjectiveStats, own: Mapping[str, Tensor]) -> dict[str, float]:
         """The numbers of a step. This is where the step waits for the device, and it does so once."""
         names, numbers_K = stats.numbers()
-        others = torch.stack([value.to(numbers_K) for value in (*own.values(), stats.finite)])
-        *values, finite = torch.cat((numbers_K, others)).tolist()
-        if not finite:
-            raise NonFiniteError(describe_non_finite(stats.gradient.images, stats.gradient.texts))
+        others = torch.stack([value.to(numbers_K) for value in (*own.values(), stats.sound)])
+        *values, sound = torch.cat((numbers_K, others)).tolist()
+        if not sound:
+            raise self._unsound(stats)
         return named(names, values[: len(names)]) | dict(zip(own, values[len(names) :], strict=True))
 
     def _descended(self, image_BD: Tensor, text_BD: Tensor, batch: Batch) -> tuple[Tensor, ObjectiveStats]:
@@ -93,6 +94,14 @@ class CellTrainer(CellState):
         if self.term == "hinge":
             scalar = sum_hinge(image_BD, text_BD, self.objective.margin, ids)
         return scalar, stats
+
+    def _unsound(self, stats: ObjectiveStats) -> NonFiniteError:
+        rows = stats.gradient
+        return NonFiniteError(f"{self._at}: {describe_unsound(images=rows.images, texts=rows.texts)}")
+
+    @property
+    def _at(self) -> str:
+        return f"epoch {self.epoch + 1}, step {self.next_step + 1}"
 
     @property
     def term(self) -> str:
@@ -113,8 +122,8 @@ class CellTrainer(CellState):
         with torch.no_grad(), self.encoder.autocast():
             pairs = replace(self._pairs(inputs, batch), context=())
         _, stats = self._descended(pairs.image_BD, pairs.text_BD, batch)
-        if not stats.finite:
-            raise NonFiniteError(describe_non_finite(stats.gradient.images, stats.gradient.texts))
+        if not stats.sound:
+            raise self._unsound(stats)
         own = gradient_norm(lambda image, text: self._descended(image, text, batch)[0] / (2 * len(batch)), pairs)
         return own, gradient_norm(lambda image, text: self.heads.replaced_loss(image, text, batch.image_index), pairs)
 
@@ -133,9 +142,11 @@ class CellTrainer(CellState):
 
     def take_step(self, outcome: StepOutcome, seconds: float) -> None:
         """Record a step that a stack of cells took for this one."""
+        if isinstance(outcome, NonFiniteError):
+            raise NonFiniteError(f"{self._at}: {outcome}")
         if isinstance(outcome, Exception):
             raise outcome
-        check_finite(outcome["weight_grad_norm"], f"epoch {self.epoch + 1}, step {self.next_step + 1}")
+        check_finite(outcome["weight_grad_norm"], self._at)
         self.next_step += 1
         self.stacked_steps += 1
         self._record(outcome)
