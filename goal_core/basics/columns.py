@@ -39,6 +39,8 @@ class StoredArray:
     """Where its numbers begin, bytes."""
     column: str = ""
     """The column of a Parquet file that holds it; empty for others."""
+    by_columns: bool = False
+    """Whether an `.npy` file stores it column by column, as that of a transposed array does."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

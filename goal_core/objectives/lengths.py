@@ -15,7 +15,8 @@ UNIT_TOLERANCE: Final = 0.01
 
 def no_unit_vectors(emb: Tensor) -> Tensor:
     """Which rows (..., D) are not of unit length, or not finite: (...), bool."""
-    return ~((torch.linalg.vector_norm(emb.float(), dim=-1) - 1).abs() <= UNIT_TOLERANCE)
+    off: Tensor = ~((torch.linalg.vector_norm(emb.float(), dim=-1) - 1).abs() <= UNIT_TOLERANCE)
+    return off
 
 
 def describe_unsound(**embeddings: Tensor) -> str:

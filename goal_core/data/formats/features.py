@@ -49,6 +49,8 @@ def stored_rows(file: StoredArray, rows: NDArray[np.int64]) -> NDArray[np.floati
                 shapes = f"{values.shape}, not {file.shape}"
                 raise ChangedDataError(f"{file.path}: column {file.column!r} has the shape {shapes}")
             return values[rows]
+        if file.by_columns:
+            return _by_columns(file.path, *stamp_of(file.path))[rows]
         values = np.empty((len(rows), *file.shape[1:]), file.dtype)
         size = values[:1].nbytes
         with opened(file.path) as stored:
@@ -93,6 +95,13 @@ def _parquet(path: str, column: str, *stamp: int) -> tuple[NDArray[np.floating],
             counts, found = lengths(found), compute.list_flatten(found)
         (width,) = np.unique(lengths(found))
         return compute.list_flatten(found).to_numpy().reshape(len(found), width), counts
+
+
+@lru_cache(maxsize=8)
+def _by_columns(path: str, *stamp: int) -> NDArray[np.floating]:
+    """An array that is stored column by column, kept in memory row by row."""
+    with opened(path) as file, reading(f"{path} is cut short", ChangedDataError):
+        return np.ascontiguousarray(npy.read_array(file, allow_pickle=False))
 
 
 def _digests(values: NDArray[np.floating]) -> NDArray[np.uint8]:
@@ -164,9 +173,8 @@ def read_region_header(path: Path, axes: tuple[str, ...], kinds: str = "f") -> S
         is_first = npy.read_magic(file) == (1, 0)
         shape, by_columns, dtype = (npy.read_array_header_1_0 if is_first else npy.read_array_header_2_0)(file)
         begin, (size, *_) = file.tell(), stamp_of(file.fileno())
-    array = checked(StoredArray(path=str(path), shape=shape, dtype=dtype.str, begin=begin), path, axes, kinds)
-    if by_columns:
-        raise DataError(f"{path} must be stored row by row, not column by column")
+    array = StoredArray(path=str(path), shape=shape, dtype=dtype.str, begin=begin, by_columns=by_columns)
+    checked(array, path, axes, kinds)
     if size != (right := begin + math.prod(shape) * dtype.itemsize):
         how = "cut short" if size < right else "longer than its header says"
         raise DataError(f"{path} is {how}: {size} bytes, not {right}, for shape {shape} {dtype}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -29,6 +29,8 @@ FILE_WORDS = {"train": "train", "val": "dev", "test": "test"}
 """First word of the names of each split's text files."""
 LINKED_DATA = "GOAL_LINKED_DATA"
 """Environment variable: folders outside the dataset's into which its links may lead, with ``:`` between them."""
+_FEW = 1000
+"""Of fewer images the shares of a drawn split are exact."""
 PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 
 
@@ -64,6 +66,8 @@ class Layout:
     """Captions from which the vocabulary is built; empty for those of train and val."""
     says: str = ""
     """What was recognised, in words."""
+    drawn: str = ""
+    """Of which images the splits were drawn, in words; empty where they are given."""
 
 
 def stamped(root: Path, files: Iterable[Path]) -> list[list[str | int]]:
@@ -108,28 +112,56 @@ def listing(rows: Iterable[Row]) -> Listing:
     )
 
 
-def by_split(rows: Iterable[Row], val_share: float = 0.0, test_share: float = 0.0) -> dict[str, Callable[[], Listing]]:
-    """Listings of rows by their split; where a source gives none at all, it is drawn by each image's key."""
+def by_split(rows: Iterable[Row]) -> dict[str, Callable[[], Listing]]:
+    """Listings of rows by their split."""
     parts: dict[str, list[Row]] = {split: [] for split in SPLIT_NAMES}
-    first: dict[bool, str] = {}
     for row in rows:
-        key = row.key or row.image
-        first.setdefault(bool(row.split), key)
-        parts[row.split or drawn_split(key, val_share, test_share)].append(row)
-    if len(first) > 1:
-        raise DataError(f"image {first[False]} has no split, but {first[True]} has one; give it for all images or none")
+        parts[row.split].append(row)
     return {split: partial(listing, own) for split, own in parts.items()}
 
 
-def drawn_split(key: str, val_share: float, test_share: float) -> str:
-    """The split of an image for which none is given: by a hash of its name, so the same for ever, in any layout.
+def with_splits(rows: Iterable[Row], val_share: float, test_share: float) -> tuple[list[Row], str]:
+    """Rows with splits, which are drawn where a source gives none at all; and what was drawn, in words."""
+    given = list(rows)
+    first = {bool(row.split): row.key or row.image for row in reversed(given)}
+    if len(first) > 1:
+        raise DataError(f"image {first[False]} has no split, but {first[True]} has one; give it for all images or none")
+    if True in first or not given:
+        return given, ""
+    drawn = drawn_splits({row.key or row.image for row in given}, val_share, test_share)
+    says = (
+        f"no image has a split, so {val_share:.0%} of {len(drawn):,} become val and {test_share:.0%} test "
+        "(data.val_share, data.test_share)"
+    )
+    return [row._replace(split=drawn[row.key or row.image]) for row in given], says
 
-    Its name is its key without folders, and without the ending of a picture.
+
+def drawn_splits(keys: Collection[str], val_share: float, test_share: float) -> dict[str, str]:
+    """Splits of images for which none are given: by a hash of each one's name, so the same for ever, in any layout.
+
+    A name is a key without folders, and without the ending of a picture; the whole key where names repeat. Of few
+    images the shares are exact, at least one image each; of many they are so within chance, and an image keeps its
+    split when others come.
     """
+    names = {key: _name(key) for key in keys}
+    if len(set(names.values())) < len(names):
+        names = {key: key for key in keys}
+    place: dict[str, float] = {
+        key: int.from_bytes(hashlib.sha256(name.encode(errors="surrogatepass")).digest()[:8], "big") / 2**64
+        for key, name in names.items()
+    }
+    if len(place) < _FEW:
+        place = {key: number for number, key in enumerate(sorted(place, key=lambda key: (place[key], key)))}
+        test, val = (float(max(round(share * len(place)), share > 0)) for share in (test_share, val_share))
+    else:
+        test, val = test_share, val_share
+    edges = test, test + val
+    return {key: "test" if at < edges[0] else "val" if at < edges[1] else "train" for key, at in place.items()}
+
+
+def _name(key: str) -> str:
     path = PurePosixPath(key)
-    name = path.stem if path.suffix.lower() in PICTURES else path.name
-    place = int.from_bytes(hashlib.sha256(name.encode(errors="surrogatepass")).digest()[:8], "big") / 2**64
-    return "test" if place < test_share else "val" if place < test_share + val_share else "train"
+    return path.stem if path.suffix.lower() in PICTURES else path.name
 
 
 def captions_in(value: object, where: str) -> list[str]:

@@ -31,7 +31,7 @@ from goal_sweep.goal_core.data.formats.report import DataReport, Progress, Split
 from goal_sweep.goal_core.data.formats.sources import karpathy, source, xvlm_json
 from goal_sweep.goal_core.data.formats.text_files import text_files
 from goal_sweep.goal_core.data.scenes import open_scenes
-from goal_sweep.goal_core.data.text.vocabulary import word_counts
+from goal_sweep.goal_core.data.text.vocabulary import unspaced, word_counts
 
 LAYOUTS: Mapping[str, Callable[[Any], Layout]] = {
     "karpathy": karpathy,
@@ -149,7 +149,7 @@ def _listed(config: DataConfig, report: DataReport) -> Index | None:
     if layout is None:
         return None
     if layout.says:
-        report.note(config.root or "", "ok", layout.says)
+        report.note(config.root or "", "ok", "; ".join(filter(None, (layout.says, layout.drawn))))
     listings, notes = _listings(config, layout, report)
     pictures = {split: own.names for split, own in listings.items() if config.image is not None and not own.spans}
     files = find_images(layout.root, pictures, report)
@@ -165,6 +165,11 @@ def _listed(config: DataConfig, report: DataReport) -> Index | None:
         arrays = {split: getattr(listing, kind) for split, listing in listings.items()}
         about[kind] = {split: asdict(array) for split, array in arrays.items() if array is not None}
     counted = [] if about["texts"] else [own for split in COUNTED for own in listings[split].captions]
+    if whole := unspaced(chain.from_iterable(counted)):
+        notes.append(
+            f"{whole:,} captions of train and val are in a script without spaces, where a sentence counts as one word; "
+            "a text encoder of transformers knows its parts (model.text.encoder)"
+        )
     about["words"] = list(Counter(word_counts(chain.from_iterable(counted)).values()).items())
     return Index(columns, about) if report.complete else None
 
@@ -189,7 +194,7 @@ def _listings(config: DataConfig, layout: Layout, report: DataReport) -> tuple[d
         if file := listing.features:
             report.note(f"{split} features", "ok", f"shape {file.shape}, {np.dtype(file.dtype)}")
         if not listing.names:
-            report.note(split, "wrong", f"split {split!r} has no images")
+            report.note(split, "wrong", f"split {split!r} has no images{layout.drawn and f': {layout.drawn}'}")
     return listings, [f"{what}, which are not used: {', '.join(own)}" for what, own in left_out.items() if own]
 
 

@@ -9,14 +9,12 @@ the list of their captions to evaluate on. Other keys are ignored.
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import os
 import re
 import tarfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, pairwise
 from pathlib import Path
@@ -24,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from goal_sweep.goal_core.basics.errors import DataError, GoalError, MissingDataError, first_line, nearest
+from goal_sweep.goal_core.basics.errors import DataError, GoalError, MissingDataError, first_line
 from goal_sweep.goal_core.basics.user_files import content_of, json_in, opened, reading, text_in
 from goal_sweep.goal_core.data.config import KarpathyConfig, SourceConfig, XvlmJsonConfig
 from goal_sweep.goal_core.data.dataset import Row, importers
@@ -41,15 +39,12 @@ from goal_sweep.goal_core.data.formats.layout import (
     listing,
     split_named,
     stamped,
+    with_splits,
 )
+from goal_sweep.goal_core.data.formats.tables import TABLES, USUAL_NAMES, column_of, listed_captions
 
-_COLUMNS = {
-    "image": ("image", "image_path", "file_name", "filename", "filepath", "path"),
-    "caption": ("caption", "captions", "text", "texts", "sentence", "sentences", "raw"),
-    "split": ("split",),
-}
-"""The names under which a column is looked for where the sweep names none."""
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
+_CAPTIONED = (".txt", ".json")
 _OF_SPLIT = re.compile(f"({'|'.join(SPLIT_OF)})(?![a-z])")
 """The beginning of a shard's name that says its split."""
 
@@ -60,9 +55,10 @@ def source(config: SourceConfig) -> Layout:
     if not path.exists():
         raise MissingDataError(f"{path} does not exist")
     root = path if path.is_dir() else path.parent
-    says, files, rows = _recognised(path, root, config)
+    says, files, given = _recognised(path, root, config)
     stamps = stamped(path, files)
-    return Layout(root=root, files=stamps, splits=by_split(rows, config.val_share, config.test_share), says=says)
+    rows, drawn = with_splits(given, config.val_share, config.test_share)
+    return Layout(root=root, files=stamps, splits=by_split(rows), says=says, drawn=drawn)
 
 
 def _recognised(path: Path, root: Path, config: SourceConfig) -> tuple[str, Sequence[Path], Iterator[Row]]:
@@ -81,11 +77,11 @@ def _recognised(path: Path, root: Path, config: SourceConfig) -> tuple[str, Sequ
     if packed and (shards or not pictures):
         raise DataError(f"{packed[0]} is compressed, so it cannot be read in place: unpack it")
     if shards:
-        return f"WebDataset shards: {len(shards)}", [*folders, *shards], _shards(root, shards)
-    if read := _TABLES.get(path.suffix.lower() * (not folders)):
+        return f"WebDataset shards: {len(shards)}", [*folders, *shards], _shards(root, shards, config.caption_column)
+    if read := TABLES.get(path.suffix.lower() * (not folders)):
         return f"table {path.name}", files, read(path, config)
     texts = [one.with_suffix(".txt") for one in pictures]
-    if folders and (tables := [one for one in files if one.suffix.lower() in _TABLES]) and not {*texts} & {*files}:
+    if folders and (tables := [one for one in files if one.suffix.lower() in TABLES]) and not {*texts} & {*files}:
         raise DataError(f"{path} is a folder with the table {tables[0]}; if that names the images, give its path")
     if folders and pictures:
         says = "folder of pictures with a text file beside each"
@@ -131,62 +127,6 @@ def _rows_of(importer: str, path: Path) -> Iterator[Row]:
         raise DataError(f"{where}, after row {number}: {type(error).__name__}: {first_line(error)}") from error
 
 
-def _column(config: SourceConfig, kind: str, names: Sequence[str], where: Path) -> str | None:
-    """The column that holds something; None for a split that no column names."""
-    asked, key = getattr(config, f"{kind}_column"), f"data.{kind}_column"
-    usual = ([name for name in names if name.lower() == one] for one in _COLUMNS[kind])
-    found = [name for name in names if name == asked] if asked else next(filter(None, usual), [])
-    if asked and not found:
-        raise DataError(f"{where} has no column {asked!r}{nearest(asked, names)}; it has {', '.join(names)}", key)
-    if not found and kind != "split":
-        raise DataError(f"{where} has the columns {', '.join(names)}; name that of the {kind}: {key}")
-    if len(found) > 1:
-        raise DataError(f"{where} has two columns {' and '.join(map(repr, found))}")
-    return found[0] if found else None
-
-
-def _table(
-    records: Iterable[Mapping[str, Any]], names: Sequence[str], where: Path, config: SourceConfig
-) -> Iterator[Row]:
-    """The rows of a table whose images are files."""
-    columns = [_column(config, kind, names, where) or "" for kind in ("image", "caption", "split")]
-    for number, record in enumerate(records, start=1):
-        if None in record:  # what no column has a name for
-            raise DataError(f"{where}, row {number} has more fields than the header; put quotes around the caption")
-        values: tuple[Any, ...] = tuple(map(record.get, columns))
-        yield checked(Row(*values), f"{where}, row {number}: ", columns)
-
-
-def _separated(path: Path, config: SourceConfig) -> Iterator[Row]:
-    lines = io.StringIO(text_in(content_of(path), path), newline="")
-    reader = csv.DictReader(lines, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", strict=True)
-    try:
-        if not reader.fieldnames:
-            raise DataError(f"{path} is empty")
-        yield from _table(reader, list(reader.fieldnames), path, config)
-    except csv.Error as error:
-        raise DataError(f"{path}:{reader.line_num}: the row cannot be read: {error}") from error
-
-
-def _parquet(path: Path, config: SourceConfig) -> Iterator[Row]:
-    parquet = pyarrow("parquet")
-    with opened(path) as file, reading(f"{path} is not a Parquet file"):
-        table = parquet.read_table(file)
-        table.validate(full=True)
-        records = table.to_pylist()
-    image = _column(config, "image", table.column_names, path)
-    types, kind = pyarrow("types"), table.schema.field(image).type
-    if types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind):
-        raise DataError(
-            f"{path}: column {image} holds {kind}, not the paths of files; images inside are read from a folder that "
-            "the library datasets wrote with save_to_disk"
-        )
-    yield from _table(records, table.column_names, path, config)
-
-
-_TABLES = {".csv": _separated, ".tsv": _separated, ".parquet": _parquet}
-
-
 def _arrow(root: Path, files: Sequence[Path], config: SourceConfig) -> Iterator[Row]:
     """The rows of Arrow files that `datasets` wrote; the bytes of their images stay where they are."""
     py_buffer, open_stream = pyarrow("lib").py_buffer, pyarrow("ipc").open_stream
@@ -195,7 +135,9 @@ def _arrow(root: Path, files: Sequence[Path], config: SourceConfig) -> Iterator[
             stored = py_buffer(content_of(path))  # a map would end the process where the file is cut
             table = open_stream(stored).read_all()
             table.validate(full=True)
-            image, *kinds = [_column(config, kind, table.column_names, path) for kind in ("image", "caption", "split")]
+            image, *kinds = [
+                column_of(config, kind, table.column_names, path) for kind in ("image", "caption", "split")
+            ]
             part = path.parent.name if path.parent != root else ""
             columns = [table.column(name).to_pylist() if name else [part] * len(table) for name in kinds]
             contents = list(_contents(table.column(image), f"{path}: column {image}"))
@@ -209,7 +151,8 @@ def _arrow(root: Path, files: Sequence[Path], config: SourceConfig) -> Iterator[
             span = (content.address - stored.address, content.size)
             if not 0 <= span[0] <= stored.size - span[1]:
                 raise DataError(f"{at}{image} is compressed, so it cannot be read in place")
-            yield checked(Row(file, captions, split, span, f"{file}/{number}/{name}"), at, called)
+            row = Row(file, listed_captions(captions, f"{at}{kinds[0]}"), split, span, f"{file}/{number}/{name}")
+            yield checked(row, at, called)
 
 
 def _contents(column: Any, where: str) -> Iterator[tuple[Any, str | None]]:
@@ -228,7 +171,7 @@ def _contents(column: Any, where: str) -> Iterator[tuple[Any, str | None]]:
             yield values.slice(start, (end - start) * is_there.as_py()), name
 
 
-def _shards(root: Path, shards: Sequence[Path]) -> Iterator[Row]:
+def _shards(root: Path, shards: Sequence[Path], column: str) -> Iterator[Row]:
     """The samples of WebDataset shards: members that share a name up to the first dot."""
     for path in shards:
         name, known = path.relative_to(root).as_posix(), _OF_SPLIT.match(path.stem)
@@ -246,34 +189,39 @@ def _shards(root: Path, shards: Sequence[Path]) -> Iterator[Row]:
                     f"{path} is cut, or goes on after its end; if all is there, `truncate -s +1024` ends it"
                 )
             for key, members in samples.items():
-                yield _sample(shard, f"{name}/{key}", name, members, split)
+                row = _sample(shard, f"{name}/{key}", name, members, column)
+                yield row._replace(split=split)
 
 
-def _sample(shard: tarfile.TarFile, key: str, name: str, members: Sequence[tarfile.TarInfo], split: str) -> Row:
-    images, captions = list[tarfile.TarInfo](), defaultdict[str, list[str]](list)
-    for member in members:
+def _sample(shard: tarfile.TarFile, key: str, name: str, members: Sequence[tarfile.TarInfo], column: str) -> Row:
+    """A sample's picture and captions: of its text file, or of its JSON where there is none or a column is named."""
+    images, captions = list[tarfile.TarInfo](), list[str]()
+    for member in sorted(members, key=lambda one: one.name.lower().endswith(".json")):
         ending = "." + member.name.rpartition(".")[2].lower()
         if ending in PICTURES:
             images.append(member)
-        elif ending in (".txt", ".json") and (file := shard.extractfile(member)):
-            captions[ending] += _captions_in(file.read(), ending, f"{name}: {member.name}")
-    kinds = [ending for ending, own in captions.items() if own]
-    for what, found, known in (("picture", images, PICTURES), ("kind of captions", kinds, (".txt", ".json"))):
-        if len(found) != 1:
-            raise DataError(f"{key} must have one {what} ({', '.join(known)}), but has {len(found)}")
+        elif ending in _CAPTIONED and not captions and (ending == ".json" or not column):
+            if file := shard.extractfile(member):
+                captions += _captions_in(file.read(), ending, f"{name}: {member.name}", column)
+    if len(images) != 1:
+        raise DataError(f"{key} must have one picture ({', '.join(PICTURES)}), but has {len(images)}")
+    if not captions:
+        wanted = f"a .json with {column!r} (data.caption_column)" if column else " or ".join(_CAPTIONED)
+        raise DataError(f"{key} has no caption: it needs {wanted}")
     if images[0].issparse():
         raise DataError(f"{key}: the picture is stored with holes, so it cannot be read in place; make the shard anew")
     span = (images[0].offset_data, images[0].size)
-    return checked(Row(name, captions[kinds[0]], split, span, key), f"{key}: ")
+    return checked(Row(name, captions, "", span, key), f"{key}: ")
 
 
-def _captions_in(content: bytes, ending: str, where: str) -> list[str]:
-    """The captions of a text file, one on each line, or of an object's `captions` or `caption`; others have none."""
+def _captions_in(content: bytes, ending: str, where: str, column: str = "") -> list[str]:
+    """The captions of a text file, one on each line, or of an object under its column or a usual name; or none."""
     if ending == ".txt":
         return [line.strip() for line in text_in(content, where).split("\n") if line.strip()]
     stored: Any = json_in(content, where)
-    names = [name for name in _COLUMNS["caption"] if isinstance(stored, dict) and name in stored]
-    return captions_in(stored[names[0]], where) if names else []
+    usual = [column] if column else USUAL_NAMES["caption"]
+    names = [name for name in usual if isinstance(stored, dict) and stored.get(name) is not None]
+    return captions_in(stored[names[0]], f"{where}: {names[0]}") if names else []
 
 
 def _beside(root: Path, pictures: Sequence[Path], texts: Sequence[Path]) -> Iterator[Row]:

@@ -6,7 +6,6 @@ These are lower-case words, a count threshold, and four special ids.
 from __future__ import annotations
 
 import json
-import re
 import unicodedata
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -16,25 +15,34 @@ from functools import lru_cache
 from itertools import islice
 from typing import ClassVar
 
+import regex
+
 from goal_sweep.goal_core.basics.errors import DataError
 
 PAD, START, END, UNK = range(4)
 SPECIAL_WORDS = ("<pad>", "<start>", "<end>", "<unk>")
 
-_CLITIC = r"'(?:s|m|d|ll|re|ve)\b"
-_TOKEN = re.compile(
+_LETTER = r"[\w\p{N}]"  # Unicode's words: combining marks and joiners belong to them
+_END = rf"(?!{_LETTER})"
+_CLITIC = rf"'(?:s|m|d|ll|re|ve){_END}"
+_TOKEN = regex.compile(
     rf"""
-      \w+?(?=n't\b) | n't\b                    # do n't
-    | can(?=not\b)                             # can not
+      {_LETTER}+?(?=n't{_END}) | n't{_END}      # do n't
+    | can(?=not{_END})                         # can not
     | {_CLITIC}                                # it 's
-    | (?:[^\W\d_]\.){{2,}}                     # u.s.
-    | \d+(?:[.,:/]\d+)+(?:-\w+)*               # 1,000  3.5  12:30  1/2-inch
-    | \w+(?:-\w+ | '(?!(?:s|m|d|ll|re|ve)\b)\w+)*   # red  black-and-white  o'clock
+    | (?:(?![\d_]){_LETTER}\.){{2,}}           # u.s.
+    | \d+(?:[.,:/]\d+)+(?:-{_LETTER}+)*        # 1,000  3.5  12:30  1/2-inch
+    | {_LETTER}+(?:-{_LETTER}+ | (?!{_CLITIC})'{_LETTER}+)*   # red  black-and-white  o'clock
     | \.{{2,}} | -{{2,}}                       # ...  --
-    | [^\w\s]                                  # any other sign by itself
+    | (?!\s)\X                                # any other sign by itself, an emoji with what it is joined to
     """,
-    re.VERBOSE,
+    regex.VERBOSE,
 )
+_JOINERS = "\u200c\u200d"
+_UNSEEN = regex.compile(r"[\p{Cf}--[\u200c\u200d]]|\p{VS}", regex.V1)
+"""What has no look of its own: variation selectors, marks of direction, soft hyphens. Joiners have, inside a word."""
+_UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]{8,}")
+"""More letters than a word has, in a row, of scripts that put no spaces between words."""
 _TOGETHER = 1 << 12
 """Captions whose words are counted at a time."""
 _APOSTROPHES = str.maketrans({"’": "'", "ʼ": "'"})
@@ -102,7 +110,8 @@ def tokenize(caption: str) -> list[str]:
     """Split a caption into lower-case words and signs.
 
     Close to NLTK's ``word_tokenize``, which VSE++ used, without its data files. ``don't`` gives ``do n't``, ``man's``
-    gives ``man 's``; hyphenated words and numbers stay whole; every other sign is a word by itself.
+    gives ``man 's``; hyphenated words and numbers stay whole; every other sign is a word by itself. Letters keep their
+    combining marks, in every script; a script without spaces, such as Chinese or Thai, gives one word for a sentence.
 
     Deviates: opening quotes stay ``"`` (NLTK rewrites them), ``gonna`` is not split, words joined by a slash are, a
     full stop is always split off (NLTK keeps those inside a text), a typographic apostrophe counts as a plain one, and
@@ -122,14 +131,21 @@ def word_counts(captions: Iterable[str]) -> Counter[str]:
     return counts
 
 
+def unspaced(captions: Iterable[str]) -> int:
+    """How many captions are in a script without spaces between words, so that :func:`tokenize` leaves them whole."""
+    return sum(bool(_UNSPACED.search(caption)) for caption in captions)
+
+
 def _parts(caption: str) -> list[str]:
-    return unicodedata.normalize("NFC", caption).lower().split()
+    seen: str = _UNSEEN.sub("", unicodedata.normalize("NFC", caption).lower())
+    return seen.split()
 
 
 # Captions repeat their words, and no word reaches across a space, so most calls are answered from the cache.
 @lru_cache(maxsize=1 << 16)
 def _split(part: str) -> tuple[str, ...]:
-    return tuple(_TOKEN.findall(part.translate(_APOSTROPHES)))
+    found = (word.strip(_JOINERS) for word in _TOKEN.findall(part.translate(_APOSTROPHES)))
+    return tuple(filter(None, found))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,137 @@
+"""Tables of images and captions: CSV in any of its dialects, and Parquet."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import json
+import os
+import re
+import tokenize
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from goal_sweep.goal_core.basics.errors import DataError, nearest
+from goal_sweep.goal_core.basics.user_files import content_of, opened, reading, text_in
+from goal_sweep.goal_core.data.config import SourceConfig
+from goal_sweep.goal_core.data.dataset import Row
+from goal_sweep.goal_core.data.formats.features import pyarrow
+from goal_sweep.goal_core.data.formats.layout import checked
+
+USUAL_NAMES = {
+    "image": ("image", "image_path", "image_name", "file_name", "filename", "filepath", "path"),
+    "caption": ("caption", "captions", "text", "texts", "sentence", "sentences", "raw", "title", "comment"),
+    "split": ("split",),
+}
+"""The names under which a column is looked for where the sweep names none."""
+_LIST = re.compile(r"""\s*[\[(]\s*(?:[\"'{]([^\]]*|.*[\])])|\])\s*$""", re.DOTALL)
+"""A cell that holds a list of texts or of objects, which may be cut."""
+
+
+def _found(config: SourceConfig, kind: str, names: Sequence[str]) -> list[str]:
+    """The columns with the name that the sweep gives, or else with the first of the usual names that there is."""
+    if asked := getattr(config, f"{kind}_column"):
+        return [name for name in names if name == asked]
+    usual = ([name for name in names if name.lower() == one] for one in USUAL_NAMES[kind])
+    return next(filter(None, usual), [])
+
+
+def column_of(config: SourceConfig, kind: str, names: Sequence[str], where: object) -> str | None:
+    """The column that holds something; None for a split that no column names."""
+    asked, key, found = getattr(config, f"{kind}_column"), f"data.{kind}_column", _found(config, kind, names)
+    if asked and not found:
+        raise DataError(f"{where} has no column {asked!r}{nearest(asked, names)}; it has {', '.join(names)}", key)
+    if not found and kind != "split":
+        raise DataError(f"{where} has the columns {', '.join(names)}; name that of the {kind}: {key}")
+    if len(found) > 1:
+        raise DataError(f"{where} has two columns {' and '.join(map(repr, found))}")
+    return found[0] if found else None
+
+
+def _table(
+    records: Iterable[Mapping[str, Any]], names: Sequence[str], path: Path, config: SourceConfig, how: str = ""
+) -> Iterator[Row]:
+    """The rows of a table whose images are files; how it was read is said with whatever is wrong."""
+    where = f"{path}{how}"
+    columns = [column_of(config, kind, names, where) or "" for kind in ("image", "caption", "split")]
+    for number, record in enumerate(records, start=1):
+        if None in record:  # what no column has a name for
+            raise DataError(f"{where}, row {number} has more fields than the header; put quotes around the caption")
+        image, captions, split = map(record.get, columns)
+        at = f"{where}, row {number}: "
+        row = Row(_below_folder(image, path.parent), listed_captions(captions, at + columns[1]), split or "")
+        yield checked(row, at, columns)
+
+
+def _below_folder(image: Any, folder: Path) -> Any:
+    """The path of an image below the table's folder, for an absolute one that lies there."""
+    if isinstance(image, str) and os.path.isabs(image):
+        for own in (folder.absolute(), folder.resolve()):
+            if Path(image).is_relative_to(own):
+                return Path(image).relative_to(own).as_posix()
+    return image
+
+
+def listed_captions(captions: Any, at: str) -> Any:
+    """Captions of a cell that holds a list as JSON or Python write it; other cells as they are."""
+    if not (isinstance(captions, str) and _LIST.match(captions)):
+        return captions
+    with suppress(ValueError):
+        return json.loads(captions)
+    try:
+        stored = ast.literal_eval(captions.strip())
+        texts = sum(token.type == tokenize.STRING for token in tokenize.generate_tokens(StringIO(captions).readline))
+    except (ValueError, SyntaxError, tokenize.TokenError):
+        stored, texts = None, 0
+    if isinstance(stored, list | tuple) and texts <= len(stored):
+        return list(stored)
+    if captions.lstrip().startswith("("):  # a caption may well begin so
+        return captions
+    raise DataError(f"{at} looks like a list of captions, but is none that JSON or Python reads: {captions!r:.80}")
+
+
+def _separated(path: Path, config: SourceConfig) -> Iterator[Row]:
+    usual, text = "\t" if path.suffix.lower() == ".tsv" else ",", text_in(content_of(path), path)
+    separator = _separator(text.partition("\n")[0], usual, config)
+    how = "" if separator == usual else f" (its separator is {separator!r}, not {usual!r})"
+    reader = csv.DictReader(StringIO(text, newline=""), delimiter=separator, strict=True)
+    try:
+        if not reader.fieldnames:
+            raise DataError(f"{path} is empty")
+        reader.fieldnames = [name.strip() for name in reader.fieldnames]
+        yield from _table(reader, reader.fieldnames, path, config, how)
+    except csv.Error as error:
+        raise DataError(f"{path}:{reader.line_num}: the row cannot be read{how}: {error}") from error
+
+
+def _separator(header: str, usual: str, config: SourceConfig) -> str:
+    """The separator with which a table's header has an image and a caption, or else the most columns."""
+
+    def fits(separator: str) -> tuple[bool, int, bool]:
+        names = [name.strip() for name in next(csv.reader([header], delimiter=separator), [])]
+        named = all(_found(config, kind, names) for kind in ("image", "caption"))
+        return named, len(names), separator == usual
+
+    return max(",;\t|", key=fits)
+
+
+def _parquet(path: Path, config: SourceConfig) -> Iterator[Row]:
+    parquet = pyarrow("parquet")
+    with opened(path) as file, reading(f"{path} is not a Parquet file"):
+        table = parquet.read_table(file)
+        table.validate(full=True)
+        records = table.to_pylist()
+    image = column_of(config, "image", table.column_names, path)
+    types, kind = pyarrow("types"), table.schema.field(image).type
+    if types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind):
+        raise DataError(
+            f"{path}: column {image} holds {kind}, not the paths of files; images inside are read from a folder that "
+            "the library datasets wrote with save_to_disk"
+        )
+    yield from _table(records, table.column_names, path, config)
+
+
+TABLES = {".csv": _separated, ".tsv": _separated, ".parquet": _parquet}
