@@ -58,6 +58,19 @@ def content_of(path: Path) -> bytes:
         return file.read()
 
 
+def seems(path: Path) -> str:
+    """What a file is in place of what was expected, in words that follow its name; empty where that is not known."""
+    with open_file(path) as file:
+        start = file.read(200).lstrip().lower()
+    if not start:
+        return " is empty"
+    if start.startswith(b"version https://git-lfs"):
+        return " is a Git LFS pointer, not the file itself; fetch it with `git lfs pull`"
+    if start.startswith((b"<!doctype html", b"<html")):
+        return " is a web page, not the file itself; download it anew"
+    return ""
+
+
 def text_in(content: bytes, where: object) -> str:
     """Content as text, without the mark that some programs write before it; a `DataError` names the faulty line."""
     try:

@@ -14,6 +14,7 @@ from goal_sweep.goal_core.basics.errors import GoalError, WeightsError, first_li
 from goal_sweep.goal_core.checkpoints.description import ModelDescription, TrainedModel, read_model
 from goal_sweep.goal_core.checkpoints.file import check_fits, load_module
 from goal_sweep.goal_core.data import DataConfig, Dataset
+from goal_sweep.goal_core.data.captions import captions_of
 from goal_sweep.goal_core.data.text import TextVectors, Tokenizer
 from goal_sweep.goal_core.models import ModelConfig
 from goal_sweep.goal_core.models.backbones import ImageBackbone
@@ -85,12 +86,23 @@ class InitialModel:
         return heads
 
 
+def check_captions(model: ModelConfig, data: DataConfig, dataset: Dataset) -> None:
+    """Check that a model can read every caption of every split; a `DataError` names the first that it cannot."""
+    _check_captions(InitialModel(model, data, dataset), dataset)
+
+
+def _check_captions(initial: InitialModel, dataset: Dataset) -> None:
+    for split in dataset.splits.values():
+        captions_of(split, initial.tokenizer)
+
+
 def check_initial_weights(model: ModelConfig, data: DataConfig, dataset: Dataset) -> None:
     """Load the initial weights once and discard them, so that a mismatch shows before anything is scheduled.
 
     Heads of one's own encode two pairs, too.
     """
     initial, entry = InitialModel(model, data, dataset), frameworks[model.framework]
+    _check_captions(initial, dataset)
     backbone = initial.backbone(0)
     heads = initial.heads(backbone, 0)
     if entry.plugin:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from goal_sweep.goal_core.basics.columns import kept_columns, write_columns
+from goal_sweep.goal_core.basics.errors import DataError
 from goal_sweep.goal_core.basics.sealed_json import key_of
 from goal_sweep.goal_core.data.dataset import RegionReader, Split
 from goal_sweep.goal_core.data.text import Tokenizer
@@ -27,14 +29,20 @@ def captions_of(split: Split, tokenizer: Tokenizer) -> Captions:
     if split.texts is not None:
         return CaptionVectors(split.texts, split.num_captions)
     if split.cache is None:
-        return EncodedCaptions.of(split.captions, tokenizer)
+        return EncodedCaptions.of(split.captions, tokenizer, partial(_place, split))
     path = split.cache.with_name(f"{split.cache.name}-{key_of(tokenizer.to_json())}.tokens")
     if kept := kept_columns(path):
         return EncodedCaptions(**kept[0])
-    fresh = EncodedCaptions.of(split.captions, tokenizer)
+    fresh = EncodedCaptions.of(split.captions, tokenizer, partial(_place, split))
     with suppress(OSError):  # a disk that refuses it costs only time
         write_columns(path, fresh.columns(), {})
     return fresh
+
+
+def _place(split: Split, caption: int) -> str:
+    image = int(split.caption_image[caption])
+    number = caption - int(np.searchsorted(split.caption_image, image))
+    return f"split {split.name}, caption {number + 1} of {split.reader.label(image)}: "
 
 
 class EncodedCaptions:
@@ -44,11 +52,16 @@ class EncodedCaptions:
         self._ids, self._ends = ids, ends
 
     @classmethod
-    def of(cls, captions: Sequence[str], tokenizer: Tokenizer) -> EncodedCaptions:
-        """Encode captions."""
+    def of(
+        cls, captions: Sequence[str], tokenizer: Tokenizer, place: Callable[[int], str] = lambda number: ""
+    ) -> EncodedCaptions:
+        """Encode captions; a `DataError` of one begins with its place, by its number."""
         ids, ends = array("i"), array("q")
-        for caption in captions:
-            ids.extend(tokenizer.encode(caption))
+        for number, caption in enumerate(captions):
+            try:
+                ids.extend(tokenizer.encode(caption))
+            except DataError as error:
+                raise DataError(f"{place(number)}{error}") from error
             ends.append(len(ids))
         return cls(np.array(ids, np.int32), np.array(ends, np.int64))
 

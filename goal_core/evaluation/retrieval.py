@@ -13,6 +13,7 @@ Deviates: there a sort breaks ties, which lets a collapsed model score anything 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -31,6 +32,8 @@ from goal_sweep.goal_core.objectives.lengths import warn_of_lengths
 # only away from ragged edges, so every block is padded to one shape, a multiple of this many rows and columns.
 _TILE = 64
 _CAPTIONS_PER_IMAGE = 5
+_SAME = 1e-5
+"""Rows that differ by less, as a share of the largest number, are one image that was embedded in two batches."""
 
 
 class EmbeddingError(GoalError):
@@ -80,6 +83,9 @@ def recall(
 ) -> dict[str, float]:
     """Recall by dot product of embeddings from anywhere, percent. Warns of rows that are not of unit length.
 
+    Where images and texts are equally many, and every image stands k times in a row, as in the files of VSE++, it is
+    taken once, with a warning, and has k texts.
+
     Args:
         images: shape (N, D), floating point.
         texts: shape (M, D), floating point, on the same device.
@@ -89,10 +95,11 @@ def recall(
 
     Raises:
         EmbeddingError: shapes, types, devices or owners do not fit; an image has no text; an embedding is not finite;
-            owners are missing, and M is not a multiple of N.
+            owners are missing, and M is not a multiple of N, or most images stand there several times.
     """
     image_ND, text_MD = _tensor(images), _tensor(texts)
     if owners is None:
+        image_ND = _each_once(image_ND, len(text_MD))
         each, rest = divmod(len(text_MD), max(1, len(image_ND)))
         if rest:
             raise EmbeddingError(f"{len(text_MD)} texts do not divide over {len(image_ND)} images; give their owners")
@@ -100,6 +107,28 @@ def recall(
     found = retrieval_metrics(image_ND, text_MD, _tensor(owners), folds)
     warn_of_lengths(image_ND, text_MD, "they are ranked by dot product, not by cosine")
     return found
+
+
+def _each_once(image_ND: Tensor, num_texts: int) -> Tensor:
+    """Images without the rows that repeat the one before, where every image stands equally often for its texts."""
+    if image_ND.ndim != 2 or len(image_ND) < 2:
+        return image_ND
+    steps = (image_ND[1:].float() - image_ND[:-1].float()).abs().amax(1)
+    is_new = torch.cat((steps.new_ones(1, dtype=torch.bool), ~(steps <= _SAME * image_ND.abs().amax())))
+    first = is_new.nonzero().flatten()
+    again = len(image_ND) - len(first)
+    if not again:
+        return image_ND
+    each, rest = divmod(len(image_ND), len(first))
+    is_regular = not rest and bool((first == each * torch.arange(len(first), device=first.device)).all())
+    if 1 < len(first) and is_regular and num_texts == len(image_ND):
+        warnings.warn(f"each image stands {each} times in a row; it is taken once, with {each} texts", stacklevel=3)
+        return image_ND[first]
+    says = f"{again} of {len(image_ND)} images are equal to the one before"
+    if 2 * again >= len(image_ND):
+        raise EmbeddingError(f"{says}; give each image once, and the owners of the texts")
+    warnings.warn(f"{says}; a text of one cannot find it before the other", stacklevel=3)
+    return image_ND
 
 
 def _tensor(given: Tensor | NDArray[np.number] | Sequence[int]) -> Tensor:

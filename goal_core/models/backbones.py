@@ -7,21 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from goal_sweep.goal_core.basics.errors import DataError, WeightsError, first_line, nearest
+from goal_sweep.goal_core.basics.errors import DataError, WeightsError, first_line, nearest, warn
 from goal_sweep.goal_core.basics.registry import Entry
 from goal_sweep.goal_core.basics.seeding import derive_seed
+from goal_sweep.goal_core.basics.user_files import seems
 from goal_sweep.goal_core.models.config import BackboneConfig
 from goal_sweep.goal_core.models.weights import (
     NAMED_WEIGHTS,
     TORCHVISION,
     check_architecture,
+    check_finite_weights,
     existing,
     image_backbones,
     misfits,
@@ -217,28 +219,48 @@ def _own_network(config: BackboneConfig, image_size: int) -> Any:
     return net
 
 
+_INSIDE = ("state_dict", "model_state_dict", "model")
+"""Where training programs keep the weights in a file with more."""
+_WRAPPERS = ("module.", "_orig_mod.", "model.", "net.", "backbone.", "encoder.")
+"""What wrappers of a model put before the names of its tensors."""
+
+
 def _read_state(path: Path) -> dict[str, Tensor]:
     try:
         if path.suffix == ".safetensors":
             stored: dict[str, Tensor] = load_file(path)
             return stored
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except (SafetensorError, OSError, RuntimeError, ValueError, EOFError, KeyError) as error:
+    except Exception as error:
+        if what := seems(path):
+            raise WeightsError(f"{path}{what}") from error
+        if isinstance(error, UnpicklingError):  # a file with code in it
+            raise WeightsError(f"{path} is not a weights-only file; convert it to safetensors first") from error
         raise WeightsError(f"cannot read weights from {path}: {first_line(error)}") from error
-    except Exception as error:  # pickle.UnpicklingError: a file with code in it
-        raise WeightsError(f"{path} is not a weights-only file; convert it to safetensors first") from error
-    if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
-        state = state["state_dict"]
+    inner = [state[name] for name in _INSIDE if isinstance(state, dict) and isinstance(state.get(name), dict)]
+    state = inner[0] if inner else state
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
         raise DataError(f"{path} does not contain a mapping from names to tensors")
     return state
 
 
 def _load_weights(net: nn.Module, path: Path, name: str) -> None:
-    """Load a file into a model without classifier; it may also contain a classifier, and must contain all else."""
+    """Load a file into a model without classifier; it may also contain a classifier, and must contain all else.
+
+    What wrappers put before every name is taken off, with a word.
+    """
     given, own = _read_state(existing(path)), net.state_dict()
+    taken = ""
+    while prefix := next((one for one in _WRAPPERS if given and all(name.startswith(one) for name in given)), ""):
+        if not own.keys().isdisjoint(given):
+            break
+        given, taken = {name.removeprefix(prefix): tensor for name, tensor in given.items()}, taken + prefix
+    if taken:
+        warn(f"weights {path}: all names begin with {taken!r}, which is left out")
     head = net.pretrained_cfg.get("classifier") or ()  # type: ignore[union-attr, operator]  # of timm
     heads = tuple(f"{part}." for part in ((head,) if isinstance(head, str) else head))
     if problems := misfits(own, given, spare=lambda key: key.startswith(heads)):
         raise WeightsError(f"weights {path} do not fit backbone {name!r}; tensors {problems}")
-    net.load_state_dict({key: given[key] for key in own if key in given}, strict=False)
+    kept = {key: given[key] for key in own if key in given}
+    check_finite_weights(kept.items(), path)
+    net.load_state_dict(kept, strict=False)

@@ -12,15 +12,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from goal_sweep.goal_core.basics.errors import ConfigError, WeightsError, first_line
 from goal_sweep.goal_core.basics.sealed_json import read_json
+from goal_sweep.goal_core.basics.user_files import seems
 from goal_sweep.goal_core.data.text.wordpieces import Subwords, Wordpieces
 from goal_sweep.goal_core.models.backbones import CLIP_MEAN, CLIP_STD, ImageBackbone, own_module
 from goal_sweep.goal_core.models.config import BackboneConfig, BertConfig
 from goal_sweep.goal_core.models.sequences import attention_mask, length_mask
-from goal_sweep.goal_core.models.weights import text_encoders
+from goal_sweep.goal_core.models.weights import check_finite_weights, text_encoders
 
 T = TypeVar("T")
 
@@ -229,9 +231,13 @@ def _load(kind: Any, weights: str, **options: Any) -> Any:
 
     logging.disable_progress_bar()  # which would fill the logs of workers
     try:
-        return kind.from_pretrained(weights, use_safetensors=True, dtype=torch.float32, **options)
-    except (OSError, ValueError, RuntimeError, ImportError) as error:
-        raise WeightsError(f"cannot load the model {weights!r}: {first_line(error)}") from error
+        model = kind.from_pretrained(weights, use_safetensors=True, dtype=torch.float32, **options)
+    except (OSError, ValueError, RuntimeError, ImportError, SafetensorError) as error:
+        files = sorted(Path(weights).expanduser().glob("*.safetensors"))
+        said = [f"{file}{what}" for file in files if (what := seems(file))]
+        raise WeightsError(said[0] if said else f"cannot load the model {weights!r}: {first_line(error)}") from error
+    check_finite_weights(model.named_parameters(), repr(weights))
+    return model
 
 
 def _file_of(weights: str, name: str) -> Path | None:

@@ -11,12 +11,13 @@ from tokenizers import Regex, normalizers, pre_tokenizers
 from torch import Tensor, nn
 
 from goal_sweep.goal_core.basics.errors import ConfigError, WeightsError, first_line, nearest
+from goal_sweep.goal_core.basics.user_files import seems
 from goal_sweep.goal_core.data.text.wordpieces import Subwords
 from goal_sweep.goal_core.models.backbones import ImageBackbone
 from goal_sweep.goal_core.models.config import BackboneConfig
 from goal_sweep.goal_core.models.hub import Towers
 from goal_sweep.goal_core.models.sequences import length_mask
-from goal_sweep.goal_core.models.weights import OPEN_CLIP, existing
+from goal_sweep.goal_core.models.weights import OPEN_CLIP, check_finite_weights, existing
 
 
 class OpenClipTowers(Towers):
@@ -47,7 +48,11 @@ def build_open_clip(config: BackboneConfig, *, image_size: int) -> ImageBackbone
     try:
         model = _library().create_model(name, pretrained=str(path), weights_only=True)
     except Exception as error:
-        raise WeightsError(f"open_clip cannot load {path} as {name!r}: {first_line(error)}") from error
+        what = seems(path)
+        raise WeightsError(
+            f"{path}{what}" if what else f"open_clip cannot load {path} as {name!r}: {first_line(error)}"
+        ) from error
+    check_finite_weights(model.named_parameters(), path)
     own = model.visual.image_size
     if (side := own if isinstance(own, int) else own[0]) != image_size:
         raise ConfigError(f"{name!r} sees images of {side} px, got {image_size}; set data.image.size: {side}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatch
 from functools import lru_cache
 from pathlib import Path
@@ -100,6 +100,13 @@ def misfits(own: Mapping[str, Tensor], given: Mapping[str, Tensor], spare: Calla
         for what, names in kinds.items()
         if names
     )
+
+
+def check_finite_weights(tensors: Iterable[tuple[str, Tensor]], source: object) -> None:
+    """Check that weights have no NaN and no infinity; else a `WeightsError` names the first tensor that has."""
+    for name, tensor in tensors:
+        if tensor.is_floating_point() and not tensor.isfinite().all():
+            raise WeightsError(f"weights {source} contain NaN or infinity, in {name}")
 
 
 def hub_id(weights: str) -> str:

@@ -140,7 +140,7 @@ class FeatureRows:
             )
         return stored.astype(np.float32, copy=False)
 
-    def fresh(self, indices: Sequence[int], *, thorough: bool) -> tuple[bytes, list[list[int]], list[str]]:
+    def fresh(self, indices: Sequence[int]) -> tuple[bytes, list[list[int]], list[str]]:
         """SHA-256 of some images' features as they are now, together; no stamps; and a line for each broken one.
 
         That is one that is not finite, or a vector without a direction, which cannot be normalised.

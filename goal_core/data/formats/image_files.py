@@ -67,19 +67,15 @@ class FileReader:
             raise ChangedDataError(f"image {path} is not the one that was indexed; if it is right now, touch it")
         return decode_image(content, path)
 
-    def fresh(self, indices: Sequence[int], *, thorough: bool) -> tuple[bytes, list[list[int]], list[str]]:
-        """SHA-256 of some images as they are now, together; their files' stamps; and a line for each broken one.
-
-        Only a ``thorough`` look decodes them.
-        """
+    def fresh(self, indices: Sequence[int]) -> tuple[bytes, list[list[int]], list[str]]:
+        """SHA-256 of some images as they are now, together; their files' stamps; a line for each not decodable one."""
         digests, stamps, problems = [], [], []
         for index in indices:
             content, stamp = self.content(index)
             digests.append(hashlib.sha256(content).digest())
             stamps.append(stamp)
             try:
-                if thorough or not content:
-                    decode_image(content, self.label(index))
+                decode_image(content, self.label(index))
             except DataError as error:
                 problems.append(str(error))
         return b"".join(digests), stamps, problems
@@ -142,7 +138,8 @@ def _files_in(root: Path, folder: str, names: Sequence[str]) -> dict[str, str]:
 def decode_image(source: str | os.PathLike[str] | bytes, label: str = "") -> NDArray[np.uint8]:
     """Decode an image file, or the content of one, to RGB (H, W, 3) uint8; a `DataError` where it cannot be read.
 
-    Transparency is composited on white. 16-bit greyscale keeps its upper 8 bits. Palettes, greyscale and CMYK are
+    Transparency is composited on white. 16-bit greyscale keeps its upper 8 bits. Numbers of 32 bits must lie in 0 to 1
+    (floating point), 0 to 255, or 0 to 65,535 (integers). Palettes, greyscale and CMYK are
     converted. An EXIF orientation is not applied, as in the published pipelines. Animations give their first frame.
     Messages name the image by its path, or by the label.
     """
@@ -168,14 +165,24 @@ def decode_image(source: str | os.PathLike[str] | bytes, label: str = "") -> NDA
 
 def to_rgb(image: Image.Image) -> Image.Image:
     """A picture in RGB, converted as :func:`decode_image` says."""
-    if image.mode == "F" and not np.isfinite(np.asarray(image)).all():
-        raise DataError("it has numbers that are not finite")
-    if image.mode.startswith("I"):
-        # Pillow clips the wide integer modes when it converts them; 16-bit files should be scaled instead.
-        wide = np.clip(np.asarray(image).astype(np.int64), 0, 65535)
-        return Image.fromarray((wide >> 8).astype(np.uint8)).convert("RGB")
+    if image.mode == "F" or image.mode.startswith("I"):  # which Pillow would clip to 255 when it converts them
+        return Image.fromarray(_eight_bits(image)).convert("RGB")
     if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
         coloured = image.convert("LA" if image.mode == "La" else "RGBA").convert("RGBA")
         white = Image.new("RGBA", coloured.size, (255, 255, 255, 255))
         return Image.alpha_composite(white, coloured).convert("RGB")
     return image.convert("RGB")
+
+
+def _eight_bits(image: Image.Image) -> NDArray[np.uint8]:
+    """Floating-point and wide greyscale in 8 bits, by the range that its numbers are known or seen to have."""
+    values = np.asarray(image)
+    if not np.isfinite(values).all():
+        raise DataError("it has numbers that are not finite")
+    low, high = values.min(), values.max()
+    ranges = (1, 255) if image.mode == "F" else (65535,) if image.mode != "I" or image.format == "PPM" else (255, 65535)
+    top = next((top for top in ranges if 0 <= low and high <= top), 0)
+    if not top:
+        known = " or ".join(f"0 to {top}" for top in ranges)
+        raise DataError(f"its numbers lie between {low:g} and {high:g}, and only those from {known} are known")
+    return (values.astype(np.int64) >> 8 if top == 65535 else values * (255 if top == 1 else 1)).astype(np.uint8)

@@ -57,7 +57,7 @@ def open_dataset(
     """Open what a sweep file's `data` names.
 
     Where its index is kept already, its columns are read, and nothing is parsed. Otherwise the annotations are parsed
-    and checked in full, and every image and feature is read once, for its digest.
+    and checked in full, and every image and feature is read once, decoded and checked, for its digest.
 
     Args:
         indexes: the folder of all indexes; None keeps none.
@@ -80,10 +80,18 @@ def open_dataset(
     return index.dataset(config, path)
 
 
-def check_data(config: DataConfig, *, quick: bool = False, progress: Progress = lambda done, total: None) -> DataReport:
+def check_data(
+    config: DataConfig,
+    *,
+    quick: bool = False,
+    progress: Progress = lambda done, total: None,
+    captions: Callable[[Dataset], object] = lambda dataset: None,
+) -> DataReport:
     """Check everything that a sweep needs of its data, and report faults without raising; nothing is downloaded.
 
-    A ``quick`` check looks only whether images and regions are present, and does not read them.
+    Args:
+        quick: look only whether images and regions are present, and do not read them.
+        captions: raises a `DataError` for captions that a model cannot read.
     """
     report = DataReport(name=config.name)
     if isinstance(config, ScenesConfig):
@@ -95,6 +103,7 @@ def check_data(config: DataConfig, *, quick: bool = False, progress: Progress = 
         for line in dataset.notes:
             report.note("used", "ok", line)
         report.fingerprint = "" if quick else dataset.fingerprint
+        report.attempt("captions", partial(captions, dataset))
         if quick:
             images = (path for split in SPLIT_NAMES for path, *_ in index.statuses(split))
             empty = [f"image {path} is empty" for path in images if stamp_of(path)[:1] == [0]]
@@ -108,7 +117,7 @@ def _indexed(
     """The index of the files as they are now, if nothing is wrong with them; each split and folder is reported.
 
     Args:
-        report: receives what is found. One that does not raise also receives which images cannot be decoded.
+        report: receives what is found.
         known: an earlier index. Where the parsed files are still the same, so are the rows; images whose size and times
             are still those are not read again.
         read: without it the index has no digests.
@@ -230,7 +239,7 @@ def _columns(split: str, listing: Listing, files: Mapping[str, str], report: Dat
 def _digests(index: Index, known: Index | None, report: DataReport, progress: Progress) -> dict[str, NDArray[np.uint8]]:
     """The digest of every image and feature row, that of an earlier index where a file is still the same.
 
-    A report that does not raise receives what cannot be decoded or is not finite.
+    The report receives what cannot be decoded or is not finite.
     """
     readers = {name: reader for split in SPLIT_NAMES for name, reader in index.readers(split).items()}
     found = {name: np.empty((len(reader), 32), np.uint8) for name, reader in readers.items()}
@@ -251,7 +260,7 @@ def _digests(index: Index, known: Index | None, report: DataReport, progress: Pr
                     found[name][row] = earlier[statuses[row]]
             done += len(reader) - len(todo)
             parts = [todo[start : start + _TOGETHER] for start in range(0, len(todo), _TOGETHER)]
-            fresh = pool.map(partial(reader.fresh, thorough=not report.raises), parts)
+            fresh = pool.map(reader.fresh, parts)
             for part, (digests, stamps, faults) in zip(parts, fresh, strict=True):
                 found[name][part] = np.frombuffer(digests, np.uint8).reshape(-1, 32)
                 if status is not None:

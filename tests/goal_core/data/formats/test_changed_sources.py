@@ -12,7 +12,7 @@ import pytest
 
 from goal_sweep.goal_core.basics import user_files
 from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError
-from goal_sweep.goal_core.data.formats import sources
+from goal_sweep.goal_core.data.formats import sources, tables
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.source_layouts import as_arrow, as_csv, as_parquet, opened
 
@@ -60,6 +60,6 @@ def test_a_table_that_changes_for_good_once_it_is_parsed_is_refused(
         path.write_bytes(content + b" ")
         return content
 
-    monkeypatch.setattr(sources, "content_of", then_longer)
+    monkeypatch.setattr(tables, "content_of", then_longer)
     with pytest.raises(ChangedDataError, match=rf"{path.name} changed while it was indexed"):
         opened(path)

@@ -1,0 +1,171 @@
+"""Tables and shards as people have them: lists in cells, other separators, splits that are not given."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import tarfile
+from collections import Counter
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from PIL import Image
+
+from goal_sweep.goal_core.basics.errors import DataError
+from goal_sweep.goal_core.data.dataset import SPLIT_NAMES
+from goal_sweep.goal_core.data.formats.layout import drawn_splits
+from tests.helpers.karpathy_fixture import write_dataset
+from tests.helpers.source_layouts import as_csv, opened
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return write_dataset(tmp_path / "data")
+
+
+def test_splits_of_few_images_are_drawn_with_exact_shares(data: Path) -> None:
+    few = [f"{number}" for number in range(40)]
+    drawn = drawn_splits(few, 0.1, 0.2)
+    assert Counter(drawn.values()) == {"train": 28, "val": 4, "test": 8}
+    assert drawn_splits(few[::-1], 0.1, 0.2) == drawn
+    for place in ("a/{}.png", "shard-0.tar/b/{}", "x.arrow/9/{}.JPG"):  # the same images in another layout
+        assert drawn_splits([place.format(name) for name in few], 0.1, 0.2) == {
+            place.format(name): split for name, split in drawn.items()
+        }
+    assert Counter(drawn_splits(["1", "2", "3"], 0.1, 0.1).values()) == {"train": 1, "val": 1, "test": 1}
+    table = as_csv(data)
+    table.write_text("\n".join(line.rpartition(",")[0] for line in table.read_text().splitlines()) + "\n")
+    dataset = opened(table, val_share=0.3, test_share=0.3)
+    assert {name: split.num_images for name, split in dataset.splits.items()} == {"train": 6, "val": 4, "test": 4}
+
+
+def test_splits_of_many_images_are_drawn_by_name_for_ever() -> None:
+    many = [f"{number}" for number in range(20_000)]
+    drawn = drawn_splits(many, 0.1, 0.2)
+    assert [drawn[name] for name in many[:12]] == [
+        *4 * ["train"],
+        "val",
+        *3 * ["train"],
+        "test",
+        "test",
+        "val",
+        "train",
+    ]
+    assert Counter(drawn.values())["val"] / 20_000 == pytest.approx(0.1, abs=0.01)
+    assert Counter(drawn.values())["test"] / 20_000 == pytest.approx(0.2, abs=0.01)
+    assert drawn_splits(many[:10_000], 0.1, 0.2).items() <= drawn.items()
+
+
+@pytest.mark.parametrize("place", ["item-{}/main.png", "{}/a/photo.jpg", "shard.tar/{}/image"])
+def test_images_that_share_their_names_are_drawn_by_their_paths(place: str) -> None:
+    for count in (40, 4000):
+        drawn = Counter(drawn_splits([place.format(number) for number in range(count)], 0.1, 0.1).values())
+        assert drawn["val"] == pytest.approx(count / 10, rel=0.2)
+        assert drawn["test"] == pytest.approx(count / 10, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("cell", "captions"),
+    [
+        ('["a cup", "one more"]', ["a cup", "one more"]),
+        ("['a hat', \"a man's hat\"]", ["a hat", "a man's hat"]),
+        ("('a hat', 'b')", ["a hat", "b"]),
+        ('[{"raw": "a hat"}]', ["a hat"]),
+        ('("Stop" sign)', ['("Stop" sign)']),
+        ("[a hat]", ["[a hat]"]),
+        ("['a hat' 'b']", "row 1: words looks like a list"),
+        ('["a hat", "b', "row 1: words looks like a list"),
+        ('["a hat", null]', "row 1: words[1] must be a caption"),
+        ("[]", "row 1: words has no captions"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_cell_may_hold_a_list_of_captions(tmp_path: Path, kind: str, cell: str, captions: list[str] | str) -> None:
+    frame = pd.DataFrame({"image": ["0.png", "1.png", "2.png"], "words": [cell, "b", "c"], "split": SPLIT_NAMES})
+    path = tmp_path / f"t.{kind}"
+    frame.to_csv(path, index=False) if kind == "csv" else frame.to_parquet(path)
+    for name in frame["image"]:
+        Image.new("RGB", (8, 8)).save(tmp_path / name)
+    if isinstance(captions, str):
+        with pytest.raises(DataError, match=re.escape(captions)):
+            opened(path, caption_column="words")
+    else:
+        assert list(opened(path, caption_column="words").splits["train"].captions) == captions
+
+
+@pytest.mark.parametrize("separator", [";", "\t", "|", "| "])
+def test_a_table_may_have_another_separator(data: Path, separator: str) -> None:
+    table = as_csv(data)
+    expected = opened(table).fingerprint
+    rows = list(csv.reader(table.read_text().splitlines()))
+    with table.open("w") as file:
+        csv.writer(file, delimiter=separator[0]).writerows([[field + separator[1:] for field in row] for row in rows])
+    if len(separator) == 1:
+        assert opened(table).fingerprint == expected
+    table.write_text(table.read_text().replace("caption", "legend", 1))
+    with pytest.raises(DataError, match=re.escape(f"its separator is {separator[0]!r}, not ','")):
+        opened(table)
+
+
+def test_paths_below_the_table_may_be_absolute(data: Path) -> None:
+    table = as_csv(data)
+    expected = opened(table).fingerprint
+    rows = list(csv.reader(table.read_text().splitlines()))
+    place = rows[0].index("image")
+    with table.open("w") as file:
+        whole = ([*row[:place], str(table.parent / row[place]), *row[place + 1 :]] for row in rows[1:])
+        csv.writer(file).writerows([rows[0], *whole])
+    assert opened(table).fingerprint == expected
+
+
+def _shard(path: Path, text: bytes | None, stored: object) -> Path:
+    picture = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(picture, "PNG")
+    parts = {"png": picture.getvalue(), "txt": text, "json": json.dumps(stored).encode()}
+    for split in ("train", "val", "test"):
+        with tarfile.open(path / f"{split}-0.tar", "w") as shard:
+            for ending, content in parts.items():
+                if content is not None:
+                    member = tarfile.TarInfo(f"{split}7.{ending}")
+                    member.size = len(content)
+                    shard.addfile(member, io.BytesIO(content))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "stored", "column", "captions"),
+    [
+        (b"a cup", {"caption": "a cup", "width": 8}, "", ["a cup"]),
+        (b"a cup\ntwo", {"caption": "a hat"}, "", ["a cup", "two"]),
+        (b"a cup", {"caption": None}, "", ["a cup"]),
+        (b"", {"caption": "a hat"}, "", ["a hat"]),
+        (None, {"caption": "a hat"}, "", ["a hat"]),
+        (b"a cup", {"caption": "a hat", "alt": "an alt"}, "alt", ["an alt"]),
+        (b"a cup", {"alt": None}, "alt", "needs a .json with 'alt'"),
+        (None, {"caption": None}, "", "has no caption"),
+    ],
+)
+def test_the_text_of_a_sample_counts_unless_a_column_is_named(
+    tmp_path: Path, text: bytes | None, stored: object, column: str, captions: list[str] | str
+) -> None:
+    _shard(tmp_path, text, stored)
+    if isinstance(captions, str):
+        with pytest.raises(DataError, match=captions):
+            opened(tmp_path, caption_column=column)
+    else:
+        assert list(opened(tmp_path, caption_column=column).splits["test"].captions) == captions
+
+
+def test_a_script_without_spaces_is_said(tmp_path: Path) -> None:
+    captions = ["一只黑色的猫坐在红色的垫子上", "a black cat on a 红色垫子", "แมวดำนั่งอยู่บนเสื่อสีแดง"]
+    frame = pd.DataFrame({"image": ["0.png", "1.png", "2.png"], "caption": captions, "split": ["train", "val", "val"]})
+    for name in (*frame["image"], "3.png"):
+        Image.new("RGB", (8, 8)).save(tmp_path / name)
+    frame.loc[3] = ["3.png", "a cat", "test"]
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    assert any(
+        note.startswith("2 captions") and "model.text.encoder" in note for note in opened(tmp_path / "t.csv").notes
+    )

@@ -1,0 +1,80 @@
+"""Embeddings without a direction are an error wherever they come from, and equal ones a collapse."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from goal_sweep.goal_core.basics.errors import CollapsedError
+from goal_sweep.goal_core.evaluation.embedding import check_embedded
+from goal_sweep.goal_core.evaluation.retrieval import EmbeddingError, NonFiniteEmbeddingError, recall
+from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
+
+
+def units(rows: int) -> Tensor:
+    return torch.nn.functional.normalize(torch.randn(rows, 8, generator=torch.Generator().manual_seed(rows)), dim=1)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (torch.zeros(8), "1 of 5 images are not of unit length .one is 0 long"),
+        (torch.full((8,), 1e-30), "one is 0 long"),
+        (torch.full((8,), 1e25), "one is inf long"),
+        (torch.full((8,), 3.0), "one is 8.49 long"),
+        (torch.tensor([float("nan")] * 8), "NaN or infinity in the embeddings of 1 of 5 images"),
+    ],
+)
+def test_what_is_no_unit_vector_is_counted(row: Tensor, said: str) -> None:
+    images, texts = units(5), units(6)
+    assert check_embedded((images, texts), "val")[0] is images
+    images[3] = row
+    with pytest.raises(NonFiniteEmbeddingError, match=f"val: .*{said}"):
+        check_embedded((images, texts), "val")
+
+
+def test_half_precision_rounds_within_the_tolerance() -> None:
+    for dtype in (torch.float16, torch.bfloat16):
+        rows = units(500).to(dtype).float()
+        check_embedded((rows, rows[:7]), "val")
+
+
+@pytest.mark.parametrize("side", ["images", "captions"])
+def test_equal_embeddings_are_a_collapse(side: str) -> None:
+    both = {"images": units(5), "captions": units(6)}
+    both[side] = both[side][:1].expand(5, 8)
+    with pytest.raises(CollapsedError, match=f"val: the embeddings of all 5 {side} are equal"):
+        check_embedded((both["images"], both["captions"]), "val")
+
+
+def test_statistics_tell_of_embeddings_without_a_direction() -> None:
+    images, texts = units(5), units(5).flip(0)
+    objective = GradientObjective(pair="con", triplet="nca", check_finite=False)
+    assert objective.forward_with_stats(images, texts)[1].sound
+    texts[2] = 0
+    assert not objective.forward_with_stats(images, texts)[1].sound
+
+
+@pytest.mark.parametrize("repeats", [2, 5, 3])
+@pytest.mark.parametrize("noise", [0.0, 1e-7])
+def test_images_that_stand_there_for_each_of_their_texts_are_taken_once(repeats: int, noise: float) -> None:
+    images = units(20)
+    texts = torch.nn.functional.normalize(images.repeat_interleave(repeats, 0) + 0.3 * units(20 * repeats), dim=1)
+    repeated = images.repeat_interleave(repeats, 0) + noise * torch.randn(20 * repeats, 8)
+    with pytest.warns(UserWarning, match=f"stands {repeats} times in a row"):
+        found = recall(repeated, texts)
+    assert found == pytest.approx(recall(images, texts), abs=0.01)
+
+
+@pytest.mark.parametrize("repeats", [[2] * 10 + [4] * 10, [60], [2] + [3] * 19])
+def test_images_that_repeat_in_another_way_are_refused(repeats: list[int]) -> None:
+    repeated = units(len(repeats)).repeat_interleave(torch.tensor(repeats), 0)
+    with pytest.raises(EmbeddingError, match="equal to the one before; give each image once"):
+        recall(repeated, units(len(repeated)))
+
+
+def test_two_neighbours_that_are_equal_are_said() -> None:
+    images = units(20)
+    with pytest.warns(UserWarning, match="1 of 21 images are equal to the one before"):
+        recall(torch.cat((images, images[-1:])), units(42))

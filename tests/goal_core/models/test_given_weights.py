@@ -1,0 +1,99 @@
+"""Weights as people have them: wrapped, cut, replaced by a pointer or a page, or with NaN inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from goal_sweep.goal_core.basics.errors import WeightsError, listening
+from goal_sweep.goal_core.models import BackboneConfig
+from goal_sweep.goal_core.models.backbones import ImageBackbone, build_backbone
+
+NAME = "resnet10t"
+State = dict[str, Tensor]
+
+
+def built(weights: str) -> ImageBackbone:
+    return build_backbone(BackboneConfig(name=NAME, weights=weights), image_size=32, seed=1)
+
+
+@pytest.fixture(scope="module")
+def state() -> State:
+    return {name: tensor.clone() for name, tensor in built("random").net.state_dict().items()}
+
+
+def prefixed(*prefixes: str) -> Callable[[State], object]:
+    return lambda state: {"".join(prefixes) + name: tensor for name, tensor in state.items()}
+
+
+@pytest.mark.parametrize(
+    ("wrap", "said"),
+    [
+        (lambda state: state, ""),
+        (lambda state: {"state_dict": state, "epoch": 3}, ""),
+        (lambda state: {"model": state, "optimizer": {}}, ""),
+        (prefixed("module."), "'module.'"),
+        (prefixed("module.", "_orig_mod."), "'module._orig_mod.'"),
+        (prefixed("backbone."), "'backbone.'"),
+        (lambda state: {"model_state_dict": prefixed("model.", "encoder.")(state)}, "'model.encoder.'"),
+    ],
+)
+def test_what_wraps_weights_is_taken_off_with_a_word(
+    tmp_path: Path, state: State, wrap: Callable[[State], object], said: str
+) -> None:
+    torch.save(wrap(state), tmp_path / "w.pth")
+    lines: list[str] = []
+    with listening(lines.append):
+        loaded = built(str(tmp_path / "w.pth")).net.state_dict()
+    assert all(torch.equal(loaded[name], tensor) for name, tensor in state.items())
+    assert [said in line and "w.pth" in line for line in lines] == ([True] if said else [])
+
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 99\n"
+
+
+@pytest.mark.parametrize("ending", [".pth", ".safetensors"])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (POINTER, "is a Git LFS pointer"),
+        (b"<!DOCTYPE html>\n<html><body>Log in</body></html>", "is a web page"),
+        (b"\n<html lang='en'></html>", "is a web page"),
+        (b"", "is empty"),
+        (b"not a file of weights at all", "cannot read weights|weights-only"),
+    ],
+)
+def test_a_file_that_holds_no_weights_is_called_what_it_is(
+    tmp_path: Path, ending: str, content: bytes, said: str
+) -> None:
+    (path := tmp_path / f"w{ending}").write_bytes(content)
+    with pytest.raises(WeightsError, match=said) as caught:
+        built(str(path))
+    assert path.name in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("ending", [".pth", ".safetensors"])
+def test_weights_that_are_not_finite_are_refused_by_name(
+    tmp_path: Path, state: State, ending: str, value: float
+) -> None:
+    name = next(name for name, tensor in state.items() if tensor.ndim == 4)
+    broken = {key: tensor.clone() for key, tensor in state.items()}
+    broken[name].view(-1)[5] = value
+    path = tmp_path / f"w{ending}"
+    torch.save(broken, path) if ending == ".pth" else save_file(broken, path)
+    with pytest.raises(WeightsError, match=f"contain NaN or infinity, in {name}"):
+        built(str(path))
+
+
+def test_another_width_is_said(tmp_path: Path, state: State) -> None:
+    name = next(name for name, tensor in state.items() if tensor.ndim == 4)
+    torch.save({**state, name: torch.zeros(3, 3, 3, 3)}, tmp_path / "w.pth")
+    with pytest.raises(WeightsError, match=r"1 with the wrong shape .* is \(3, 3, 3, 3\), not"):
+        built(str(tmp_path / "w.pth"))
