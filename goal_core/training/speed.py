@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -56,8 +55,8 @@ def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSp
     unit = replace(unit, trainings=trainings, stage=stage, cache=None)
     small = _beginning(dataset, steps * stage.batch_size)
     clock = _Clock()
-    with tempfile.TemporaryDirectory(prefix="goal-sweep-speed-") as scratch:
-        files = {plan.key: FolderFiles(Path(scratch) / plan.key) for plan in trainings}
+    with scratch_folder() as scratch:
+        files = {plan.key: FolderFiles(scratch / plan.key) for plan in trainings}
         train_unit(unit, files, clock, small)
     if len(clock.steps) < 2 or not clock.eval_s:
         raise GoalError(f"the speed of {stage.name!r} cannot be measured: {clock.reason or 'the data are too small'}")
