@@ -1,4 +1,4 @@
-"""A pickle can run any program. None is unpickled, be it in a store, an archive, a checkpoint, a cache, a dataset."""
+"""A pickle can run any program. None is unpickled, be it in a store, a checkpoint, a cache, a dataset."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from goal_sweep.goal_core.models import BackboneConfig, BertConfig
 from goal_sweep.goal_core.models.backbones import build_backbone
 from goal_sweep.goal_core.models.hub import build_bert
 from goal_sweep.goal_core.official.pickles import read_torch_file, read_vocabulary
-from goal_sweep.runners.store.archive import opened_archive
 from goal_sweep.runners.store.store import Store
 from goal_sweep.sweeps import load_sweep
 from tests.helpers.paths import ROOT
@@ -119,7 +118,6 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "a checkpoint to evaluate": read_model,
     "a result of the store": result_of_a_store,
     "a record of the store": read_json,
-    "an archive": lambda path: opened_archive(path).__enter__(),
     "the ranks in a results table": lambda path: image_scores(path.read_bytes()),
     "weights of torch": weights(".pth"),
     "weights of safetensors": weights(".safetensors"),
