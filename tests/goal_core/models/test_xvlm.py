@@ -11,7 +11,7 @@ from torch import nn
 
 from goal_sweep.goal_core.models import BackboneConfig, BertConfig, ModelConfig, XvlmConfig
 from goal_sweep.goal_core.models.backbones import build_backbone
-from goal_sweep.goal_core.models.systems.xvlm import XvlmHeads, draw_negatives
+from goal_sweep.goal_core.models.systems.xvlm import XvlmHeads, contrastive_loss, draw_negatives
 
 TINY = ModelConfig(
     framework="xvlm",
@@ -101,6 +101,21 @@ def test_biases_norms_and_position_tables_do_not_decay(full_size: XvlmHeads) -> 
     assert others == {"weight", "bias", "relative_position_bias_table"}
     assert len(plain.parameters) + len(kept) == len(list(backbone.parameters()))
     assert (matrices.decay, plain.decay, matrices.lr_scale, plain.lr_scale) == (True, False, 0.25, 0.25)
+
+
+def test_the_contrastive_loss_is_that_of_a_plain_loop_in_which_pairs_of_an_image_share_the_right_answer() -> None:
+    generator = torch.Generator().manual_seed(1)
+    images, texts = (torch.nn.functional.normalize(torch.randn(5, 4, generator=generator), dim=1) for _ in range(2))
+    ids = torch.tensor([7, 3, 7, 1, 7])
+    logits = [[float(images[i] @ texts[j]) / 0.07 for j in range(5)] for i in range(5)]
+    total = 0.0
+    for i in range(5):
+        right = [j for j in range(5) if ids[j] == ids[i]]
+        row, column = logits[i], [logits[j][i] for j in range(5)]
+        for scores in (row, column):
+            rest = math.log(sum(math.exp(score) for score in scores))
+            total += sum(rest - scores[j] for j in right) / len(right) / 5 / 2
+    assert float(contrastive_loss(images, texts, ids, torch.tensor(0.07))) == pytest.approx(total, rel=1e-5)
 
 
 def attend(attention: Any, asking: torch.Tensor, told: torch.Tensor) -> torch.Tensor:

@@ -47,7 +47,3 @@ def test_epochs_after_the_warm_up_count(ratios: tuple[float, ...], warmup: int, 
         for epoch, ratio in enumerate(ratios, start=1)
     ]
     assert weak_objective(history, warmup) == said
-
-
-def test_a_framework_without_a_loss_of_its_own_is_not_flagged() -> None:
-    assert weak_objective([EpochRecord(epoch=1, time=0.0, metrics={"val/rsum": 1.0})], 0) == ""
