@@ -62,12 +62,6 @@ def test_stores_of_sweeps_with_other_axes_are_an_error() -> None:
         united([store("a", (1,)), other.results()])
 
 
-def test_a_missing_training_of_a_union_is_named() -> None:
-    both = united([store("a", (1,), skip=(("sig/cir", 1),)), store("b", (2,))])
-    (block,) = aggregate(both)
-    assert [(name, gap.seed, gap.status) for name, gap in block.gaps] == [("sig/cir", 1, "waiting")]
-
-
 @pytest.mark.parametrize("content", [b"", b"PAR1 no table"])
 def test_what_is_no_results_table_is_one_line(content: bytes) -> None:
     with pytest.raises(ResultsError, match="the store is not a results table") as error:

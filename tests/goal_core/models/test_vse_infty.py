@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from goal_sweep.goal_core.models.backbones import grid_features
-from goal_sweep.goal_core.models.systems.vse_infty import GeneralizedPooling, drop_cells, region_mlp, unit_vectors
+from goal_sweep.goal_core.models.systems.vse_infty import GeneralizedPooling, drop_cells, region_mlp
 
 
 def test_pooling_ignores_padding() -> None:
@@ -49,12 +49,6 @@ def test_padding_rows_enter_the_statistics_of_the_region_mlp() -> None:
     torch.testing.assert_close(mlp(rows), second(normed.relu()))
 
 
-def test_unit_vectors_and_zero() -> None:
-    torch.testing.assert_close(
-        unit_vectors(torch.tensor([[3.0, 4.0], [0.0, 0.0]])), torch.tensor([[0.6, 0.8], [0.0, 0.0]])
-    )
-
-
 @pytest.mark.parametrize(("name", "size"), [("test_resnet", 96), ("test_efficientnet", 64)])
 def test_cells_of_a_convolutional_backbone_average_to_its_pooled_features(name: str, size: int) -> None:
     import timm
@@ -75,16 +69,3 @@ def test_cells_of_a_vit_are_its_patches_without_the_class_token() -> None:
     with torch.no_grad():
         assert torch.equal(grid_features(net, pixels), net.forward_features(pixels)[:, 1:])
     assert grid_features(net, pixels).shape == (2, 100, 64)
-
-
-def test_cells_of_a_channels_last_backbone() -> None:
-    class Swin(torch.nn.Module):
-        num_features = 5
-
-        def forward_features(self, images: torch.Tensor) -> torch.Tensor:
-            return images[:, :, :2, :3].permute(0, 2, 3, 1).repeat(1, 1, 1, 2)[..., :5]
-
-    images = torch.randn(2, 3, 8, 8)
-    cells = grid_features(Swin(), images)
-    assert cells.shape == (2, 6, 5)
-    assert torch.equal(cells[0, 4, :3], images[0, :, 1, 1])

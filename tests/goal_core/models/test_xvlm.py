@@ -43,35 +43,13 @@ def tiny_heads() -> XvlmHeads:
     return heads
 
 
-def test_full_size_heads_have_the_published_shapes(full_size: XvlmHeads) -> None:
-    shapes = {name: tuple(tensor.shape) for name, tensor in full_size.state_dict().items()}
-    wanted = {
-        "vision_proj.weight": (256, 1024),
-        "text_proj.weight": (256, 768),
-        "itm_head.0.weight": (1536, 768),
-        "itm_head.1.weight": (1536,),
-        "itm_head.3.weight": (2, 1536),
-        "temperature": (),
-        "text.embeddings.word_embeddings.weight": (30_522, 768),
-        "cross.encoder.layer.5.crossattention.self.key.weight": (768, 1024),
-        "cross.encoder.layer.5.crossattention.self.value.weight": (768, 1024),
-        "cross.encoder.layer.0.crossattention.self.query.weight": (768, 768),
-    }
-    assert {name: shapes[name] for name in wanted} == wanted
-    layers = {name.split("layer.")[0] + name.split("layer.")[1].split(".")[0] for name in shapes if "layer." in name}
-    assert layers == {f"{half}.encoder.{index}" for half in ("text", "cross") for index in range(6)}
-    assert not any("crossattention" in name for name in shapes if name.startswith("text."))
+def test_full_size_heads_have_the_published_number_of_weights(full_size: XvlmHeads) -> None:
     layer = 12 * 768**2 + 13 * 768
     looking = 2 * (768**2 + 768) + 2 * (1024 * 768 + 768) + 2 * 768
     bert = (30_522 + 512 + 2 + 2) * 768 + 12 * layer + 6 * looking
     projections = 1025 * 256 + 769 * 256
     matching = 769 * 1536 + 2 * 1536 + 1536 * 2 + 2
     assert sum(parameter.numel() for parameter in full_size.parameters()) == bert + projections + matching
-    with torch.device("meta"):
-        tokens, states = full_size.image_tokens(torch.zeros(3, 144, 1024)), torch.zeros(3, 7, 768)
-        assert tokens.shape == (3, 145, 1024)
-        assert full_size.embed_images(tokens).shape == full_size.embed_texts(states).shape == (3, 256)
-        assert full_size.itm_head(states[:, 0]).shape == (3, 2)
 
 
 def test_biases_norms_and_position_tables_do_not_decay(full_size: XvlmHeads) -> None:

@@ -13,7 +13,6 @@ from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.goal_core.objectives import VARIANTS, pair_weights, triplet_weights
 from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective, NonFiniteError, ShapeError
 from goal_sweep.goal_core.objectives.mining import similarity as similarity_module
-from goal_sweep.goal_core.objectives.mining.relative_sets import MaskedPositiveSet, PositiveSet
 from goal_sweep.goal_core.objectives.mining.similarity import first_maximum
 from tests.helpers import objective_oracle as oracle
 from tests.helpers.dense_gradient import dense
@@ -263,27 +262,6 @@ def test_works_without_gradient_and_for_one_side_only() -> None:
     objective(images, texts).backward()
     assert images.grad is not None
     assert torch.equal(images.grad, both[0])
-
-
-@pytest.mark.parametrize("strict", [True, False])
-@pytest.mark.parametrize("count_ties", [True, False])
-@pytest.mark.parametrize("tied", [True, False])
-def test_sorted_and_masked_positive_sets_agree(strict: bool, count_ties: bool, tied: bool) -> None:
-    """With an id of its own for every pair, both ways of summing P are the same set."""
-    generator = torch.Generator().manual_seed(0)
-    pos_A = (torch.randint(-8, 9, (30,), generator=generator) / 8).double().repeat(2)
-    limit_A = (torch.randint(-8, 9, (60,), generator=generator) / 8).double()
-    if not tied:
-        pos_A += torch.rand(30, generator=generator, dtype=torch.float64).repeat(2) / 8
-    fast, plain = PositiveSet(pos_A, limit_A, strict), MaskedPositiveSet(pos_A, limit_A, strict, torch.arange(30))
-    assert torch.equal(fast.size, plain.size)
-    for rate in (2.0, -2.0, 10.0, -10.0, 50.0, -50.0):
-        torch.testing.assert_close(
-            fast.mean_exp_gap(rate, empty=1.0), plain.mean_exp_gap(rate, empty=1.0), rtol=1e-12, atol=0
-        )
-    torch.testing.assert_close(
-        fast.mean_gap(empty=0.0, count_ties=count_ties), plain.mean_gap(empty=0.0, count_ties=count_ties)
-    )
 
 
 @pytest.mark.gpu

@@ -262,19 +262,6 @@ def test_a_cell_that_fails_leaves_the_others_as_they_were(
         assert sharing == "heads" or same_weights(folders[key], folder)
 
 
-@pytest.mark.parametrize("place", ["clip_each", "_stacked_state"])
-def test_a_stack_that_fails_fails_its_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
-    """Also where it cannot be formed. Whoever runs the unit tries it again, with smaller chunks and thus unstacked."""
-
-    def fail(*_: Any) -> Any:
-        raise torch.cuda.OutOfMemoryError("as if")
-
-    monkeypatch.setattr(cell_stack_module, place, fail)
-    unit = heads_unit(*GRID[:3])
-    outcomes = train_unit(unit, folders_of(unit, tmp_path))
-    assert [getattr(outcome, "kind", "") for outcome in outcomes] == ["memory"] * 3
-
-
 def test_embeddings_that_do_not_fit_into_memory_are_made_by_each_cell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
