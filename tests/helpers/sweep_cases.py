@@ -15,6 +15,7 @@ from goal_sweep.runners.execution.job import UnitJob
 from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.store import Store
 from goal_sweep.sweeps import ResolvedSweep, SweepConfig, SweepModel, SweepObjectives, load_sweep, pack
+from tests.helpers.paths import SCENES
 
 SETTINGS = ["seeds=[1]", "objectives={only: [con/con, sig/cir]}"]
 

@@ -16,8 +16,9 @@ from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.sweeps.results import RESULTS_FILE
 from tests.helpers.blank_figures import blank_figures
 from tests.helpers.mlflow_cases import Content
+from tests.helpers.paths import SCENES
 from tests.helpers.results_folder import arguments, finished
-from tests.helpers.sweep_cases import SCENES, opened_in
+from tests.helpers.sweep_cases import opened_in
 
 pytestmark = pytest.mark.integration
 
