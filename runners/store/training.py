@@ -206,15 +206,8 @@ class TrainingFolder:
         if done:
             raise AlreadyDoneError(f"{self.folder.parent.name}/{self.folder.name} is done")
 
-    def check(self) -> None:
-        """Check that this object's attempt still owns the training.
-
-        Raises:
-            ClaimLostError: it does not.
-        """
-        self._own()
-
-    def _own(self) -> Attempt:
+    def check(self) -> Attempt:
+        """This object's attempt, after a check that it still owns the training."""
         if self.attempt is None:
             raise ValueError(f"{self.folder} must be claimed before it is written")
         numbers = self.attempts.numbers()
@@ -229,7 +222,7 @@ class TrainingFolder:
         """Show that this object's attempt lives."""
         with self._writing:
             if self.attempt is not None:
-                self.attempts.write(self._own())
+                self.attempts.write(self.check())
 
     # Writing.
 
@@ -260,11 +253,6 @@ class TrainingFolder:
         text = "".join(f"{prefix}{part}\n" for part in line.splitlines() or [""])
         self.storage.append(self.folder / LOG, text.encode(), writer=number)
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether a call waits for a store that is slow or away."""
-        return self.storage.is_waiting
-
     def discard(self, name: str) -> None:
         """Remove a file that is no longer needed. If it cannot be removed, it stays."""
         self.check()
@@ -282,7 +270,7 @@ class TrainingFolder:
         Raises:
             StorageError: also where a file that the result rests on is gone.
         """
-        attempt = self._own()
+        attempt = self.check()
         atomic.crash_point("finish: begin")
         files = {BEST: best_name(int(result["best_epoch"])), METRICS: METRICS, RANKS: RANKS}
         stated = {key: self._stated(name) for key, name in files.items() if key == BEST or self._has(name)}
@@ -313,7 +301,7 @@ class TrainingFolder:
             **how: ``trace``, ``counted`` and ``final`` of `Attempt`.
         """
         with self._writing:
-            attempt, self.attempt = self._own(), None
+            attempt, self.attempt = self.check(), None
             progressed = outcome != "done" and self.progressed(attempt)
             self.attempts.write(attempt.ending(outcome, reason=reason, ended=time.time(), progressed=progressed, **how))
 

@@ -61,8 +61,6 @@ class SweepPage:
     def attach_report(self, folder: Path, files: Sequence[str]) -> None:
         """Log a report as ``report/`` among the parent run's artifacts; afterwards this contains exactly these files.
 
-        New files are logged before stale ones are removed, so the run always has a report.
-
         Args:
             folder: the report's folder.
             files: its files, relative to it, with forward slashes.
@@ -72,11 +70,9 @@ class SweepPage:
         """
         with told("cannot attach the report"):
             repository = get_artifact_repository(self._artifacts, tracking_uri=self.uri)
-            before = _files_in(repository, "report")
+            repository.delete_artifacts("report")
             for name in files:
                 repository.log_artifact(str(folder / name), str(PurePosixPath("report", name).parent))
-            for path in sorted(set(before) - {str(PurePosixPath("report", name)) for name in files}):
-                repository.delete_artifacts(path)
 
 
 @contextmanager
@@ -88,9 +84,3 @@ def told(what: str) -> Iterator[None]:
         raise
     except (MlflowException, SQLAlchemyError, OSError) as error:
         raise TrackingError(f"{what}: {first_line(error)[:300]}") from error
-
-
-def _files_in(repository: Any, folder: str) -> list[str]:
-    items = repository.list_artifacts(folder)
-    below = [path for item in items if item.is_dir for path in _files_in(repository, item.path)]
-    return [item.path for item in items if not item.is_dir] + below

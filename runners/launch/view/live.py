@@ -105,7 +105,7 @@ class LiveView:
     def __enter__(self) -> LiveView:
         """Start drawing, on a terminal."""
         done, total = self.progress.work()
-        self._bar.reset(self._task, total=total, completed=int(done))
+        self._bar.reset(self._task, total=total, completed=done)
         if self._interactive:
             self._live.start()
         return self
