@@ -95,10 +95,6 @@ def run_unit(job: UnitJob, send: Send) -> None:
     fails each training and is not raised. If the driver asks its workers to stop, every training saves its exact state
     and ends its attempt.
 
-    Args:
-        job: the unit.
-        send: passes events on to the driver.
-
     Raises:
         UnfitMachineError: this machine lacks something, and another may train the unit. Nothing was claimed.
     """
@@ -211,7 +207,6 @@ class UnitCallback(Callback):
 
     Args:
         folders: the folders of its trainings, by key.
-        send: passes events on to the driver.
         watchdog: seconds without a step after which the process is ended; 0 disables this.
         asked_to_stop: whether the driver wants the unit to save and stop.
         smaller: pairs at a time with which a training that runs out of memory can go on; 0 where it cannot.

@@ -16,15 +16,7 @@ from goal_sweep.sweeps.units import Unit, pack
 
 
 class Packer:
-    """Packs what can start into units.
-
-    Args:
-        remaining: what is left.
-        machines: those of the launch.
-        need: the resources of a unit.
-        options: the options of the launch.
-        note: shows a line to the user.
-    """
+    """Packs what can start into units."""
 
     def __init__(
         self,

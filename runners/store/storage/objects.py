@@ -43,7 +43,6 @@ class ObjectStorage(Storage):
     """Files as objects of a bucket.
 
     Args:
-        connection: to the place in the bucket.
         base: the path that stands for it, in a folder of this process's own.
     """
 

@@ -13,7 +13,7 @@ from mlflow import MlflowClient
 from goal_sweep.runners.results import asked_row, training_row, update_results
 from goal_sweep.runners.store import Store
 from goal_sweep.runners.tracking import mlflow_tracker
-from goal_sweep.runners.tracking import schema as names
+from goal_sweep.runners.tracking import values as names
 from goal_sweep.runners.tracking.mlflow_tracker import MlflowTracker
 from goal_sweep.runners.tracking.values import params_of
 from goal_sweep.sweeps import ResolvedSweep
