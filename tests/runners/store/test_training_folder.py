@@ -79,7 +79,7 @@ def test_a_file_that_is_not_as_stated_is_an_error(folder: TrainingFolder) -> Non
     save(folder, "ranks.npz", npz("ranks"))
     train(folder)
     folder.path("ranks.npz").write_bytes(npz("others"))
-    with pytest.raises(DamagedError, match="ranks.npz is damaged: its content does not match its checksum"):
+    with pytest.raises(DamagedError, match=r"ranks\.npz is damaged: its content does not match its checksum"):
         folder.stated("ranks.npz", result_of(folder))
 
 
