@@ -20,7 +20,7 @@ from goal_sweep.runners.cli.options import Scale
 from goal_sweep.runners.launch.tuning.refresh import refreshed_results
 from goal_sweep.runners.results import has_table
 from goal_sweep.runners.store import Store, local_root
-from goal_sweep.runners.tracking.page import SweepPage
+from goal_sweep.runners.tracking.experiment import SweepPage
 from goal_sweep.runners.tracking.uri import TrackingError, read_only, resolve_uri, sqlite_file
 from goal_sweep.sweeps import SweepConfig, SweepPlaces, load_places
 

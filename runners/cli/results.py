@@ -98,8 +98,8 @@ def sync(
     """
     from goal_sweep.runners.cli import reports
     from goal_sweep.runners.results import lost_results, update_results
+    from goal_sweep.runners.tracking.experiment import told
     from goal_sweep.runners.tracking.mlflow_tracker import MlflowTracker
-    from goal_sweep.runners.tracking.page import told
     from goal_sweep.runners.tracking.uri import TrackingError, read_only
 
     opened = SweepArguments(sweep, set_, store, tracking_uri).open()

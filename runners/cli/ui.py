@@ -61,7 +61,7 @@ def ui(
 
 def page_link(uri: str, sweep: str, server: str) -> str:
     """Where an MLflow server, given by its address, shows the sweep's runs, or why it does not."""
-    from goal_sweep.runners.tracking.page import SweepPage
+    from goal_sweep.runners.tracking.experiment import SweepPage
     from goal_sweep.runners.tracking.uri import TrackingError
 
     try:

@@ -69,7 +69,6 @@ class RaySession:
 
     Args:
         address: the cluster's, ``host:port`` of its head or ``auto``; None starts a local Ray.
-        need: the resources of a unit.
         patience_s: seconds that the processes of a local Ray may take to start or to answer, on a busy machine.
     """
 
@@ -141,11 +140,7 @@ class RaySession:
             gc.enable()
 
     def machines(self) -> list[Machine]:
-        """The machines alive.
-
-        Raises:
-            RayLostError: Ray does not answer.
-        """
+        """The machines alive. Raises `RayLostError` where Ray does not answer."""
         import ray
 
         try:
@@ -182,8 +177,7 @@ def _connect(address: str) -> None:
 def _private_folder(path: Path) -> Path:
     """Make a folder that nobody else may enter, or check that it is one: Ray opens its sockets to everybody.
 
-    Raises:
-        GoalError: another user has made it, or it is not a folder.
+    Raises `GoalError` where another user has made it, or it is not a folder.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):

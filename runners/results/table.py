@@ -51,11 +51,7 @@ class ResultsTable:
 
     @classmethod
     def parse(cls, content: bytes, source: str) -> ResultsTable:
-        """Read the content of a results file.
-
-        Raises:
-            DamagedError: it is damaged, or of another format.
-        """
+        """Read the content of a results file. Raises `DamagedError` where it is damaged, or of another format."""
         try:
             table = pq.read_table(io.BytesIO(content), page_checksum_verification=True)
             stated = (table.schema.metadata or {}).get(HEADER_KEY, b"")
@@ -106,13 +102,11 @@ def lost_results(store: Store, sweep: ResolvedSweep) -> int:
 def update_results(store: Store, sweep: ResolvedSweep, *, must_write: bool = True) -> ResultsTable:
     """Bring a sweep's table in the store up to date. It is written only if something has changed.
 
+    Raises `StorageError` where the store cannot be read or written.
+
     Args:
-        store: the store.
         sweep: the sweep, with the candidates and choices of its search.
         must_write: whether a store that cannot be written is an error.
-
-    Raises:
-        StorageError: the store cannot be read or written.
     """
     statuses = store.status(sweep.trainings, max_attempts=sweep.config.resources.max_attempts)
     before = read_results(store, sweep.config.name)
@@ -139,7 +133,6 @@ def listed_again(header: Header, config: SweepPlaces) -> ResolvedSweep:
     """The sweep of a table, without its data.
 
     Args:
-        header: the table's header.
         config: has the places of the store and of tracking, which a table does not name.
     """
     asked = header.requested

@@ -100,7 +100,6 @@ class AttemptFolder:
 
     Args:
         folder: the training's folder; attempts are in ``attempts/`` below it. For reading, neither needs to exist.
-        storage: what keeps it.
     """
 
     def __init__(self, folder: Path, storage: Storage = LOCAL) -> None:
@@ -135,7 +134,6 @@ class AttemptFolder:
         """Whether an attempt holds the training.
 
         Args:
-            attempt: the newest.
             now: the file system's time, from `Storage.now`; this machine's clock where nothing may be written.
         """
         if attempt.outcome != "running":

@@ -64,17 +64,13 @@ _RESULT, _EPOCH = TypeAdapter(_Result), TypeAdapter(_Epoch)
 
 
 def parse_result(content: bytes, source: str) -> dict[str, Any]:
-    """Parse and check a ``result.json``.
+    """Parse and check a ``result.json``. Raises `DamagedError` where it is not a result of a finished training.
 
     Args:
-        content: the file.
         source: where it comes from, for messages.
 
     Returns:
         The result, with finite or non-finite floats as metrics.
-
-    Raises:
-        DamagedError: it is not a result of a finished training.
     """
     result = _checked(_RESULT, content, source)
     best = result["best_epoch"]
@@ -90,8 +86,7 @@ def parse_result(content: bytes, source: str) -> dict[str, Any]:
 def parse_epoch(content: bytes, source: str) -> dict[str, Any]:
     """Parse and check a line of ``metrics.jsonl``, as `parse_result` does a result.
 
-    Raises:
-        DamagedError: it is not an epoch's record.
+    Raises `DamagedError` where it is not an epoch's record.
     """
     return _checked(_EPOCH, content, source)
 
