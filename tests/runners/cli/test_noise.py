@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-
 import pandas as pd
 from rich.console import Console
 
@@ -12,6 +10,7 @@ from goal_sweep.runners.cli import noise
 from goal_sweep.runners.launch.view.grids import Judgement
 from goal_sweep.runners.launch.view.live import overview
 from goal_sweep.runners.launch.view.progress import SweepProgress
+from goal_sweep.runners.store import TrainingStatus
 from tests.helpers.sweep_cases import resolved
 
 POINTS = {
@@ -42,10 +41,12 @@ def test_the_grids_carry_the_mark_and_its_legend() -> None:
     for one in sweep.trainings:
         objective = one.cell.objective
         value = POINTS[objective.pair, objective.triplet][one.cell.seed]
-        progress.done(one, {"metrics": {"test/i2t_r1": value, "test/t2i_r1": 3.0}})
-    console = Console(file=io.StringIO(), width=80)
-    console.print(overview(progress, "sweep", judge=noise.judge))
-    lines = [" ".join(line.split()) for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+        metrics = {"test/i2t_r1": value, "test/t2i_r1": 3.0}
+        progress.set(one, TrainingStatus(state="done", result={"metrics": metrics}))
+    console = Console(width=80)
+    with console.capture() as capture:
+        console.print(overview(progress, "sweep", judge=noise.judge))
+    lines = [" ".join(line.split()) for line in capture.get().splitlines()]
     assert "con 50.2 ± 0.2 ≈ *50.4 ± 0.3 41.1 ± 0.2" in lines
     assert "con *3.0 ± 0.0 *3.0 ± 0.0 *3.0 ± 0.0" in lines
     assert lines[-1].startswith("≈ within noise of the highest")

@@ -40,7 +40,7 @@ from goal_sweep.runners.execution.session import RayLostError
             "launch quickstart --set stages.frozen.batch_size=40000",
             "--set stages.frozen.batch_size: must be at most ",
         ),
-        ("validate quickstart --set name=..", "name may contain"),
+        ("validate quickstart --set name=..", "--set name: must match"),
         ("validate quickstart --set data.min_word_count=100000", "no word"),
     ],
 )
