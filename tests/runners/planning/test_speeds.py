@@ -17,6 +17,7 @@ from goal_sweep.runners.planning.roofline import CARDS, card_named
 from goal_sweep.runners.planning.speeds import Speed, Speeds, in_store, measured, recorded
 from goal_sweep.sweeps import Unit, pack
 from tests.helpers.planning_cases import published_speeds, unit_of
+from tests.helpers.sweep_cases import SCENES
 
 
 def step_s(stage: str, *overrides: str, gpu: str = "A100") -> float:
@@ -116,7 +117,7 @@ def test_trainings_of_the_store_tell_their_speed_whoever_trained_beside_them(tmp
 @pytest.mark.exhaustive
 @pytest.mark.timeout(900)
 def test_measured_kinds_have_a_speed_of_their_own(tmp_path: Path) -> None:
-    sweep = open_sweep("scenes", [f"store={tmp_path}", "seeds=[1]"])
+    sweep = open_sweep(SCENES, [f"store={tmp_path}", "seeds=[1]"])
     speeds = Speeds(sweep.config, DataSize.of_dataset(sweep.dataset))
     plan = partial(unit_plan, store=sweep.store, resources=sweep.config.resources, sharing="auto")
     known = measured(pack(sweep.trainings, sweep.config.execution), speeds, 1, sweep.dataset, plan)
