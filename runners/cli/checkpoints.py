@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -27,6 +27,7 @@ Plugins = Annotated[
 ]
 _SHOWN = 5
 _RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10", "rsum")
+_HEADINGS = ("i2t R@1", "R@5", "R@10", "t2i R@1", "R@5", "R@10", "rsum")
 
 
 @checkpoints.command()
@@ -61,13 +62,12 @@ def evaluate(
     run_plugins(plugin or ())
     if data is not None and root is not None:
         raise GoalError("give --data or --root: the folder of other data stands in their sweep")
-    if len(files) == 1:
-        other = None if data is None else load_sweep(data).data
-        opened = open_checkpoint(files[0], root=root, weights=weights, device=device, data=other)
-        result = opened.evaluate(split)
-    elif weights is not None or data is not None:
+    if len(files) > 1 and (weights is not None or data is not None):
         option = "--weights" if data is None else "--data"
         raise GoalError(f"{option} needs a single checkpoint, got {len(files)}; evaluate them one by one or without it")
+    if len(files) == 1:
+        other = None if data is None else load_sweep(data).data
+        result = open_checkpoint(files[0], root=root, weights=weights, device=device, data=other).evaluate(split)
     else:
         result = evaluate_ensemble((open_checkpoint(path, root=root, device=device) for path in files), split)
     if as_json:
@@ -75,8 +75,17 @@ def evaluate(
         return
     of = "" if data is None else f" of {result['data']}; trained on {result['trained_on']}"
     console.print(f"{split}: {result['images']} images, {result['captions']} captions{of}")
-    for line in _lines(result, split):
-        console.print(line)
+    console.print(" " * 17 + "".join(f"{name:>9s}" for name in _HEADINGS))
+    members = result.get("members", [result])
+    models = [(f"{one['objective']} seed {one['seed']} {one['stage']}, epoch {one['epoch']}", one) for one in members]
+    models += [(f"ensemble of {len(members)}", result)] if len(members) > 1 else []
+    for label, one in models:
+        console.print(label)
+        folds = f"1K, {one['images'] // 1000} folds"
+        for prefix, protocol in ((split, "all"), (f"{split}_1k", folds), (f"{split}_embed", "not re-ranked")):
+            values = [one["metrics"].get(f"{prefix}/{name}") for name in _RECALLS]
+            if values[0] is not None:
+                console.print(f"  {protocol:15s}" + "".join(f"{value:9.2f}" for value in values))
 
 
 @checkpoints.command()
@@ -98,11 +107,10 @@ def embed(
     if (images is None) == (texts is None):
         raise GoalError("give --images or --texts")
     model = _model(checkpoint, weights, plugin, device, of_pictures=images is not None)
-    if images is not None:
-        names = [str(path) for path in _pictures(images)]
+    if texts is None:
+        names = [str(path) for path in _pictures(images or Path())]
         rows = model.encode_images(names)
     else:
-        assert texts is not None
         names = [line for line in text_in(content_of(texts), texts).split("\n") if line.strip()]
         rows = model.encode_texts(names)
     out = out.with_suffix(".npy")
@@ -186,11 +194,7 @@ def recall(
 
 
 def _array(path: Path) -> Any:
-    """The array of a .npy, mapped.
-
-    Raises:
-        GoalError: there is no such file, or it is no array.
-    """
+    """The array of a .npy, mapped."""
     import numpy as np
 
     try:
@@ -203,11 +207,7 @@ def _array(path: Path) -> Any:
 
 
 def _pictures(folder: Path) -> list[Path]:
-    """The pictures in a folder and below, in the order of their names; or the one picture.
-
-    Raises:
-        GoalError: there is none.
-    """
+    """The pictures in a folder and below, in the order of their names; or the one picture."""
     from goal_sweep.goal_core.data.formats.layout import PICTURES
 
     found = [folder] if folder.is_file() else sorted(one for one in folder.rglob("*") if one.suffix.lower() in PICTURES)
@@ -218,34 +218,13 @@ def _pictures(folder: Path) -> list[Path]:
 
 def _page(text: str, found: Sequence[tuple[Path, float]]) -> str:
     """A page with pictures, the nearest first."""
-    items = "".join(
-        f'<figure><img src="{html.escape(path.resolve().as_uri())}" alt="" width="220">'
-        f"<figcaption>{similarity:.3f}<br>{html.escape(printable(path.name))}</figcaption></figure>"
+    title = html.escape(printable(text))
+    items = (
+        f'<p><img src="{html.escape(path.resolve().as_uri())}" width="220"> {similarity:.3f} '
+        f"{html.escape(printable(path.name))}</p>"
         for path, similarity in found
     )
-    title = html.escape(printable(text))
-    style = (
-        "body{font-family:sans-serif;margin:2em}figure{display:inline-block;margin:.5em;vertical-align:top;width:220px}"
-    )
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{style}</style>'
-        f"<h1>{title}</h1>{items}</html>"
-    )
-
-
-def _lines(result: Mapping[str, Any], split: str) -> Iterator[str]:
-    """Write two or three lines for each model, the ensemble last, within 80 columns."""
-    yield " " * 17 + "".join(f"{name:>9s}" for name in ("i2t R@1", "R@5", "R@10", "t2i R@1", "R@5", "R@10", "rsum"))
-    members = result.get("members", [result])
-    models = [(f"{one['objective']} seed {one['seed']} {one['stage']}, epoch {one['epoch']}", one) for one in members]
-    models += [(f"ensemble of {len(members)}", result)] if len(members) > 1 else []
-    for label, one in models:
-        yield label
-        folds = f"1K, {one['images'] // 1000} folds"
-        for prefix, protocol in ((split, "all"), (f"{split}_1k", folds), (f"{split}_embed", "not re-ranked")):
-            values = [one["metrics"].get(f"{prefix}/{name}") for name in _RECALLS]
-            if values[0] is not None:
-                yield f"  {protocol:15s}" + "".join(f"{value:9.2f}" for value in values)
+    return f'<!doctype html><meta charset="utf-8"><title>{title}</title><h1>{title}</h1>{"".join(items)}'
 
 
 @checkpoints.command()
@@ -281,8 +260,6 @@ def convert(
         f"{out}: {model.framework} {model.backbone.name}, {len(official.tensors)} tensors, all used; "
         f"{len(words)} words, epoch {official.epoch}"
     )
-    if not official.leftovers:
-        console.print("nothing left over")
     for reason, names in official.leftovers.items():
         shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
         console.print(f"left over, {reason}: {len(names)} ({shown})")

@@ -6,7 +6,7 @@ import pandas as pd
 from rich.console import Console
 
 from goal_sweep.analysis.statistics.comparison import compare
-from goal_sweep.runners.cli import noise
+from goal_sweep.runners.cli.launch import judge
 from goal_sweep.runners.launch.view.grids import Judgement
 from goal_sweep.runners.launch.view.live import overview
 from goal_sweep.runners.launch.view.progress import SweepProgress
@@ -22,7 +22,7 @@ POINTS = {
 
 
 def test_the_judgement_is_that_of_the_report() -> None:
-    found = noise.judge(POINTS)
+    found = judge(POINTS)
     compared = compare(pd.DataFrame({name: pd.Series(points) for name, points in POINTS.items()}))
     assert compared.best is not None
     assert found is not None
@@ -31,8 +31,8 @@ def test_the_judgement_is_that_of_the_report() -> None:
 
 
 def test_one_seed_each_is_not_judged() -> None:
-    assert noise.judge({name: {1: points[1]} for name, points in POINTS.items()}) is None
-    assert noise.judge({}) is None
+    assert judge({name: {1: points[1]} for name, points in POINTS.items()}) is None
+    assert judge({}) is None
 
 
 def test_the_grids_carry_the_mark_and_its_legend() -> None:
@@ -45,7 +45,7 @@ def test_the_grids_carry_the_mark_and_its_legend() -> None:
         progress.set(one, TrainingStatus(state="done", result={"metrics": metrics}))
     console = Console(width=80)
     with console.capture() as capture:
-        console.print(overview(progress, "sweep", judge=noise.judge))
+        console.print(overview(progress, "sweep", judge=judge))
     lines = [" ".join(line.split()) for line in capture.get().splitlines()]
     assert "con 50.2 ± 0.2 ≈ *50.4 ± 0.3 41.1 ± 0.2" in lines
     assert "con *3.0 ± 0.0 *3.0 ± 0.0 *3.0 ± 0.0" in lines
