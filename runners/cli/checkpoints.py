@@ -5,16 +5,22 @@ from __future__ import annotations
 import html
 import json
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import numpy as np
 import typer
 
 from goal_sweep.goal_core.basics.errors import GoalError, first_line, printable
 from goal_sweep.goal_core.basics.plugins import run_plugins
 from goal_sweep.goal_core.basics.user_files import content_of, text_in
+from goal_sweep.goal_core.data.formats.index import own_indexes
+from goal_sweep.goal_core.data.formats.layout import PICTURES
+from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.runners.cli.options import AsJson, Device, Set, SweepArguments, console, local_path
+from goal_sweep.sweeps import load_sweep
 
 if TYPE_CHECKING:
     from goal_sweep.goal_core.evaluation.trained_model import RetrievalModel
@@ -57,7 +63,6 @@ def evaluate(
     Example: goal-sweep evaluate STORE/cells/A/frozen-KEY STORE/cells/B/frozen-KEY
     """
     from goal_sweep.goal_core.evaluation.evaluate import evaluate_ensemble, open_checkpoint
-    from goal_sweep.sweeps import load_sweep
 
     run_plugins(plugin or ())
     if data is not None and root is not None:
@@ -102,8 +107,6 @@ def embed(
 
     Example: goal-sweep embed STORE/cells/CELL/finetune-KEY --images holidays --out holidays.npy
     """
-    import numpy as np
-
     if (images is None) == (texts is None):
         raise GoalError("give --images or --texts")
     model = _model(checkpoint, weights, plugin, device, of_pictures=images is not None)
@@ -177,8 +180,6 @@ def recall(
 
     Example: goal-sweep recall images.npy texts.npy --owners owners.npy
     """
-    import warnings
-
     from goal_sweep.goal_core.evaluation.retrieval import recall as recall_of
 
     loaded = [_array(path) for path in (images, texts, *([owners] if owners else ()))]
@@ -195,8 +196,6 @@ def recall(
 
 def _array(path: Path) -> Any:
     """The array of a .npy, mapped."""
-    import numpy as np
-
     try:
         found = np.load(path, mmap_mode="c")
     except (OSError, ValueError, EOFError) as error:
@@ -208,8 +207,6 @@ def _array(path: Path) -> Any:
 
 def _pictures(folder: Path) -> list[Path]:
     """The pictures in a folder and below, in the order of their names; or the one picture."""
-    from goal_sweep.goal_core.data.formats.layout import PICTURES
-
     found = [folder] if folder.is_file() else sorted(one for one in folder.rglob("*") if one.suffix.lower() in PICTURES)
     if not found:
         raise GoalError(f"{folder}: no pictures there")
@@ -243,10 +240,7 @@ def convert(
 
     Example: goal-sweep convert model_best.pth.tar --vocabulary coco_vocab.pkl --sweep coco_vsepp --out coco.safetensors
     """
-    from goal_sweep.goal_core.data.formats.index import own_indexes
-    from goal_sweep.goal_core.data.formats.opening import open_dataset
     from goal_sweep.goal_core.official import read_published
-    from goal_sweep.sweeps import load_sweep
 
     config = load_sweep(sweep, set_ or ())
     with SweepArguments(sweep, set_).placed():

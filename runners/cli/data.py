@@ -6,11 +6,16 @@ import json
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.data import DataReport
+from goal_sweep.goal_core.data.formats.index import own_indexes
+from goal_sweep.goal_core.data.formats.opening import check_data, open_dataset
+from goal_sweep.goal_core.evaluation.feature_files import check_origin
+from goal_sweep.goal_core.models import BackboneConfig
 from goal_sweep.runners.cli.options import (
     AsJson,
     Device,
@@ -22,11 +27,8 @@ from goal_sweep.runners.cli.options import (
     local_path,
     progress_bar,
 )
-
-if TYPE_CHECKING:
-    from goal_sweep.goal_core.data import DataReport
-    from goal_sweep.goal_core.models import BackboneConfig
-    from goal_sweep.sweeps import SweepConfig
+from goal_sweep.runners.store import Store
+from goal_sweep.sweeps import SweepConfig, load_sweep
 
 data = typer.Typer(help="Check a sweep's data, pack its images, or compute features of it.", no_args_is_help=True)
 _INCOMPLETE = 2
@@ -45,10 +47,6 @@ def check(
 
     Example: goal-sweep data check emoji_vsepp.yaml --set data.root=/data/emoji
     """
-    from goal_sweep.goal_core.data.formats.opening import check_data
-    from goal_sweep.goal_core.evaluation.feature_files import check_origin
-    from goal_sweep.sweeps import load_sweep
-
     config = load_sweep(sweep, set_ or [])
     with progress_bar("reading") as count:
         report = check_data(config.data, quick=quick, progress=partial(count, "images"))
@@ -94,10 +92,7 @@ def pack(
 
     Example: goal-sweep data pack coco_vsepp.yaml --set data.image.shrink=256
     """
-    from goal_sweep.goal_core.data.formats.opening import open_dataset
     from goal_sweep.goal_core.data.packs import estimate_bytes, plan_pack, write_pack
-    from goal_sweep.runners.store import Store
-    from goal_sweep.sweeps import load_sweep
 
     arguments = SweepArguments(sweep, set_, store)
     config = load_sweep(sweep, arguments.overrides)
@@ -135,10 +130,7 @@ def features(
 
     Example: goal-sweep data features emoji_vsepp.yaml --out emoji-grid
     """
-    from goal_sweep.goal_core.data.formats.index import own_indexes
-    from goal_sweep.goal_core.data.formats.opening import open_dataset
     from goal_sweep.goal_core.evaluation.extract import extract_features
-    from goal_sweep.sweeps import load_sweep
 
     config = load_sweep(sweep, set_ or [])
     if config.data.image is None:

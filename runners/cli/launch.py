@@ -17,15 +17,21 @@ from goal_sweep.goal_core.basics.errors import ConfigError, DeviceError, GoalErr
 from goal_sweep.runners.cli.jobs import Site, job_lines, jobs_as_json, show_job_log, submissions_of
 from goal_sweep.runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Trust, Uri, console
 from goal_sweep.runners.cli.plan import plan_of, show_plan
+from goal_sweep.runners.execution.capacity import Resources, check_here
+from goal_sweep.runners.execution.inputs import check_code
+from goal_sweep.runners.launch.opened import OpenedSweep
+from goal_sweep.runners.launch.signals import StopSignals
+from goal_sweep.runners.launch.view.grids import Judgement
+from goal_sweep.runners.launch.view.live import overview
+from goal_sweep.runners.store import Store, TrainingFolder, TrainingStatus
+from goal_sweep.runners.store.status import status_of
+from goal_sweep.runners.store.submissions import Submissions
+from goal_sweep.sweeps import SweepConfig, SweepPlaces, load_places
+from goal_sweep.sweeps.overview import describe_size
 from goal_sweep.sweeps.results import TEST
 
 if TYPE_CHECKING:
     from goal_sweep.runners.launch.launch import LaunchOutcome
-    from goal_sweep.runners.launch.opened import OpenedSweep
-    from goal_sweep.runners.launch.signals import StopSignals
-    from goal_sweep.runners.launch.view.grids import Judgement
-    from goal_sweep.runners.store import TrainingFolder, TrainingStatus
-    from goal_sweep.sweeps import SweepPlaces
 
 launching = typer.Typer()
 _POLL_SECONDS = 0.5
@@ -56,8 +62,6 @@ def launch(
 
     Example: goal-sweep launch quickstart.yaml --set seeds=[1,2]
     """
-    from goal_sweep.runners.launch.signals import StopSignals
-
     if only_failed and retry_failed:
         raise GoalError("give --only-failed or --retry-failed")
     arguments = SweepArguments(sweep, set_, store, tracking_uri, trust_plugins)
@@ -86,7 +90,6 @@ def launch(
 def _launch(arguments: SweepArguments, signals: StopSignals, **options: Any) -> int:
     """Launch a sweep and write its report. Returns the exit status."""
     with signals.loading():
-        from goal_sweep.runners.execution.inputs import check_code
         from goal_sweep.runners.launch.launch import launch_sweep
         from goal_sweep.runners.launch.remaining import LaunchOptions
 
@@ -113,7 +116,6 @@ def judge(points: Mapping[tuple[str, str], Mapping[int, float]]) -> Judgement | 
     import pandas as pd
 
     from goal_sweep.analysis.statistics.comparison import compare
-    from goal_sweep.runners.launch.view.grids import Judgement
 
     found = compare(pd.DataFrame({objective: pd.Series(of_seed) for objective, of_seed in points.items()}))
     return None if found.best is None or not found.is_judged else Judgement(found.best, found.near)
@@ -147,9 +149,6 @@ def validate(sweep: Sweep, set_: Set = None, trust_plugins: Trust = False) -> No
 
     Example: goal-sweep validate my_sweep.yaml
     """
-    from goal_sweep.runners.execution.capacity import Resources, check_here
-    from goal_sweep.sweeps.overview import describe_size
-
     arguments = SweepArguments(sweep, set_, trusted=trust_plugins)
     opened = arguments.open(renew=True)
     with arguments.placed():
@@ -184,10 +183,6 @@ def status(
 
     Example: goal-sweep status quickstart.yaml
     """
-    from goal_sweep.runners.launch.view.live import overview
-    from goal_sweep.runners.store.submissions import Submissions
-    from goal_sweep.sweeps import SweepConfig, load_places
-
     if jobs:
         records, found = submissions_of(sweep, set_, store, site)
         shown = jobs_as_json(records, found) if as_json else "\n".join(job_lines(records, found))
@@ -224,8 +219,6 @@ def _row(cell: str, name: str, stage: str, status: TrainingStatus, epochs: int |
 def _recorded_status(places: SweepPlaces, *, as_json: bool) -> None:
     """Show the trainings that the last launch of a sweep with plugins recorded, as they are now. No plugin runs."""
     from goal_sweep.runners.results import read_results
-    from goal_sweep.runners.store import Store
-    from goal_sweep.runners.store.status import status_of
 
     store = Store(places.store)
     if (table := read_results(store, places.name)) is None:

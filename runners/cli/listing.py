@@ -8,14 +8,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import numpy as np
 import typer
 from rich.table import Table
 
 from goal_sweep.goal_core.basics.errors import GoalError, nearest
+from goal_sweep.goal_core.models.weights import TORCHVISION, timm_library, torchvision_names
+from goal_sweep.goal_core.objectives import VARIANTS, list_objectives, pair_weights, triplet_weights
 from goal_sweep.runners.cli.options import AsJson, console, local_path
+from goal_sweep.sweeps.reading.reference import editor_schema, settings_page
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
@@ -38,7 +41,6 @@ def objectives(
         for path in draw_objectives(plot):
             console.print(str(path))
         return
-    from goal_sweep.goal_core.objectives import VARIANTS, list_objectives
 
     table = Table(box=None)
     for column in ("objective", "in the literature", *(f"loss: {variant}" for variant in VARIANTS)):
@@ -64,8 +66,6 @@ def backbones(
 
     Example: goal-sweep backbones 'vit_base*'
     """
-    from goal_sweep.goal_core.models.weights import TORCHVISION, timm_library, torchvision_names
-
     timm, of_torchvision = timm_library(), torchvision_names() if glob.startswith(TORCHVISION) else []
     found = fnmatch.filter(of_torchvision, glob) if of_torchvision else timm.list_models(glob)
     tags: dict[str, list[str]] = {name: [] for name in found}
@@ -89,15 +89,12 @@ def schema(
 
     Example: goal-sweep schema > sweep.schema.json
     """
-    from goal_sweep.sweeps.reading.reference import editor_schema, settings_page
-
     print(settings_page() if markdown else json.dumps(editor_schema(), indent=2))
 
 
 def draw_objectives(folder: Path) -> Iterator[Path]:
     """Draw the triplet weights, pair weights and gradient fields as PNG files into a folder, made if missing."""
     from goal_sweep.analysis.figures.objectives import draw_gradient_fields, draw_pair_weights, draw_triplet_weights
-    from goal_sweep.goal_core.objectives import pair_weights, triplet_weights
 
     grid = [(pair, triplet) for pair in pair_weights for triplet in triplet_weights]
     figures = {

@@ -23,6 +23,7 @@ from goal_sweep.runners.cli.options import (
     console,
     local_path,
 )
+from goal_sweep.runners.store.garbage import find_garbage, remove_garbage
 
 results = typer.Typer()
 
@@ -142,13 +143,14 @@ def gc(
     """
     from rich.filesize import decimal
 
-    from goal_sweep.runners.store.garbage import find_garbage, remove_garbage
-
     arguments = SweepArguments(sweep, set_, store)
     opened = arguments.open()
     found = (remove_garbage if delete else find_garbage)(opened.store, opened.trainings)
     if as_json:
-        rows = [{"kind": one.kind, "what": one.what, "bytes": one.bytes, "files": [*map(one.storage.shown, one.files)]} for one in found]
+        rows = [
+            {"kind": one.kind, "what": one.what, "bytes": one.bytes, "files": [*map(one.storage.shown, one.files)]}
+            for one in found
+        ]
         print(json.dumps({"removed": delete, "garbage": rows}, indent=2))
         return
     for one in found:

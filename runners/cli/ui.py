@@ -17,6 +17,8 @@ import typer
 
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.runners.cli.options import Set, StoreDir, Sweep, SweepArguments, Uri, console
+from goal_sweep.runners.store import Store
+from goal_sweep.runners.tracking.uri import read_only, require_database
 
 page = typer.Typer()
 
@@ -34,8 +36,6 @@ def ui(
     Example: goal-sweep ui quickstart.yaml --port 5001
     """
     from goal_sweep.runners.cli.reports import report_target
-    from goal_sweep.runners.store import Store
-    from goal_sweep.runners.tracking.uri import read_only, require_database
 
     target = report_target(sweep, SweepArguments(sweep, set_, store, tracking_uri).overrides)
     if target.uri.startswith(("http://", "https://")):

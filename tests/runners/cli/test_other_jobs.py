@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 import socket
 from pathlib import Path
 
@@ -83,14 +81,6 @@ def test_where_nothing_was_submitted_the_store_is_named(here: Path, monkeypatch,
     monkeypatch.chdir(elsewhere)
     assert run(["status", str(here / "tiny.yaml"), "--jobs"]) == 0
     assert capsys.readouterr().out == f"nothing was submitted from the store {elsewhere / STORE}\n"
-
-
-def test_the_commands_that_are_shown_work_in_any_folder(here: Path, monkeypatch, capsys) -> None:
-    assert run(["submit", "tiny.yaml", "--to", "slurm", "--store", "mine", "--set", "seeds=[4]"]) == 0
-    line = next(line for line in capsys.readouterr().out.splitlines() if " status " in line)
-    monkeypatch.chdir(here.parent)
-    assert run([*shlex.split(line)[1:], "--jobs", "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)) == 1
 
 
 def test_what_would_stay_idle_is_named_on_submission(here: Path, capsys) -> None:

@@ -45,7 +45,7 @@ def _undrawn() -> Iterator[None]:
 def sweep(tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch) -> OpenedSweep:
     """A finished sweep in the store `here`, which commands open without its data."""
     sweep = finished(tmp_path / "here", empty_database)
-    monkeypatch.setattr("goal_sweep.runners.launch.opened.open_sweep", lambda *given, **options: sweep)
+    monkeypatch.setattr("goal_sweep.runners.cli.options.open_sweep", lambda *given, **options: sweep)
     return sweep
 
 
@@ -101,7 +101,7 @@ def test_a_sync_while_mlflow_does_not_answer_is_one_line(
 ) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     away = opened_in(sweep.store.root, "tracking=http://127.0.0.1:9")
-    monkeypatch.setattr("goal_sweep.runners.launch.opened.open_sweep", lambda *given, **options: away)
+    monkeypatch.setattr("goal_sweep.runners.cli.options.open_sweep", lambda *given, **options: away)
     assert run(arguments("sync", sweep.store.root)) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: cannot write tracking")
