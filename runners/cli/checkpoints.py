@@ -23,7 +23,7 @@ from goal_sweep.runners.cli.options import AsJson, Device, Set, SweepArguments, 
 from goal_sweep.sweeps import load_sweep
 
 if TYPE_CHECKING:
-    from goal_sweep.goal_core.evaluation.trained_model import RetrievalModel
+    pass
 
 checkpoints = typer.Typer()
 Checkpoint = Annotated[Path, typer.Argument(help="A best-*.safetensors or its folder.")]
@@ -107,9 +107,11 @@ def embed(
 
     Example: goal-sweep embed STORE/cells/CELL/finetune-KEY --images holidays --out holidays.npy
     """
+    from goal_sweep.goal_core.evaluation.trained_model import load_model
+
     if (images is None) == (texts is None):
         raise GoalError("give --images or --texts")
-    model = _model(checkpoint, weights, plugin, device, of_pictures=images is not None)
+    model = load_model(checkpoint, weights=weights, device=device, plugins=plugin or ())
     if texts is None:
         names = [str(path) for path in _pictures(images or Path())]
         rows = model.encode_images(names)
@@ -138,32 +140,18 @@ def search(
 
     Example: goal-sweep search STORE/cells/CELL/finetune-KEY "a red flag" --images flags --page found.html
     """
+    from goal_sweep.goal_core.evaluation.trained_model import load_model
+
     if not text.strip():
         raise GoalError("give a sentence to look for")
     paths = _pictures(images)
-    model = _model(checkpoint, weights, plugin, device, of_pictures=True)
+    model = load_model(checkpoint, weights=weights, device=device, plugins=plugin or ())
     found = [(paths[index], similarity) for index, similarity in model.search(text, model.encode_images(paths), top)]
     for path, similarity in found:
         console.print(f"{similarity:6.3f}  {path}")
     if page is not None:
         page.write_text(_page(text, found))
         console.print(str(page))
-
-
-def _model(
-    checkpoint: Path, weights: str | None, plugin: list[str] | None, device: str, *, of_pictures: bool
-) -> RetrievalModel:
-    """Load a trained cell, which must take pictures where some are given."""
-    from goal_sweep.goal_core.evaluation.trained_model import load_model
-
-    model = load_model(checkpoint, weights=weights, device=device, plugins=plugin or ())
-    data = model.description.data
-    if of_pictures and data.image is None:
-        raise GoalError(
-            f"{checkpoint} was trained on features (data.format: {data.format}) and takes no pictures; give a cell "
-            "that was trained on pictures. `goal-sweep evaluate` tests this one on its own data"
-        )
-    return model
 
 
 @checkpoints.command()
@@ -252,7 +240,7 @@ def convert(
     model, words = official.description.model, official.description.vocabulary
     console.print(
         f"{out}: {model.framework} {model.backbone.name}, {len(official.tensors)} tensors, all used; "
-        f"{len(words)} words, epoch {official.epoch}"
+        f"{len(words)} words, epoch {official.epoch}{'' if official.leftovers else '; nothing left over'}"
     )
     for reason, names in official.leftovers.items():
         shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
