@@ -56,7 +56,7 @@ def submit(
     options = [*(["--retry-failed"] if retry_failed else []), *(["--fail-fast"] if fail_fast else [])]
     records = Submissions(local_root(loaded.config.store))
     draft = job_of(loaded, records.next_id(loaded.config.name), code_digest(), options)
-    backend = kubernetes if to == "kubernetes" else BACKENDS[to]()
+    backend = kubernetes if to == "kubernetes" else BACKENDS[to]
     notes = backend.check(draft)
     if show:
         print(backend.render(draft), end="")
@@ -97,7 +97,7 @@ def cancel(
             raise GoalError(f"{one.id}: {state.said}")
         if state.phase not in ("pending", "running"):
             raise GoalError(f"{one.id} is over: {state.said}")
-        BACKENDS[one.to]().cancel(one)
+        BACKENDS[one.to].cancel(one)
         how = "is being cancelled; its running cells save" if state.phase == "running" else "leaves the queue"
         console.print(f"{one.id}: {one.to} job {one.job}".rstrip() + f" {how}")
 
@@ -146,5 +146,5 @@ def jobs_as_json(records: Submissions, known: list[Submission]) -> str:
 def show_job_log(records: Submissions, known: list[Submission], job: str | None, *, follow: bool) -> None:
     """Print what a job has printed."""
     one = _chosen(records, known, job)
-    for line in BACKENDS[one.to]().logs(one, records.files(one.id), follow=follow):
+    for line in BACKENDS[one.to].logs(one, records.files(one.id), follow=follow):
         print(printable(line), flush=True)

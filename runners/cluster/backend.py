@@ -73,7 +73,7 @@ class JobState:
 
 
 class Backend(Protocol):
-    """One kind of cluster. Every method may raise a `ClusterError`."""
+    """One kind of cluster: a module with these functions, each of which may raise a `ClusterError`."""
 
     def check(self, job: Job) -> list[str]:
         """Refuse settings with which the job could not run. Returns what a user should know before it is sent."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,15 +13,14 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from goal_sweep.goal_core.basics.errors import ConfigError, GoalError
+from goal_sweep.runners.cluster import ray_jobs, slurm
 from goal_sweep.runners.cluster.backend import Backend, Job, JobState, NoAnswerError
-from goal_sweep.runners.cluster.ray_jobs import RayJobs
-from goal_sweep.runners.cluster.slurm import Slurm
 from goal_sweep.runners.store import local_root
 from goal_sweep.runners.store.submissions import Submission, Submissions
 from goal_sweep.sweeps import ClusterSweep, to_mapping
 from goal_sweep.sweeps.checks import looks_secret
 
-BACKENDS: Mapping[str, Callable[[], Backend]] = {"ray": RayJobs, "slurm": Slurm}
+BACKENDS: Mapping[str, Backend] = {"ray": ray_jobs, "slurm": slurm}
 _EXAMPLES = Path(__file__).parent / "sites"
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
 
@@ -97,7 +96,7 @@ def states(known: Iterable[Submission], records: Submissions) -> Iterator[tuple[
         state = silent.get((one.to, one.address))
         if state is None:
             try:
-                state = BACKENDS[one.to]().state(one, records.files(one.id))
+                state = BACKENDS[one.to].state(one, records.files(one.id))
             except GoalError as failure:
                 state = silent[one.to, one.address] = JobState(phase="silent", said=str(failure))
         yield one, state
@@ -128,7 +127,7 @@ def send(draft: Job, to: str, records: Submissions, cancel: str) -> tuple[Submis
     own = records.begin(name, to, draft.code, draft.cluster.ray.address if to == "ray" else "")
     job = replace(draft, id=own.id, folder=records.files(own.id))
     try:
-        return records.taken(own, BACKENDS[to]().submit(job)), notes
+        return records.taken(own, BACKENDS[to].submit(job)), notes
     except NoAnswerError:
         raise
     except BaseException:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -40,8 +39,7 @@ class Cluster:
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     made = Cluster()
-    backends: Any = {"slurm": lambda: made, "ray": lambda: made}
-    monkeypatch.setattr(submitting, "BACKENDS", backends)
+    monkeypatch.setattr(submitting, "BACKENDS", {"slurm": made, "ray": made})
     return made
 
 
