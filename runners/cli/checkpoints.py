@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
@@ -21,9 +21,6 @@ from goal_sweep.goal_core.data.formats.layout import PICTURES
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.runners.cli.options import AsJson, Device, Set, SweepArguments, console, local_path
 from goal_sweep.sweeps import load_sweep
-
-if TYPE_CHECKING:
-    pass
 
 checkpoints = typer.Typer()
 Checkpoint = Annotated[Path, typer.Argument(help="A best-*.safetensors or its folder.")]
@@ -185,12 +182,9 @@ def recall(
 def _array(path: Path) -> Any:
     """The array of a .npy, mapped."""
     try:
-        found = np.load(path, mmap_mode="c")
+        return np.lib.format.open_memmap(path, mode="c")
     except (OSError, ValueError, EOFError) as error:
         raise GoalError(f"{path} is not an .npy file: {first_line(error).partition('. ')[0]}") from error
-    if not isinstance(found, np.ndarray):
-        raise GoalError(f"{path} holds several arrays; give a .npy with one")
-    return found
 
 
 def _pictures(folder: Path) -> list[Path]:

@@ -82,7 +82,7 @@ def submit(
 @submitting.command()
 def cancel(
     sweep: Sweep,
-    job: Annotated[str | None, typer.Argument(help="The job's id or its beginning; default: the last one.")] = None,
+    job: Annotated[str | None, typer.Argument(help="The job's id; default: the last one.")] = None,
     site: Site = None,
     set_: Set = None,
     store: StoreDir = None,
@@ -112,15 +112,10 @@ def submissions_of(
 
 
 def _chosen(records: Submissions, known: list[Submission], job: str | None) -> Submission:
-    """The newest submission that a job's id, its beginning or the cluster's own id names; the newest of all by default.
-
-    Raises:
-        GoalError: there is none.
-    """
+    """The newest submission that a job's id or the cluster's own id names; the newest of all by default."""
     if not known:
         raise GoalError(f"nothing was submitted for this sweep from the store {records.root}")
-    exact = [one for one in known if job in (None, one.id, one.job)]
-    if not (named := exact or [one for one in known if job and one.id.startswith(job)]):
+    if not (named := [one for one in known if job in (None, one.id, one.job)]):
         raise GoalError(f"no job {job!r} of this sweep; known: {', '.join(one.id for one in known)}")
     return named[-1]
 

@@ -19,7 +19,9 @@ from goal_sweep.runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepAr
 from goal_sweep.runners.cli.plan import plan_of, show_plan
 from goal_sweep.runners.execution.capacity import Resources, check_here
 from goal_sweep.runners.execution.inputs import check_code
+from goal_sweep.runners.execution.session import check_address
 from goal_sweep.runners.launch.opened import OpenedSweep
+from goal_sweep.runners.launch.remaining import LaunchOptions
 from goal_sweep.runners.launch.signals import StopSignals
 from goal_sweep.runners.launch.view.grids import Judgement
 from goal_sweep.runners.launch.view.live import overview
@@ -66,8 +68,6 @@ def launch(
         raise GoalError("give --only-failed or --retry-failed")
     arguments = SweepArguments(sweep, set_, store, tracking_uri, trust_plugins)
     if dry_run:
-        from goal_sweep.runners.execution.session import check_address
-
         check_address(address or "auto")
         opened = arguments.open(renew=True)
         with arguments.placed():
@@ -91,7 +91,6 @@ def _launch(arguments: SweepArguments, signals: StopSignals, **options: Any) -> 
     """Launch a sweep and write its report. Returns the exit status."""
     with signals.loading():
         from goal_sweep.runners.launch.launch import launch_sweep
-        from goal_sweep.runners.launch.remaining import LaunchOptions
 
         check_code(os.environ.get(_SUBMITTED_CODE), "submitted")
         opened = arguments.open(renew=True)

@@ -48,11 +48,7 @@ class ReportTarget:
         return Path(f"{name}-report") if self.others else local_root(self.config.store) / "reports" / name
 
     def results(self) -> SweepResults:
-        """The results of all stores.
-
-        Raises:
-            GoalError: a store has none, they cannot be read, or stores contradict each other.
-        """
+        """The results of all stores, which must not contradict each other."""
         return united([_stored(config) for config in (self.config, *self.others)])
 
     def page(self) -> SweepPage | str:
@@ -106,9 +102,6 @@ def report(
 
     Returns:
         The report, and why it is not attached; empty if it is.
-
-    Raises:
-        GoalError: there are no results, or the report's folder cannot be written.
     """
     folder, results = out or target.folder, target.results()
     page = target.page() if attach else "tracking is not up to date"

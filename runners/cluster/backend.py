@@ -98,8 +98,7 @@ def run_command(command: Sequence[str], text: str = "", *, doing: str = "") -> s
     """Run a command of a cluster with a text as its input. Returns its output.
 
     Raises:
-        ClusterError: it is not installed here, or fails; has the line in which it says why.
-        NoAnswerError: it does not answer.
+        ClusterError: it is not installed here, does not answer, or fails; has the line in which it says why.
     """
     try:
         done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=_ANSWER_S, check=False)

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 
 from goal_sweep.goal_core.basics.errors import ConfigError, GoalError
 from goal_sweep.runners.cluster import ray_jobs, slurm
-from goal_sweep.runners.cluster.backend import Backend, Job, JobState, NoAnswerError
+from goal_sweep.runners.cluster.backend import Backend, ClusterError, Job, JobState, NoAnswerError
 from goal_sweep.runners.store import local_root
 from goal_sweep.runners.store.submissions import Submission, Submissions
 from goal_sweep.sweeps import ClusterSweep, to_mapping
@@ -23,10 +23,6 @@ from goal_sweep.sweeps.checks import looks_secret
 BACKENDS: Mapping[str, Backend] = {"ray": ray_jobs, "slurm": slurm}
 _EXAMPLES = Path(__file__).parent / "sites"
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
-
-
-class SubmissionError(GoalError):
-    """A sweep cannot be submitted."""
 
 
 def site_file(given: Path | None) -> Path | None:
@@ -43,12 +39,6 @@ def example_site(kind: str) -> str:
 
 def job_of(loaded: ClusterSweep, submission_id: str, code: str, options: Sequence[str]) -> Job:
     """Freeze a sweep into a job, so that edits after the submission do not reach it.
-
-    Args:
-        loaded: the sweep.
-        submission_id: the id of the submission.
-        code: digest of the code that submits.
-        options: options of `goal-sweep launch`.
 
     Raises:
         ConfigError: the sweep names an environment variable whose value would be a secret in the job's files.
@@ -109,19 +99,16 @@ def send(draft: Job, to: str, records: Submissions, cancel: str) -> tuple[Submis
 
     Args:
         draft: the job; it is sent under an id that no other job has.
-        to: the kind of cluster.
-        records: the submissions of the store.
         cancel: the command that cancels jobs of the sweep, for messages.
 
     Raises:
-        SubmissionError: the last job lives; names it.
+        ClusterError: the last job lives, or the cluster refused this one, or it cannot be reached.
         NoAnswerError: the cluster may have taken the job. The record stays.
-        ClusterError: the cluster refused it, or cannot be reached.
     """
     name, notes = draft.config.name, list[str]()
     for last, state in states(records.of(name)[-1:], records):
         if state.phase in ("pending", "running"):
-            raise SubmissionError(f"{last.id} of this sweep is {state.said}; {cancel} ends it")
+            raise ClusterError(f"{last.id} of this sweep is {state.said}; {cancel} ends it")
         if state.phase == "silent":
             notes.append(f"{last.id} may still run, but {state.said}")
     own = records.begin(name, to, draft.code, draft.cluster.ray.address if to == "ray" else "")
