@@ -103,24 +103,6 @@ def test_validate_and_check_refuse_data_that_only_have_the_name_of_published_one
     assert "--set data.name=mine" in said
 
 
-@pytest.mark.parametrize(
-    ("setting", "said"),
-    [
-        ("stages.frozen.name=finetune", "finetune trains the image backbone, but data.format precomp has"),
-        ("stages.frozen.bn_mode=legacy_quirk", "legacy_quirk needs a backbone"),
-        ("data.image={size: 32}", "data.image: unknown key"),
-        ("model.framework=vse_infty", "quickstart.yaml:22: model: framework vse_infty needs images"),
-        ("model.framework=xvlm", "quickstart.yaml:22: model: framework xvlm needs images"),
-        ("model.backbones.0.weights=random", "takes backbone weights `precomputed` with data.format precomp"),
-    ],
-)
-def test_what_makes_no_sense_without_images_is_refused_in_one_line(
-    setting: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["validate", "quickstart", "--set", setting]) == 2
-    assert said in capsys.readouterr().err
-
-
 def test_validate_says_what_this_machine_lacks_and_the_setting_that_fits(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from goal_sweep.runners.cli.app import run
-from goal_sweep.runners.cluster import ray_jobs
 from goal_sweep.runners.store.submissions import Submission, Submissions
 
 STORE = "goal-sweep-store"
@@ -35,17 +34,6 @@ def test_a_ray_cluster_that_is_gone_blocks_nothing(here: Path, records: Submissi
     assert f"note: {one.id} may still run, but Ray at" in capsys.readouterr().out
     Path("queue").write_text("RUNNING|None|n1\n")
     assert run(["cancel", "tiny.yaml"]) == 0
-
-
-def test_a_silent_dashboard_does_not_hang_a_submission_elsewhere(
-    here: Path, records: Submissions, monkeypatch, capsys
-) -> None:
-    monkeypatch.setattr(ray_jobs, "_GREETING_S", 0.2)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        sent(records, "ray", address=f"http://127.0.0.1:{server.getsockname()[1]}")
-        assert run(["status", "tiny.yaml", "--jobs"]) == 0
-        assert "does not answer" in capsys.readouterr().out
-        assert run(["submit", "tiny.yaml", "--to", "slurm"]) == 0
 
 
 def test_a_damaged_record_is_one_line_with_what_to_do(here: Path, records: Submissions, capsys) -> None:
@@ -79,15 +67,6 @@ def test_where_nothing_was_submitted_the_store_is_named(here: Path, monkeypatch,
     monkeypatch.chdir(elsewhere)
     assert run(["status", str(here / "tiny.yaml"), "--jobs"]) == 0
     assert capsys.readouterr().out == f"nothing was submitted from the store {elsewhere / STORE}\n"
-
-
-def test_what_would_stay_idle_is_named_on_submission(here: Path, capsys) -> None:
-    node = ["--set", "cluster.slurm.gpus_per_node=8", "--set", "cluster.slurm.cpus_per_node=8"]
-    unit = ["--set", "resources.gpus=1", "--set", "resources.cpus=8"]
-    assert run(["submit", "tiny.yaml", "--to", "slurm", *node, *unit]) == 0
-    said = capsys.readouterr().out
-    assert "note: 1 of the 8 units" in said
-    assert "64 CPUs, or resources.cpus=1 would use every GPU (cluster.slurm)" in said
 
 
 def test_a_rayjob_is_created_and_left_to_kubectl(here: Path, capsys) -> None:

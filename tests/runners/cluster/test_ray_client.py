@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import logging
 import os
 import socket
 import threading
@@ -96,10 +95,3 @@ def test_the_address_is_the_one_that_is_asked_for(
     with pytest.raises(ClusterError, match=r"RAY_AUTH_TOKEN_PATH$") as refused:
         ray_jobs.state(submission("ray", address=dashboard.address), tmp_path)
     assert "\n" not in str(refused.value)
-
-
-def test_ray_says_nothing_by_itself(dashboard: Dashboard, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    ray_jobs.state(submission("ray", address=dashboard.address), tmp_path)
-    for name in ray_jobs._CHATTY:
-        logging.getLogger(name).info("Uploading package")
-    assert capfd.readouterr() == ("", "")
