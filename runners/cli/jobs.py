@@ -15,7 +15,6 @@ from goal_sweep.goal_core.basics.errors import DataError, GoalError, WeightsErro
 from goal_sweep.runners.cli.options import Set, StoreDir, Sweep, SweepArguments, Trust, Uri, console
 from goal_sweep.runners.cluster import kubernetes
 from goal_sweep.runners.cluster.submission import BACKENDS, example_site, job_of, send, site_file, states
-from goal_sweep.runners.execution.inputs import code_digest
 from goal_sweep.runners.launch.opened import open_config
 from goal_sweep.runners.store import local_root
 from goal_sweep.runners.store.submissions import Submission, Submissions
@@ -54,8 +53,7 @@ def submit(
     arguments = SweepArguments(sweep, set_, store, tracking_uri, trust_plugins)
     loaded = load_for_cluster(sweep, arguments.overrides, site=site_file(site), kind=to, trusted=trust_plugins)
     options = [*(["--retry-failed"] if retry_failed else []), *(["--fail-fast"] if fail_fast else [])]
-    records = Submissions(local_root(loaded.config.store))
-    draft = job_of(loaded, records.next_id(loaded.config.name), code_digest(), options)
+    draft = job_of(loaded, options)
     backend = kubernetes if to == "kubernetes" else BACKENDS[to]
     notes = backend.check(draft)
     if show:
@@ -70,7 +68,7 @@ def submit(
         lines = [f"{name}: created", *(f"  {command}" for command in kubernetes.next_steps(draft, name))]
     else:
         again = SweepArguments(sweep, [one for one in set_ or () if not one.startswith("cluster.")], store)
-        sent, more = send(draft, to, records, again.command("cancel"))
+        sent, more = send(draft, to, Submissions(local_root(loaded.config.store)), again.command("cancel"))
         notes += more
         lines = [f"{sent.id}: submitted to {to} as job {sent.job}"]
         for verb, words in (("status", ()), ("logs", ("--job", "--follow")), ("cancel", ())):

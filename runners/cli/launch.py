@@ -8,11 +8,12 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from contextlib import suppress
+from typing import Annotated, Any, Literal
 
 import typer
 
-from goal_sweep.goal_core.basics.atomic import replace_bytes
+from goal_sweep.goal_core.basics.atomic import StorageError, replace_bytes
 from goal_sweep.goal_core.basics.errors import ConfigError, DeviceError, GoalError, printable
 from goal_sweep.runners.cli.jobs import Site, job_lines, jobs_as_json, show_job_log, submissions_of
 from goal_sweep.runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Trust, Uri, console
@@ -31,9 +32,6 @@ from goal_sweep.runners.store.submissions import Submissions
 from goal_sweep.sweeps import SweepConfig, SweepPlaces, load_places
 from goal_sweep.sweeps.overview import describe_size
 from goal_sweep.sweeps.results import TEST
-
-if TYPE_CHECKING:
-    from goal_sweep.runners.launch.launch import LaunchOutcome
 
 launching = typer.Typer()
 _POLL_SECONDS = 0.5
@@ -96,8 +94,28 @@ def _launch(arguments: SweepArguments, signals: StopSignals, **options: Any) -> 
         opened = arguments.open(renew=True)
     with arguments.placed():
         outcome = launch_sweep(opened, LaunchOptions(**options), console, arguments.command, signals, judge)
-    if not outcome.stopped:
-        _report(opened, outcome, arguments)
+    if outcome.stopped:
+        return outcome.status
+    from goal_sweep.runners.cli import reports
+
+    target, digest = reports.ReportTarget(config=opened.config, asked=True), outcome.progress.digest()
+    if outcome.found_nothing_to_do and target.shows(digest):
+        console.print(f"nothing to train; report: {target.folder / 'report.html'}")
+        return outcome.status
+    again = arguments.command("report", with_tracking=True)
+    try:
+        result, why = reports.report(target, attach=outcome.is_tracked)
+        reports.print_result(result, console)
+    except (GoalError, OSError) as error:
+        # The exit status tells how training ended. The report may have failed for the same reason (a full disk).
+        print(f"error: no report: {error}; afterwards: {again}", file=sys.stderr)
+        return outcome.status
+    if why:
+        print(f"the report is not in MLflow: {why}; afterwards: {again}", file=sys.stderr)
+        return outcome.status
+    with suppress(StorageError):  # without the mark, the next launch writes the report again
+        replace_bytes(target.mark, digest.encode())
+    console.print(f"MLflow UI: {arguments.command('ui', with_tracking=True)}")
     return outcome.status
 
 
@@ -118,28 +136,6 @@ def judge(points: Mapping[tuple[str, str], Mapping[int, float]]) -> Judgement | 
 
     found = compare(pd.DataFrame({objective: pd.Series(of_seed) for objective, of_seed in points.items()}))
     return None if found.best is None or not found.is_judged else Judgement(found.best, found.near)
-
-
-def _report(sweep: OpenedSweep, outcome: LaunchOutcome, arguments: SweepArguments) -> None:
-    from goal_sweep.runners.cli import reports
-
-    target, digest = reports.ReportTarget(config=sweep.config, asked=True), outcome.progress.digest()
-    again = arguments.command("report", with_tracking=True)
-    if outcome.found_nothing_to_do and target.shows(digest):
-        console.print(f"nothing to train; report: {target.folder / 'report.html'}")
-        return
-    try:
-        result, why = reports.report(target, attach=outcome.is_tracked)
-        reports.print_result(result, console)
-        if why:
-            print(f"the report is not in MLflow: {why}; afterwards: {again}", file=sys.stderr)
-            return
-        replace_bytes(target.mark, digest.encode())
-    except (GoalError, OSError) as error:
-        # The exit status tells how training ended. The report may have failed for the same reason (a full disk).
-        print(f"error: no report: {error}; afterwards: {again}", file=sys.stderr)
-        return
-    console.print(f"MLflow UI: {arguments.command('ui', with_tracking=True)}")
 
 
 @launching.command()

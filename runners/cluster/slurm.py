@@ -67,7 +67,8 @@ def render(job: Job) -> str:
 def submit(job: Job) -> str:
     """Write the sweep file and the script into the submission's folder, and queue the script."""
     replace_bytes(job.folder / "sweep.yaml", job.sweep_text.encode())
-    for task in _tasks(job.cluster.slurm):  # what it will be if the job ends without its own word
+    tasks = [f"-{number}" for number in range(job.cluster.slurm.array)] or [""]
+    for task in tasks:  # what it will be if the job ends without its own word
         replace_bytes(job.folder / f"status{task}", b"75\n")
     script = job.folder / "job.sbatch"
     replace_bytes(script, render_sbatch(job).encode())
@@ -184,8 +185,3 @@ def _program(settings: SlurmConfig, name: Literal["python", "ray"]) -> list[str]
     gpu = ["--nv"] if settings.gpus_per_node else []
     binds = [word for mount in container.mounts for word in ("--bind", mount)]
     return ["apptainer", "exec", *gpu, *binds, *container.options, container.image, program]
-
-
-def _tasks(settings: SlurmConfig) -> list[str]:
-    """What distinguishes the files of the jobs of an array; empty for one job."""
-    return [f"-{number}" for number in range(settings.array)] or [""]

@@ -15,6 +15,7 @@ from ruamel.yaml import YAML
 from goal_sweep.goal_core.basics.errors import ConfigError, GoalError
 from goal_sweep.runners.cluster import ray_jobs, slurm
 from goal_sweep.runners.cluster.backend import Backend, ClusterError, Job, JobState, NoAnswerError
+from goal_sweep.runners.execution.inputs import code_digest
 from goal_sweep.runners.store import local_root
 from goal_sweep.runners.store.submissions import Submission, Submissions
 from goal_sweep.sweeps import ClusterSweep, to_mapping
@@ -37,7 +38,7 @@ def example_site(kind: str) -> str:
     return (_EXAMPLES / f"{kind}.yaml").read_text()
 
 
-def job_of(loaded: ClusterSweep, submission_id: str, code: str, options: Sequence[str]) -> Job:
+def job_of(loaded: ClusterSweep, options: Sequence[str]) -> Job:
     """Freeze a sweep into a job, so that edits after the submission do not reach it.
 
     Raises:
@@ -53,15 +54,17 @@ def job_of(loaded: ClusterSweep, submission_id: str, code: str, options: Sequenc
             f"the sweep names the environment variable {hidden[0]}, which looks like a secret; a job's script and "
             "settings can be read by others. Write it out of the sweep, and give it to the job as docs/clusters.md says"
         )
+    records = Submissions(local_root(loaded.config.store))
+    number = records.next_id(loaded.config.name)
     return Job(
-        id=submission_id,
+        id=number,
         config=loaded.config,
         cluster=loaded.cluster,
         sweep_text=text,
         store=loaded.config.store,
-        folder=Submissions(local_root(loaded.config.store)).files(submission_id),
+        folder=records.files(number),
         working_dir=Path.cwd(),
-        code=code,
+        code=code_digest(),
         variables={name: os.environ[name] for name in named if name in os.environ},
         options=tuple(options),
     )
