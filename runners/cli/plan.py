@@ -143,14 +143,16 @@ def _sum(numbers: Sequence[float | None]) -> float | None:
 def show_plan(sweep: ResolvedSweep, plan: dict[str, Any]) -> None:
     """Print a plan as text."""
     size, *axes = describe_size(sweep)
-    console.print("\n".join([f"{plan['sweep']}: {size}; data {plan['data']}", *axes]))
+    for line in (f"{plan['sweep']}: {size}; data {plan['data']}", *axes):
+        console.print(line)
     if sweep.config.tune is not None:
         number, rounds = " to ".join(map(str, sorted(set(plan["search"]["candidates"])))), plan["search"]["rounds"]
         console.print(f"search {sweep.config.tune.search}: {number} candidates per objective, rounds {rounds}")
         console.print("  then the sweep's own cells, and at most as many again with the settings that it chooses")
     table = Table(box=None)
     for key, value in plan["stages"][0].items():
-        table.add_column(key.replace("_", " "), justify="left" if isinstance(value, str) else "right")
+        heading = key.replace("_mb", " MB").replace("_", " ")
+        table.add_column(heading, justify="left" if isinstance(value, str) else "right")
     for row in plan["stages"]:
         table.add_row(*map(_shown, row.values()))
     Console(file=console.file, width=max(130, console.width)).print(table)  # rather too long than cut off

@@ -122,13 +122,8 @@ def test_features_are_written_and_open_as_regions(
     assert open_dataset(RegionsConfig(name="tiny", root=out)).splits["train"].region_shape == (1, 96)
     assert run(["data", "features", sweep, "--out", out, "--kind", "vectors"]) == 2
     assert "contains other features: kind is grid, not vectors" in capsys.readouterr().err
-    for option, value, said in (
-        ("--kind", "boxes", "Invalid value for '--kind': 'boxes' is not one of 'grid', 'vectors'"),
-        ("--device", "tpu", "Invalid value for '--device': 'tpu' is not one of 'cpu', 'cuda'"),
-        ("--backbone", "resnet18", "--backbone must be"),
-    ):
-        assert run(["data", "features", sweep, "--out", out, option, value]) == 2
-        assert f"error: {said}" in capsys.readouterr().err
+    assert run(["data", "features", sweep, "--out", out, "--backbone", "resnet18"]) == 2
+    assert "error: --backbone must be" in capsys.readouterr().err
 
 
 def test_evaluate_prints_each_model_and_the_ensemble(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
