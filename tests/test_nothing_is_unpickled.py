@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from goal_sweep.runners.store.archive import opened_archive
 
 from goal_sweep.analysis.statistics.images import image_scores
 from goal_sweep.goal_core.basics.atomic import DamagedError
@@ -28,6 +27,7 @@ from goal_sweep.goal_core.models import BackboneConfig, BertConfig
 from goal_sweep.goal_core.models.backbones import build_backbone
 from goal_sweep.goal_core.models.hub import build_bert
 from goal_sweep.goal_core.official.pickles import read_torch_file, read_vocabulary
+from goal_sweep.runners.store.archive import opened_archive
 from goal_sweep.runners.store.store import Store
 from goal_sweep.sweeps import load_sweep
 from tests.helpers.paths import ROOT
