@@ -194,11 +194,6 @@ class SweepConfig(SweepPlaces):
         check_tune(self)
 
     @property
-    def num_cells(self) -> int:
-        """Cells of one point of the axes."""
-        return len(self.model.backbones) * len(self.seeds) * len(self.objectives.names)
-
-    @property
     def points(self) -> tuple[Point, ...]:
         """Every combination of the values of the axes; one without axes."""
         return tuple(settings_at(self, values) for values in combinations(self.axes))
@@ -210,15 +205,15 @@ class SweepConfig(SweepPlaces):
             return
         framework = frameworks[self.model.framework].function()
         for model in self.model.models:
-            yield from (f"model: {text}" for text in failures(partial(framework.check, model, self.data)))
+            yield from (f"model: {text}" for text in failures(framework.check, model, self.data))
         for objective in self.objectives.configs if self.objectives.names else ():
-            yield from (f"objectives.params: {text}" for text in failures(partial(framework.objective, objective)))
+            yield from (f"objectives.params: {text}" for text in failures(framework.objective, objective))
         for item in fields(ModelParts):
             if item.name not in framework.uses and item.default_factory is not MISSING:
                 if getattr(self.model, item.name) != item.default_factory():
                     yield f"model.{item.name}: framework {self.model.framework} has no such part; leave it out"
         if name := getattr(self.data, "importer", ""):
-            yield from (f"data.importer: {text}" for text in failures(partial(importers.__getitem__, name)))
+            yield from (f"data.importer: {text}" for text in failures(importers.__getitem__, name))
         if self.execution.sharing == "heads" and (needed := self._stacks_need()):
             yield f"execution.sharing: heads needs {needed}; with `auto` every stage takes what it can"
         if self.precision == "tf32" and not self.resources.gpus:

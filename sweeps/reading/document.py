@@ -1,7 +1,4 @@
-"""Read strict YAML 1.2 into mappings and lists that know where each value was written, and the mistakes found in them.
-
-A sweep file may come from anybody, so what it may cost is limited: its size and its depth.
-"""
+"""Read strict YAML 1.2 into mappings and lists that know where each value was written, and the mistakes found in them."""
 
 from __future__ import annotations
 
@@ -16,15 +13,8 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from goal_sweep.goal_core.basics.errors import GoalError
 
-MAX_PROBLEMS = 100
-"""Problems that one message lists."""
 KeyPath = tuple[str | int, ...]
 """Keys and list indices from the top of the sweep file down to a value."""
-MAX_BYTES = 256 * 1024
-"""Size of a sweep file, or of the value of a `--set`. The sweeps that ship with the project have about 2 KiB."""
-MAX_DEPTH = 32
-"""Lists and mappings inside each other. A sweep needs 5."""
-_TOO_DEEP = f"is nested deeper than {MAX_DEPTH} levels"
 _ALIAS = "anchors and aliases (&, *) are not supported; write the value twice, or use `extends`"
 _TAG = "tag:yaml.org,2002:"
 
@@ -57,7 +47,7 @@ class Problem:
 
 
 class SweepError(GoalError):
-    """A sweep file or a `--set` is wrong. The message has one line for each of the first `MAX_PROBLEMS` problems.
+    """A sweep file or a `--set` is wrong. The message has one line for each problem.
 
     Those of each of the `sources` come together, in their order, by line; those of other sources (`--set`) follow.
     """
@@ -66,9 +56,7 @@ class SweepError(GoalError):
         unique = list(dict.fromkeys(problems))
         order = list(dict.fromkeys([*sources, *(problem.where.source for problem in unique)]))
         self.problems = tuple(sorted(unique, key=lambda item: (order.index(item.where.source), item.where.line)))
-        lines = [str(problem) for problem in self.problems[:MAX_PROBLEMS]]
-        rest = ["and further problems"] if len(self.problems) > MAX_PROBLEMS else []
-        super().__init__("\n".join([*lines, *rest]))
+        super().__init__("\n".join(map(str, self.problems)))
 
 
 class Items(list[Any]):
@@ -178,8 +166,7 @@ def read_mapping(path: Path, what: str, problems: list[Problem], sources: list[s
     absolute, here = path.absolute(), Path.cwd()
     sources.append(str(absolute.relative_to(here) if absolute.is_relative_to(here) else absolute))
     try:
-        with path.open("rb") as file:
-            root = parse_yaml(file.read(MAX_BYTES + 1).decode("utf-8-sig"), sources[-1], problems)
+        root = parse_yaml(path.read_text(encoding="utf-8-sig"), sources[-1], problems)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise SweepError([Problem(Where(sources[-1]), "", f"cannot be read: {reason}")]) from error
@@ -195,12 +182,10 @@ def parse_yaml(text: str, source: str, problems: list[Problem], *, lines: bool =
     Places have the `source` and, unless it is a `--set`, lines. `problems` receives duplicate keys.
 
     Raises:
-        SweepError: it has bad syntax, anchors, tags, merge keys, keys that are no text, or too much.
+        SweepError: it has bad syntax, anchors, tags, merge keys, or keys that are no text.
     """
     line, yaml = 0, YAML(typ="safe", pure=True)
     try:
-        if len(text.encode(errors="replace")) > MAX_BYTES:
-            raise RecursionError(f"is larger than {MAX_BYTES // 1024} KiB")
         root = yaml.compose(text)
         return None if root is None else _Reader(yaml, source, problems, lines=lines).read(root, ())
     except MarkedYAMLError as error:
@@ -211,8 +196,8 @@ def parse_yaml(text: str, source: str, problems: list[Problem], *, lines: bool =
         problem = f"not valid YAML: {str(error).splitlines()[0]}"
     except (ValueError, OverflowError):  # from an escape such as "\U99999999"
         problem = "not valid YAML: an escape names no character"
-    except RecursionError as error:
-        problem = str(error) if "KiB" in str(error) else _TOO_DEEP
+    except RecursionError:
+        problem = "is nested too deeply"
     raise SweepError([Problem(Where(source, line), "", problem)])
 
 
@@ -223,8 +208,8 @@ class _Reader:
         self._yaml, self._source, self._problems, self._lines = yaml, source, problems, lines
 
     def read(self, node: Node, path: KeyPath) -> Any:
-        if node.anchor is not None or len(path) > MAX_DEPTH:
-            raise _refusal(node, _TOO_DEEP if node.anchor is None else _ALIAS)
+        if node.anchor is not None:
+            raise _refusal(node, _ALIAS)
         if isinstance(node, MappingNode) and node.tag == _TAG + "map":
             return self._mapping(node, path)
         if isinstance(node, SequenceNode) and node.tag == _TAG + "seq":

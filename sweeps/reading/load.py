@@ -242,14 +242,10 @@ def find_sweep(sweep: str | Path, folder: Path | None = None) -> Path:
         SweepNotFoundError: there is none.
     """
     path = (folder or Path()) / Path(sweep).expanduser()
-    try:
-        if path.is_file():
-            return path
-    except OSError as error:  # too long for a file name, or in a folder that may not be read
-        raise SweepNotFoundError(f"sweep {str(sweep)[:80]!r} cannot be read: {error.strerror}") from error
+    if os.path.isfile(path):  # False also for a name that is too long for a file
+        return path
     name, names = str(sweep).removesuffix(".yaml").removesuffix(".yml"), list_shipped()
     if name in names:
         return _FOLDER / f"{name}.yaml"
-    kind = "is a folder" if path.is_dir() else "is neither a file nor the name of a shipped sweep"
-    hint = nearest(Path(name).name, names)
-    raise SweepNotFoundError(f"sweep {str(sweep)!r} {kind}{hint}; shipped sweeps: {', '.join(names)}")
+    hint = f"{nearest(Path(name).name, names)}; shipped sweeps: {', '.join(names)}"
+    raise SweepNotFoundError(f"sweep {str(sweep)!r} is neither a file nor the name of a shipped sweep{hint}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from goal_sweep.goal_core.basics.errors import nearest
-from goal_sweep.sweeps.reading.document import MAX_DEPTH, Items, KeyPath, Problem, Section, Where, name_of, parse_yaml
+from goal_sweep.sweeps.reading.document import Items, KeyPath, Problem, Section, Where, name_of, parse_yaml
 
 
 def merge(base: Any, over: Any, path: KeyPath = ()) -> Any:
@@ -61,12 +61,10 @@ def apply_override(root: Section, text: str, problems: list[Problem]) -> None:
     key, equals, raw = text.partition("=")
     key, message = key.strip(), ""
     words, where = key.split("."), Where(f"--set {key}")
-    path, left = root.resolve(words[: MAX_DEPTH + 1])
+    path, left = root.resolve(words)
     above = root.at(path)
     if not equals or not all(words):
         where, message = Where(f"--set {key}{equals}"), "write key=value"
-    elif len(words) > MAX_DEPTH:
-        where, message = Where(f"--set {key[:40]}..."), f"is nested deeper than {MAX_DEPTH} levels"
     elif key == "extends":
         message = "only a file can extend another; write `extends` into a sweep file instead"
     elif key == "cluster":

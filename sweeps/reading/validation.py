@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from functools import cache, partial
+from functools import cache
 from typing import Any, TypeVar, get_origin, get_type_hints
 
 from pydantic import ValidationError
@@ -22,7 +22,7 @@ from goal_sweep.goal_core.training.config import OF_ONE_TRAINING, StageConfig
 from goal_sweep.sweeps.axes import Axis, checked_value
 from goal_sweep.sweeps.checks import distinct, failures
 from goal_sweep.sweeps.identity import reader_of
-from goal_sweep.sweeps.reading.document import MAX_PROBLEMS, Items, KeyPath, Problem, Section, has
+from goal_sweep.sweeps.reading.document import Items, KeyPath, Problem, Section, has
 from goal_sweep.sweeps.schema import SweepConfig
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ def validate(root: Section, kind: type[T], problems: list[Problem]) -> T | None:
         except ValidationError as failure:
             before = len(check.gone)
             problems += list(check.problems(failure))
-            if len(check.gone) == before or failure.error_count() > MAX_PROBLEMS:
+            if len(check.gone) == before:
                 return None
         else:
             return built
@@ -79,7 +79,7 @@ class _Check:
         kinds: dict[KeyPath, dict[str, None]] = {}
         # Unknown keys first: the key that one was meant for is not missing, too.
         errors = sorted(failure.errors(), key=lambda error: error["type"] != "unexpected_keyword_argument")
-        for error in errors[: MAX_PROBLEMS + 1]:
+        for error in errors:
             path = self._path(error)
             if error["type"] in _KINDS:
                 kinds.setdefault(path, {})[_KINDS[error["type"]]] = None
@@ -192,7 +192,7 @@ def validate_lists(root: Section, problems: list[Problem]) -> SweepConfig | None
         return config
     for key, number, value in ((key, number, one) for key, own in several.items() for number, one in enumerate(own)):
         if number:  # the first value was checked with the sweep
-            texts = failures(partial(checked_value, config, key, value))
+            texts = failures(checked_value, config, key, value)
             problems += [Problem(several[key].places[number], key, text) for text in texts]
     if problems:
         return config
@@ -219,7 +219,7 @@ def _lists(root: Section, problems: list[Problem]) -> Iterator[KeyPath]:
         nested = [isinstance(one, list) for one in values] if isinstance(values, Items) else []
         if not isinstance(values, Items) or (setting in _LISTS and not any(nested)):
             continue  # one value
-        wrong = failures(partial(distinct, values))
+        wrong = list(failures(distinct, values))
         if path[0] == "stages" and setting not in OF_ONE_TRAINING:
             wrong = [f"takes one value, not a list; lists may stand for {', '.join(OF_ONE_TRAINING)}"]
         elif not values:
