@@ -160,9 +160,3 @@ def needed(place: str) -> str:
     """The values in what `place_of` gives without those that a training does not need."""
     words = place.split()
     return " ".join(f"{name} {value}" for name, value in zip(words[::2], words[1::2], strict=True) if value != ANY)
-
-
-def describe(axes: Sequence[Axis]) -> Iterator[str]:
-    """A line for each axis: `tau 1, 5, 10`."""
-    for axis, name in zip(axes, axis_names(axes), strict=True):
-        yield f"{name} {', '.join(map(value_text, axis.values))}"

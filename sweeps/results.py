@@ -30,7 +30,6 @@ BASELINE: Final = ("con", "con")
 """The objective that the others are compared with: the gradient of the hardest-negative triplet loss."""
 DEFAULT: Final = "default"
 TUNED: Final = "tuned"
-GRIDS: Final = (DEFAULT, TUNED)
 """The grids of a sweep that tunes: its own settings, and those chosen for each objective."""
 
 VAL, TEST = "val/", "test/"
@@ -197,14 +196,15 @@ class Header:
     def parse(cls, content: bytes) -> Header:
         """Read what `as_json` wrote; a `ConfigError` says that it is damaged, or of another goal-sweep."""
         try:
-            return from_mapping(cls, json.loads(content))
-        except json.JSONDecodeError as error:
+            found = json.loads(content)
+        except ValueError as error:
             raise ConfigError("its header is not JSON") from error
+        return from_mapping(cls, found)
 
     @property
     def grids(self) -> tuple[str, ...]:
         """The grids of a sweep that tunes; none for others."""
-        return () if self.tune is None else GRIDS
+        return () if self.tune is None else (DEFAULT, TUNED)
 
     @cached_property
     def dimensions(self) -> dict[str, Dimension]:

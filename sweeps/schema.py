@@ -214,22 +214,15 @@ class SweepConfig(SweepPlaces):
                     yield f"model.{item.name}: framework {self.model.framework} has no such part; leave it out"
         if name := getattr(self.data, "importer", ""):
             yield from (f"data.importer: {text}" for text in failures(importers.__getitem__, name))
-        if self.execution.sharing == "heads" and (needed := self._stacks_need()):
+        can_stack = any(stage.shares_backbone and not stage.micro_batch for stage in self.stages)
+        if self.execution.sharing == "heads" and not (framework.stacks_heads and can_stack and self.precision != "fp16"):
+            able = " or ".join(name for name, entry in frameworks.items() if entry.function.stacks_heads)
+            needed = f"framework {able}, a stage frozen with bn_mode frozen_eval and without micro_batch, and no fp16"
             yield f"execution.sharing: heads needs {needed}; with `auto` every stage takes what it can"
         if self.precision == "tf32" and not self.resources.gpus:
             yield "precision: tf32 is an arithmetic of GPUs, but resources.gpus is 0"
         for index, stage in enumerate(self.stages):
             yield from (f"stages.{index}{text}" for text in self._stage_problems(stage))
-
-    def _stacks_need(self) -> str:
-        """What the heads of this sweep's cells lack to run as one in any stage; empty if they can."""
-        able = [name for name, entry in frameworks.items() if entry.function.stacks_heads]
-        if self.model.framework not in able:
-            return f"framework {' or '.join(able)}, got {self.model.framework}"
-        if self.precision == "fp16":
-            return "precision fp32, tf32 or bf16, got fp16"
-        fit = any(stage.shares_backbone and not stage.micro_batch for stage in self.stages)
-        return "" if fit else "a stage frozen with bn_mode frozen_eval and without micro_batch"
 
     def _stage_problems(self, stage: StageConfig) -> Iterator[str]:
         """What a stage asks for and this model or this data cannot give, each after its key in the stage."""
@@ -240,9 +233,7 @@ class SweepConfig(SweepPlaces):
             what = "have no images" if data.image is None else "do not augment them (data.image.augment none)"
             yield f".feature_views: {stage.feature_views} needs augmented training images, but the data {what}"
         if stage.micro_batch and stage.needs_whole_batches(data.format):
-            what = "on precomputed regions" if data.format == "regions" else "with bn_mode legacy_quirk"
-            why = f"cannot split the batches of {framework} {what}, normalised by the statistics of a whole batch"
-            yield f".micro_batch: {stage.micro_batch} {why}"
+            yield f".micro_batch: {stage.micro_batch} cannot split batches that are normalised by their own statistics"
         if stage.bn_mode == "legacy_quirk" and framework != "vsepp":
             yield f".bn_mode: legacy_quirk needs framework vsepp, got {framework}"
         elif stage.bn_mode == "legacy_quirk" and data.format == "precomp":

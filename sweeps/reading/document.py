@@ -1,4 +1,4 @@
-"""Read strict YAML 1.2 into mappings and lists that know where each value was written, and the mistakes found in them."""
+"""Read strict YAML 1.2 into mappings and lists that know where each value was written, and tell of mistakes there."""
 
 from __future__ import annotations
 
@@ -103,9 +103,13 @@ class Section(dict[str, Any]):
         if where is not None:
             owner.places[path[-1]] = where
 
-    def texts(self) -> list[tuple[KeyPath, str]]:
-        """Every text in it, with its path."""
-        return [(path, value) for path, value in _leaves(self, ()) if isinstance(value, str)]
+    def texts(self, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
+        """Every text below a path, with its own."""
+        value = self.at(path)
+        if isinstance(value, str):
+            yield path, value
+        for part in [*value] if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+            yield from self.texts((*path, part))
 
     def shown(self, path: KeyPath) -> str:
         """A path in the form that `--set` takes: dotted, with the items of a list by name where they have one."""
@@ -147,14 +151,6 @@ def name_of(item: Any) -> str | None:
     """The text under `name` of a mapping that has it."""
     name = item.get("name") if isinstance(item, dict) else None
     return name if isinstance(name, str) else None
-
-
-def _leaves(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
-    if not isinstance(value, dict | list):
-        yield path, value
-        return
-    for part, child in value.items() if isinstance(value, dict) else enumerate(value):
-        yield from _leaves(child, (*path, part))
 
 
 def read_mapping(path: Path, what: str, problems: list[Problem], sources: list[str]) -> Section:

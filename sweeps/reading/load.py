@@ -29,7 +29,6 @@ _OUTSIDE = "lies outside the folder of the sweep and the current directory; copy
 _SITE_VARIABLES = re.compile(r"(?!cluster\.slurm\.setup\.).*")
 """Where `${VAR}` means a variable of this machine: in all but shell of the node."""
 _FOLDER = Path(__file__).parent.parent
-_MAX_CHAIN = 16
 
 
 class SweepNotFoundError(GoalError):
@@ -214,8 +213,8 @@ def _base(named: object, folder: Path, chain: Sequence[Path]) -> Path:
     if not isinstance(named, str):
         raise SweepNotFoundError("must be a file's path or the name of a shipped sweep")
     base = find_sweep(named, folder)
-    if len(chain) > _MAX_CHAIN:
-        raise SweepNotFoundError(f"more than {_MAX_CHAIN} files extend each other, perhaps in a circle")
+    if base.resolve() in chain:
+        raise SweepNotFoundError(f"{base} and this file extend each other")
     if not any(base.resolve().is_relative_to(place.resolve()) for place in (chain[0].parent, Path.cwd(), _FOLDER)):
         raise SweepNotFoundError(f"{base} {_OUTSIDE}")
     return base
