@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from goal_sweep.goal_core.data.config import SHIPPED
 from goal_sweep.goal_core.models.weights import NAMED_WEIGHTS
 from goal_sweep.sweeps.checks import looks_secret
-from goal_sweep.sweeps.reading.document import KeyPath, Problem, Section
+from goal_sweep.sweeps.reading.document import Document, KeyPath, Problem
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}$]*))?\}")
 PLACES = re.compile(r"data\.(root|annotations)|model\.backbones\.\d+\.weights|store|tracking")
@@ -20,7 +20,7 @@ _PLACES_IN_WORDS = "data.root, data.annotations, weights of a backbone, store an
 
 
 def expand_environment(
-    root: Section,
+    root: Document,
     environ: Mapping[str, str],
     problems: list[Problem],
     *,
@@ -73,7 +73,7 @@ def _secret(written: str, text: str, key: str) -> str:
     return ""
 
 
-def make_absolute(root: Section, *, expanded: bool) -> None:
+def make_absolute(root: Document, *, expanded: bool) -> None:
     """Let relative paths start at the folder of the file that says them, those of a `--set` at the current one.
 
     Once `${VAR}` are expanded, what is still relative, because a variable began it, starts at the current one.
