@@ -24,12 +24,6 @@ _OURS = (
 """Options of sbatch that the script needs as they are."""
 
 
-def _check_line(text: str) -> str:
-    if not text.isprintable():
-        raise ConfigError("must be one line of text")
-    return text
-
-
 def _check_option(option: str) -> str:
     if not option.startswith("--") or not option.isprintable():
         raise ConfigError(f"must be one option, which begins with --, got {option!r}")
@@ -39,7 +33,6 @@ def _check_option(option: str) -> str:
 
 
 def _check_environment(variables: Mapping[str, str]) -> Mapping[str, str]:
-    """Refuse secrets and values of several lines, because files have them."""
     for name, value in variables.items():
         if not re.match(_VARIABLE, name):
             raise ConfigError(f"{name!r} is no variable's name")
@@ -51,8 +44,6 @@ def _check_environment(variables: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _without(*names: str) -> AfterValidator:
-    """Refuse what other settings say."""
-
     def check(given: Mapping[str, Any]) -> Mapping[str, Any]:
         if taken := [name for name in names if name in given]:
             raise ConfigError(f"may not hold {', '.join(taken)}, of which other settings take care")
@@ -63,7 +54,7 @@ def _without(*names: str) -> AfterValidator:
 
 Count = Annotated[int, Range(at_least=1)]
 OrNone = Annotated[int, Range(at_least=0)]
-Line = Annotated[str, AfterValidator(_check_line)]
+Line = Annotated[str, Field(pattern=r"^[^\n\r]*$")]
 Environment = Annotated[Mapping[str, str], AfterValidator(_check_environment)]
 Pod = Annotated[Mapping[str, Any], _without("containers", "volumes", "terminationGracePeriodSeconds")]
 

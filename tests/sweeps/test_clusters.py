@@ -14,7 +14,7 @@ from goal_sweep.sweeps import SweepError, load_for_cluster
         ("slurm.save_before=5", "save_before must be at least 30"),
         ("slurm={array: 2, nodes: 2}", "array needs nodes: 1"),
         ("slurm.gpu_type=a100", "gpu_type needs gpus_per_node"),
-        ('slurm.partition="a\\nrm -r ~"', "partition: must be one line"),
+        ('slurm.partition="a\\nrm -r ~"', "partition: must match pattern"),
         ("slurm.options=[-C a100]", "options.0: must be one option, which begins with --, got '-C a100'"),
         ("slurm.options=['--signal=B:TERM@5']", "options.0: may not be --signal"),
         ('slurm.options=["--comment=a\\r#SBATCH --uid=0"]', "options.0: must be one option"),
