@@ -26,7 +26,7 @@ _OF_CLUSTERS = "settings of clusters stand in the site file or in --set cluster.
 _NO_AXES = "unknown key; write a list of values in the place of the setting, such as objectives.params.tau"
 _UNTRUSTED = "lies outside the current folder, so no plugin of it runs; start in its folder, or give --trust-plugins"
 _OUTSIDE = "lies outside the folder of the sweep and the current directory; copy it there, or start from a folder above"
-_SITE_VARIABLES = re.compile(r"(?!cluster\.slurm\.setup\.).*")
+_SITE_VARIABLES = re.compile(r"(?!slurm\.setup\.).*")
 """Where `${VAR}` means a variable of this machine: in all but shell of the node."""
 _FOLDER = Path(__file__).parent.parent
 
@@ -162,14 +162,11 @@ class _File:
         return merged
 
     def _cluster(self, environ: Mapping[str, str]) -> ClusterConfig | None:
-        """Take out the settings of clusters; None if they are wrong. A site file has no key `cluster`."""
-        own, found = replace(self.root, content={"cluster": self.root.content.pop("cluster")}), list[Problem]()
-        expand_environment(own, environ, found, allowed=_SITE_VARIABLES, strict=False)
-        site = validate(own, _Site, found)
-        for one in found:
-            path = one.path.removeprefix("cluster.") if one.where.line else one.path
-            self.problems.append(replace(one, path=path))
-        return None if site is None else site.cluster
+        """Take out the settings of clusters; None if they are wrong."""
+        own = self.root.below(("cluster",))
+        del self.root.content["cluster"]
+        expand_environment(own, environ, self.problems, allowed=_SITE_VARIABLES, strict=False)
+        return validate(own, ClusterConfig, self.problems)
 
     def _expand(self, kind: str, environ: Mapping[str, str]) -> None:
         """Give variables their values, and places their defaults."""
@@ -204,13 +201,6 @@ class _File:
             except PluginError as error:
                 self.problems.append(Problem(self.root.place(("plugins", number)), "plugins", str(error)))
         return len(self.problems) == already
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Site:
-    """The settings of clusters under the name by which `--set` calls them."""
-
-    cluster: ClusterConfig
 
 
 def _base(named: object, folder: Path, chain: Sequence[Path]) -> Path:

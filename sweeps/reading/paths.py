@@ -42,7 +42,7 @@ def expand_environment(
             if strict and path[0] not in ("plugins", "name") and (odd := _CONTROL.search(text)):
                 raise ConfigError(f"may not hold the character U+{ord(odd[0]):04X}")
             if "${" in text and allowed.fullmatch(".".join(map(str, path))):
-                expanded = _expanded(text, key, environ)
+                expanded = _expanded(text, environ)
                 if strict:
                     _check_secret(text, expanded, key)
                 root.put(path, expanded)
@@ -52,12 +52,11 @@ def expand_environment(
             problems.append(Problem(root.place(path), key, str(error)))
 
 
-def _expanded(text: str, key: str, environ: Mapping[str, str]) -> str:
+def _expanded(text: str, environ: Mapping[str, str]) -> str:
     if "${" in _VARIABLE.sub("", text):
         raise ConfigError("write an environment variable as ${NAME} or ${NAME:-default}")
     if unset := [one[1] for one in _VARIABLE.finditer(text) if not environ.get(one[1]) and one[2] is None]:
-        hint = f"set it, or give the value with --set {key}=..."
-        raise ConfigError(f"the environment variable {unset[0]} is not set; {hint}")
+        raise ConfigError(f"the environment variable {unset[0]} is not set; set it, or give the value with --set")
     return _VARIABLE.sub(lambda one: environ.get(one[1]) or one[2], text)
 
 
