@@ -14,8 +14,8 @@ from goal_sweep.runners.launch.opened import open_sweep
 from goal_sweep.runners.planning.memory import disk_mb, memory_mb
 from goal_sweep.runners.planning.processes import process_pool
 from goal_sweep.sweeps import Unit, pack
+from tests.helpers.paths import SCENES
 from tests.helpers.planning_cases import published_speeds, unit_of
-from tests.helpers.sweep_cases import SCENES
 
 CONTEXT_MB = 600
 

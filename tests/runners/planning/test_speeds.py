@@ -14,8 +14,8 @@ from goal_sweep.runners.launch.opened import open_sweep
 from goal_sweep.runners.planning.roofline import CARDS, card_named
 from goal_sweep.runners.planning.speeds import Speed, Speeds, in_store, measured, recorded
 from goal_sweep.sweeps import Unit, pack
+from tests.helpers.paths import SCENES
 from tests.helpers.planning_cases import published_speeds, unit_of
-from tests.helpers.sweep_cases import SCENES
 
 
 def step_s(stage: str, *overrides: str, gpu: str = "A100") -> float:
