@@ -1,4 +1,4 @@
-"""A pickle can run any program. None is unpickled, be it in a store, an archive, a checkpoint, a cache, a dataset."""
+"""A pickle can run any program. None is unpickled, be it in a store, a checkpoint, a cache, a dataset."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from goal_sweep.runners.store.archive import opened_archive
 
 from goal_sweep.analysis.statistics.images import image_scores
 from goal_sweep.goal_core.basics.atomic import DamagedError
@@ -119,7 +118,6 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "a checkpoint to evaluate": read_model,
     "a result of the store": result_of_a_store,
     "a record of the store": read_json,
-    "an archive": lambda path: opened_archive(path).__enter__(),
     "the ranks in a results table": lambda path: image_scores(path.read_bytes()),
     "weights of torch": weights(".pth"),
     "weights of safetensors": weights(".safetensors"),

@@ -110,7 +110,7 @@ def perform(operation: str, path: Path, act: Callable[[], T], *, doing: str = "r
     return retried(once)
 
 
-def replace_with(path: Path, write: Callable[[Path], object], *, guard: Callable[[], None] | None = None) -> None:
+def replace_with(path: Path, write: Callable[[Path], object], *, guard: Callable[[], object] | None = None) -> None:
     """Write a file of any size and put it in place of ``path`` in one step; a `StorageError` leaves that unchanged.
 
     Args:
@@ -143,7 +143,7 @@ def replace_bytes(path: Path, content: bytes) -> None:
     replace_with(path, lambda temporary: temporary.write_bytes(content))
 
 
-def create_bytes(path: Path, content: bytes, *, guard: Callable[[], None] | None = None) -> bool:
+def create_bytes(path: Path, content: bytes, *, guard: Callable[[], object] | None = None) -> bool:
     """As `replace_with` for content in memory, but never replaces a file; of several processes exactly one succeeds.
 
     False leaves the existing file untouched.
@@ -184,7 +184,7 @@ def _create_without_links(temporary: Path, path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _staged(path: Path, write: Callable[[Path], object], guard: Callable[[], None] | None) -> Iterator[Path]:
+def _staged(path: Path, write: Callable[[Path], object], guard: Callable[[], object] | None) -> Iterator[Path]:
     """The content under a temporary name, on the disk, to be given the final one; the folder is flushed afterwards."""
     temporary = path.parent / f".{path.name}.{process_tag()}-{next(_serial)}.tmp"
     with storage_errors(path, "write"):

@@ -30,8 +30,8 @@ class ImageConfig(InRange):
     With the last two, evaluation stretches the whole image to the square, and `resize` has no meaning."""
     shrink: Annotated[int, Range(at_least=0)] = 0
     """The shorter side, pixels, to which larger images are shrunk before anything else, so that a pack of them is small
-    (docs/performance.md); 0 keeps them. Training then crops the shrunk image, which is another augmentation. With
-    `shrink` equal to `resize`, and `none` or `crop_flip`, evaluation sees the same pixels as without."""
+    (docs/performance.md); 0 keeps them. Training crops the shrunk image, which is another augmentation. Where it equals
+    `resize`, with `none` or `crop_flip`, evaluation sees the same pixels."""
 
     @property
     def augments(self) -> bool:
@@ -88,7 +88,7 @@ class KarpathyConfig(_Captioned):
     """Use at most this many captions of an image, in file order; 0 uses all."""
     vocabulary: Literal["train_val", "legacy"] = "train_val"
     """Captions whose words are counted: `train_val`, those of these two splits that are used; `legacy`, every caption
-    in the file, test included, as VSE++'s published code does. For comparison only: it looks at the test words."""
+    in the file, test included, as VSE++'s published code does, for comparison only."""
     image: ImageConfig = field(default_factory=ImageConfig)
 
 

@@ -22,9 +22,9 @@ class BackboneConfig:
     such as `open_clip:ViT-B-32`."""
     weights: str = "timm"
     """`timm`: the architecture's default pretrained weights (downloaded, or from timm's cache); `random`: drawn from
-    the cell's seed; `precomputed`: the data holds the features already, and tables show them under `name`;
-    otherwise the path of a `.safetensors` or weights-only checkpoint file. Of `dual`: the name of a two-tower model on
-    the Hugging Face hub, such as `openai/clip-vit-base-patch32`, or its folder; of open_clip, a file."""
+    the cell's seed; `precomputed`: the data are features, which tables show under `name`; otherwise the path of a
+    `.safetensors` or weights-only checkpoint file. Of `dual`: a two-tower model on the Hugging Face hub, such as
+    `openai/clip-vit-base-patch32`, or its folder; of open_clip, a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class TextConfig(InRange):
     """Width of the word embedding before the GRU."""
     encoder: str = ""
     """In place of the GRU: a text encoder of the transformers library, as a name on the Hugging Face hub or a folder,
-    or one of a plugin. The mean of its last states is mapped to `embed_dim` numbers. Empty: the GRU."""
+    or one of a plugin. Empty: the GRU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +44,8 @@ class BertConfig(InRange):
 
     weights: str = "bert-base-uncased"
     """`random`: drawn from the cell's seed; a folder with `config.json`, `vocab.txt` and weights; otherwise a model's
-    name on the Hugging Face hub (downloaded, or from its cache). In VSE-infinity it may be any text encoder of the
-    transformers library, or one of a plugin; one that is no BERT and brings a tokenizer needs `size_augment: 0`,
-    because no word of its can be masked."""
+    name on the Hugging Face hub. In VSE-infinity any text encoder of the transformers library, or one of a plugin; one
+    that is no BERT and brings a tokenizer needs `size_augment: 0`."""
     layers: Size = 12
     """Transformer layers; used with `random` weights only, as are the next two."""
     width: Size = 768
@@ -84,8 +83,8 @@ class XvlmConfig(InRange):
     """Size of the objective's gradient on the embeddings when it begins, relative to that of the contrastive loss that
     it replaces; 0 leaves image-text matching alone."""
     objective_scale: Annotated[float | Literal["itc"], Range(above=0)] = "itc"
-    """The objective's sum over a batch of B is multiplied by `objective_weight * objective_scale / (2 B)`. `itc`: each
-    objective has a scale of its own, which is measured (docs/frameworks.md); a number serves all objectives alike."""
+    """The objective's sum over a batch of B is multiplied by `objective_weight * objective_scale / (2 B)`. `itc`: the
+    scale of each objective is measured (docs/frameworks.md); a number serves all alike."""
     rerank_top: Annotated[int, Range(at_least=0)] = 256
     """Evaluation re-ranks this many nearest candidates of each query by image-text matching; 0 ranks by similarity."""
 

@@ -40,16 +40,15 @@ class StageConfig(InRange):
     batch_size: Annotated[int, Range(at_least=2)] = 128
     """Image-caption pairs per step, at least 2, or no pair has a negative."""
     micro_batch: Count = 0
-    """Pairs to encode at a time, for batches larger than memory; 0: the whole batch at once. The gradient is that of
-    the whole batch up to rounding, for memory of `micro_batch` pairs and a third more time. Not for models whose batch
-    normalisation uses the statistics of the batch (`bn_mode: legacy_quirk`; `vse_infty` on precomputed regions)."""
+    """Pairs to encode at a time, for batches larger than memory (docs/performance.md); 0: the whole batch at once. Not
+    with `bn_mode: legacy_quirk`, nor for `vse_infty` on precomputed regions."""
     optimizer: Literal["adam", "adamw"] = "adam"
     weight_decay: Factor = 0.0
     beta2: Share = 0.999
     """Decay rate of the optimiser's second moment; that of the first is 0.9."""
     schedule: Literal["drops", "linear"] = "drops"
-    """`drops`: the learning rate falls at `lr_drops`; `linear`: it rises linearly from 0 over the first `lr_warmup` of
-    the stage's steps, then falls linearly to 0, as in X-VLM."""
+    """`drops`: the learning rate falls at `lr_drops`; `linear`: it rises from 0 over the first `lr_warmup` of the
+    stage's steps, then falls to 0, as in X-VLM."""
     lr_warmup: Share = 0.0
     """Share of the steps in which the learning rate of `linear` rises, in [0, 1)."""
     lr_drops: tuple[int, ...] = ()
@@ -68,28 +67,25 @@ class StageConfig(InRange):
     """Global norm to which a cell's gradient is clipped; 0 does not clip."""
     warmup_epochs: Count = 0
     """Number of first epochs in which the loss is the hinge over all negatives, whatever the objective, as in
-    VSE-infinity for one epoch: the hardest negatives of random embeddings can make everything collapse.
-    A warm-up epoch is never selected as the best."""
+    VSE-infinity. They are never selected as the best."""
     drop_last: bool = False
     """Leave out the last, smaller batch of an epoch."""
     bn_mode: Literal["frozen_eval", "legacy_quirk"] = "frozen_eval"
     """Batch normalisation of VSE++'s backbone in training steps. `frozen_eval`: always the running statistics.
-    `legacy_quirk`: as in the published code, where each epoch begins with the statistics of the batches, which change
-    the running ones even while the weights are frozen, and continues with the running ones after the first step whose
-    number, over all epochs, is a multiple of 500. Cells then cannot share a backbone's forward pass."""
+    `legacy_quirk`: as in the published code, each epoch begins with the statistics of the batches, which change the
+    running ones even while the weights are frozen, until the first step whose number, over all epochs, is a multiple
+    of 500. Cells then share no backbone."""
     feature_views: Count = 0
-    """For stage `frozen` with augmented images: compute the backbone's features of this many augmented views of each
-    training image once, and draw one of them for each caption in each epoch; 0 augments anew for every step, and passes
-    the backbone every time. Fewer views are another augmentation, which the report states."""
+    """For stage `frozen` with augmented images: compute the features of this many augmented views of each image once,
+    and draw one of them for each caption in each epoch; 0 augments anew for every step."""
     select_on: Literal["val", "test"] = "val"
-    """The split whose rsum selects the best epoch. Much published code uses `test`, which flatters the numbers; the
-    report and every grid then say so, and it is meant only for comparison with such work."""
+    """The split whose rsum selects the best epoch. `test`, as in much published code, flatters the numbers; the report
+    and every grid then say so."""
     checkpoint_every: Count = 0
     """Steps between additional saves within an epoch; 0 saves at the end of each epoch only."""
     collapse_patience: Count = 500
-    """A cell fails as collapsed after this many consecutive steps with its hinge within 1 % of 2 x batch x margin (the
-    negatives as near as the positives), or when no query of the split it selects on ever has its match among the first
-    ten; 0: never."""
+    """A cell fails as collapsed after this many consecutive steps with its hinge within 1 % of 2 x batch x margin, or
+    when no query of the split it selects on ever has its match among the first ten; 0: never."""
 
     @property
     def shares_backbone(self) -> bool:

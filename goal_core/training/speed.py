@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.goal_core.data import SPLIT_NAMES, Dataset, num_batches

@@ -80,7 +80,6 @@ def check_here(need: Resources, here: Machine | None = None) -> None:
     """Check that a unit fits this machine.
 
     Args:
-        need: the resources of a unit.
         here: this machine as Ray counts it; None counts what Ray may find at most, and starts nothing.
 
     Raises:

@@ -103,12 +103,10 @@ def check_machine(store: Store, job: UnitJob) -> None:
 def check_code(code: str | None, did: Literal["launched", "submitted"] = "launched") -> None:
     """Compare this process's code with the driver's, or with that which submitted a batch job.
 
+    Raises `InputsDifferError` where it differs.
+
     Args:
         code: the other's `code_digest`; None compares nothing.
-        did: what the other machine did.
-
-    Raises:
-        InputsDifferError: it differs.
     """
     if code is not None and code != code_digest():
         other = "submit again" if did == "submitted" else "`goal-sweep submit --to ray`, which sends this one along"
@@ -125,9 +123,7 @@ def open_inputs(unit: Unit, code: str, indexes: Path) -> Dataset:
     Images are not looked at here: each is compared with the index when it is read.
 
     Args:
-        unit: the unit.
         code: the driver's `code_digest`.
-        indexes: the store's folder of indexes.
 
     Returns:
         The data.
@@ -150,13 +146,11 @@ def open_inputs(unit: Unit, code: str, indexes: Path) -> Dataset:
 def check_inputs(unit: Unit, dataset: Dataset) -> None:
     """Compute the ids of a unit's cells with what this machine has.
 
-    Args:
-        unit: the unit.
-        dataset: its data, as opened here.
+    Raises `InputsDifferError` where the data, the first weights, or the code of an objective differ; `WeightsError`
+    where weights are missing here.
 
-    Raises:
-        InputsDifferError: the data, the first weights, or the code of an objective differ.
-        WeightsError: weights are missing here.
+    Args:
+        dataset: its data, as opened here.
     """
     for training in unit.trainings:
         cell = training.cell

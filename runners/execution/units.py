@@ -47,11 +47,7 @@ class _NotKept:
 
 
 class _Given:
-    """The starts that Tune was given, of which each ends once.
-
-    Args:
-        work: whose they are.
-    """
+    """The starts that Tune was given, of which each ends once."""
 
     def __init__(self, work: Work) -> None:
         self.work = work

@@ -40,6 +40,7 @@ from goal_sweep.runners.store import (
     TrainingFolder,
     renewed,
 )
+from goal_sweep.runners.store.storage.folders import LOCAL
 from goal_sweep.sweeps.cells import Training
 from goal_sweep.sweeps.schema import ResourceConfig
 from goal_sweep.sweeps.units import Unit
@@ -93,10 +94,6 @@ def run_unit(job: UnitJob, send: Send) -> None:
     When this returns, the store holds how each of them ended. An error of the whole unit (unreadable data, no GPU)
     fails each training and is not raised. If the driver asks its workers to stop, every training saves its exact state
     and ends its attempt.
-
-    Args:
-        job: the unit.
-        send: passes events on to the driver.
 
     Raises:
         UnfitMachineError: this machine lacks something, and another may train the unit. Nothing was claimed.
@@ -210,7 +207,6 @@ class UnitCallback(Callback):
 
     Args:
         folders: the folders of its trainings, by key.
-        send: passes events on to the driver.
         watchdog: seconds without a step after which the process is ended; 0 disables this.
         asked_to_stop: whether the driver wants the unit to save and stop.
         smaller: pairs at a time with which a training that runs out of memory can go on; 0 where it cannot.
@@ -228,7 +224,8 @@ class UnitCallback(Callback):
         """Keys of the trainings that are done or failed."""
         self.out_of_memory: set[str] = set()
         """Keys of those that go on with smaller chunks."""
-        self._folders, self._send, self._limit, self._smaller = folders, send, watchdog, smaller
+        self._folders, self._send, self._smaller = folders, send, smaller
+        self._limit = watchdog and max(watchdog, PATIENCE_S * any(one.storage is not LOCAL for one in folders.values()))
         self._asked_to_stop, self._stopping, self._asked_at = asked_to_stop, False, time.monotonic()
         self._seen = time.monotonic()
         self._waiting = False
@@ -300,9 +297,8 @@ class UnitCallback(Callback):
         pause, woke = min(5.0, self._limit / 4), time.monotonic()
         while not self._over.wait(pause):
             slept, woke = time.monotonic() - woke, time.monotonic()
-            # A process that was suspended (a stopped job, a closed laptop) did not hang, nor does one whose driver is,
-            # nor one that waits for the store.
-            if slept > 2 * pause + 1 or self._waiting or any(folder.is_waiting for folder in self._folders.values()):
+            # A process that was suspended (a stopped job, a closed laptop) did not hang, nor does one whose driver is.
+            if slept > 2 * pause + 1 or self._waiting:
                 self._seen = woke
             if woke - self._seen >= self._limit:
                 self._end_process(f"hung: no step for {woke - self._seen:.0f} s (resources.watchdog = {self._limit})")

@@ -52,9 +52,6 @@ def launch_sweep(
     """Train what a sweep lacks.
 
     Args:
-        sweep: the sweep.
-        options: the options of this launch.
-        console: where to show progress.
         command: writes another command on the same sweep, from the verb and its arguments.
         signals: handles the signals that stop the launch; it must be entered already.
         judge: the rule for "not significantly worse", for the grids at the end.

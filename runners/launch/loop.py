@@ -67,10 +67,6 @@ class Launch:
     """Gives units to Ray, and notes what becomes of them (`runners.execution.units.Work`).
 
     Args:
-        remaining: what to train.
-        options: the options of this launch.
-        view: shows the progress.
-        tracking: tells the trackers.
         signals: handles the signals that stop the launch; it must be entered already.
     """
 
@@ -105,15 +101,17 @@ class Launch:
     def run(self) -> int:
         """Train, and return the exit status.
 
-        Raises:
-            UnfinishedError: Ray, the store or its credentials are gone.
+        Raises `UnfinishedError` where Ray, the store or its credentials are gone.
         """
         self._store.begin_launch(self.id)
         try:
             with self._view:
-                self._wait_for_others()
-                if self._remaining.startable():
-                    self._train()
+                if not self._remaining.startable() and (held := self._remaining.held):
+                    holder = self._progress[held[0]].holder
+                    self._view.note(
+                        f"{len(held)} trainings are being done by {holder}; this launch trains what is left"
+                    )
+                self._train()
         except KeyboardInterrupt:  # a second signal, or one that came while no unit was running
             if self._signals.received is None:
                 raise
@@ -255,19 +253,6 @@ class Launch:
             chosen = self._remaining.startable()
         self._queue += [_Waiting(unit, rank) for rank, unit in self._packer.units(chosen)]
         self._remaining.under_way.update(chosen)
-
-    def _wait_for_others(self) -> None:
-        """While other launches train all that is left, wait for what they leave."""
-        if (held := self._remaining.held) and not self._remaining.startable():
-            holder = self._progress[held[0]].holder
-            self._view.note(f"{len(held)} trainings are being done by {holder}; this launch trains what is left")
-        while not (self._remaining.startable() or self._cut_short):
-            if self._remaining.held:
-                time.sleep(LOOK_S)
-                for training in self._remaining.held:
-                    self._settle(training)
-            elif not self._remaining.search_on():
-                return
 
     # What becomes of trainings.
 

@@ -35,8 +35,7 @@ class OpenedSweep(ResolvedSweep):
     def prepare(self) -> None:
         """Make the store, and put the index of the data into it, so that no worker reads them all.
 
-        Raises:
-            StorageError: the store cannot be made.
+        Raises `StorageError` where the store cannot be made.
         """
         before = self.store.indexes
         self.store.prepare()
@@ -132,15 +131,13 @@ def open_sweep(
 ) -> OpenedSweep:
     """Load a sweep and everything that its cell ids depend on.
 
+    Raises `GoalError` where the sweep file is invalid, or the data or weights are missing or invalid.
+
     Args:
         sweep: path of a sweep file, or the name of a shipped sweep.
         overrides: ``key=value`` settings that replace those of the file.
         trusted: also run plugins of a sweep that lies outside the current folder.
         renew: look at every image of the data; else they are taken for what they were when they were indexed.
-        progress: called while images are read for the index.
-
-    Raises:
-        GoalError: the sweep file is invalid, or the data or weights are missing or invalid.
     """
     return open_config(load_sweep(sweep, overrides, trusted=trusted), renew=renew, progress=progress)
 

@@ -16,15 +16,7 @@ from goal_sweep.sweeps.units import Unit, pack
 
 
 class Packer:
-    """Packs what can start into units.
-
-    Args:
-        remaining: what is left.
-        machines: those of the launch.
-        need: the resources of a unit.
-        options: the options of the launch.
-        note: shows a line to the user.
-    """
+    """Packs what can start into units."""
 
     def __init__(
         self,
@@ -51,13 +43,6 @@ class Packer:
         self._limits, self._seconds = packing.limits, packing.seconds
         for line in (*packing.lines, *self._devices.notes):
             self._note(line)
-        seconds = {unit: self._seconds(unit) for unit in packing.units}
-        if None not in seconds.values():
-            remaining.progress.weights = {
-                one: (seconds[unit] or 0.0) / len(unit.trainings) / one.stage.epochs
-                for unit in packing.units
-                for one in unit.trainings
-            }
         units = Counter(unit.stage.name for unit in packing.units)
         cells = Counter(training.stage.name for training in todo)
         for stage in sweep.by_stage:

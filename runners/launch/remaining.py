@@ -29,12 +29,7 @@ class LaunchOptions:
 
 
 class Remaining:
-    """Which trainings a launch will still try, and which of them can start.
-
-    Args:
-        sweep: the sweep.
-        options: the options of the launch.
-    """
+    """Which trainings a launch will still try, and which of them can start."""
 
     def __init__(self, sweep: OpenedSweep, options: LaunchOptions) -> None:
         self.sweep, self._options = sweep, options

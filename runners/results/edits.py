@@ -24,8 +24,6 @@ def edits_since(before: ResultsTable | None, sweep: ResolvedSweep, todo: Collect
 
     Args:
         before: the table as that launch left it; None without one.
-        sweep: the sweep.
-        todo: its trainings that will be trained.
     """
     git_diff = gather().git_diff_sha256[:DIFF_DIGITS] if todo else ""
     return [] if before is None else [*changes(before, sweep.trainings, todo, git_diff)]
@@ -37,9 +35,6 @@ def changes(
     """Describe what was edited, which results the report will lack, and which were computed without code of now.
 
     Args:
-        before: the table as an earlier launch left it.
-        asked: the sweep's trainings.
-        todo: those of them that will be trained.
         git_diff: the uncommitted changes of the source tree, as in their column; empty if there are none.
     """
     rows, keys = list(before.rows(_ASKED)), {training.key for training in asked}

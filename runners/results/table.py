@@ -18,7 +18,7 @@ from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.runners.results.rows import STORED, asked_row, stored_row
 from goal_sweep.runners.store import Store, TrainingStatus
 from goal_sweep.sweeps import ResolvedSweep, SweepConfig, SweepPlaces, Training, from_mapping
-from goal_sweep.sweeps.axes import Labels
+from goal_sweep.sweeps.axes import place_of
 from goal_sweep.sweeps.results import COLUMNS, EPOCHS, HEADER_KEY, SETTING, TEST, VAL, Header
 
 _TYPES = {"string": pa.string(), "int64": pa.int64(), "double": pa.float64(), "binary": pa.binary()}
@@ -51,11 +51,7 @@ class ResultsTable:
 
     @classmethod
     def parse(cls, content: bytes, source: str) -> ResultsTable:
-        """Read the content of a results file.
-
-        Raises:
-            DamagedError: it is damaged, or of another format.
-        """
+        """Read the content of a results file. Raises `DamagedError` where it is damaged, or of another format."""
         try:
             table = pq.read_table(io.BytesIO(content), page_checksum_verification=True)
             stated = (table.schema.metadata or {}).get(HEADER_KEY, b"")
@@ -106,13 +102,11 @@ def lost_results(store: Store, sweep: ResolvedSweep) -> int:
 def update_results(store: Store, sweep: ResolvedSweep, *, must_write: bool = True) -> ResultsTable:
     """Bring a sweep's table in the store up to date. It is written only if something has changed.
 
+    Raises `StorageError` where the store cannot be read or written.
+
     Args:
-        store: the store.
         sweep: the sweep, with the candidates and choices of its search.
         must_write: whether a store that cannot be written is an error.
-
-    Raises:
-        StorageError: the store cannot be read or written.
     """
     statuses = store.status(sweep.trainings, max_attempts=sweep.config.resources.max_attempts)
     before = read_results(store, sweep.config.name)
@@ -139,7 +133,6 @@ def listed_again(header: Header, config: SweepPlaces) -> ResolvedSweep:
     """The sweep of a table, without its data.
 
     Args:
-        header: the table's header.
         config: has the places of the store and of tracking, which a table does not name.
     """
     asked = header.requested
@@ -190,7 +183,7 @@ def _header(sweep: ResolvedSweep) -> Header:
     config = sweep.config
     stages = tuple(str(stage.name) for stage in config.stages)
     points = {
-        stage: tuple(dict.fromkeys(map(Labels(config.axes, stages[: number + 1]).of, config.points)))
+        stage: tuple(dict.fromkeys(place_of([one], config.axes, stages[: number + 1]) for one in config.points))
         for number, stage in enumerate(stages)
     }
     return Header(

@@ -44,8 +44,7 @@ class Garbage:
 def find_garbage(store: Store, trainings: Sequence[Training]) -> list[Garbage]:
     """Find what can be removed: of a sweep's cells, and what dead processes left there. Changes nothing.
 
-    Raises:
-        StorageError: the store cannot be read.
+    Raises `StorageError` where the store cannot be read.
     """
     statuses, storage = store.status(trainings), store.storage
     names = {store.folder(training).folder: training.name for training in trainings}

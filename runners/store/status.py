@@ -49,12 +49,10 @@ class TrainingStatus:
 def status_of(folder: TrainingFolder, max_attempts: int) -> TrainingStatus:
     """Read the status of one training. A file that is damaged or cannot be read is named in the reason.
 
-    Args:
-        folder: the training's folder.
-        max_attempts: counted failures after which a training is failed instead of waiting for another try.
+    Raises `UnfinishedError` where the credentials for the store have expired, so that nothing can be read.
 
-    Raises:
-        UnfinishedError: the credentials for the store have expired, so that nothing can be read.
+    Args:
+        max_attempts: counted failures after which a training is failed instead of waiting for another try.
     """
     problem = ""
     try:

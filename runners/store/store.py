@@ -39,6 +39,8 @@ _VERSION = 6
 class Store:
     """A store: a results folder on a local disk or NFS, or a place in a bucket of an object store.
 
+    Its methods raise `StorageError` where it cannot be read or written.
+
     Args:
         location: the folder, which `prepare` creates, or ``s3://bucket/prefix``. A relative path starts at the current
             working directory.
@@ -92,11 +94,7 @@ class Store:
         return None
 
     def prepare(self) -> None:
-        """Create the store.
-
-        Raises:
-            StorageError: it cannot be created or written.
-        """
+        """Create the store."""
         self.storage.prepare([self._base / "cells", self._base / "launches"])
         if not self.exists:
             self.storage.replace(self._base / "store.json", json_bytes({"version": _VERSION}))
@@ -129,7 +127,6 @@ class Store:
         """Read the status of trainings, in the given order. Writes nothing.
 
         Args:
-            trainings: the trainings.
             max_attempts: counted failures after which a training is failed instead of waiting for another try.
         """
         asked = list(trainings)
@@ -137,11 +134,7 @@ class Store:
         return dict(zip(asked, statuses, strict=True))
 
     def begin_launch(self, launch: str) -> None:
-        """Let the machines of a launch see that this is its store.
-
-        Raises:
-            StorageError: the store cannot be written.
-        """
+        """Let the machines of a launch see that this is its store."""
         self.storage.replace(self._launch(launch, "json"), json_bytes({"host": socket.gethostname()}))
 
     def sees_launch(self, launch: str) -> bool:
@@ -149,19 +142,11 @@ class Store:
         return self.storage.appeared(self._launch(launch, "json"))
 
     def write_probe(self) -> None:
-        """Find out whether this machine can write the store.
-
-        Raises:
-            StorageError: it cannot.
-        """
+        """Find out whether this machine can write the store."""
         self.storage.now(self._base / "launches")
 
     def ask_to_stop(self, launch: str) -> None:
-        """Ask the workers of a launch to save their state and stop.
-
-        Raises:
-            StorageError: the store cannot be written.
-        """
+        """Ask the workers of a launch to save their state and stop."""
         self.storage.replace(self._launch(launch, "stop"), b"")
 
     def is_asked_to_stop(self, launch: str) -> bool:
@@ -182,11 +167,7 @@ class Store:
         return self.storage.fetch(self._base / path)
 
     def write_results(self, sweep: str, content: bytes) -> None:
-        """Write the results table of a sweep, as ``sweeps/<sweep>/results.parquet``.
-
-        Raises:
-            StorageError: it cannot be written, or the store is gone.
-        """
+        """Write the results table of a sweep, as ``sweeps/<sweep>/results.parquet``."""
         if not self.exists:
             raise StorageError(f"the results folder {self.location} is gone")
         path = self._results(sweep)
@@ -194,11 +175,7 @@ class Store:
         self.storage.replace(path, content)
 
     def read_results(self, sweep: str) -> bytes | None:
-        """Read what `write_results` wrote; None where there is none.
-
-        Raises:
-            StorageError: it cannot be read.
-        """
+        """Read what `write_results` wrote; None where there is none."""
         return self.storage.read(self._results(sweep))
 
     def _results(self, sweep: str) -> Path:

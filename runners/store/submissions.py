@@ -48,21 +48,13 @@ class Submission:
 
 
 class Submissions:
-    """Reads and writes the submissions of a store.
-
-    Args:
-        root: the store's folder.
-    """
+    """Reads and writes the submissions of a store."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.folder = root, root / "submissions"
 
     def begin(self, sweep: str, to: str, code: str, address: str = "") -> Submission:
-        """Record that a job is about to be sent, under an id that nobody else has.
-
-        Raises:
-            StorageError: the store cannot be written.
-        """
+        """Record that a job is about to be sent, under an id that nobody else has."""
         make_folder(self.folder)
         while True:
             submission = Submission(

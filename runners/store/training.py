@@ -46,7 +46,6 @@ class TrainingFolder:
 
     Args:
         folder: ``STORE/cells/<cell id>/<stage>-<stage key>``; need not exist.
-        storage: what keeps it.
     """
 
     def __init__(self, folder: Path, storage: Storage = LOCAL) -> None:
@@ -83,8 +82,7 @@ class TrainingFolder:
     def result(self) -> dict[str, Any] | None:
         """The result; None if the training is not done.
 
-        Raises:
-            DamagedError: the file is not a result of this training.
+        Raises `DamagedError` where the file is not a result of this training.
         """
         content, source = self.storage.read(self.folder / RESULT), self.storage.shown(self.folder / RESULT)
         if content is None:
@@ -99,8 +97,7 @@ class TrainingFolder:
     def stated(self, name: str, result: Mapping[str, Any]) -> bytes | None:
         """The content of a file that a result states; None if it states none.
 
-        Raises:
-            DamagedError: the file is missing, or not as stated.
+        Raises `DamagedError` where the file is missing, or not as stated.
         """
         if (stated := result.get("files", {}).get(name)) is None:
             return None
@@ -114,11 +111,10 @@ class TrainingFolder:
     def records(self, result: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """The epochs' records so far, in order.
 
+        Raises `DamagedError` where they are not, or a line is not an epoch's record.
+
         Args:
             result: the result, if the training is done; then they must be those that it states.
-
-        Raises:
-            DamagedError: they are not, or a line is not an epoch's record.
         """
         path = self.folder / METRICS
         content = self.stated(METRICS, result) if result else self.storage.read(path)
@@ -154,10 +150,6 @@ class TrainingFolder:
         """Begin an attempt, to which all further writes belong.
 
         It supersedes a running attempt of the same launch, whose driver saw the process end.
-
-        Args:
-            launch: the launch for which this process works.
-            shared_by: trainings that it trains side by side.
 
         Raises:
             AlreadyDoneError: the training has its result.
@@ -206,15 +198,8 @@ class TrainingFolder:
         if done:
             raise AlreadyDoneError(f"{self.folder.parent.name}/{self.folder.name} is done")
 
-    def check(self) -> None:
-        """Check that this object's attempt still owns the training.
-
-        Raises:
-            ClaimLostError: it does not.
-        """
-        self._own()
-
-    def _own(self) -> Attempt:
+    def check(self) -> Attempt:
+        """This object's attempt, after a check that it still owns the training."""
         if self.attempt is None:
             raise ValueError(f"{self.folder} must be claimed before it is written")
         numbers = self.attempts.numbers()
@@ -229,7 +214,7 @@ class TrainingFolder:
         """Show that this object's attempt lives."""
         with self._writing:
             if self.attempt is not None:
-                self.attempts.write(self._own())
+                self.attempts.write(self.check())
 
     # Writing.
 
@@ -237,7 +222,6 @@ class TrainingFolder:
         """Let a library write a file, which then takes the place of the one before.
 
         Args:
-            name: the file's name in this folder.
             write: writes the whole content to its argument, a path that does not exist yet.
         """
         self.check()
@@ -260,11 +244,6 @@ class TrainingFolder:
         text = "".join(f"{prefix}{part}\n" for part in line.splitlines() or [""])
         self.storage.append(self.folder / LOG, text.encode(), writer=number)
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether a call waits for a store that is slow or away."""
-        return self.storage.is_waiting
-
     def discard(self, name: str) -> None:
         """Remove a file that is no longer needed. If it cannot be removed, it stays."""
         self.check()
@@ -274,15 +253,13 @@ class TrainingFolder:
         """Write the result. The training is then done, and nothing in the folder changes any more.
 
         Adds ``"stage_key"``, ``"attempt"``, ``"finished"`` (seconds since 1970), and ``"files"``: by name, the files
-        that the result rests on, with their SHA-256. What nobody needs then is removed.
+        that the result rests on, with their SHA-256; a `StorageError` where one is gone. What nobody needs then is
+        removed.
 
         Args:
             result: as the trainer reports it; ``status`` is ``done`` and ``metrics`` maps names to numbers.
-
-        Raises:
-            StorageError: also where a file that the result rests on is gone.
         """
-        attempt = self._own()
+        attempt = self.check()
         atomic.crash_point("finish: begin")
         files = {BEST: best_name(int(result["best_epoch"])), METRICS: METRICS, RANKS: RANKS}
         stated = {key: self._stated(name) for key, name in files.items() if key == BEST or self._has(name)}
@@ -308,12 +285,10 @@ class TrainingFolder:
         """End this object's attempt.
 
         Args:
-            outcome: how.
-            reason: one line.
             **how: ``trace``, ``counted`` and ``final`` of `Attempt`.
         """
         with self._writing:
-            attempt, self.attempt = self._own(), None
+            attempt, self.attempt = self.check(), None
             progressed = outcome != "done" and self.progressed(attempt)
             self.attempts.write(attempt.ending(outcome, reason=reason, ended=time.time(), progressed=progressed, **how))
 
@@ -323,8 +298,6 @@ class TrainingFolder:
         """End the newest attempt if it is still that of a launch, whose process has ended.
 
         Args:
-            launch: the launch.
-            outcome: how.
             reason: one line, unless the process has left one.
             counted: whether it counts against `resources.max_attempts`.
         """

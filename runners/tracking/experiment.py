@@ -1,28 +1,35 @@
-"""A sweep's experiment in MLflow: connected to, made, found again after the sweep's folder was moved."""
+"""A sweep's experiment in MLflow: made, found again after its folder was moved, and read; with the report's files."""
 
 from __future__ import annotations
 
 import logging
 import uuid
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
+from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+from sqlalchemy.exc import SQLAlchemyError
 
-from goal_sweep.runners.tracking import schema as names
-from goal_sweep.runners.tracking.uri import TrackingError, prepare_database, sqlite_file
+from goal_sweep.goal_core.basics.errors import first_line
+from goal_sweep.runners.tracking import values as names
+from goal_sweep.runners.tracking.uri import TrackingError, prepare_database, require_database, sqlite_file
+
+LOCAL_PAGE = "http://127.0.0.1:5000"
+"""Where `goal-sweep ui` serves a tracking database that is a file."""
 
 
 def connect(uri: str) -> Any:
     """A client of a tracking database, which is made if it is missing, or of a server.
 
+    Raises `TrackingError` where it can never work: the file is not a database, or of an older MLflow.
+
     Args:
         uri: from `runners.tracking.uri.resolve_uri`.
-
-    Raises:
-        TrackingError: it can never work: the file is not a database, or of an older MLflow.
     """
     for name in ("mlflow", "alembic"):  # which log migrations, and each database error with its trace
         logging.getLogger(name).setLevel(logging.ERROR)
@@ -81,3 +88,61 @@ def ensure_experiment(client: Any, uri: str, name: str) -> str:
     if experiment.lifecycle_stage == "deleted":
         client.restore_experiment(experiment.experiment_id)
     return str(experiment.experiment_id)
+
+
+class SweepPage:
+    """A sweep's experiment in MLflow, which must exist.
+
+    Raises `TrackingError` where there is no such experiment, or tracking cannot be read.
+    """
+
+    def __init__(self, uri: str, name: str) -> None:
+        require_database(uri)
+        self.uri, self.name = uri, name
+        with told(f"cannot read tracking at {uri}"):
+            client: Any = MlflowClient(tracking_uri=uri)
+            experiment = find_experiment(client, name)
+            if experiment is None or experiment.lifecycle_stage == "deleted":
+                raise TrackingError(f"no experiment {name!r} in {uri}; goal-sweep sync writes it from the results")
+            if has_moved(experiment, uri):
+                raise TrackingError(f"the folder of {uri} was copied or moved; goal-sweep sync writes its runs again")
+            self.experiment_id = str(experiment.experiment_id)
+            query = f"tags.`{names.ROLE}` = '{names.ROLE_SWEEP}'"
+            parents = client.search_runs([self.experiment_id], query, order_by=["attributes.start_time ASC"])
+            if not parents:
+                raise TrackingError(f"experiment {name!r} in {uri} has no run of the sweep; see goal-sweep sync")
+            self._artifacts = parents[0].info.artifact_uri
+
+    @property
+    def address(self) -> str:
+        """Where the runs are shown: on the tracking server or, for a database, where `goal-sweep ui` serves it."""
+        return self.address_at(self.uri.rstrip("/") if self.uri.startswith(("http://", "https://")) else LOCAL_PAGE)
+
+    def address_at(self, server: str) -> str:
+        """Where a server shows the runs. MLflow shows traces of language models unless the address says otherwise."""
+        return f"{server}/#/experiments/{self.experiment_id}/runs?workflowType=machine_learning"
+
+    def attach_report(self, folder: Path, files: Sequence[str]) -> None:
+        """Log a report as ``report/`` among the parent run's artifacts; afterwards this contains exactly these files.
+
+        Raises `TrackingError` where a file cannot be logged.
+
+        Args:
+            files: its files, relative to it, with forward slashes.
+        """
+        with told("cannot attach the report"):
+            repository = get_artifact_repository(self._artifacts, tracking_uri=self.uri)
+            repository.delete_artifacts("report")
+            for name in files:
+                repository.log_artifact(str(folder / name), str(PurePosixPath("report", name).parent))
+
+
+@contextmanager
+def told(what: str) -> Iterator[None]:
+    """Turn the errors of MLflow and its artifact stores into one line."""
+    try:
+        yield
+    except TrackingError:
+        raise
+    except (MlflowException, SQLAlchemyError, OSError) as error:
+        raise TrackingError(f"{what}: {first_line(error)[:300]}") from error

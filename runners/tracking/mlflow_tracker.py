@@ -16,7 +16,7 @@ from typing import Any, Literal
 from mlflow.entities import Metric, Param, RunTag
 
 from goal_sweep.runners.results import ResultsTable
-from goal_sweep.runners.tracking import schema as names
+from goal_sweep.runners.tracking import values as names
 from goal_sweep.runners.tracking.experiment import connect, ensure_experiment
 from goal_sweep.runners.tracking.values import (
     LoggedStep,

@@ -36,9 +36,6 @@ class Tracking:
     """Tells MLflow and the trackers of a sweep's plugins. A context manager.
 
     Args:
-        sweep: the sweep.
-        store: the store's folder on this machine.
-        live: whether this process trains.
         warn: receives a line, on another thread.
     """
 
@@ -129,8 +126,7 @@ class TrackerThread(Generic[T]):
     def check(self, seconds: float) -> None:
         """Wait until the tracker is made, no longer than so many seconds.
 
-        Raises:
-            TrackingError: it can never work.
+        Raises `TrackingError` where it can never work.
         """
         self._opened.wait(seconds)
         if self.refused is not None:

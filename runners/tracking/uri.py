@@ -21,14 +21,11 @@ class TrackingError(GoalError):
 
 
 def resolve_uri(uri: str, store: Path) -> str:
-    """Make the paths of a tracking URI absolute.
+    """Make the paths of a tracking URI absolute. Raises `TrackingError` where the location is not supported.
 
     Args:
         uri: the URI in the sweep file; ``{store}`` is replaced by the store's folder.
         store: the store's folder, absolute.
-
-    Raises:
-        TrackingError: the location is not supported.
     """
     text = uri.replace("{store}", str(store))
     if text.startswith(_SQLITE):
@@ -51,11 +48,7 @@ def sqlite_file(uri: str) -> Path | None:
 
 
 def read_only(uri: str) -> str:
-    """Why nothing can be written to a tracking URI, in one line; empty if it is a server or can be written.
-
-    Args:
-        uri: a resolved tracking URI.
-    """
+    """Why nothing can be written to a tracking URI, in one line; empty if it is a server or can be written."""
     path = sqlite_file(uri)
     if path is None or not path.is_file() or (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         return ""
@@ -65,8 +58,7 @@ def read_only(uri: str) -> str:
 def require_database(uri: str) -> None:
     """Check that a sweep that is tracked in a file of this machine has been launched.
 
-    Raises:
-        TrackingError: there is no such file, or it is no database.
+    Raises `TrackingError` where there is no such file, or it is no database.
     """
     path = sqlite_file(uri)
     if path is not None and not (path.is_file() and _is_database(path)):
@@ -78,13 +70,11 @@ def prepare_database(path: Path, create: Callable[[Path], None]) -> None:
 
     Processes that create the tables of one SQLite file at the same time leave a broken file, and so does a process that
     is killed while creating them. So one process at a time creates the file under another name, and then renames it.
+    Raises `TrackingError` where the file exists but is not a database, or it or its folder cannot be written.
 
     Args:
         path: the database file; its folder is created too.
         create: creates a complete database at the given path and closes it.
-
-    Raises:
-        TrackingError: the file exists but is not a database, or it or its folder cannot be written.
     """
     if why := read_only(f"{_SQLITE}{path}"):
         raise TrackingError(why)

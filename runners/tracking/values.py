@@ -1,14 +1,62 @@
-"""What MLflow shows of a training: tags, parameters and metrics, from its row in the results table."""
+"""What MLflow shows: the names of tags and metrics, and what a training has of them, by its row in the results table.
+
+::
+
+    experiment                = the sweep's name
+    parent run (one)            goal.role = sweep; its artifacts are the results table and the report
+    child run per training      found again by goal.stage_key; goal.role = report, or candidate for one of a search
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from goal_sweep.runners.tracking import schema as names
 from goal_sweep.sweeps.results import EPOCHS, SETTING, TEST, VAL
 
+PARENT_RUN: Final = "mlflow.parentRunId"
+SOURCE: Final = {"mlflow.source.name": "goal-sweep launch", "mlflow.source.type": "LOCAL"}
+"""MLflow's own tags, which its page shows as "Source"."""
+KIND: Final = {"mlflow.experimentKind": "custom_model_development"}
+"""MLflow's tag of an experiment whose page shows runs; it shows others as traces of language models."""
+
+SWEEP: Final = "goal.sweep"
+"""The sweep's name, on its experiment and its parent run."""
+ROLE: Final = "goal.role"
+ROLE_SWEEP: Final = "sweep"
+FORMER: Final = "former"
+"""The role of a run whose training the sweep no longer asks for, because a setting, the data or a choice changed."""
+STAGE_KEY: Final = "goal.stage_key"
+STATUS: Final = "goal.status"
+OBJECTIVE: Final = "objective"
+"""The parameter ``pair/triplet``, by which runs can be grouped."""
+
+COLUMNS_OF_TAGS: Final[Mapping[str, str]] = {
+    "goal.cell": "cell",
+    "goal.stage": "stage",
+    STAGE_KEY: "training",
+    "goal.pair": "pair",
+    "goal.triplet": "triplet",
+    "goal.seed": "seed",
+    "goal.backbone": "backbone",
+    "goal.framework": "framework",
+    "goal.dataset": "dataset",
+    STATUS: "status",
+    "goal.git_commit": "git_commit",
+    "goal.data_fingerprint": "data_fingerprint",
+    ROLE: "role",
+    "goal.variant": "variant",
+    "goal.point": "point",
+    "goal.grid": "grid",
+    "goal.reason": "reason",
+    "goal.checkpoint": "checkpoint",
+}
+"""The tags of a training's run, each with its column of the results table; those that are empty are left out."""
+
+SELECTED: Final = "selected/val_"
+"""Prefix of the selected epoch's metrics on the val split, so that ranking runs by val and reading their test metrics
+speaks of the same weights."""
 _MAX_TAG = 4000
 _TIMES = (f"{EPOCHS}epoch", f"{EPOCHS}time")
 Row = Mapping[str, Any]
@@ -27,10 +75,10 @@ class LoggedStep(NamedTuple):
 
 def tags_of(row: Row) -> dict[str, str]:
     """The tags of a training's run."""
-    tags = {tag: str(row.get(column) or "")[:_MAX_TAG] for tag, column in names.COLUMNS_OF_TAGS.items()}
+    tags = {tag: str(row.get(column) or "")[:_MAX_TAG] for tag, column in COLUMNS_OF_TAGS.items()}
     if row.get("git_diff"):
         tags["goal.git_commit"] += f", modified ({row['git_diff']})"
-    return {tag: text for tag, text in tags.items() if text} | names.SOURCE
+    return {tag: text for tag, text in tags.items() if text} | SOURCE
 
 
 def name_of(row: Row) -> str:
@@ -42,13 +90,13 @@ def name_of(row: Row) -> str:
 def params_of(row: Row) -> dict[str, str]:
     """The parameters of a training's run: its objective, and the settings that its key hashes, which never change."""
     settings = ((name.removeprefix(SETTING), text) for name, text in row.items() if name.startswith(SETTING))
-    return {names.OBJECTIVE: f"{row['pair']}/{row['triplet']}"} | {name: text for name, text in settings if text}
+    return {OBJECTIVE: f"{row['pair']}/{row['triplet']}"} | {name: text for name, text in settings if text}
 
 
 def final_of(row: Row) -> LoggedStep:
     """The metrics of a finished training on the test split, and those of the selected epoch on the val split."""
     test = {name: value for name, value in row.items() if name.startswith(TEST)}
-    val = {names.SELECTED + name.removeprefix(VAL): value for name, value in row.items() if name.startswith(VAL)}
+    val = {SELECTED + name.removeprefix(VAL): value for name, value in row.items() if name.startswith(VAL)}
     return logged(int(row["best_epoch"]), {**test, **val}, row["ended"])
 
 

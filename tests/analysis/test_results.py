@@ -10,7 +10,7 @@ import pytest
 from goal_sweep.analysis.results import SweepResults, read_results, united
 from goal_sweep.analysis.statistics.aggregation import aggregate, missing_counts
 from goal_sweep.sweeps.axes import Axis
-from goal_sweep.sweeps.results import Header, ResultsError
+from goal_sweep.sweeps.results import ResultsError
 from tests.helpers.results_cases import SweepWriter, of_epochs, recalls
 
 TWO = ("con/con", "sig/cir")
@@ -62,19 +62,8 @@ def test_stores_of_sweeps_with_other_axes_are_an_error() -> None:
         united([store("a", (1,)), other.results()])
 
 
-def test_a_missing_training_of_a_union_is_named() -> None:
-    both = united([store("a", (1,), skip=(("sig/cir", 1),)), store("b", (2,))])
-    (block,) = aggregate(both)
-    assert [(name, gap.seed, gap.status) for name, gap in block.gaps] == [("sig/cir", 1, "waiting")]
-
-
 @pytest.mark.parametrize("content", [b"", b"PAR1 no table"])
 def test_what_is_no_results_table_is_one_line(content: bytes) -> None:
     with pytest.raises(ResultsError, match="the store is not a results table") as error:
         read_results(content, "the store")
     assert "\n" not in str(error.value)
-
-
-def test_a_header_of_another_format_says_which(complete: SweepResults) -> None:
-    with pytest.raises(ValueError, match="format is 7"):
-        Header.parse(complete.header.as_json().replace(b'"format": 1', b'"format": 7'))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import itertools
 import json
 import os
@@ -121,7 +120,3 @@ class Browser:
         assert place is not None, f"nothing to click is named {text!r} in {self.text()[:3000]!r}"
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], button="left", clickCount=1)
-
-    def picture(self, path: Path) -> None:
-        """Save what the window shows as a PNG."""
-        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot")["data"]))

@@ -96,7 +96,7 @@ def without_ray(patch: pytest.MonkeyPatch, train: Train = run_unit) -> None:
             work.ended(start.number, death)
 
     patch.setattr(loop, "RaySession", OneMachine)
-    patch.setitem(sys.modules, "goal_sweep.runners.execution.units", SimpleNamespace(run_units=run_units))  # type: ignore[arg-type]
+    patch.setitem(sys.modules, "goal_sweep.runners.execution.units", SimpleNamespace(run_units=run_units))
     patch.setattr(loop, "PAUSE_S", 0.001)
     patch.setattr(loop, "LOOK_S", 0.05)
 

@@ -14,11 +14,7 @@ from goal_sweep.goal_core.data.batches import BatchSource
 from goal_sweep.goal_core.data.config import KarpathyConfig
 from goal_sweep.goal_core.data.decoding import DecodedImages
 from goal_sweep.goal_core.data.formats.opening import open_dataset
-from goal_sweep.goal_core.data.packs import (
-    open_packed,
-    plan_pack,
-    write_pack,
-)
+from goal_sweep.goal_core.data.packs import open_packed, plan_pack, write_pack
 from goal_sweep.goal_core.data.text.vocabulary import Vocabulary
 
 SMALL = 2

@@ -9,5 +9,4 @@ SCENES = str(Path(__file__).with_name("scenes.yaml"))
 """A sweep of both stages on drawn scenes, in minutes."""
 SHARED = ROOT.parent / "shared"
 """Tests that need this folder are skipped where it does not exist."""
-EMOJI = SHARED / "data" / "emoji"
 WEIGHTS = SHARED / "weights" / "tf_efficientnet_lite0.safetensors"

@@ -29,15 +29,6 @@ def free_port() -> int:
     raise RuntimeError("no free port")
 
 
-A_RAYLET = """
-import ctypes, os, time
-if os.fork() == 0:
-    ctypes.CDLL(None).prctl(15, b"raylet")  # PR_SET_NAME
-    time.sleep(300)
-"""
-"""For a stand-in for `ray start`: a process with the name of Ray's node process."""
-
-
 class RayNode:
     """The processes of one Ray node.
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from goal_sweep.runners.launch.opened import OpenedSweep
 from tests.helpers.mlflow_cases import synced
+from tests.helpers.paths import SCENES
 from tests.helpers.store_cases import write_weights
-from tests.helpers.sweep_cases import SCENES, SETTINGS, opened_in
+from tests.helpers.sweep_cases import SETTINGS, opened_in
 
 RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10")
 

@@ -15,9 +15,8 @@ from goal_sweep.runners.execution.job import UnitJob
 from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.store import Store
 from goal_sweep.sweeps import ResolvedSweep, SweepConfig, SweepModel, SweepObjectives, load_sweep, pack
+from tests.helpers.paths import SCENES
 
-SCENES = str(Path(__file__).with_name("scenes.yaml"))
-"""A sweep of two stages, whose name is `scenes`."""
 SETTINGS = ["seeds=[1]", "objectives={only: [con/con, sig/cir]}"]
 
 

@@ -193,7 +193,7 @@ def test_a_machine_that_is_cut_off_and_comes_back_writes_nothing_late(unbroken: 
         launch.says("epoch 2/")
         cluster.add("near", PYTHONPATH=slow)
         cable.cut()
-        launch.says("its worker died", within=120)
+        launch.says("its worker died")
         launch.says("epoch 4/")
         cable.mend()
         launch.ends()

@@ -54,7 +54,6 @@ def block_grid(
     A star marks the best by the judgement, or without one, the best of those whose seeds are all done.
 
     Args:
-        progress: the sweep.
         block: the block; of the candidates of a search, the score of the best is drawn.
         metric: one of `METRICS`, or "" for the val rsum of the best epoch so far.
         judge: the rule for "within noise"; None marks nothing by it.

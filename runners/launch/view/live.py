@@ -39,8 +39,6 @@ def overview(progress: SweepProgress, name: str, judge: Judge | None = None, *, 
     """Draw the state of a sweep in full: what trains with its scores, what is done with its test results.
 
     Args:
-        progress: the sweep.
-        name: its name.
         judge: the rule for "not significantly worse"; None marks nothing by it.
         live: a launch runs; then blocks in training come first, because a terminal crops what it has no room for.
     """
@@ -79,9 +77,6 @@ class LiveView:
     """Shows a sweep while it trains; a context manager.
 
     Args:
-        progress: what to show.
-        name: the sweep's name.
-        console: where to show it.
         command: writes another command on the same sweep, from the verb and its arguments.
         judge: the rule for "not significantly worse", for the grids at the end.
     """
@@ -105,7 +100,7 @@ class LiveView:
     def __enter__(self) -> LiveView:
         """Start drawing, on a terminal."""
         done, total = self.progress.work()
-        self._bar.reset(self._task, total=total, completed=int(done))
+        self._bar.reset(self._task, total=total, completed=done)
         if self._interactive:
             self._live.start()
         return self

@@ -31,8 +31,6 @@ class SweepProgress:
         self._statuses: dict[Training, TrainingStatus] = {}
         self.phase = ""
         """What a sweep that tunes does now, in words; empty for others."""
-        self.weights: Mapping[Training, float] = {}
-        """What an epoch of a training is expected to take beside one of another; 1 where it is not known."""
         self.adopt(trainings, statuses or {})
 
     def adopt(self, trainings: Sequence[Training], statuses: Mapping[Training, TrainingStatus]) -> None:
@@ -99,12 +97,10 @@ class SweepProgress:
         chosen = Counter(self[training].state for training in (self.trainings if trainings is None else trainings))
         return {state: chosen[state] for state in STATES}
 
-    def work(self) -> tuple[float, float]:
-        """The work that is done, and all that there is. All epochs of a failed training count as done."""
-        weights = [self.weights.get(training, 1.0) for training in self.trainings]
-        total = sum(w * training.stage.epochs for w, training in zip(weights, self.trainings, strict=True))
-        left = sum(w * self.epochs_left(training) for w, training in zip(weights, self.trainings, strict=True))
-        return total - left, total
+    def work(self) -> tuple[int, int]:
+        """The epochs that are done, and all. Those of a failed training count as done."""
+        total = sum(training.stage.epochs for training in self.trainings)
+        return total - sum(map(self.epochs_left, self.trainings)), total
 
     def blocks(self) -> list[Block]:
         """The blocks, ordered by stage, then by cell. A training at several points of the axes is in several."""

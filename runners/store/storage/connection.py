@@ -53,13 +53,11 @@ class RefusedError(Exception):
 class Connection:
     """A place in a bucket. Any number of threads may use it.
 
+    Raises `StorageError` where obstore is not installed, or the address is none.
+
     Args:
-        bucket: its name.
         prefix: what all keys begin with, without a slash at its end; the keys that this object is given do not.
         first: seconds to wait for the server's first answer.
-
-    Raises:
-        StorageError: obstore is not installed, or the address is none.
     """
 
     def __init__(self, bucket: str, prefix: str = "", *, first: float = FIRST_S) -> None:
@@ -74,11 +72,6 @@ class Connection:
 
     def ask(self, doing: str, key: str, act: Callable[[Any], T]) -> T:
         """Call a function with a client.
-
-        Args:
-            doing: a verb for the message of an error.
-            key: the object.
-            act: makes requests about it.
 
         Raises:
             RefusedError: a condition does not hold.

@@ -19,7 +19,7 @@ from goal_sweep.sweeps import from_mapping
 
 T = TypeVar("T")
 R = TypeVar("R")
-Task = Callable[[], None]
+Task = Callable[[], object]
 PATIENCE_S = 300.0
 """Seconds that a launch waits for a storage that does not answer."""
 
@@ -166,11 +166,6 @@ class Storage:
     def fetch(self, path: Path) -> Path:
         """A file of this machine with the content of a file, for a library; it does not exist if the other does not."""
         return path
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether a call waits for a storage that does not answer, or is slow."""
-        return False
 
     def close(self) -> None:
         """Remove what this process keeps on its machine for the storage."""

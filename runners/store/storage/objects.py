@@ -13,7 +13,7 @@ import hashlib
 import io
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -43,7 +43,6 @@ class ObjectStorage(Storage):
     """Files as objects of a bucket.
 
     Args:
-        connection: to the place in the bucket.
         base: the path that stands for it, in a folder of this process's own.
     """
 
@@ -52,7 +51,6 @@ class ObjectStorage(Storage):
 
         self._api: Any = obstore
         self._connection, self._base = connection, base
-        self._waiting: set[object] = set()
         self._checked = False
         self._background = ThreadPoolExecutor(1, thread_name_prefix="goal-sweep reading")
         self._asked: dict[Path, Future[bool]] = {}
@@ -145,8 +143,7 @@ class ObjectStorage(Storage):
         replace_with(path, write)
         try:
             guard()
-            with self._patience():
-                self._put(path, path)
+            self._put(path, path)
         except BaseException:
             path.unlink(missing_ok=True)  # the working copy is never newer than the object
             raise
@@ -162,12 +159,12 @@ class ObjectStorage(Storage):
 
         perform("append", own, write, doing="write")
         # A line of a log may be missing until the next one; a training must not fail for it.
-        with contextlib.suppress(StorageError), self._patience():
+        with contextlib.suppress(StorageError):
             self._put(own, read_bytes(own) or b"")
 
     def discard(self, path: Path, *, guard: Task) -> None:
         guard()
-        with contextlib.suppress(StorageError), self._patience():
+        with contextlib.suppress(StorageError):
             self.remove(path)
 
     def fetch(self, path: Path) -> Path:
@@ -188,20 +185,6 @@ class ObjectStorage(Storage):
         finally:
             fresh.unlink(missing_ok=True)
         return path
-
-    @property
-    def is_waiting(self) -> bool:
-        return bool(self._waiting)
-
-    @contextlib.contextmanager
-    def _patience(self) -> Iterator[None]:
-        """Let `is_waiting` say that a training waits for the server, which may be slow or away."""
-        call = object()
-        self._waiting.add(call)
-        try:
-            yield
-        finally:
-            self._waiting.discard(call)
 
     def close(self) -> None:
         shutil.rmtree(self._base, ignore_errors=True)

@@ -27,12 +27,10 @@ _opening = threading.Lock()
 def opened(location: str, patience: float | None) -> tuple[Path, Storage]:
     """Where the paths of a store's files start, and what keeps them. Nothing is created.
 
-    Args:
-        location: a folder or a URL.
-        patience: seconds to wait for an object store that has not answered yet; None for those of a command.
+    Raises `StorageError` where it is neither, or a file.
 
-    Raises:
-        StorageError: it is neither, or a file.
+    Args:
+        patience: seconds to wait for an object store that has not answered yet; None for those of a command.
     """
     if is_object_store(location):
         with _opening:
@@ -57,10 +55,8 @@ def _bucket(bucket: str, prefix: str, patience: float | None, pid: int) -> tuple
 def _scratch_folder() -> Path:
     """Make the folder for working copies, in that for temporary files or in ``GOAL_SWEEP_SCRATCH``, for its user alone.
 
-    It is removed when this process ends. Those of processes that have ended without doing so are removed now.
-
-    Raises:
-        StorageError: it cannot be made.
+    It is removed when this process ends. Those of processes that have ended without doing so are removed now. Raises
+    `StorageError` where it cannot be made.
     """
     parent = Path(os.environ.get("GOAL_SWEEP_SCRATCH") or tempfile.gettempdir()).absolute()
     for path in parent.glob("goal-sweep-work-*"):
@@ -80,11 +76,7 @@ def _scratch_folder() -> Path:
 
 
 def is_object_store(location: str) -> bool:
-    """Whether a location is an object store.
-
-    Raises:
-        StorageError: it is a URL of another kind.
-    """
+    """Whether a location is an object store. Raises `StorageError` where it is a URL of another kind."""
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+)://", location)
     if scheme is None or scheme[1].lower() == "file":
         return False
@@ -108,8 +100,7 @@ def local_root(location: str) -> Path:
 def parse_url(location: str) -> tuple[str, str]:
     """The bucket, and the prefix without slashes at its ends. No server is named, because sweep files are passed on.
 
-    Raises:
-        StorageError: it is not the URL of a place in a bucket.
+    Raises `StorageError` where it is not the URL of a place in a bucket.
     """
     parts = urlsplit(location)
     prefix = parts.path.strip("/")

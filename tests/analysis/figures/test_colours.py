@@ -5,12 +5,10 @@ import pytest
 from goal_sweep.analysis.blocks import BlockKey
 from goal_sweep.analysis.figures.colours import (
     BLUE,
-    CIVIDIS,
     GREEN,
     RED,
     assign_colours,
     colour_scale,
-    text_colour,
 )
 
 
@@ -33,12 +31,3 @@ def test_linear_from_white_to_full() -> None:
 def test_models_take_turns_and_their_stages_share_a_colour() -> None:
     mine, mine_too, other = key("emoji"), key("emoji", stage="finetune"), key("emoji", backbone="tiny")
     assert list(assign_colours([key(), mine, mine_too, other]).values()) == [GREEN, BLUE, BLUE, RED]
-
-
-def test_both_scales_run_from_pale_to_full_and_keep_their_numbers_readable() -> None:
-    for full in (GREEN, CIVIDIS):
-        scale = colour_scale(0.0, 1.0, full)
-        inks = [text_colour(scale(value / 20)) for value in range(21)]
-        assert inks[0] == "000000"
-        brightness = [sum(bytes.fromhex(scale(value / 20))) for value in range(21)]
-        assert brightness == sorted(brightness, reverse=True)

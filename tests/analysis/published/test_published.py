@@ -13,9 +13,9 @@ import pytest
 from scipy import stats
 
 from goal_sweep.analysis import published as package
-from goal_sweep.analysis.blocks import BlockKey, BlockResults, CellSummary
+from goal_sweep.analysis.blocks import BlockResults, CellSummary
 from goal_sweep.analysis.published.comparison import compare_cells, holm, order_agreement
-from goal_sweep.analysis.published.numbers import published_blocks, published_key
+from goal_sweep.analysis.published.numbers import published_blocks
 from goal_sweep.analysis.report.parts import Section, TextTable
 from goal_sweep.analysis.report.sections.published import published_section
 from goal_sweep.analysis.statistics.aggregation import cells_frame
@@ -49,22 +49,6 @@ def test_every_number_is_the_printed_one() -> None:
         for direction, half in (("i2t", slice(0, 3)), ("t2i", slice(3, 6))):
             ours = block.grids[f"{direction}_r1"].cells.values()
             assert [(f"{c.mean:.1f}", f"{c.std:.1f}") for c in ours] == [pair for row in here for pair in row[half]]
-
-
-@pytest.mark.parametrize(
-    ("backbone", "stage", "name"),
-    [
-        ("resnext101_32x8d.fb_wsl_ig1b_ft_in1k", "finetune", ("wsl", "train")),
-        ("resnext101_32x8d.fb_wsl_ig1b_ft_in1k", "frozen", ("wsl", "frozen")),
-        ("butd_region", "frozen", ("butd", "train")),
-        ("resnet50.tv_in1k", "finetune", ("resnet50", "finetune")),
-    ],
-)
-def test_real_backbones_have_the_papers_names(backbone: str, stage: str, name: tuple[str, str]) -> None:
-    key = BlockKey(
-        dataset="f30k", framework="vse_infty", backbone=backbone, stage=stage, variant="paper", data_fingerprint=""
-    )
-    assert published_key(key) == ("f30k", "vse_infty", *name)
 
 
 def compared(blocks: Sequence[BlockResults]) -> tuple[Section, dict[str, TextTable]]:

@@ -27,13 +27,6 @@ def test_one_objective_far_out_does_not_flatten_the_others() -> None:
     assert near.limits[0] < 0 < near.limits[1]
 
 
-def test_both_directions_of_a_block_share_an_axis_with_round_ticks() -> None:
-    one, other = forests(-3.0)
-    assert one.limits == other.limits
-    assert {0.0} < set(one.ticks) <= {float(tick) for tick in range(-10, 10)}
-    assert all(one.limits[0] <= tick <= one.limits[1] for tick in one.ticks)
-
-
 def test_each_objective_has_a_row_and_con_con_none() -> None:
     one = forests(0.0)[0]
     assert len(one.differences) == 15

@@ -57,12 +57,6 @@ def test_text_is_escaped(text: str, expected: str) -> None:
     assert latex_text(text) == expected
 
 
-def test_names_in_other_scripts_say_which_engine_prints_them() -> None:
-    block = published_blocks()[0]
-    assert "LuaLaTeX" not in block_to_latex(block, GREEN)
-    assert "LuaLaTeX" in block_to_latex(replace(block, key=replace(block.key, dataset="表情")), GREEN)
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
 @pytest.mark.parametrize("layout", ["onecolumn", "twocolumn"])

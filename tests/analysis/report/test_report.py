@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import product
 from pathlib import Path
@@ -13,12 +12,11 @@ import pytest
 from markdown_it import MarkdownIt
 
 from goal_sweep.analysis.report.folder import files_of_report
-from goal_sweep.analysis.report.inputs import Inputs
 from goal_sweep.analysis.report.sections.card import model_card
-from goal_sweep.analysis.report.writing import ReportResult, best_trainings
+from goal_sweep.analysis.report.writing import ReportResult
 from goal_sweep.analysis.results import SweepResults, read_results
 from goal_sweep.runners.cli.options import console
-from goal_sweep.sweeps.results import METRICS, RSUM, ResultsError
+from goal_sweep.sweeps.results import METRICS, ResultsError
 from tests.helpers.blank_figures import write_texts
 from tests.helpers.results_cases import SweepWriter, large_table, recalls
 
@@ -58,13 +56,6 @@ def test_a_complete_sweep_has_all_files_and_no_gap(whole: ReportResult) -> None:
     assert cell["difference"] == pytest.approx(1.4)
     assert (cell["low"], cell["p"], cell["verdict"]) == (None, None, "not judged")  # these seeds agree exactly
     assert [text.partition(":")[0] for text in told["findings"]] == ["R@1", "R@5", "R@10", "rsum"]
-
-
-def test_the_model_to_register_is_not_chosen_on_test(complete: SweepResults) -> None:
-    chosen = (complete.runs["pair"] == "lin") & (complete.runs["triplet"] == "con")
-    higher = complete.runs.assign(**{RSUM.val: 100.0 * chosen})
-    found = best_trainings(Inputs(results=replace(complete, runs=higher)))
-    assert sorted(found) == sorted(complete.runs.loc[chosen, "training"])
 
 
 def test_a_broken_sweep_says_everything_that_is_missing(gappy: ReportResult) -> None:

@@ -67,13 +67,6 @@ def test_a_clear_winner_is_significant_and_the_intervals_hold_the_truth() -> Non
     assert found.unjudged == frozenset()
 
 
-def test_what_a_seed_does_to_all_objectives_is_not_noise() -> None:
-    values = grid()
-    one, other = compare(values), compare(values.add(pd.Series([20.0, -30.0, 5.0], index=values.index), axis=0))
-    assert (one.best, one.near) == (other.best, other.near)
-    assert one.reach == pytest.approx(other.reach, nan_ok=True)
-
-
 def test_a_missing_seed_is_estimated_from_the_others_and_widens_the_interval() -> None:
     values = grid()
     values.loc[1] += 20
@@ -143,17 +136,6 @@ def test_nothing_to_compare() -> None:
     assert (empty.best, empty.near, empty.from_baseline, empty.is_judged) == (None, frozenset(), {}, False)
     alone = compare(grid().iloc[:, :1])
     assert (alone.best, alone.near, alone.differences) == (BASELINE, frozenset(), {})
-
-
-@pytest.mark.parametrize("seeds", [2, 3, 5])
-def test_an_interval_leaves_out_zero_just_where_p_is_below_its_level(seeds: int) -> None:
-    values = pd.DataFrame(np.random.default_rng(seeds).standard_normal((seeds, 15)), columns=COLUMNS)
-    pair = (OBJECTIVES[4], OBJECTIVES[9])
-    reach = compare(values).differences[pair].reach
-    for share in (0.9999, 1.0001):
-        values[pair[0]] += share * reach - (values[pair[0]] - values[pair[1]]).mean()
-        after = compare(values).differences[pair]
-        assert (after.low > 0) == (after.p < 0.05) == (share > 1)
 
 
 def test_the_seeds_that_a_point_takes() -> None:

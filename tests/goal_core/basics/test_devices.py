@@ -1,4 +1,4 @@
-"""What every part does alike on a device."""
+"""What every part does alike on a device, and with an error."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from goal_sweep.goal_core.basics.devices import full_precision, is_out_of_memory, set_arithmetic
+from goal_sweep.goal_core.basics.errors import first_line
 from goal_sweep.goal_core.training.failures import failure_kind
 
 FULL: list[Exception] = [
@@ -53,3 +54,11 @@ def test_a_precision_sets_products_and_convolutions_alike(precision: str, rounds
         assert torch.backends.cuda.matmul.allow_tf32 is rounds
     finally:
         set_arithmetic("fp32")
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [(ValueError("\none\ntwo"), "one"), (ValueError(), "ValueError"), (EOFError(" \n"), "EOFError")],
+)
+def test_every_error_has_a_first_line(error: Exception, line: str) -> None:
+    assert first_line(error) == line

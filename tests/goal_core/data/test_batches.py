@@ -119,14 +119,6 @@ def test_a_batch_holds_its_pairs(image: ImageConfig) -> None:
             assert torch.equal(batch.images[row], expected)
 
 
-def test_a_last_batch_of_one_pair_is_left_out_and_other_rests_kept() -> None:
-    split, _ = counted()  # 33 captions
-    assert [len(batch) for batch in source(split, batch_size=10).batches(1)] == [10, 10, 10, 3]
-    assert [len(batch) for batch in source(split, batch_size=10, drop_last=True).batches(1)] == [10, 10, 10]
-    assert [len(batch) for batch in source(split, batch_size=16).batches(1)] == [16, 16]
-    assert source(split, batch_size=16).steps_per_epoch == 2
-
-
 @pytest.mark.parametrize("piece", [3, 16, 1 << 21])
 @pytest.mark.parametrize("image", [PLAIN, CROPS])
 def test_an_epoch_starts_at_any_step_without_reading_the_earlier_ones(
@@ -167,15 +159,6 @@ def test_an_abandoned_epoch_leaves_the_workers_usable() -> None:
     helped.close()
     assert all_same(helped.batches(3, 2), source(split, CROPS).batches(3, 2))
     helped.close()
-
-
-def test_captions_alone_read_no_image() -> None:
-    split, reader = counted()
-    batches = list(source(split, with_images=False).batches(1))
-    assert [batch.images for batch in batches] == [None] * 4
-    assert reader.reads == []
-    with_images = source(split).batches(1)
-    assert all(torch.equal(one.tokens, two.tokens) for one, two in zip(batches, with_images, strict=True))
 
 
 def test_a_batch_larger_than_the_data_is_refused() -> None:

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader
 
-from goal_sweep.goal_core.data import ImageConfig, decoding
+from goal_sweep.goal_core.data import ImageConfig
 from goal_sweep.goal_core.data.decoding import DecodedImages
 from goal_sweep.goal_core.data.transforms import transform_of
 from tests.helpers.counting_reader import counted
@@ -56,20 +53,3 @@ def test_images_in_any_order_with_repeats_and_workers(ram_limit: int) -> None:
             assert torch.equal(images, expected)
     assert torch.equal(torch.cat(list(decoded.chunks(5)))[7], transform_of(PLAIN).for_evaluation(split.load_image(7)))
     decoded.close()
-
-
-@pytest.mark.parametrize(("device", "pinned"), [("cuda:0", True), ("cpu", False)])
-def test_the_workers_batches_for_a_gpu_come_in_pinned_memory(
-    device: str, pinned: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[bool] = []
-
-    def loader(*args: Any, pin_memory: bool, **kwargs: Any) -> DataLoader[Any]:
-        asked.append(pin_memory)  # a machine without a GPU cannot pin
-        return DataLoader(*args, **kwargs)
-
-    monkeypatch.setattr(decoding, "DataLoader", loader)
-    decoder = DecodedImages(counted()[0], PLAIN, num_workers=1, device=torch.device(device))
-    assert len(list(decoder.stream([(np.array([0]), ())]))) == 1
-    decoder.close()
-    assert asked == [pinned]

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import zlib
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pytest
@@ -17,7 +16,14 @@ from torchvision import transforms
 from goal_sweep.goal_core.basics.errors import DataError
 from goal_sweep.goal_core.data import ImageConfig
 from goal_sweep.goal_core.data.formats.image_files import FORMATS, decode_image
-from goal_sweep.goal_core.data.transforms import CROP_RATIO, CROP_SCALE, random_crop_box, transform_of
+from goal_sweep.goal_core.data.transforms import (
+    CROP_RATIO,
+    CROP_SCALE,
+    OPERATIONS,
+    rand_augment,
+    random_crop_box,
+    transform_of,
+)
 from tests.helpers.paths import ROOT
 from tests.helpers.properties import given, settings, st
 
@@ -210,16 +216,6 @@ def test_a_crop_that_cannot_fit_falls_back_to_the_centre() -> None:
     assert random_crop_box(10, 1000, np.random.default_rng(0)) == (0, 493, 10, 13)
 
 
-@pytest.mark.parametrize("augment", ["none", "crop_flip", "vse_infty", "xvlm"])
-def test_training_sees_the_pixels_of_evaluation_unless_the_settings_augment(
-    augment: Literal["none", "crop_flip", "vse_infty", "xvlm"],
-) -> None:
-    config = ImageConfig(size=24, resize=32, augment=augment)
-    transform = transform_of(config)
-    same = torch.equal(transform.for_training(noise(50, 40), 3), transform.for_evaluation(noise(50, 40)))
-    assert same != config.augments
-
-
 def test_only_the_listed_formats_are_read_whatever_a_file_is_called(tmp_path: Path) -> None:
     picture = Image.fromarray(np.zeros((8, 8, 3), np.uint8))
     for kind in FORMATS:
@@ -229,3 +225,25 @@ def test_only_the_listed_formats_are_read_whatever_a_file_is_called(tmp_path: Pa
         picture.save(tmp_path / "0.png", format=kind)
         with pytest.raises(DataError, match=r"0\.png: .* none of the formats JPEG"):
             decode_image(tmp_path / "0.png")
+
+
+def test_rand_augment_does_two_of_ten_operations_half_of_the_time() -> None:
+    pixels = np.random.default_rng(1).integers(0, 256, (24, 24, 3), dtype=np.uint8)
+    pixels[0, 0], pixels[0, 1] = 0, 255
+    image = Image.fromarray(pixels)
+    assert len(OPERATIONS) == 10
+    for place, (name, operation) in enumerate(OPERATIONS.items()):
+        there, back = operation(image, 1), operation(image, -1)
+        assert there.size == image.size
+        assert (there.tobytes() == back.tobytes()) == (place < 5)
+        assert (there.tobytes() == image.tobytes()) == (
+            name in ("Identity", "AutoContrast")
+        )  # it is full range already
+    draws = (np.random.Generator(np.random.PCG64(seed)) for seed in range(400))
+    unchanged = np.mean([rand_augment(image, generator).tobytes() == image.tobytes() for generator in draws])
+    assert unchanged == pytest.approx(
+        0.6**2, abs=0.06
+    )  # each draw: not done, or done and one of the two that do nothing
+    shifted = np.asarray(OPERATIONS["TranslateX"](image, 1))
+    assert np.array_equal(shifted[:, 7:], np.asarray(image)[:, :-7])
+    assert (shifted[:, :7] == 128).all()

@@ -18,7 +18,7 @@ from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.evaluation.embedding import embed_split
 from goal_sweep.goal_core.evaluation.evaluate import open_checkpoint
 from goal_sweep.goal_core.evaluation.recalls import recalls_between
-from goal_sweep.goal_core.evaluation.trained_model import RetrievalModel, load_model
+from goal_sweep.goal_core.evaluation.trained_model import load_model
 from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig
 from goal_sweep.goal_core.training import StageConfig
 from goal_sweep.goal_core.training.train import train_unit
@@ -139,17 +139,6 @@ def evaluate_checkpoint_on_changed(folder: Path, data: object) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("goal_sweep.goal_core.evaluation.evaluate.open_dataset", lambda *_: open_dataset(data))  # type: ignore[arg-type]
         open_checkpoint(folder).evaluate()
-
-
-def test_xvlm_encodes_by_itself(tmp_path: Path, without_data: None) -> None:
-    unit = unit_of("con/con", model=XVLM, data=XVLM_DATA, stage=replace(XVLM_STAGE, epochs=1))
-    folders = folders_of(unit, tmp_path)
-    train_unit(unit, folders, dataset=open_dataset(XVLM_DATA))
-    model = load_model(folders["con-con"].root)
-    assert isinstance(model, RetrievalModel)
-    images = model.encode_images([open_dataset(XVLM_DATA).splits["val"].load_image(0)])
-    assert np.linalg.norm(images[0]) == pytest.approx(1.0, abs=1e-5)
-    assert len(model.search("a dog", images)) == 1
 
 
 MODELS: dict[str, Callable[[Path], tuple[ModelConfig, ScenesConfig, StageConfig]]] = {

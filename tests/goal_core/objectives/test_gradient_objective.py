@@ -13,7 +13,6 @@ from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.goal_core.objectives import VARIANTS, pair_weights, triplet_weights
 from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective, NonFiniteError, ShapeError
 from goal_sweep.goal_core.objectives.mining import similarity as similarity_module
-from goal_sweep.goal_core.objectives.mining.relative_sets import MaskedPositiveSet, PositiveSet
 from goal_sweep.goal_core.objectives.mining.similarity import first_maximum
 from tests.helpers import objective_oracle as oracle
 from tests.helpers.dense_gradient import dense
@@ -121,34 +120,6 @@ def test_a_hand_checked_batch() -> None:
     scalar, stats = GradientObjective(pair="con", triplet="con").forward_with_stats(images, texts)
     assert dense(stats.gradient).tolist() == [[0.0, 1.0], [0.0, -1.0]]
     assert float(scalar) == pytest.approx(0.2 + 0.6 - 0.5)
-
-
-@pytest.mark.parametrize(("pair", "triplet"), GRID)
-def test_upstream_factor_is_honoured(pair: str, triplet: str) -> None:
-    images, texts = batch(8, match=0.5)
-    objective = GradientObjective(pair=pair, triplet=triplet)
-    once = gradients(objective, images, texts)
-    images.requires_grad_(), texts.requires_grad_()
-    (objective(images, texts) * 1e-3).backward()
-    (objective(images, texts) * 2e-3).backward()  # accumulates
-    assert images.grad is not None
-    assert texts.grad is not None
-    twice = torch.stack((images.grad, texts.grad))
-    torch.testing.assert_close(twice, 3e-3 * once, rtol=1e-12, atol=1e-15)  # some entries are sums that cancel
-
-
-def test_gradient_passes_through_normalisation_as_autograd_of_the_hinge() -> None:
-    generator = torch.Generator().manual_seed(3)
-    raw = [torch.randn(16, 5, generator=generator, dtype=torch.float64, requires_grad=True) for _ in range(2)]
-    images, texts = (torch.nn.functional.normalize(emb) for emb in raw)
-    (GradientObjective(pair="con", triplet="con")(images, texts)).backward(retain_graph=True)
-    ours = [emb.grad.clone() for emb in raw if emb.grad is not None]
-    S = images @ texts.t()
-    masked = S.masked_fill(torch.eye(16, dtype=torch.bool), -2)
-    by_image, by_text = ((0.2 + masked.max(dim).values - S.diagonal()).clamp(min=0).sum() for dim in (0, 1))
-    theirs = torch.autograd.grad(by_image + by_text, raw)
-    for a, b in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(a, b, rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize(("pair", "triplet"), GRID)
@@ -291,27 +262,6 @@ def test_works_without_gradient_and_for_one_side_only() -> None:
     objective(images, texts).backward()
     assert images.grad is not None
     assert torch.equal(images.grad, both[0])
-
-
-@pytest.mark.parametrize("strict", [True, False])
-@pytest.mark.parametrize("count_ties", [True, False])
-@pytest.mark.parametrize("tied", [True, False])
-def test_sorted_and_masked_positive_sets_agree(strict: bool, count_ties: bool, tied: bool) -> None:
-    """With an id of its own for every pair, both ways of summing P are the same set."""
-    generator = torch.Generator().manual_seed(0)
-    pos_A = (torch.randint(-8, 9, (30,), generator=generator) / 8).double().repeat(2)
-    limit_A = (torch.randint(-8, 9, (60,), generator=generator) / 8).double()
-    if not tied:
-        pos_A += torch.rand(30, generator=generator, dtype=torch.float64).repeat(2) / 8
-    fast, plain = PositiveSet(pos_A, limit_A, strict), MaskedPositiveSet(pos_A, limit_A, strict, torch.arange(30))
-    assert torch.equal(fast.size, plain.size)
-    for rate in (2.0, -2.0, 10.0, -10.0, 50.0, -50.0):
-        torch.testing.assert_close(
-            fast.mean_exp_gap(rate, empty=1.0), plain.mean_exp_gap(rate, empty=1.0), rtol=1e-12, atol=0
-        )
-    torch.testing.assert_close(
-        fast.mean_gap(empty=0.0, count_ties=count_ties), plain.mean_gap(empty=0.0, count_ties=count_ties)
-    )
 
 
 @pytest.mark.gpu

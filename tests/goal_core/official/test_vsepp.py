@@ -22,7 +22,7 @@ from goal_sweep.goal_core.evaluation.evaluate import open_checkpoint
 from goal_sweep.goal_core.models import BackboneConfig
 from goal_sweep.goal_core.models.backbones import build_backbone
 from goal_sweep.goal_core.models.systems.vsepp import VseppHeads
-from goal_sweep.goal_core.official import read_published, read_vocabulary
+from goal_sweep.goal_core.official import read_published
 from tests.helpers.python2_pickle import save_python2_torch
 
 WORDS = tuple(f"word{index}" for index in range(21))
@@ -139,30 +139,19 @@ def test_another_variant_is_refused(tmp_path: Path, options: dict[str, Any], mes
 
 def test_what_does_not_fit_is_one_clear_line(tmp_path: Path) -> None:
     image, text = published_parts()
-    source = save_published(tmp_path / "a.pth.tar", image, text)
-    with pytest.raises(WeightsError, match="has 25 rows, but the vocabulary has 24 words"):
-        read_published("vsepp", source, Vocabulary(WORDS[1:]), data=DATA, data_fingerprint="")
+
+    def refused(message: str, source: Path, words: tuple[str, ...] = WORDS) -> None:
+        with pytest.raises(WeightsError, match=message):
+            read_published("vsepp", source, Vocabulary(words), data=DATA, data_fingerprint="")
+
+    whole = save_published(tmp_path / "a.pth.tar", image, text)
+    refused("has 25 rows, but the vocabulary has 24 words", whole, WORDS[1:])
     bare = {name: value for name, value in image.items() if not name.startswith("cnn.")}
-    with pytest.raises(WeightsError, match="precomputed features"):
-        read_published(
-            "vsepp",
-            save_published(tmp_path / "b.pth.tar", bare, text),
-            Vocabulary(WORDS),
-            data=DATA,
-            data_fingerprint="",
-        )
+    refused("precomputed features", save_published(tmp_path / "b.pth.tar", bare, text))
     moved = {name.replace("cnn.module.", "cnn."): value for name, value in image.items()}
-    with pytest.raises(WeightsError, match=r"100 missing .*100 unexpected"):
-        read_published(
-            "vsepp",
-            save_published(tmp_path / "c.pth.tar", moved, text),
-            Vocabulary(WORDS),
-            data=DATA,
-            data_fingerprint="",
-        )
+    refused(r"100 missing .*100 unexpected", save_published(tmp_path / "c.pth.tar", moved, text))
     torch.save({"state_dict": text}, tmp_path / "d.pth.tar")
-    with pytest.raises(WeightsError, match="not a checkpoint of VSE\\+\\+"):
-        read_published("vsepp", tmp_path / "d.pth.tar", Vocabulary(WORDS), data=DATA, data_fingerprint="")
+    refused(r"not a checkpoint of VSE\+\+", tmp_path / "d.pth.tar")
 
 
 def test_full_size_backbone_has_the_published_tensors() -> None:
@@ -181,24 +170,8 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     save_published(tmp_path / "model_best.pth.tar", *published_parts())
     ids = {word: index for index, word in enumerate(("<pad>", "<start>", "<end>", "<unk>", *WORDS))}
     (tmp_path / "vocab.json").write_text(json.dumps({"word2idx": ids}))
-    assert read_vocabulary(tmp_path / "vocab.json") == Vocabulary(WORDS)
-    published = read_published(
-        "vsepp", tmp_path / "model_best.pth.tar", tmp_path / "vocab.json", data=DATA, data_fingerprint=""
-    ).description
-    assert (published.model.framework, published.vocabulary) == ("vsepp", Vocabulary(WORDS))
-    call = [
-        "convert",
-        "model_best.pth.tar",
-        "--vocabulary",
-        "vocab.json",
-        "--sweep",
-        "scenes",
-        "--set",
-        "data.num_test=30",
-        "--out",
-        "x.safetensors",
-    ]
-    assert run(call) == 0
+    call = "convert model_best.pth.tar --vocabulary vocab.json --sweep coco_vsepp+smoke --set data.num_test=30"
+    assert run([*call.split(), "--out", "x.safetensors"]) == 0
     shown = capsys.readouterr().out
     assert "vsepp resnet18.tv_in1k, 127 tensors, all used; 25 words, epoch 28" in shown
     assert "nothing left over" in shown

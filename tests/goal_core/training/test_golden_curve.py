@@ -3,7 +3,7 @@
 The tolerance lets another CPU's rounding pass. With other vector instructions (AVX2, SSE), other matrix products (MKL's
 compatible mode, oneDNN for SSE4.1) and two threads, the training metrics differed from the recorded ones by at most
 3e-5 of their value, and no recall differed. Ten times that is allowed, and one query of each kind. On one machine two
-runs are equal to the last bit (tests/goal_core/models/frameworks/test_contract.py).
+runs are equal to the last bit (tests/goal_core/models/test_contract.py).
 
 After a change that is meant: `pytest tests/goal_core/training/test_golden_curve.py --update-golden`, read the
 difference, and raise `goal_core.basics.numerics.NUMERICS_VERSION`.

@@ -12,7 +12,7 @@ from typing import Literal
 import pytest
 import torch
 
-from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
+from goal_sweep.goal_core.basics.atomic import StorageError
 from goal_sweep.goal_core.basics.errors import (
     ChangedDataError,
     CollapsedError,
@@ -21,7 +21,6 @@ from goal_sweep.goal_core.basics.errors import (
     FencedError,
     WeightsError,
 )
-from goal_sweep.goal_core.evaluation.evaluate import open_checkpoint
 from goal_sweep.goal_core.evaluation.retrieval import NonFiniteEmbeddingError, RetrievalRanks
 from goal_sweep.goal_core.models import BackboneConfig
 from goal_sweep.goal_core.training import Callback, EpochDone, StageConfig, TrainingDone, TrainingEvent, TrainingFailed
@@ -139,43 +138,6 @@ def test_a_unit_stopped_wherever_it_is_asked_continues_to_the_same_bits(
             assert same_weights(folder, unbroken[key])
 
 
-def test_cells_stopped_at_different_epochs_end_alike(tmp_path: Path) -> None:
-    unit = unit_of("con/con", "lin/nca")
-    unbroken, broken = folders_of(unit, tmp_path / "unbroken"), folders_of(unit, tmp_path / "broken")
-    train_unit(unit, unbroken)
-    with pytest.raises(StoppedError):
-        train_unit(unit_of("con/con"), {"con-con": broken["con-con"]}, StopAt(12))
-    train_unit(unit, broken)
-    assert {key: folder.numbers() for key, folder in broken.items()} == {
-        key: folder.numbers() for key, folder in unbroken.items()
-    }
-
-
-def test_a_diverging_cell_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    healthy = unit_of("con/con")
-    reference = folders_of(healthy, tmp_path / "healthy")
-    train_unit(healthy, reference)
-    real = CellTrainer.step
-
-    def poisoned(self, inputs, batch, **shared):
-        if self.cell_id == "sig-ms-cir" and (self.epoch, self.next_step) == (1, 2):
-            with torch.no_grad():
-                self.encoder.heads.image.fc.weight.fill_(float("nan"))
-        real(self, inputs, batch, **shared)
-
-    monkeypatch.setattr(CellTrainer, "step", poisoned)
-    unit = unit_of("sig-ms/cir", "con/con")
-    folders = folders_of(unit, tmp_path / "mixed")
-    outcomes = {outcome.key: outcome for outcome in train_unit(unit, folders)}
-    failed = outcomes["sig-ms-cir"]
-    assert isinstance(failed, TrainingFailed)
-    assert failed.kind == "diverged"
-    assert "NaN" in failed.reason
-    assert isinstance(outcomes["con-con"], TrainingDone)
-    assert folders["con-con"].numbers() == reference["con-con"].numbers()
-    assert not folders["sig-ms-cir"].path("result.json").exists()
-
-
 def test_a_collapsed_cell_fails_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def pinned(self, inputs, batch, **shared):
         with torch.no_grad():
@@ -263,12 +225,6 @@ def test_another_models_checkpoint_is_refused(tmp_path: Path) -> None:
     (outcome,) = train_unit(other, folders_of(other, tmp_path / "other"))
     assert isinstance(outcome, TrainingFailed)
     assert "does not fit the model" in outcome.reason
-
-
-def test_a_damaged_checkpoint_is_one_clear_error(tmp_path: Path) -> None:
-    (tmp_path / "best.safetensors").write_bytes(b"\x00" * 40)
-    with pytest.raises(DamagedError, match=r"best\.safetensors"):
-        open_checkpoint(tmp_path / "best.safetensors").evaluate()
 
 
 def test_what_cannot_train_is_said_before_anything_is_written(tmp_path: Path) -> None:

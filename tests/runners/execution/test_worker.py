@@ -201,15 +201,12 @@ def waits(sweep: OpenedSweep, why: str, is_ready: Event) -> None:
                 time.sleep(0.1)
                 callback.step()
             time.sleep(0.5)
-        elif why == "store":
-            type(folder).is_waiting = property(lambda self: True)  # type: ignore[assignment, method-assign]
-            time.sleep(4)
         else:
             callback.events([EpochDone(key=training.key, record=record(1))])
 
 
-@pytest.mark.parametrize("why", ["suspended", "driver", "store"])
-def test_who_is_suspended_or_waits_for_the_driver_or_the_store_does_not_hang(sweep: OpenedSweep, why: str) -> None:
+@pytest.mark.parametrize("why", ["suspended", "driver"])
+def test_who_is_suspended_or_waits_for_the_driver_does_not_hang(sweep: OpenedSweep, why: str) -> None:
     is_ready = FORK.Event()
     process = forked(waits, sweep, why, is_ready)
     assert is_ready.wait(120)

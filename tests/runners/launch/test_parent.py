@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -39,7 +40,7 @@ def starts():
 """
 
 
-def start(folder: Path, launch: str, *words: str, begin: str = "", **options: object) -> subprocess.Popen[str]:
+def start(folder: Path, launch: str, *words: str, begin: str = "", **options: Any) -> subprocess.Popen[str]:
     """A launch in a folder: what it does once it has a parent, before and after it has said that it began."""
     (folder / "launch.py").write_text(f"{_BEGIN.replace('BEGIN', begin)}{launch}")
     return subprocess.Popen(
@@ -49,7 +50,7 @@ def start(folder: Path, launch: str, *words: str, begin: str = "", **options: ob
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        **options,  # type: ignore[call-overload]
+        **options,
     )
 
 

@@ -68,18 +68,19 @@ def test_a_result_says_what_it_speaks_for_and_the_rest_goes(folder: TrainingFold
     assert (found["attempt"], found["stage_key"]) == (1, TRAINING.key)
     for name, stated in found["files"].items():
         assert folder.storage.digest(folder.place(name)) == stated["sha256"]
-    assert folder.ranks(found) == npz("ranks")
+    assert folder.stated("ranks.npz", found) == npz("ranks")
     assert folder.path(BEST).name == "best-3.safetensors"
     assert [one.outcome for one in folder.attempts.all()] == ["done"]
     names = {path.name for path in folder.folder.iterdir()}
     assert names == {"attempts", "best-3.safetensors", "metrics.jsonl", "ranks.npz", "result.json"}
 
 
-def test_ranks_that_are_not_as_stated_are_none(folder: TrainingFolder) -> None:
+def test_a_file_that_is_not_as_stated_is_an_error(folder: TrainingFolder) -> None:
     save(folder, "ranks.npz", npz("ranks"))
     train(folder)
     folder.path("ranks.npz").write_bytes(npz("others"))
-    assert folder.ranks(result_of(folder)) is None
+    with pytest.raises(DamagedError, match=r"ranks\.npz is damaged: its content does not match its checksum"):
+        folder.stated("ranks.npz", result_of(folder))
 
 
 def test_writing_without_a_claim_is_a_bug(store: Store, folder: TrainingFolder) -> None:

@@ -13,7 +13,8 @@ from mlflow import MlflowClient
 from goal_sweep.runners.results import asked_row, training_row, update_results
 from goal_sweep.runners.store import Store
 from goal_sweep.runners.tracking import mlflow_tracker
-from goal_sweep.runners.tracking import schema as names
+from goal_sweep.runners.tracking import values as names
+from goal_sweep.runners.tracking.experiment import connect
 from goal_sweep.runners.tracking.mlflow_tracker import MlflowTracker
 from goal_sweep.runners.tracking.values import params_of
 from goal_sweep.sweeps import ResolvedSweep
@@ -216,7 +217,6 @@ def test_nothing_is_lost_or_logged_twice_wherever_a_writer_dies(
     folder = folder_of(store)
     folder.claim("L")
     train(folder, 3)
-    connect = mlflow_tracker.connect
     finals = {name: [3] for name in [*result(3)["metrics"], "selected/val_rsum"] if name != "val/rsum"}
     for dies_at in range(1, 100, 2):  # dead after one write leaves what dead before the next leaves
         uri, survived = database(empty_database, tmp_path / str(dies_at)), False

@@ -10,7 +10,7 @@ import pytest
 
 from goal_sweep.runners.cli.ui import page_link
 from goal_sweep.runners.store import Store
-from goal_sweep.runners.tracking.page import SweepPage
+from goal_sweep.runners.tracking.experiment import SweepPage
 from goal_sweep.runners.tracking.uri import TrackingError
 from tests.helpers.mlflow_cases import Content, folder_of, synced
 from tests.helpers.store_cases import train

@@ -86,14 +86,6 @@ def test_the_report_shows_the_axes(report: ReportResult) -> None:
     assert all(best.count(f"stage frozen, {point} |") == 2 for point in POINTS)
 
 
-def test_the_page_folds_the_other_points(report: ReportResult) -> None:
-    page = (report.folder / "report.html").read_text()
-    first, folded = page.split('<details id="points">')
-    assert 'id="coco-vsepp-resnet152-frozen-tau_10-lr_0.1"' in first
-    assert 'id="coco-vsepp-resnet152-frozen-tau_1-lr_0.2"' in folded
-    assert '<details id="ablation">' in folded
-
-
 def test_the_variant_as_an_axis_places_a_training_of_one_variant_in_both() -> None:
     axis = Axis(key="objectives.variant", values=("paper", "released"))
     points = {"frozen": ["variant paper", "variant released"]}

@@ -17,18 +17,6 @@ def test_what_cannot_be_shown_says_why() -> None:
     assert (section.figures, "no two epochs" in section.paragraphs[0]) == ((), True)
 
 
-def test_a_stage_of_one_epoch_has_no_curves() -> None:
-    writer = SweepWriter(seeds=[1, 2], objectives=["con/con", "sig/cir", "sig/con"], stages=["frozen", "finetune"])
-    for objective in ("con/con", "sig/cir", "sig/con"):
-        for seed in (1, 2):
-            writer.write(objective, seed)
-            writer.write(objective, seed, "finetune", epochs=of_epochs(1))
-    section = curves_section(inputs_of(writer.results()))
-    assert section is not None
-    assert [figure.title for figure in section.figures] == ["Learning curves: MS-COCO, VSE++ (resnet152), stage frozen"]
-    assert any("no two epochs: MS-COCO, VSE++ (resnet152), stage finetune" in line for line in section.paragraphs)
-
-
 def of_two() -> SweepResults:
     """Two seeds of con/con and one of sig/cir, with their epochs."""
     writer = SweepWriter(seeds=[1, 2], objectives=["con/con", "sig/cir", "lin/nca"])

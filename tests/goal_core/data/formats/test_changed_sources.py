@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import random
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from goal_sweep.goal_core.basics import user_files
 from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError
-from goal_sweep.goal_core.data.formats import sources, tables
+from goal_sweep.goal_core.data.formats import tables
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.source_layouts import as_arrow, as_csv, as_parquet, opened
 
@@ -35,19 +33,6 @@ def test_flipped_bits_of_arrow_and_parquet_files_never_end_in_another_error(data
             with suppress(DataError):
                 opened(path if path.suffix == ".parquet" else path.parents[1])
         path.write_bytes(whole)
-
-
-def test_a_shard_that_is_cut_while_it_is_parsed_is_refused(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    saved, read = as_arrow(data), sources._contents
-
-    def cut(*given: Any) -> Any:
-        for path in saved.rglob("*.arrow"):
-            os.truncate(path, 100)
-        return read(*given)
-
-    monkeypatch.setattr(sources, "_contents", cut)
-    with pytest.raises(DataError, match=r"\.arrow"):
-        opened(saved)
 
 
 def test_a_table_that_changes_for_good_once_it_is_parsed_is_refused(

@@ -106,7 +106,6 @@ def refuse(root: Path, message: str, **settings: Any) -> None:
         ("{", r"dataset_x\.json is not valid JSON: .*line 1"),
         ("\udcff", r"dataset_x\.json:1 is not UTF-8"),
         ("[" * 100_000, r"dataset_x\.json is not valid JSON"),
-        ("[]", r"must be an object with a list 'images'"),
         ('{"images": {}}', r"must be an object with a list 'images'"),
         ('{"images": [3]}', r"images\[0\] must be an object, got 3"),
     ],
@@ -120,15 +119,11 @@ def test_files_that_are_no_annotations(tmp_path: Path, text: str, message: str) 
     ("change", "message"),
     [
         ({"filename": None}, r"images\[2\]\.filename must .* got None"),
-        ({"filename": ""}, r"images\[2\]\.filename must .* got ''"),
         ({"filename": "/etc/hostname", "filepath": ""}, r"images\[2\]\.filename must .* got '/etc/hostname'"),
         ({"filepath": "../up"}, r"images\[2\]\.filepath must .* got '\.\./up/0002\.png'"),
-        ({"split": ["train"]}, r"images\[2\]\.split must be one of .* got \['train'\]"),
         ({"split": "trian"}, r"images\[2\]\.split must be one of .* got 'trian' \(did you mean 'train'\?\)"),
-        ({"sentences": 3}, r"images\[2\]\.sentences must be a caption .*got 3"),
         ({"sentences": []}, r"images\[2\]\.sentences has no captions"),
         ({"sentences": [{"raw": "a"}, {"raw": 5}]}, r"images\[2\]\.sentences\[1\] must be a caption .*got {'raw': 5}"),
-        ({"sentences": [{"tokens": "a cat"}]}, r"images\[2\]\.sentences\[0\] must be a caption .*got {'tokens'"),
         ({"sentences": [{"raw": "  "}]}, r"images\[2\]\.sentences\[0\] must be a caption"),
     ],
 )

@@ -38,16 +38,6 @@ def test_worker_processes_and_pickled_readers_read_it(tmp_path: Path) -> None:
     assert same(list(DecodedImages(first, CROPS).chunks(4)), [expected[-2][:2]])
 
 
-def test_no_file_is_decoded_where_there_is_a_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    dataset = packed(write_dataset(tmp_path / "data"), CROPS, tmp_path / "packs")
-
-    def refuse(*arguments: object) -> None:
-        raise AssertionError("an image was decoded")
-
-    monkeypatch.setattr("goal_sweep.goal_core.data.formats.image_files.decode_image", refuse)
-    assert seen(dataset, CROPS)
-
-
 def test_drawn_images_can_be_packed_and_train_to_the_same_numbers(tmp_path: Path) -> None:
     data = replace(DATA, image=replace(DATA.image, augment="crop_flip"))
     unit = unit_of("con/con", "sig/nca", data=data, stage=replace(FROZEN, epochs=2, lr_drops=()))

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from goal_sweep.goal_core.basics.errors import ConfigError
-from goal_sweep.goal_core.models.batch_rows import Rows, WholeBatchDraws, in_chunks
+from goal_sweep.goal_core.models.batch_rows import Rows, WholeBatchDraws
 from goal_sweep.goal_core.models.systems.vse_infty import VseInftyHeads
 from goal_sweep.goal_core.training import StageConfig
 from goal_sweep.goal_core.training.cells import trainer as cell_trainer
@@ -127,19 +127,6 @@ def test_draws_that_no_row_owns_are_refused() -> None:
         draw(lambda x: x + torch.randn(x.shape), torch.ones(2, 3), Rows(0, 2, 4))
     with pytest.raises(NotImplementedError, match="3 random draws cannot be split by 2 rows"):
         draw(lambda x: x + torch.rand(3), torch.ones(2, 3), Rows(0, 2, 4))
-
-
-def test_chunks_that_draw_different_numbers_are_refused() -> None:
-    def encode(x: Tensor) -> tuple[Tensor]:
-        return (functional.dropout(x[:, : int(x[0, 0])], 0.5),)
-
-    with pytest.raises(NotImplementedError, match=r"chunks of a batch draw different numbers: \(4, 1\), not \(4, 3\)"):
-        in_chunks(encode, 4, 2, torch.tensor([[3.0] * 3] * 2 + [[1.0] * 3] * 2))
-
-
-def test_nothing_changes_where_nothing_is_split() -> None:
-    (result,) = in_chunks(lambda x: (torch.randn(1) + x,), 2, 0, torch.ones(2))  # any draw is allowed
-    assert len(result) == 2
 
 
 @pytest.mark.gpu

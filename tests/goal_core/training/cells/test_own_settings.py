@@ -19,7 +19,6 @@ from tests.helpers.training_cases import (
     PlainFolder,
     folders_of,
     same_weights,
-    train_killed,
     unit_of,
 )
 
@@ -73,18 +72,6 @@ def test_own_settings_train_as_a_stage_that_has_them(tmp_path: Path, stage: Stag
         assert same_weights(together[key], alone), key
     results = [tuple(sorted(together[key].numbers()[-2].items())) for key in kept]
     assert len(set(results)) == len(kept)  # each setting does something
-
-
-@pytest.mark.slow
-def test_a_killed_unit_with_own_settings_continues_bit_for_bit(tmp_path: Path) -> None:
-    unit = _unit(sharing="trunk", stage=replace(FROZEN, checkpoint_every=2))
-    unit = replace(unit, trainings=tuple(one for one in unit.trainings if one.key in ("plain-10", "adamw-1", "lr-1")))
-    unbroken, broken = folders_of(unit, tmp_path / "unbroken"), folders_of(unit, tmp_path / "broken")
-    train_unit(unit, unbroken)
-    train_killed(unit, broken, 3, 4)
-    for key, folder in unbroken.items():
-        assert broken[key].numbers() == folder.numbers()
-        assert same_weights(broken[key], folder)
 
 
 def test_heads_stack_cells_with_the_same_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,11 +145,6 @@ def test_precomputed_vectors_and_short_last_batches_stack_too(tmp_path: Path) ->
         assert folder.numbers()[0]["train/hinge"] == pytest.approx(alone[key].numbers()[0]["train/hinge"], rel=1e-4)
 
 
-def test_the_same_stack_gives_the_same_bits(tmp_path: Path) -> None:
-    first, again = (trained(heads_unit(*GRID[:4]), tmp_path / name) for name in ("first", "again"))
-    assert all(same_weights(first[key], again[key]) for key in first)
-
-
 class DyingFolder(PlainFolder):
     """Ends the process before one of its operations, counted over all folders."""
 
@@ -240,38 +235,31 @@ def poisoned(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    "names",
-    [["con/con", "poisoned/con", "sig-ms/cir"], ["poisoned/con", "lin-ms/con"]],
-    ids=["two go on", "one goes on"],
+    ("sharing", "names"),
+    [
+        ("heads", ["con/con", "poisoned/con", "sig-ms/cir"]),
+        ("heads", ["poisoned/con", "lin-ms/con"]),
+        ("trunk", ["con/con", "poisoned/con"]),
+    ],
+    ids=["two go on", "one goes on", "unstacked"],
 )
-def test_a_cell_that_fails_leaves_the_others_as_they_were(tmp_path: Path, poisoned: str, names: list[str]) -> None:
-
+def test_a_cell_that_fails_leaves_the_others_as_they_were(
+    tmp_path: Path, poisoned: str, sharing: str, names: list[str]
+) -> None:
     stage = replace(FROZEN, warmup_epochs=0)
-    unit = heads_unit(*names, stage=stage)
+    unit = heads_unit(*names, stage=stage, sharing=sharing)
     folders = folders_of(unit, tmp_path / "with")
     outcomes = {outcome.key: outcome for outcome in train_unit(unit, folders)}
     failed = outcomes.pop("poisoned-con")
     assert len(CALLS) == 8
     assert getattr(failed, "kind", "") == poisoned
-    siblings = trained(
-        heads_unit(*[name for name in names if "poisoned" not in name], stage=stage), tmp_path / "without"
-    )
+    assert not folders["poisoned-con"].path("result.json").exists()
+    healthy = [name for name in names if "poisoned" not in name]
+    siblings = trained(heads_unit(*healthy, stage=stage, sharing=sharing), tmp_path / "without")
     for key, folder in siblings.items():
         assert outcomes[key].result["status"] == "done"  # type: ignore[union-attr]
         assert apart(load_file(folders[key].best()), load_file(folder.best())) < 0.02
-
-
-@pytest.mark.parametrize("place", ["clip_each", "_stacked_state"])
-def test_a_stack_that_fails_fails_its_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
-    """Also where it cannot be formed. Whoever runs the unit tries it again, with smaller chunks and thus unstacked."""
-
-    def fail(*_: Any) -> Any:
-        raise torch.cuda.OutOfMemoryError("as if")
-
-    monkeypatch.setattr(cell_stack_module, place, fail)
-    unit = heads_unit(*GRID[:3])
-    outcomes = train_unit(unit, folders_of(unit, tmp_path))
-    assert [getattr(outcome, "kind", "") for outcome in outcomes] == ["memory"] * 3
+        assert sharing == "heads" or same_weights(folders[key], folder)
 
 
 def test_embeddings_that_do_not_fit_into_memory_are_made_by_each_cell(

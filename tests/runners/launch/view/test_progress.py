@@ -48,14 +48,12 @@ def test_a_cell_of_the_grid_shows_mean_and_std_and_says_which_seeds_are_missing(
     assert progress.counts() == {"done": 2, "running": 0, "waiting": 2, "failed": 2}
 
 
-def test_the_work_that_is_done_follows_the_epochs_and_what_each_takes() -> None:
+def test_the_work_that_is_done_follows_the_epochs() -> None:
     frozen, finetune = scenes("objectives.only=[con/con]", "seeds=[1]").trainings
     progress = SweepProgress([frozen, finetune])
     assert progress.work() == (0, frozen.stage.epochs + finetune.stage.epochs)
     progress.running(frozen, 1, 12.0)
     assert progress.work()[0] == 1
-    progress.weights = {finetune: 30.0}
-    assert progress.work() == (1, frozen.stage.epochs + 30 * finetune.stage.epochs)
     progress.set(finetune, done(50.0))
     progress.waiting(frozen)
     assert progress.begun(frozen)

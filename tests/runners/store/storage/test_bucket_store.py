@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from goal_sweep.runners.store import BEST, LAST, Store
 from goal_sweep.runners.store.storage import place
 from tests.helpers.store_cases import load, named, result_of, save, train, write_weights
 from tests.helpers.sweep_cases import opened_in
-from tests.helpers.until import until
 
 TRAINING = named("c" * 16)
 
@@ -55,19 +53,6 @@ def test_a_result_comes_after_everything_that_it_states(bucket_store: Store, ser
     done = written.index("result.json")
     assert {"best-3.safetensors", "last.safetensors", "metrics.jsonl"} <= set(written[:done])
     assert written[done + 1 :] == ["1.json"]
-
-
-def test_a_training_says_that_it_waits_for_the_server(bucket_store: Store, server: Any) -> None:
-    folder, gate = bucket_store.folder(TRAINING), threading.Event()
-    folder.claim("L")
-    server.before = lambda method, path: gate.wait(20) and "" if method == "PUT" and "last" in path else ""
-    saving = threading.Thread(target=lambda: save(folder, LAST, b"epoch 1"))
-    saving.start()
-    until(lambda: folder.is_waiting, "the upload")
-    gate.set()
-    saving.join(timeout=20)
-    assert not folder.is_waiting
-    assert load(folder, LAST) == b"epoch 1"
 
 
 def test_a_save_that_fails_leaves_the_file_before(bucket_store: Store, server: Any) -> None:
