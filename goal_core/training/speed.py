@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.goal_core.basics.scratch import scratch_folder
 from goal_sweep.goal_core.data import SPLIT_NAMES, Dataset, num_batches
 from goal_sweep.goal_core.training.config import StageConfig
 from goal_sweep.goal_core.training.files import FolderFiles

@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import shutil
-import tempfile
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from typing import Any
 from goal_sweep import goal_core
 from goal_sweep.goal_core.basics.atomic import replace_bytes
 from goal_sweep.goal_core.basics.errors import ConfigError, GoalError, first_line
+from goal_sweep.goal_core.basics.scratch import scratch_folder
 from goal_sweep.goal_core.basics.sealed_json import json_bytes
 from goal_sweep.runners.cluster.backend import (
     ClusterError,
@@ -187,8 +187,7 @@ def _request(job: Job, working_dir: str) -> dict[str, Any]:
 @contextmanager
 def _working_dir(job: Job) -> Iterator[Path]:
     """A folder with all that is sent."""
-    with tempfile.TemporaryDirectory(prefix="goal-sweep-submit-") as name:
-        folder = Path(name)
+    with scratch_folder() as folder:
         (folder / "sweep.yaml").write_text(job.sweep_text)
         for source in [*(job.working_dir / one for one in job.cluster.ray.files), Path(goal_core.__path__[0]).parent]:
             if source.is_dir():

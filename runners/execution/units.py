@@ -7,7 +7,6 @@ nothing and is never restored.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import ray
 from ray import tune
 from ray.tune.search import Searcher
 
+from goal_sweep.goal_core.basics.scratch import scratch_folder
 from goal_sweep.runners.execution.job import Death, Work
 from goal_sweep.runners.execution.session import AGAIN, RayLostError, RaySession
 from goal_sweep.runners.execution.worker import train_trial
@@ -127,7 +127,7 @@ def _fit(session: RaySession, given: _Given) -> None:
         return tune.PlacementGroupFactory([session.need.bundle], bundle_label_selector=others)
 
     # Tune must write its bookkeeping somewhere; nothing reads it.
-    with tempfile.TemporaryDirectory(prefix="goal-sweep-tune-") as scratch:
+    with scratch_folder() as scratch:
         tuner = tune.Tuner(
             tune.with_resources(train_trial, resources),
             tune_config=tune.TuneConfig(
@@ -139,7 +139,7 @@ def _fit(session: RaySession, given: _Given) -> None:
                 reuse_actors=session.need.gpus == 0,
             ),
             run_config=tune.RunConfig(
-                name="units", storage_path=scratch, verbose=0, stop=_End(given.work), callbacks=[_Ears(given)]
+                name="units", storage_path=str(scratch), verbose=0, stop=_End(given.work), callbacks=[_Ears(given)]
             ),
         )
         try:

@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from goal_sweep.goal_core.basics.errors import first_line
 from goal_sweep.runners.tracking import values as names
-from goal_sweep.runners.tracking.uri import TrackingError, prepare_database, require_database, sqlite_file
+from goal_sweep.runners.tracking.uri import TrackingError, prepare_database, require_database, sqlite_file, sqlite_uri
 
 LOCAL_PAGE = "http://127.0.0.1:5000"
 """Where `goal-sweep ui` serves a tracking database that is a file."""
@@ -49,7 +49,7 @@ def connect(uri: str) -> Any:
 
 def create_database(path: Path) -> None:
     """Create an empty tracking database with all its tables, and close it."""
-    client: Any = MlflowClient(f"sqlite:///{path}")
+    client: Any = MlflowClient(sqlite_uri(path))
     client.search_experiments(max_results=1)
 
 

@@ -6,15 +6,14 @@ Nothing is read back but what is there already, so that a run is continued and n
 from __future__ import annotations
 
 import hashlib
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from mlflow.entities import Metric, Param, RunTag
 
+from goal_sweep.goal_core.basics.scratch import scratch_folder
 from goal_sweep.runners.results import ResultsTable
 from goal_sweep.runners.tracking import values as names
 from goal_sweep.runners.tracking.experiment import connect, ensure_experiment
@@ -144,9 +143,9 @@ class MlflowTracker:
         sha256 = hashlib.sha256(content).hexdigest()
         if self._client.get_run(self._parent).data.tags.get(_TABLE) == sha256:
             return
-        with tempfile.TemporaryDirectory(prefix="goal-sweep-") as folder:
-            (Path(folder) / RESULTS_FILE).write_bytes(content)
-            self._client.log_artifact(self._parent, str(Path(folder) / RESULTS_FILE))
+        with scratch_folder() as folder:
+            (folder / RESULTS_FILE).write_bytes(content)
+            self._client.log_artifact(self._parent, str(folder / RESULTS_FILE))
         self._client.set_tag(self._parent, _TABLE, sha256)
 
     def _ensure_parent(self) -> str:

@@ -8,6 +8,7 @@ import re
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 from goal_sweep.goal_core.basics.errors import GoalError
 
@@ -27,12 +28,14 @@ def resolve_uri(uri: str, store: Path) -> str:
         uri: the URI in the sweep file; ``{store}`` is replaced by the store's folder.
         store: the store's folder, absolute.
     """
-    text = uri.replace("{store}", str(store))
+    text = uri.replace("{store}", quote(str(store)))
     if text.startswith(_SQLITE):
-        path = text[len(_SQLITE) :]
+        path, _, query = text[len(_SQLITE) :].partition("?")
         if not path or ":memory:" in path:
             raise TrackingError(f"tracking {uri!r}: a database in memory is lost when the launch ends; name a file")
-        return _SQLITE + str(Path(path).expanduser().absolute())
+        if query:
+            raise TrackingError(f"tracking {uri!r}: what follows ? is not supported; a ? in a path is written %3F")
+        return sqlite_uri(Path(unquote(path)).expanduser().absolute())
     scheme = re.match(r"([a-z]+)(\+[a-z0-9]+)?:(//|$)|databricks$", text)
     if scheme and (scheme[1] in _SERVERS or text == "databricks"):
         return text
@@ -42,9 +45,14 @@ def resolve_uri(uri: str, store: Path) -> str:
     )
 
 
+def sqlite_uri(file: Path) -> str:
+    """The URI of a database file, with the signs quoted that mean something in a URI, as SQLAlchemy reads it."""
+    return _SQLITE + quote(str(file))
+
+
 def sqlite_file(uri: str) -> Path | None:
     """The database file of a resolved URI, or None if it is not SQLite."""
-    return Path(uri[len(_SQLITE) :]) if uri.startswith(_SQLITE) else None
+    return Path(unquote(uri[len(_SQLITE) :])) if uri.startswith(_SQLITE) else None
 
 
 def read_only(uri: str) -> str:
@@ -76,7 +84,7 @@ def prepare_database(path: Path, create: Callable[[Path], None]) -> None:
         path: the database file; its folder is created too.
         create: creates a complete database at the given path and closes it.
     """
-    if why := read_only(f"{_SQLITE}{path}"):
+    if why := read_only(sqlite_uri(path)):
         raise TrackingError(why)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
