@@ -8,11 +8,12 @@ import re
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.sweeps.reading.paths import quote_path
 
-_SQLITE = "sqlite:///"
+_SQLITE, _QUOTED = "sqlite:///", "sqlite+pysqlite:///"
 _MAGIC = b"SQLite format 3\x00"
 _SERVERS = ("http", "https", "postgresql", "mysql", "mssql", "databricks")
 
@@ -28,9 +29,9 @@ def resolve_uri(uri: str, store: Path) -> str:
         uri: the URI in the sweep file; ``{store}`` is replaced by the store's folder.
         store: the store's folder, absolute.
     """
-    text = uri.replace("{store}", quote(str(store)))
-    if text.startswith(_SQLITE):
-        path, _, query = text[len(_SQLITE) :].partition("?")
+    text = uri.replace("{store}", quote_path(str(store)))
+    if text.startswith((_SQLITE, _QUOTED)):
+        path, _, query = text.removeprefix(_QUOTED).removeprefix(_SQLITE).partition("?")
         if not path or ":memory:" in path:
             raise TrackingError(f"tracking {uri!r}: a database in memory is lost when the launch ends; name a file")
         if query:
@@ -46,13 +47,19 @@ def resolve_uri(uri: str, store: Path) -> str:
 
 
 def sqlite_uri(file: Path) -> str:
-    """The URI of a database file, with the signs quoted that mean something in a URI, as SQLAlchemy reads it."""
-    return _SQLITE + quote(str(file))
+    """The URI of a database file, as SQLAlchemy reads it.
+
+    A path with signs that mean something there is quoted, and its URI names the driver: without that, MLflow makes the
+    folder that the quoted path would name.
+    """
+    quoted = quote_path(str(file))
+    return (_SQLITE if quoted == str(file) else _QUOTED) + quoted
 
 
 def sqlite_file(uri: str) -> Path | None:
     """The database file of a resolved URI, or None if it is not SQLite."""
-    return Path(unquote(uri[len(_SQLITE) :])) if uri.startswith(_SQLITE) else None
+    path = uri.removeprefix(_QUOTED).removeprefix(_SQLITE)
+    return None if path == uri else Path(unquote(path))
 
 
 def read_only(uri: str) -> str:
