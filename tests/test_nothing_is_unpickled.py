@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from goal_sweep.runners.store.archive import opened_archive
 
 from goal_sweep.analysis.statistics.images import image_scores
 from goal_sweep.goal_core.basics.atomic import DamagedError

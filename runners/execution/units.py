@@ -27,11 +27,9 @@ _NODE_ID = "ray.io/node-id"
 
 
 def run_units(session: RaySession, work: Work) -> None:
-    """Train units until the work is over or stops.
+    """Train units until the work is over or stops. Raises `RayLostError` where Ray has ended.
 
-    Raises:
-        RayLostError: Ray has ended. What ends Tune alone, such as Ray's own word that a worker took too much memory,
-            costs a start of the units that ran.
+    What ends Tune alone, such as Ray's word that a worker took too much memory, costs a start of the units that ran.
     """
     if session.address is not None:
         os.environ.setdefault("TUNE_MAX_PENDING_TRIALS_PG", _PENDING)
