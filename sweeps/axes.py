@@ -9,7 +9,6 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import product
 from typing import Any, NamedTuple, get_type_hints
 
@@ -79,7 +78,7 @@ def check_axes(config: Any) -> None:
     refuse(f"{axis.key}: takes one value, because {why}" for axis in axes if (why := idle(config, axis)))
     for values in combinations(axes) if axes else ():
         named = label(zip(axis_names(axes), values.values(), strict=True))
-        refuse(f"{named}: {text}" for text in failures(partial(settings_at, config, values)))
+        refuse(f"{named}: {text}" for text in failures(settings_at, config, values))
 
 
 def idle(config: Any, searched: Setting) -> str:
@@ -147,29 +146,17 @@ def value_text(value: AxisValue) -> str:
     return "_".join(str(value).split())
 
 
-class Labels:
-    """How trainings are called by the values of a sweep's axes, of which those of later stages do not touch them."""
-
-    def __init__(self, axes: Sequence[Axis], stages: Sequence[str]) -> None:
-        named = enumerate(zip(axes, axis_names(axes), strict=True))
-        self._axes = [(number, axis, name) for number, (axis, name) in named if axis.stage in ("", *stages)]
-
-    def of(self, *points: Point) -> str:
-        """The values of a point, or those that a training needs which is the same at several; `ANY` for the others."""
-        taken = {number: {point.values[number] for point in points} for number, _, _ in self._axes}
-        return label(
-            (name, points[0].values[number] if len(taken[number]) < len(axis.values) else ANY)
-            for number, axis, name in self._axes
-        )
+def place_of(points: Sequence[Point], axes: Sequence[Axis], stages: Sequence[str]) -> str:
+    """How what is the same at some points is called by the values of the axes that touch its stages, or by `ANY`."""
+    words: list[tuple[str, AxisValue]] = []
+    for number, (axis, name) in enumerate(zip(axes, axis_names(axes), strict=True)):
+        if axis.stage in ("", *stages):
+            taken = {point.values[number] for point in points}
+            words.append((name, points[0].values[number] if len(taken) < len(axis.values) else ANY))
+    return label(words)
 
 
 def needed(place: str) -> str:
-    """The values in what `Labels.of` gives without those that a training does not need."""
+    """The values in what `place_of` gives without those that a training does not need."""
     words = place.split()
     return " ".join(f"{name} {value}" for name, value in zip(words[::2], words[1::2], strict=True) if value != ANY)
-
-
-def describe(axes: Sequence[Axis]) -> Iterator[str]:
-    """A line for each axis: `tau 1, 5, 10`."""
-    for axis, name in zip(axes, axis_names(axes), strict=True):
-        yield f"{name} {', '.join(map(value_text, axis.values))}"

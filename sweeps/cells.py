@@ -14,7 +14,7 @@ from goal_sweep.goal_core.models.config import ModelConfig
 from goal_sweep.goal_core.models.frameworks import framework_of
 from goal_sweep.goal_core.objectives.config import ObjectiveConfig
 from goal_sweep.goal_core.training.config import Precision, StageConfig
-from goal_sweep.sweeps.axes import Labels, Point, label, needed
+from goal_sweep.sweeps.axes import Point, label, needed, place_of
 from goal_sweep.sweeps.identity import cell_settings, content_id, flat_text, stage_key, stage_settings, to_mapping
 from goal_sweep.sweeps.results import DEFAULT, TUNED, Requested
 from goal_sweep.sweeps.schema import SweepConfig
@@ -169,11 +169,6 @@ class ResolvedSweep:
         """Whether candidates of its search are still to be trained, before anything that reports."""
         return not all(trail.is_over for trail in self.trails)
 
-    @property
-    def has_chosen(self) -> bool:
-        """Whether its search is over and has chosen for any objective."""
-        return any(trail.choice is not None for trail in self.trails)
-
     @cached_property
     def cells(self) -> list[Cell]:
         """All cells, each once: backbones x seeds x points of the axes x objectives, then those of a search.
@@ -253,7 +248,8 @@ class ResolvedSweep:
     def _training(self, key: str, index: int, places: Sequence[_Place], before: Training | None) -> Training:
         points, first = [place.point for place in places if place.candidate is None], places[0]
         stages = [str(stage.name) for stage in self.config.stages[: index + 1]]
-        names, grids, values = Labels(self.config.axes, stages), dict.fromkeys(place.grid for place in places), ""
+        grids, values, axes = dict.fromkeys(place.grid for place in places), "", self.config.axes
+        named = [place_of([point], axes, stages) for point in points]
         if not points and first.candidate is not None:  # called by the values that its stages up to this one have
             own = self.spaces[first.cell.objective.pair, first.cell.objective.triplet].dimensions
             values = label(one for one in first.candidate.values.items() if own[one[0]].stage in ("", *stages))
@@ -263,8 +259,8 @@ class ResolvedSweep:
             key=key,
             precision=self.config.precision,
             before=before,
-            place=names.of(*points) if points else "",
-            points=(*dict.fromkeys(map(names.of, points)), *(grid for grid in grids if grid != DEFAULT)),
+            place=place_of(points, axes, stages) if points else "",
+            points=(*dict.fromkeys(named), *(grid for grid in grids if grid != DEFAULT)),
             values=values,
             number=first.candidate.number if first.grid == CANDIDATES and first.candidate else None,
             grids=tuple(grid for grid in grids if grid != CANDIDATES) if self.config.tune is not None else (),

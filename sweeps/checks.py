@@ -103,15 +103,13 @@ class Settings(InRange):
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
-def failures(*checks: Callable[[], object]) -> list[str]:
-    """Run checks and collect the messages of those that raise a `ConfigError`."""
-    messages: list[str] = []
-    for check in checks:
-        try:
-            check()
-        except ConfigError as error:
-            messages += error.problems
-    return messages
+def failures(check: Callable[..., object], *of: Any) -> tuple[str, ...]:
+    """The messages of a check that raises a `ConfigError`."""
+    try:
+        check(*of)
+    except ConfigError as error:
+        return error.problems
+    return ()
 
 
 def refuse(problems: Iterable[str]) -> None:

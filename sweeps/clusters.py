@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from goal_sweep.goal_core.basics.ranges import Range
-from goal_sweep.sweeps.checks import Settings, check_tracking, failures, looks_secret
+from pydantic import AfterValidator, Field
 
-Count = Annotated[int, Range(at_least=1)]
-OrNone = Annotated[int, Range(at_least=0)]
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PASSWORD = re.compile(r"://[^/\s@]*:[^/\s@]*@")
+from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.basics.ranges import Range
+from goal_sweep.sweeps.checks import Settings, Some, check_tracking, looks_secret
+
+_VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 _OURS = (
     *("--array", "--output", "--error", "--open-mode", "--signal", "--requeue", "--no-requeue", "--export", "--chdir"),
     *("--dependency", "--parsable", "--hold", "--wait", "--clusters", "--wrap", "--test-only", "--job-name"),
@@ -24,22 +24,51 @@ _OURS = (
 """Options of sbatch that the script needs as they are."""
 
 
+def _check_option(option: str) -> str:
+    if not option.startswith("--") or not option.isprintable():
+        raise ConfigError(f"must be one option, which begins with --, got {option!r}")
+    if (name := re.split("[= ]", option)[0]) in _OURS:
+        raise ConfigError(f"may not be {name}, because the job needs its own")
+    return option
+
+
+def _check_environment(variables: Mapping[str, str]) -> Mapping[str, str]:
+    for name, value in variables.items():
+        if not re.match(_VARIABLE, name):
+            raise ConfigError(f"{name!r} is no variable's name")
+        if looks_secret(name):
+            raise ConfigError(f"must not hold secrets such as {name}, because its values are written to files")
+        if "\n" in value or "\0" in value:
+            raise ConfigError(f"the value of {name} must be one line")
+    return variables
+
+
+def _without(*names: str) -> AfterValidator:
+    def check(given: Mapping[str, Any]) -> Mapping[str, Any]:
+        if taken := [name for name in names if name in given]:
+            raise ConfigError(f"may not hold {', '.join(taken)}, of which other settings take care")
+        return given
+
+    return AfterValidator(check)
+
+
+Count = Annotated[int, Range(at_least=1)]
+OrNone = Annotated[int, Range(at_least=0)]
+Line = Annotated[str, Field(pattern=r"^[^\n\r]*$")]
+Environment = Annotated[Mapping[str, str], AfterValidator(_check_environment)]
+Pod = Annotated[Mapping[str, Any], _without("containers", "volumes", "terminationGracePeriodSeconds")]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerConfig(Settings):
     """A container image in which a Slurm job runs, by Apptainer."""
 
-    image: str
+    image: Annotated[str, Some]
     """A file, or what Apptainer accepts in its place."""
-    mounts: tuple[str, ...] = ()
+    mounts: tuple[Annotated[str, Field(pattern="^/")], ...] = ()
     """Folders of the node that the container sees: `/path` or `/path:/path/inside`. The store must be among them."""
     options: tuple[str, ...] = ()
     """Further options of `apptainer exec`."""
-
-    def problems(self) -> Iterator[str]:
-        """What cannot be."""
-        if not self.image:
-            yield "image must not be empty"
-        yield from (f"mounts must be absolute, got {one!r}" for one in self.mounts if not one.startswith("/"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,21 +79,21 @@ class SlurmConfig(Settings):
     """Nodes of the job. More than one are joined by Ray."""
     gpus_per_node: OrNone = 0
     """GPUs of each node; 0 trains on the CPU."""
-    gpu_type: str = ""
+    gpu_type: Line = ""
     """As the site names it, such as `a100`; empty takes any."""
     cpus_per_node: Count = 1
     """CPU cores of each node."""
-    memory_per_node: str = ""
+    memory_per_node: Line = ""
     """Such as `64G`; empty takes the partition's default."""
-    time: str = ""
+    time: Line = ""
     """Time limit of one run, `hours:minutes:seconds` or `days-hours:minutes`; empty takes the partition's default."""
     save_before: Annotated[int, Range(at_least=30)] = 120
     """Seconds before the time limit at which every training saves and the job goes back to the queue."""
-    partition: str = ""
+    partition: Line = ""
     """Empty takes the site's default, as for `account` and `qos`."""
-    account: str = ""
-    qos: str = ""
-    options: tuple[str, ...] = ()
+    account: Line = ""
+    qos: Line = ""
+    options: tuple[Annotated[str, AfterValidator(_check_option)], ...] = ()
     """Further options of `sbatch`, such as `--constraint=a100`."""
     array: OrNone = 0
     """Number of independent jobs of one node, which share the store and its cells; 0 is one job."""
@@ -72,33 +101,21 @@ class SlurmConfig(Settings):
     """Environment modules to load."""
     setup: tuple[str, ...] = ()
     """Lines of shell that prepare each node, such as the activation of an environment."""
-    python: str = ""
+    python: Line = ""
     """Python that has goal-sweep; empty takes the one that submits, or `python3` in a container."""
     container: ContainerConfig | None = None
     """An image to run in; none runs on the node itself."""
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Environment = field(default_factory=dict)
     """Variables of the job, written into its script. No secrets."""
-    pass_environment: tuple[str, ...] = ()
+    pass_environment: tuple[Annotated[str, Field(pattern=_VARIABLE)], ...] = ()
     """Names of variables that the job takes from the submitting shell. Slurm keeps their values, no file does."""
 
     def problems(self) -> Iterator[str]:
-        """What cannot be, or would change the script."""
+        """What does not go together."""
         if self.gpu_type and not self.gpus_per_node:
             yield "gpu_type needs gpus_per_node"
         if self.array and self.nodes > 1:
             yield f"array needs nodes: 1, because its jobs are independent; got nodes: {self.nodes}"
-        for name in ("gpu_type", "memory_per_node", "time", "partition", "account", "qos", "python"):
-            if not str(getattr(self, name)).isprintable():
-                yield f"{name} must be one line of text, got {getattr(self, name)!r}"
-        for option in self.options:
-            if not option.startswith("--") or not option.isprintable():
-                yield f"options must hold one option each, which begins with --, got {option!r}"
-            elif (name := re.split("[= ]", option)[0]) in _OURS:
-                yield f"options may not hold {name}, because the job needs its own"
-        yield from _environment_problems(self.environment)
-        for name in self.pass_environment:
-            if not _VARIABLE.fullmatch(name):
-                yield f"pass_environment: {name!r} is no variable's name"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,37 +124,25 @@ class _Elsewhere(Settings):
 
     store: str = ""
     """The results folder as the cluster's nodes see it; empty is that of the sweep."""
-    tracking: str = ""
+    tracking: Annotated[str, AfterValidator(lambda uri: uri and check_tracking(uri))] = ""
     """MLflow tracking URI as the head sees it; empty is that of the sweep."""
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Environment = field(default_factory=dict)
     """Variables of all processes of the job. Ray's dashboard and the manifest show them: no secrets."""
-
-    def problems(self) -> Iterator[str]:
-        """What holds a secret."""
-        yield from (f"tracking {text}" for text in failures(lambda: check_tracking(self.tracking or "none")))
-        yield from _environment_problems(self.environment)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayConfig(_Elsewhere):
     """A job of a running Ray cluster, through Ray's Jobs API."""
 
-    address: str = ""
+    address: Annotated[str, Field(pattern=r"^(https?://[^/\s@]+/?)?$")] = ""
     """Address of the head's dashboard, such as `http://head:8265`."""
     files: tuple[str, ...] = ()
     """Further files and folders to send; they lie beside the sweep file, and Python modules can be imported."""
-    runtime_env: Mapping[str, Any] = field(default_factory=dict)
-    """Further parts of Ray's runtime environment, such as `pip: [timm]` or `conda: NAME`."""
-
-    def problems(self) -> Iterator[str]:
-        """What cannot be, or would show a secret."""
-        if self.address and not re.fullmatch(r"https?://[^/\s@]+/?", self.address):
-            yield f"address must be the dashboard's, such as http://head:8265, got {self.address!r}"
-        if taken := self.runtime_env.keys() & {"working_dir", "env_vars", "py_modules"}:
-            yield f"runtime_env: {', '.join(sorted(taken))} has a setting of its own: files, environment"
-        if _PASSWORD.search(str(dict(self.runtime_env))):
-            yield "runtime_env must not hold passwords, because Ray's dashboard shows it"
-        yield from _Elsewhere.problems(self)
+    runtime_env: Annotated[Mapping[str, Any], _without("working_dir", "env_vars", "py_modules")] = field(
+        default_factory=dict
+    )
+    """Further parts of Ray's runtime environment, such as `pip: [timm]` or `conda: NAME`. Its dashboard shows them: no
+    secrets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,17 +167,10 @@ class KubernetesConfig(_Elsewhere):
     """Where Ray's containers see them."""
     env: tuple[Mapping[str, Any], ...] = ()
     """Further variables of the containers, such as those from secrets."""
-    pod: Mapping[str, Any] = field(default_factory=dict)
+    pod: Pod = field(default_factory=dict)
     """Further fields of the pods' spec, such as `securityContext` and `imagePullSecrets`."""
-    worker_pod: Mapping[str, Any] = field(default_factory=dict)
+    worker_pod: Pod = field(default_factory=dict)
     """The same, of the workers alone, such as `tolerations` and `nodeSelector`."""
-
-    def problems(self) -> Iterator[str]:
-        """What cannot be, or would show a secret."""
-        for name in ("pod", "worker_pod"):
-            if taken := getattr(self, name).keys() & {"containers", "volumes", "terminationGracePeriodSeconds"}:
-                yield f"{name}: {', '.join(sorted(taken))} comes from other settings: volumes, mounts, env"
-        yield from _Elsewhere.problems(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,14 +180,3 @@ class ClusterConfig(Settings):
     slurm: SlurmConfig = field(default_factory=SlurmConfig)
     ray: RayConfig = field(default_factory=RayConfig)
     kubernetes: KubernetesConfig = field(default_factory=KubernetesConfig)
-
-
-def _environment_problems(environment: Mapping[str, str]) -> Iterator[str]:
-    """Variables whose values are written to files: their names, secrets among them, and values of several lines."""
-    for name, value in environment.items():
-        if not _VARIABLE.fullmatch(name):
-            yield f"environment: {name!r} is no variable's name"
-        elif looks_secret(name):
-            yield f"environment must not hold secrets such as {name}, because its values are written to files"
-        elif "\n" in value or "\0" in value:
-            yield f"environment: the value of {name} must be one line"

@@ -88,13 +88,12 @@ def flat_text(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[s
 
 
 def content_id(value: Any) -> str:
-    """The first 16 hex digits of the SHA-256 of the canonical JSON."""
-    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:16]
+    """The first 16 hex digits of the SHA-256 of canonical JSON: keys sorted, numbers by value (`1` equals `1.0`).
 
-
-def canonical_json(value: Any) -> str:
-    """Equal content as equal text: keys sorted, numbers by value (`1` equals `1.0`). A NaN is a `ValueError`."""
-    return json.dumps(_by_value(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    A NaN is a `ValueError`.
+    """
+    text = json.dumps(_by_value(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _by_value(value: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from goal_sweep.sweeps.axes import describe
+from goal_sweep.sweeps.axes import axis_names, value_text
 from goal_sweep.sweeps.cells import ResolvedSweep
 from goal_sweep.sweeps.schema import SweepConfig
 
@@ -26,7 +26,9 @@ def describe_size(sweep: ResolvedSweep) -> Iterator[str]:
         counts["objectives"] = f"{own['objectives']} settings of {counts['objectives']}"
     yield f"{counts['cells']} = {counts['backbones']} x {counts['seeds']} x {counts['objectives']}"
     if config.axes:
-        yield f"axes: {'; '.join(describe(config.axes))}; what a value does not change is trained once"
+        named = zip(axis_names(config.axes), config.axes, strict=True)
+        axes = "; ".join(f"{name} {', '.join(map(value_text, axis.values))}" for name, axis in named)
+        yield f"axes: {axes}; what a value does not change is trained once"
         for trainings in (one for one in sweep.by_stage if len(one) != own["cells"]):
             product = f"{counts['cells']} x {len(trainings) // own['cells']} settings of it"
             yield f"  {trainings[0].stage.name}: {len(trainings)} trainings = {product}"

@@ -30,7 +30,6 @@ BASELINE: Final = ("con", "con")
 """The objective that the others are compared with: the gradient of the hardest-negative triplet loss."""
 DEFAULT: Final = "default"
 TUNED: Final = "tuned"
-GRIDS: Final = (DEFAULT, TUNED)
 """The grids of a sweep that tunes: its own settings, and those chosen for each objective."""
 
 VAL, TEST = "val/", "test/"
@@ -97,7 +96,12 @@ def in_order(names: Iterable[str], known: tuple[str, ...]) -> tuple[str, ...]:
     return (*(name for name in known if name in given), *sorted(given - set(known)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def measure_slug(measure: str) -> str:
+    """A measure's name in file names: ``R@1`` is ``r1``."""
+    return measure.replace("@", "").lower()
+
+
+@dataclass(frozen=True, slots=True)
 class Metric:
     """One of the six recalls, or their sum."""
 
@@ -107,6 +111,10 @@ class Metric:
     """``i2t``, ``t2i`` or ``both``."""
     name: str
     """``R@1``, ``R@5``, ``R@10`` or ``rsum``, without the direction."""
+    label: str
+    """Its name in a narrow column: ``i2t R@1``, or ``rsum``."""
+    title: str
+    """Its name in words: ``Image → Text R@1``, or ``rsum``."""
 
     @property
     def test(self) -> str:
@@ -119,32 +127,18 @@ class Metric:
         return VAL + self.key
 
     @property
-    def label(self) -> str:
-        """Its name in a narrow column: ``i2t R@1``, or ``rsum``."""
-        return self.name if self.direction == "both" else f"{self.direction} {self.name}"
-
-    @property
-    def title(self) -> str:
-        """Its name in words: ``Image → Text R@1``, or ``rsum``."""
-        return self.name if self.direction == "both" else f"{DIRECTION_TITLES[self.direction]} {self.name}"
-
-    @property
     def slug(self) -> str:
         """Its name in file names: ``i2t-r1``, or ``rsum``."""
         return measure_slug(self.label).replace(" ", "-")
 
 
-def measure_slug(measure: str) -> str:
-    """A measure's name in file names: ``R@1`` is ``r1``."""
-    return measure.replace("@", "").lower()
-
-
 METRICS: Final[Mapping[str, Metric]] = {
-    metric.key: metric
-    for metric in (
-        *(Metric(key=f"{way}_r{k}", direction=way, name=f"R@{k}") for k in (1, 5, 10) for way in DIRECTIONS),
-        Metric(key="rsum", direction="both", name="rsum"),
-    )
+    **{
+        f"{way}_r{k}": Metric(f"{way}_r{k}", way, f"R@{k}", f"{way} R@{k}", f"{DIRECTION_TITLES[way]} R@{k}")
+        for k in (1, 5, 10)
+        for way in DIRECTIONS
+    },
+    "rsum": Metric("rsum", "both", "rsum", "rsum", "rsum"),
 }
 """Every metric of a result, by its key, in the order of the tables."""
 RSUM: Final = METRICS["rsum"]
@@ -197,14 +191,15 @@ class Header:
     def parse(cls, content: bytes) -> Header:
         """Read what `as_json` wrote; a `ConfigError` says that it is damaged, or of another goal-sweep."""
         try:
-            return from_mapping(cls, json.loads(content))
-        except json.JSONDecodeError as error:
+            found = json.loads(content)
+        except ValueError as error:
             raise ConfigError("its header is not JSON") from error
+        return from_mapping(cls, found)
 
     @property
     def grids(self) -> tuple[str, ...]:
         """The grids of a sweep that tunes; none for others."""
-        return () if self.tune is None else GRIDS
+        return () if self.tune is None else (DEFAULT, TUNED)
 
     @cached_property
     def dimensions(self) -> dict[str, Dimension]:

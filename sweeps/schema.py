@@ -194,11 +194,6 @@ class SweepConfig(SweepPlaces):
         check_tune(self)
 
     @property
-    def num_cells(self) -> int:
-        """Cells of one point of the axes."""
-        return len(self.model.backbones) * len(self.seeds) * len(self.objectives.names)
-
-    @property
     def points(self) -> tuple[Point, ...]:
         """Every combination of the values of the axes; one without axes."""
         return tuple(settings_at(self, values) for values in combinations(self.axes))
@@ -210,31 +205,25 @@ class SweepConfig(SweepPlaces):
             return
         framework = frameworks[self.model.framework].function()
         for model in self.model.models:
-            yield from (f"model: {text}" for text in failures(partial(framework.check, model, self.data)))
+            yield from (f"model: {text}" for text in failures(framework.check, model, self.data))
         for objective in self.objectives.configs if self.objectives.names else ():
-            yield from (f"objectives.params: {text}" for text in failures(partial(framework.objective, objective)))
+            yield from (f"objectives.params: {text}" for text in failures(framework.objective, objective))
         for item in fields(ModelParts):
             if item.name not in framework.uses and item.default_factory is not MISSING:
                 if getattr(self.model, item.name) != item.default_factory():
                     yield f"model.{item.name}: framework {self.model.framework} has no such part; leave it out"
         if name := getattr(self.data, "importer", ""):
-            yield from (f"data.importer: {text}" for text in failures(partial(importers.__getitem__, name)))
-        if self.execution.sharing == "heads" and (needed := self._stacks_need()):
+            yield from (f"data.importer: {text}" for text in failures(importers.__getitem__, name))
+        fits = framework.stacks_heads and self.precision != "fp16"
+        fits = fits and any(stage.shares_backbone and not stage.micro_batch for stage in self.stages)
+        if self.execution.sharing == "heads" and not fits:
+            able = " or ".join(name for name, entry in frameworks.items() if entry.function.stacks_heads)
+            needed = f"framework {able}, a stage frozen with bn_mode frozen_eval and without micro_batch, and no fp16"
             yield f"execution.sharing: heads needs {needed}; with `auto` every stage takes what it can"
         if self.precision == "tf32" and not self.resources.gpus:
             yield "precision: tf32 is an arithmetic of GPUs, but resources.gpus is 0"
         for index, stage in enumerate(self.stages):
             yield from (f"stages.{index}{text}" for text in self._stage_problems(stage))
-
-    def _stacks_need(self) -> str:
-        """What the heads of this sweep's cells lack to run as one in any stage; empty if they can."""
-        able = [name for name, entry in frameworks.items() if entry.function.stacks_heads]
-        if self.model.framework not in able:
-            return f"framework {' or '.join(able)}, got {self.model.framework}"
-        if self.precision == "fp16":
-            return "precision fp32, tf32 or bf16, got fp16"
-        fit = any(stage.shares_backbone and not stage.micro_batch for stage in self.stages)
-        return "" if fit else "a stage frozen with bn_mode frozen_eval and without micro_batch"
 
     def _stage_problems(self, stage: StageConfig) -> Iterator[str]:
         """What a stage asks for and this model or this data cannot give, each after its key in the stage."""
@@ -245,9 +234,7 @@ class SweepConfig(SweepPlaces):
             what = "have no images" if data.image is None else "do not augment them (data.image.augment none)"
             yield f".feature_views: {stage.feature_views} needs augmented training images, but the data {what}"
         if stage.micro_batch and stage.needs_whole_batches(data.format):
-            what = "on precomputed regions" if data.format == "regions" else "with bn_mode legacy_quirk"
-            why = f"cannot split the batches of {framework} {what}, normalised by the statistics of a whole batch"
-            yield f".micro_batch: {stage.micro_batch} {why}"
+            yield f".micro_batch: {stage.micro_batch} cannot split batches that are normalised by their own statistics"
         if stage.bn_mode == "legacy_quirk" and framework != "vsepp":
             yield f".bn_mode: legacy_quirk needs framework vsepp, got {framework}"
         elif stage.bn_mode == "legacy_quirk" and data.format == "precomp":

@@ -9,18 +9,14 @@ from goal_sweep.goal_core.basics.registry import Registry
 
 
 class Tracker(Protocol):
-    """Follows the trainings of a launch in its driver.
+    """Follows the trainings of a launch, each named by its key, the same in every launch.
 
     Its class is called with the sweep's name when the first training begins. All calls come one after another from one
-    thread, which is not that of the launch; each names a training by its key, the same in every launch. What a call
-    raises is told once, and harms no training. What was lost with a machine is not told; `goal_sweep.results` has all.
+    thread, which is not that of the launch. What a call raises is told once, and harms no training.
     """
 
     def begin(self, training: str, about: Mapping[str, Any]) -> None:
-        """A training begins, or goes on after a stop.
-
-        `about` is what `goal_sweep.results` says of it beforehand, such as `name`, `cell`, `setting/stages.frozen.lr`.
-        """
+        """A training begins, or goes on; `about` is what `goal_sweep.results` says of it beforehand, such as `name`."""
 
     def epoch(self, training: str, record: Mapping[str, Any]) -> None:
         """An epoch has ended.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import Any, NoReturn, TextIO
+from typing import Any, TextIO
 
 from goal_sweep.runners.launch.parent import end_with_parent, has_parent, say, watch_over
 
@@ -35,12 +35,6 @@ def open_closed() -> None:
     sys.stdout, sys.stderr = sys.stdout or open(1, "w"), sys.stderr or open(2, "w")
 
 
-def _refuse(why: str) -> NoReturn:
-    print(f"error: {why}", file=sys.stderr)
-    say(2)
-    sys.exit(2)
-
-
 def main() -> None:
     """Run the command line. A launch trains to its end whoever reads, and answers signals before the libraries load."""
     open_closed()
@@ -61,11 +55,15 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "goal_sweep").startswith("goal_sweep"):
             raise
-        _refuse(f"the command line needs {error.name}: pip install 'goal-sweep[sweep]'")
+        lacking = f"the command line needs {error.name}: pip install 'goal-sweep[sweep]'"
     except FileNotFoundError:
-        _refuse("the current folder is gone; change to another one")
-
-    main()
+        lacking = "the current folder is gone; change to another one"
+    else:
+        main()
+        return
+    print(f"error: {lacking}", file=sys.stderr)
+    say(2)
+    sys.exit(2)
 
 
 if __name__ == "__main__":

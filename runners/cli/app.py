@@ -11,7 +11,6 @@ import contextlib
 import os
 import sys
 import traceback
-from collections.abc import Callable
 from importlib.metadata import version
 from typing import Annotated, Any
 
@@ -58,22 +57,18 @@ def _options(
     pass
 
 
-def run(arguments: list[str] | None = None) -> int:
-    """Run a command line and return its exit status. A user's mistake is one message on stderr."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in given
-    if debug:
-        given.remove("--debug")
-    return _guarded(lambda: app(given, standalone_mode=False, prog_name="goal-sweep"), debug=debug)
-
-
 _UsageError: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 """Raised for an invalid command line: click's, or that of the copy of click in newer versions of typer."""
 
 
-def _guarded(act: Callable[[], Any], *, debug: bool) -> int:
+def run(arguments: list[str] | None = None) -> int:
+    """Run a command line and return its exit status. A user's mistake is one message on stderr."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    given = [word for word in given if word != "--debug"]
     try:
-        returned = act()
+        returned = app(given, standalone_mode=False, prog_name="goal-sweep")
+        return returned if isinstance(returned, int) else 0
     except typer.Exit as leave:
         return int(leave.exit_code)
     except (typer.Abort, KeyboardInterrupt):
@@ -89,23 +84,19 @@ def _guarded(act: Callable[[], Any], *, debug: bool) -> int:
     except Exception as error:
         if debug:
             traceback.print_exc()
-        return _explain(error)
-    return int(returned) if isinstance(returned, int) else 0
+        said, status = _explained(error)
+        print(printable(said), file=sys.stderr)
+        return status
 
 
-def _explain(error: Exception) -> int:
-    """Print an error in one line. Returns the exit status."""
+def _explained(error: Exception) -> tuple[str, int]:
+    """An error in one line, and its exit status."""
     if isinstance(error, GoalError):
-        print(f"error: {printable(str(error))}", file=sys.stderr)
-        return error.status if isinstance(error, UnfinishedError) else _USAGE
+        return f"error: {error}", error.status if isinstance(error, UnfinishedError) else _USAGE
     if isinstance(error, OSError):
         place = "" if error.filename is None else f"{error.filename}: "
-        print(f"error: {printable(f'{place}{first_line(error)}')} (--debug shows where)", file=sys.stderr)
-        return _USAGE
-    print(
-        f"internal error: {type(error).__name__}: {printable(first_line(error))} (--debug shows where)", file=sys.stderr
-    )
-    return _BUG
+        return f"error: {place}{first_line(error)} (--debug shows where)", _USAGE
+    return f"internal error: {type(error).__name__}: {first_line(error)} (--debug shows where)", _BUG
 
 
 def main() -> None:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import html
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
+import numpy as np
 import typer
 
 from goal_sweep.goal_core.basics.errors import GoalError, first_line, printable
 from goal_sweep.goal_core.basics.plugins import run_plugins
 from goal_sweep.goal_core.basics.user_files import content_of, text_in
+from goal_sweep.goal_core.data.formats.index import own_indexes
+from goal_sweep.goal_core.data.formats.layout import PICTURES
+from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.runners.cli.options import AsJson, Device, Set, SweepArguments, console, local_path
-
-if TYPE_CHECKING:
-    from goal_sweep.goal_core.evaluation.trained_model import RetrievalModel
+from goal_sweep.sweeps import load_sweep
 
 checkpoints = typer.Typer()
 Checkpoint = Annotated[Path, typer.Argument(help="A best-*.safetensors or its folder.")]
@@ -27,6 +30,7 @@ Plugins = Annotated[
 ]
 _SHOWN = 5
 _RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10", "rsum")
+_HEADINGS = ("i2t R@1", "R@5", "R@10", "t2i R@1", "R@5", "R@10", "rsum")
 
 
 @checkpoints.command()
@@ -56,18 +60,16 @@ def evaluate(
     Example: goal-sweep evaluate STORE/cells/A/frozen-KEY STORE/cells/B/frozen-KEY
     """
     from goal_sweep.goal_core.evaluation.evaluate import evaluate_ensemble, open_checkpoint
-    from goal_sweep.sweeps import load_sweep
 
     run_plugins(plugin or ())
     if data is not None and root is not None:
         raise GoalError("give --data or --root: the folder of other data stands in their sweep")
-    if len(files) == 1:
-        other = None if data is None else load_sweep(data).data
-        opened = open_checkpoint(files[0], root=root, weights=weights, device=device, data=other)
-        result = opened.evaluate(split)
-    elif weights is not None or data is not None:
+    if len(files) > 1 and (weights is not None or data is not None):
         option = "--weights" if data is None else "--data"
         raise GoalError(f"{option} needs a single checkpoint, got {len(files)}; evaluate them one by one or without it")
+    if len(files) == 1:
+        other = None if data is None else load_sweep(data).data
+        result = open_checkpoint(files[0], root=root, weights=weights, device=device, data=other).evaluate(split)
     else:
         result = evaluate_ensemble((open_checkpoint(path, root=root, device=device) for path in files), split)
     if as_json:
@@ -75,8 +77,17 @@ def evaluate(
         return
     of = "" if data is None else f" of {result['data']}; trained on {result['trained_on']}"
     console.print(f"{split}: {result['images']} images, {result['captions']} captions{of}")
-    for line in _lines(result, split):
-        console.print(line)
+    console.print(" " * 17 + "".join(f"{name:>9s}" for name in _HEADINGS))
+    members = result.get("members", [result])
+    models = [(f"{one['objective']} seed {one['seed']} {one['stage']}, epoch {one['epoch']}", one) for one in members]
+    models += [(f"ensemble of {len(members)}", result)] if len(members) > 1 else []
+    for label, one in models:
+        console.print(label)
+        folds = f"1K, {one['images'] // 1000} folds"
+        for prefix, protocol in ((split, "all"), (f"{split}_1k", folds), (f"{split}_embed", "not re-ranked")):
+            values = [one["metrics"].get(f"{prefix}/{name}") for name in _RECALLS]
+            if values[0] is not None:
+                console.print(f"  {protocol:15s}" + "".join(f"{value:9.2f}" for value in values))
 
 
 @checkpoints.command()
@@ -93,16 +104,15 @@ def embed(
 
     Example: goal-sweep embed STORE/cells/CELL/finetune-KEY --images holidays --out holidays.npy
     """
-    import numpy as np
+    from goal_sweep.goal_core.evaluation.trained_model import load_model
 
     if (images is None) == (texts is None):
         raise GoalError("give --images or --texts")
-    model = _model(checkpoint, weights, plugin, device, of_pictures=images is not None)
-    if images is not None:
-        names = [str(path) for path in _pictures(images)]
+    model = load_model(checkpoint, weights=weights, device=device, plugins=plugin or ())
+    if texts is None:
+        names = [str(path) for path in _pictures(images or Path())]
         rows = model.encode_images(names)
     else:
-        assert texts is not None
         names = [line for line in text_in(content_of(texts), texts).split("\n") if line.strip()]
         rows = model.encode_texts(names)
     out = out.with_suffix(".npy")
@@ -127,32 +137,18 @@ def search(
 
     Example: goal-sweep search STORE/cells/CELL/finetune-KEY "a red flag" --images flags --page found.html
     """
+    from goal_sweep.goal_core.evaluation.trained_model import load_model
+
     if not text.strip():
         raise GoalError("give a sentence to look for")
     paths = _pictures(images)
-    model = _model(checkpoint, weights, plugin, device, of_pictures=True)
+    model = load_model(checkpoint, weights=weights, device=device, plugins=plugin or ())
     found = [(paths[index], similarity) for index, similarity in model.search(text, model.encode_images(paths), top)]
     for path, similarity in found:
         console.print(f"{similarity:6.3f}  {path}")
     if page is not None:
         page.write_text(_page(text, found))
         console.print(str(page))
-
-
-def _model(
-    checkpoint: Path, weights: str | None, plugin: list[str] | None, device: str, *, of_pictures: bool
-) -> RetrievalModel:
-    """Load a trained cell, which must take pictures where some are given."""
-    from goal_sweep.goal_core.evaluation.trained_model import load_model
-
-    model = load_model(checkpoint, weights=weights, device=device, plugins=plugin or ())
-    data = model.description.data
-    if of_pictures and data.image is None:
-        raise GoalError(
-            f"{checkpoint} was trained on features (data.format: {data.format}) and takes no pictures; give a cell "
-            "that was trained on pictures. `goal-sweep evaluate` tests this one on its own data"
-        )
-    return model
 
 
 @checkpoints.command()
@@ -169,8 +165,6 @@ def recall(
 
     Example: goal-sweep recall images.npy texts.npy --owners owners.npy
     """
-    import warnings
-
     from goal_sweep.goal_core.evaluation.retrieval import recall as recall_of
 
     loaded = [_array(path) for path in (images, texts, *([owners] if owners else ()))]
@@ -186,30 +180,15 @@ def recall(
 
 
 def _array(path: Path) -> Any:
-    """The array of a .npy, mapped.
-
-    Raises:
-        GoalError: there is no such file, or it is no array.
-    """
-    import numpy as np
-
+    """The array of a .npy, mapped."""
     try:
-        found = np.load(path, mmap_mode="c")
+        return np.lib.format.open_memmap(path, mode="c")
     except (OSError, ValueError, EOFError) as error:
         raise GoalError(f"{path} is not an .npy file: {first_line(error).partition('. ')[0]}") from error
-    if not isinstance(found, np.ndarray):
-        raise GoalError(f"{path} holds several arrays; give a .npy with one")
-    return found
 
 
 def _pictures(folder: Path) -> list[Path]:
-    """The pictures in a folder and below, in the order of their names; or the one picture.
-
-    Raises:
-        GoalError: there is none.
-    """
-    from goal_sweep.goal_core.data.formats.layout import PICTURES
-
+    """The pictures in a folder and below, in the order of their names; or the one picture."""
     found = [folder] if folder.is_file() else sorted(one for one in folder.rglob("*") if one.suffix.lower() in PICTURES)
     if not found:
         raise GoalError(f"{folder}: no pictures there")
@@ -218,34 +197,13 @@ def _pictures(folder: Path) -> list[Path]:
 
 def _page(text: str, found: Sequence[tuple[Path, float]]) -> str:
     """A page with pictures, the nearest first."""
-    items = "".join(
-        f'<figure><img src="{html.escape(path.resolve().as_uri())}" alt="" width="220">'
-        f"<figcaption>{similarity:.3f}<br>{html.escape(printable(path.name))}</figcaption></figure>"
+    title = html.escape(printable(text))
+    items = (
+        f'<p><img src="{html.escape(path.resolve().as_uri())}" width="220"> {similarity:.3f} '
+        f"{html.escape(printable(path.name))}</p>"
         for path, similarity in found
     )
-    title = html.escape(printable(text))
-    style = (
-        "body{font-family:sans-serif;margin:2em}figure{display:inline-block;margin:.5em;vertical-align:top;width:220px}"
-    )
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{style}</style>'
-        f"<h1>{title}</h1>{items}</html>"
-    )
-
-
-def _lines(result: Mapping[str, Any], split: str) -> Iterator[str]:
-    """Write two or three lines for each model, the ensemble last, within 80 columns."""
-    yield " " * 17 + "".join(f"{name:>9s}" for name in ("i2t R@1", "R@5", "R@10", "t2i R@1", "R@5", "R@10", "rsum"))
-    members = result.get("members", [result])
-    models = [(f"{one['objective']} seed {one['seed']} {one['stage']}, epoch {one['epoch']}", one) for one in members]
-    models += [(f"ensemble of {len(members)}", result)] if len(members) > 1 else []
-    for label, one in models:
-        yield label
-        folds = f"1K, {one['images'] // 1000} folds"
-        for prefix, protocol in ((split, "all"), (f"{split}_1k", folds), (f"{split}_embed", "not re-ranked")):
-            values = [one["metrics"].get(f"{prefix}/{name}") for name in _RECALLS]
-            if values[0] is not None:
-                yield f"  {protocol:15s}" + "".join(f"{value:9.2f}" for value in values)
+    return f'<!doctype html><meta charset="utf-8"><title>{title}</title><h1>{title}</h1>{"".join(items)}'
 
 
 @checkpoints.command()
@@ -264,10 +222,7 @@ def convert(
 
     Example: goal-sweep convert model_best.pth.tar --vocabulary coco_vocab.pkl --sweep coco_vsepp --out coco.safetensors
     """
-    from goal_sweep.goal_core.data.formats.index import own_indexes
-    from goal_sweep.goal_core.data.formats.opening import open_dataset
     from goal_sweep.goal_core.official import read_published
-    from goal_sweep.sweeps import load_sweep
 
     config = load_sweep(sweep, set_ or ())
     with SweepArguments(sweep, set_).placed():
@@ -279,10 +234,8 @@ def convert(
     model, words = official.description.model, official.description.vocabulary
     console.print(
         f"{out}: {model.framework} {model.backbone.name}, {len(official.tensors)} tensors, all used; "
-        f"{len(words)} words, epoch {official.epoch}"
+        f"{len(words)} words, epoch {official.epoch}{'' if official.leftovers else '; nothing left over'}"
     )
-    if not official.leftovers:
-        console.print("nothing left over")
     for reason, names in official.leftovers.items():
         shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
         console.print(f"left over, {reason}: {len(names)} ({shown})")

@@ -6,11 +6,14 @@ import json
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.data.formats.index import own_indexes
+from goal_sweep.goal_core.data.formats.opening import check_data, open_dataset
+from goal_sweep.goal_core.evaluation.feature_files import check_origin
 from goal_sweep.runners.cli.options import (
     AsJson,
     Device,
@@ -22,11 +25,8 @@ from goal_sweep.runners.cli.options import (
     local_path,
     progress_bar,
 )
-
-if TYPE_CHECKING:
-    from goal_sweep.goal_core.data import DataReport
-    from goal_sweep.goal_core.models import BackboneConfig
-    from goal_sweep.sweeps import SweepConfig
+from goal_sweep.runners.store import Store
+from goal_sweep.sweeps import load_sweep
 
 data = typer.Typer(help="Check a sweep's data, pack its images, or compute features of it.", no_args_is_help=True)
 _INCOMPLETE = 2
@@ -45,10 +45,6 @@ def check(
 
     Example: goal-sweep data check emoji_vsepp.yaml --set data.root=/data/emoji
     """
-    from goal_sweep.goal_core.data.formats.opening import check_data
-    from goal_sweep.goal_core.evaluation.feature_files import check_origin
-    from goal_sweep.sweeps import load_sweep
-
     config = load_sweep(sweep, set_ or [])
     with progress_bar("reading") as count:
         report = check_data(config.data, quick=quick, progress=partial(count, "images"))
@@ -58,22 +54,17 @@ def check(
     if as_json:
         content = {"name": report.name, "complete": report.complete}
         print(json.dumps(content | {"findings": [asdict(finding) for finding in report.findings]}, indent=2))
-    else:
-        _print_report(report, SweepArguments(sweep, set_ or []))
-    raise typer.Exit(0 if report.complete else _INCOMPLETE)
-
-
-def _print_report(report: DataReport, arguments: SweepArguments) -> None:
+        raise typer.Exit(0 if report.complete else _INCOMPLETE)
     width = max((len(finding.item) for finding in report.findings), default=0)
-    for finding in report.findings:
-        published = f"  [published: {finding.published}]" if finding.published else ""
-        found = arguments.place(finding.key, finding.found) if finding.key else finding.found
-        line = f"{finding.state:8s} {finding.item:{width}s}  {found}{published}"
-        console.print(line)
-    bad = sum(finding.state != "ok" for finding in report.findings)
+    for one in report.findings:
+        published = f"  [published: {one.published}]" if one.published else ""
+        found = SweepArguments(sweep, set_).place(one.key, one.found) if one.key else one.found
+        console.print(f"{one.state:8s} {one.item:{width}s}  {found}{published}")
+    bad = sum(one.state != "ok" for one in report.findings)
     console.print(f"{report.name}: {f'{bad} missing or wrong' if bad else 'complete'}")
     if bad and report.name in ("coco", "f30k"):
         console.print("docs/data.md says where the published data come from")
+    raise typer.Exit(0 if report.complete else _INCOMPLETE)
 
 
 @data.command()
@@ -94,10 +85,7 @@ def pack(
 
     Example: goal-sweep data pack coco_vsepp.yaml --set data.image.shrink=256
     """
-    from goal_sweep.goal_core.data.formats.opening import open_dataset
     from goal_sweep.goal_core.data.packs import estimate_bytes, plan_pack, write_pack
-    from goal_sweep.runners.store import Store
-    from goal_sweep.sweeps import load_sweep
 
     arguments = SweepArguments(sweep, set_, store)
     config = load_sweep(sweep, arguments.overrides)
@@ -135,10 +123,7 @@ def features(
 
     Example: goal-sweep data features emoji_vsepp.yaml --out emoji-grid
     """
-    from goal_sweep.goal_core.data.formats.index import own_indexes
-    from goal_sweep.goal_core.data.formats.opening import open_dataset
     from goal_sweep.goal_core.evaluation.extract import extract_features
-    from goal_sweep.sweeps import load_sweep
 
     config = load_sweep(sweep, set_ or [])
     if config.data.image is None:
@@ -150,23 +135,17 @@ def features(
             f"{config.name} has the framework dual, whose frozen stage computes what its towers give of images and "
             "texts by itself, and once; launch it as it is"
         )
-    chosen = _one_backbone(config, backbone)
+    chosen = [one for one in config.model.backbones if backbone in (None, one.name)]
+    if len(chosen) != 1:
+        names = ", ".join(one.name for one in config.model.backbones)
+        raise ConfigError(f"--backbone must be one of the sweep's backbones, {names}; got {backbone!r}")
     with progress_bar("computing") as progress, SweepArguments(sweep, set_).placed():
         dataset = open_dataset(config.data, own_indexes())
         images, regions, width = extract_features(
-            dataset, config.data.image, chosen, out, kind=kind, seed=config.seeds[0], device=device, workers=workers,
+            dataset, config.data.image, chosen[0], out, kind=kind, seed=config.seeds[0], device=device, workers=workers,
             progress=progress,
         )  # fmt: skip
     each = f"a vector of {width} numbers each" if kind == "vectors" else f"{regions} regions of {width} numbers each"
     console.print(f"{out}: {images} images, {each}")
     layout = f"data: {{format: {'precomp' if kind == 'vectors' else 'regions'}, name: ..., root: {out}}}"
     console.print(f"train on them with: {layout}, and backbone weights precomputed")
-
-
-def _one_backbone(config: SweepConfig, name: str | None) -> BackboneConfig:
-    names = [backbone.name for backbone in config.model.backbones]
-    if name is None and len(names) > 1:
-        raise ConfigError(f"the sweep has the backbones {', '.join(names)}; choose one with --backbone")
-    if name is not None and name not in names:
-        raise ConfigError(f"--backbone must be one of the sweep's backbones, {', '.join(names)}; got {name!r}")
-    return config.model.backbones[names.index(name) if name else 0]

@@ -7,16 +7,18 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from goal_sweep.goal_core.basics.errors import DataError, GoalError, WeightsError, printable
 from goal_sweep.runners.cli.options import Set, StoreDir, Sweep, SweepArguments, Trust, Uri, console
-
-if TYPE_CHECKING:
-    from goal_sweep.runners.store.submissions import Submission, Submissions
-    from goal_sweep.sweeps import ClusterSweep
+from goal_sweep.runners.cluster import kubernetes
+from goal_sweep.runners.cluster.submission import BACKENDS, example_site, job_of, send, site_file, states
+from goal_sweep.runners.launch.opened import open_config
+from goal_sweep.runners.store import local_root
+from goal_sweep.runners.store.submissions import Submission, Submissions
+from goal_sweep.sweeps import load_for_cluster, load_places
 
 submitting = typer.Typer()
 Kind = Literal["ray", "slurm", "kubernetes"]
@@ -43,67 +45,42 @@ def submit(
 
     Example: goal-sweep submit quickstart.yaml --to slurm --set cluster.slurm.time=4:00:00
     """
-    from goal_sweep.runners.cluster import kubernetes
-    from goal_sweep.runners.cluster import submission as jobs
-    from goal_sweep.runners.execution.inputs import code_digest
-    from goal_sweep.runners.store import local_root
-    from goal_sweep.runners.store.submissions import Submissions
-    from goal_sweep.sweeps import load_for_cluster
-
     if example is not None:
-        print(jobs.example_site(example), end="")
+        print(example_site(example), end="")
         return
     if not sweep or to is None:
         raise GoalError("give a sweep and --to ray, slurm or kubernetes (see goal-sweep submit --help)")
     arguments = SweepArguments(sweep, set_, store, tracking_uri, trust_plugins)
-    loaded = load_for_cluster(sweep, arguments.overrides, site=jobs.site_file(site), kind=to, trusted=trust_plugins)
+    loaded = load_for_cluster(sweep, arguments.overrides, site=site_file(site), kind=to, trusted=trust_plugins)
     options = [*(["--retry-failed"] if retry_failed else []), *(["--fail-fast"] if fail_fast else [])]
-    records = Submissions(local_root(loaded.config.store))
-    draft = jobs.job_of(loaded, records.next_id(loaded.config.name), code_digest(), options)
-    backend = kubernetes if to == "kubernetes" else jobs.BACKENDS[to]()
+    draft = job_of(loaded, options)
+    backend = kubernetes if to == "kubernetes" else BACKENDS[to]
     notes = backend.check(draft)
     if show:
         print(backend.render(draft), end="")
         return
-    _check_here(loaded)
-    for note in notes:
-        console.print(f"note: {note}")
-    if to == "kubernetes":
-        name = kubernetes.create(draft)
-        console.print(f"{name}: created")
-        for command in kubernetes.next_steps(draft, name):
-            console.print(f"  {command}")
-        return
-    kept = [one for one in set_ or () if not one.startswith("cluster.")]
-    sent, notes = jobs.send(draft, to, records, SweepArguments(sweep, kept, store).command("cancel"))
-    for note in notes:
-        console.print(f"note: {note}")
-    console.print(f"{sent.id}: submitted to {to} as job {sent.job}")
-    # The same sweep and store, named so that a command works in any folder.
-    path, place = Path(sweep).expanduser(), loaded.config.store
-    anywhere = SweepArguments(
-        str(path.absolute()) if path.is_file() else sweep,
-        [one for one in kept if not one.startswith("store=")],
-        place if "://" in place else str(records.root),
-    )
-    for verb, words in (("status", ()), ("logs", ("--job", "--follow")), ("cancel", ())):
-        console.print(f"  {anywhere.command(verb, *words)}")
-
-
-def _check_here(loaded: ClusterSweep) -> None:
-    """Check data and weights if they are on this machine; the cluster's nodes check what they have in any case."""
-    from goal_sweep.runners.launch.opened import open_config
-
     try:
         open_config(loaded.config).check_trainable()
-    except (DataError, WeightsError) as error:
-        console.print(f"not checked here: {error}")
+    except (DataError, WeightsError) as error:  # the nodes check what they have in any case
+        notes.append(f"not checked here: {error}")
+    if to == "kubernetes":
+        name = kubernetes.create(draft)
+        lines = [f"{name}: created", *(f"  {command}" for command in kubernetes.next_steps(draft, name))]
+    else:
+        again = SweepArguments(sweep, [one for one in set_ or () if not one.startswith("cluster.")], store)
+        sent, more = send(draft, to, Submissions(local_root(loaded.config.store)), again.command("cancel"))
+        notes += more
+        lines = [f"{sent.id}: submitted to {to} as job {sent.job}"]
+        for verb, words in (("status", ()), ("logs", ("--job", "--follow")), ("cancel", ())):
+            lines.append(f"  {again.command(verb, *words)}")
+    for line in [*(f"note: {note}" for note in notes), *lines]:
+        console.print(line)
 
 
 @submitting.command()
 def cancel(
     sweep: Sweep,
-    job: Annotated[str | None, typer.Argument(help="The job's id or its beginning; default: the last one.")] = None,
+    job: Annotated[str | None, typer.Argument(help="The job's id; default: the last one.")] = None,
     site: Site = None,
     set_: Set = None,
     store: StoreDir = None,
@@ -112,15 +89,13 @@ def cancel(
 
     Example: goal-sweep cancel quickstart.yaml
     """
-    from goal_sweep.runners.cluster.submission import BACKENDS, states
-
     records, known = submissions_of(sweep, set_, store, site)
     for one, state in states([_chosen(records, known, job)], records):
         if state.phase == "silent":
             raise GoalError(f"{one.id}: {state.said}")
         if state.phase not in ("pending", "running"):
             raise GoalError(f"{one.id} is over: {state.said}")
-        BACKENDS[one.to]().cancel(one)
+        BACKENDS[one.to].cancel(one)
         how = "is being cancelled; its running cells save" if state.phase == "running" else "leaves the queue"
         console.print(f"{one.id}: {one.to} job {one.job}".rstrip() + f" {how}")
 
@@ -129,34 +104,22 @@ def submissions_of(
     sweep: str, set_: list[str] | None, store: str | None, site: Path | None = None
 ) -> tuple[Submissions, list[Submission]]:
     """The store's submissions and those of a sweep, oldest first. Reads neither data nor weights."""
-    from goal_sweep.runners.cluster.submission import site_file
-    from goal_sweep.runners.store import local_root
-    from goal_sweep.runners.store.submissions import Submissions
-    from goal_sweep.sweeps import load_places
-
     places = load_places(sweep, SweepArguments(sweep, set_, store).overrides, site=site_file(site))
     records = Submissions(local_root(places.store))
     return records, records.of(places.name)
 
 
 def _chosen(records: Submissions, known: list[Submission], job: str | None) -> Submission:
-    """The newest submission that a job's id, its beginning or the cluster's own id names; the newest of all by default.
-
-    Raises:
-        GoalError: there is none.
-    """
+    """The newest submission that a job's id or the cluster's own id names; the newest of all by default."""
     if not known:
         raise GoalError(f"nothing was submitted for this sweep from the store {records.root}")
-    exact = [one for one in known if job in (None, one.id, one.job)]
-    if not (named := exact or [one for one in known if job and one.id.startswith(job)]):
+    if not (named := [one for one in known if job in (None, one.id, one.job)]):
         raise GoalError(f"no job {job!r} of this sweep; known: {', '.join(one.id for one in known)}")
     return named[-1]
 
 
 def job_lines(records: Submissions, known: list[Submission]) -> Iterator[str]:
     """A line on the newest job; none where nothing was submitted."""
-    from goal_sweep.runners.cluster.submission import states
-
     for one, state in states(known[-1:], records):
         since = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.submitted))
         status = f", exit status {state.status}" if state.status is not None else ""
@@ -166,19 +129,15 @@ def job_lines(records: Submissions, known: list[Submission]) -> Iterator[str]:
 
 def jobs_as_json(records: Submissions, known: list[Submission]) -> str:
     """Every job of a sweep with its state."""
-    from goal_sweep.runners.cluster.submission import states
-
-    found = states(known, records)
-    return json.dumps(
-        [asdict(one) | {"phase": state.phase, "state": state.said, "status": state.status} for one, state in found],
-        indent=2,
-    )
+    rows = [
+        asdict(one) | {"phase": state.phase, "state": state.said, "status": state.status}
+        for one, state in states(known, records)
+    ]
+    return json.dumps(rows, indent=2)
 
 
 def show_job_log(records: Submissions, known: list[Submission], job: str | None, *, follow: bool) -> None:
     """Print what a job has printed."""
-    from goal_sweep.runners.cluster.submission import BACKENDS
-
     one = _chosen(records, known, job)
-    for line in BACKENDS[one.to]().logs(one, records.files(one.id), follow=follow):
+    for line in BACKENDS[one.to].logs(one, records.files(one.id), follow=follow):
         print(printable(line), flush=True)

@@ -7,24 +7,31 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Annotated, Any, Literal
 
 import typer
 
-from goal_sweep.goal_core.basics.atomic import replace_bytes
+from goal_sweep.goal_core.basics.atomic import StorageError, replace_bytes
 from goal_sweep.goal_core.basics.errors import ConfigError, DeviceError, GoalError, printable
 from goal_sweep.runners.cli.jobs import Site, job_lines, jobs_as_json, show_job_log, submissions_of
 from goal_sweep.runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Trust, Uri, console
 from goal_sweep.runners.cli.plan import plan_of, show_plan
-
-if TYPE_CHECKING:
-    from goal_sweep.runners.launch.launch import LaunchOutcome
-    from goal_sweep.runners.launch.opened import OpenedSweep
-    from goal_sweep.runners.launch.remaining import LaunchOptions
-    from goal_sweep.runners.launch.signals import StopSignals
-    from goal_sweep.runners.store import TrainingFolder
-    from goal_sweep.sweeps import SweepPlaces, Training
+from goal_sweep.runners.execution.capacity import Resources, check_here
+from goal_sweep.runners.execution.inputs import check_code
+from goal_sweep.runners.execution.session import check_address
+from goal_sweep.runners.launch.opened import OpenedSweep
+from goal_sweep.runners.launch.remaining import LaunchOptions
+from goal_sweep.runners.launch.signals import StopSignals
+from goal_sweep.runners.launch.view.grids import Judgement
+from goal_sweep.runners.launch.view.live import overview
+from goal_sweep.runners.store import Store, TrainingFolder, TrainingStatus
+from goal_sweep.runners.store.status import status_of
+from goal_sweep.runners.store.submissions import Submissions
+from goal_sweep.sweeps import SweepConfig, SweepPlaces, load_places
+from goal_sweep.sweeps.overview import describe_size
+from goal_sweep.sweeps.results import TEST
 
 launching = typer.Typer()
 _POLL_SECONDS = 0.5
@@ -55,27 +62,20 @@ def launch(
 
     Example: goal-sweep launch quickstart.yaml --set seeds=[1,2]
     """
-    from goal_sweep.runners.launch.signals import StopSignals
-
     if only_failed and retry_failed:
         raise GoalError("give --only-failed or --retry-failed")
     arguments = SweepArguments(sweep, set_, store, tracking_uri, trust_plugins)
     if dry_run:
-        from goal_sweep.runners.execution.session import check_address
-
         check_address(address or "auto")
         opened = arguments.open(renew=True)
         with arguments.placed():
             opened.check_trainable()
         show_plan(opened, plan_of(opened))
         return
-    failed: Literal["keep", "retry", "only"] = "retry" if retry_failed else "only" if only_failed else "keep"
     with StopSignals() as signals:
         try:
-            with signals.loading():
-                from goal_sweep.runners.launch.remaining import LaunchOptions
-            options = LaunchOptions(address=address, failed=failed, fail_fast=fail_fast)
-            status = _launch(arguments, options, signals)
+            failed: Literal["keep", "retry", "only"] = "retry" if retry_failed else "only" if only_failed else "keep"
+            status = _launch(arguments, signals, address=address, failed=failed, fail_fast=fail_fast)
         except (KeyboardInterrupt, Exception) as error:
             # A library may turn the interruption of its work into an error of its own.
             if signals.received is None and not isinstance(error, KeyboardInterrupt):
@@ -85,42 +85,57 @@ def launch(
     raise typer.Exit(status)
 
 
-def _launch(arguments: SweepArguments, options: LaunchOptions, signals: StopSignals) -> int:
+def _launch(arguments: SweepArguments, signals: StopSignals, **options: Any) -> int:
     """Launch a sweep and write its report. Returns the exit status."""
     with signals.loading():
-        from goal_sweep.runners.cli.noise import judge
-        from goal_sweep.runners.execution.inputs import check_code
         from goal_sweep.runners.launch.launch import launch_sweep
 
         check_code(os.environ.get(_SUBMITTED_CODE), "submitted")
         opened = arguments.open(renew=True)
     with arguments.placed():
-        outcome = launch_sweep(opened, options, console, arguments.command, signals, judge)
-    if not outcome.stopped:
-        _report(opened, outcome, arguments)
-    return outcome.status
-
-
-def _report(sweep: OpenedSweep, outcome: LaunchOutcome, arguments: SweepArguments) -> None:
+        outcome = launch_sweep(opened, LaunchOptions(**options), console, arguments.command, signals, judge)
+    if outcome.stopped:
+        return outcome.status
     from goal_sweep.runners.cli import reports
 
-    target, digest = reports.ReportTarget(config=sweep.config, asked=True), outcome.progress.digest()
-    again = arguments.command("report", with_tracking=True)
-    if outcome.found_nothing_to_do and reports.is_current(target, digest):
+    target, digest = reports.ReportTarget(config=opened.config, asked=True), outcome.progress.digest()
+    if outcome.found_nothing_to_do and target.shows(digest):
         console.print(f"nothing to train; report: {target.folder / 'report.html'}")
-        return
+        return outcome.status
+    again = arguments.command("report", with_tracking=True)
     try:
         result, why = reports.report(target, attach=outcome.is_tracked)
         reports.print_result(result, console)
-        if why:
-            print(f"the report is not in MLflow: {why}; afterwards: {again}", file=sys.stderr)
-            return
-        replace_bytes(reports.mark_of(target), digest.encode())
     except (GoalError, OSError) as error:
         # The exit status tells how training ended. The report may have failed for the same reason (a full disk).
         print(f"error: no report: {error}; afterwards: {again}", file=sys.stderr)
-        return
+        return outcome.status
+    if why:
+        print(f"the report is not in MLflow: {why}; afterwards: {again}", file=sys.stderr)
+        return outcome.status
+    with suppress(StorageError):  # without the mark, the next launch writes the report again
+        replace_bytes(target.mark, digest.encode())
     console.print(f"MLflow UI: {arguments.command('ui', with_tracking=True)}")
+    return outcome.status
+
+
+def judge(points: Mapping[tuple[str, str], Mapping[int, float]]) -> Judgement | None:
+    """Find the best of a grid and what is not significantly worse, by the rule of the report.
+
+    Args:
+        points: of each objective (pair, triplet), by seed.
+
+    Returns:
+        None where no difference can be judged: no two objectives have two seeds, or seeds agree exactly.
+    """
+    if all(len(of_seed) < 2 for of_seed in points.values()):
+        return None
+    import pandas as pd
+
+    from goal_sweep.analysis.statistics.comparison import compare
+
+    found = compare(pd.DataFrame({objective: pd.Series(of_seed) for objective, of_seed in points.items()}))
+    return None if found.best is None or not found.is_judged else Judgement(found.best, found.near)
 
 
 @launching.command()
@@ -129,19 +144,14 @@ def validate(sweep: Sweep, set_: Set = None, trust_plugins: Trust = False) -> No
 
     Example: goal-sweep validate my_sweep.yaml
     """
-    from goal_sweep.runners.execution.capacity import Resources, check_here
-    from goal_sweep.sweeps.overview import describe_size
-
     arguments = SweepArguments(sweep, set_, trusted=trust_plugins)
     opened = arguments.open(renew=True)
     with arguments.placed():
         if unlike := opened.unlike_published():
             raise ConfigError(unlike, key="data.name")
         opened.check_trainable()
-    splits = ", ".join(
-        f"{s.name} {s.num_images} images {s.num_captions} captions" for s in opened.dataset.splits.values()
-    )
-    console.print(f"{opened.config.name}: valid. {opened.dataset.name}: {splits}")
+    splits = (f"{s.name} {s.num_images} images {s.num_captions} captions" for s in opened.dataset.splits.values())
+    console.print(f"{opened.config.name}: valid. {opened.dataset.name}: {', '.join(splits)}")
     skipped = "the images were not decoded" if opened.config.data.image else "NaN and infinity were not looked for"
     for line in (*opened.dataset.notes, f"{skipped}: `goal-sweep data check` does that"):
         console.print(f"data: {line}")
@@ -168,10 +178,6 @@ def status(
 
     Example: goal-sweep status quickstart.yaml
     """
-    from goal_sweep.runners.launch.view.live import overview
-    from goal_sweep.runners.store.submissions import Submissions
-    from goal_sweep.sweeps import SweepConfig, load_places
-
     if jobs:
         records, found = submissions_of(sweep, set_, store, site)
         shown = jobs_as_json(records, found) if as_json else "\n".join(job_lines(records, found))
@@ -184,22 +190,8 @@ def status(
     opened = arguments.open()
     progress = opened.progress()
     if as_json:
-        rows = [
-            {
-                "cell": training.cell.id,
-                "name": training.name,
-                "stage": training.stage.name,
-                "state": one.state,
-                "epoch": one.epochs,
-                "epochs": training.stage.epochs,
-                "val_rsum": None if math.isnan(one.best_rsum) else one.best_rsum,
-                "reason": one.reason,
-                "test": dict(one.metrics) if training.cell.tested else {},
-            }
-            for training in progress.trainings
-            for one in [progress[training]]
-        ]
-        print(json.dumps(rows, indent=2))
+        rows = ((one.cell.id, one.name, one.stage.name, progress[one], one.stage.epochs) for one in progress.trainings)
+        print(json.dumps([_row(*row) for row in rows], indent=2))
         return
     console.print(overview(progress, opened.config.name))
     for holder in dict.fromkeys(progress[one].holder for one in opened.trainings if progress[one].holder):
@@ -209,11 +201,19 @@ def status(
         console.print(line)
 
 
+def _row(cell: str, name: str, stage: str, status: TrainingStatus, epochs: int | None = None) -> dict[str, Any]:
+    """What `status --json` says of a training."""
+    return {
+        **{"cell": cell, "name": name, "stage": stage, "state": status.state, "reason": status.reason},
+        **{"epoch": status.epochs or status.result.get("epochs", 0), "epochs": epochs},
+        "val_rsum": None if math.isnan(status.best_rsum) else status.best_rsum,
+        "test": {metric: value for metric, value in status.metrics.items() if metric.startswith(TEST)},
+    }
+
+
 def _recorded_status(places: SweepPlaces, *, as_json: bool) -> None:
     """Show the trainings that the last launch of a sweep with plugins recorded, as they are now. No plugin runs."""
     from goal_sweep.runners.results import read_results
-    from goal_sweep.runners.store import Store
-    from goal_sweep.runners.store.status import status_of
 
     store = Store(places.store)
     if (table := read_results(store, places.name)) is None:
@@ -221,15 +221,12 @@ def _recorded_status(places: SweepPlaces, *, as_json: bool) -> None:
     allowed = int(table.header.requested.config["resources"]["max_attempts"])
     rows = list(table.rows(("training", "cell", "name", "stage")))
     states = [status_of(store.folder_of(row["cell"], row["stage"], row["training"]), allowed) for row in rows]
+    named = [(row["cell"], row["name"], row["stage"], one) for row, one in zip(rows, states, strict=True)]
     if as_json:
-        shown = [
-            {"cell": row["cell"], "name": row["name"], "stage": row["stage"], "state": one.state, "epoch": one.epochs,
-             "reason": one.reason, "test": dict(one.metrics)} for row, one in zip(rows, states, strict=True)
-        ]  # fmt: skip
-        print(json.dumps(shown, indent=2))
+        print(json.dumps([_row(*one) for one in named], indent=2))
         return
-    for row, one in zip(rows, states, strict=True):
-        console.print(f"{one.state:8} {row['name']} {one.reason}".rstrip())
+    for _, name, _, one in named:
+        console.print(f"{one.state:8} {name} {one.reason}".rstrip())
     done = sum(one.state == "done" for one in states)
     console.print(f"{places.name}: {done} of {len(rows)} done, as its last launch asked for them; no plugin was run")
 
@@ -254,26 +251,28 @@ def logs(
             raise GoalError("give --job without --failed, which is about cells")
         show_job_log(*submissions_of(sweep, set_, store, site), cell, follow=follow)
         return
-    for line in log_lines(SweepArguments(sweep, set_, store).open(), cell, failed=failed, follow=follow):
+    for line in log_lines(SweepArguments(sweep, set_, store).open(), cell or "", failed=failed, follow=follow):
         print(printable(line))
 
 
-def log_lines(sweep: OpenedSweep, pattern: str | None, *, failed: bool, follow: bool) -> Iterator[str]:
+def log_lines(sweep: OpenedSweep, pattern: str, *, failed: bool, follow: bool) -> Iterator[str]:
     """The logs of a sweep, stage by stage and cell by cell.
 
     Args:
-        sweep: the sweep.
-        pattern: beginning of a cell id or of a stage key, or part of a cell's name; None for all cells.
+        pattern: beginning of a cell id or of a stage key, or part of a cell's name; empty for all cells.
         failed: only trainings whose last attempt failed, each with that attempt's reason and trace.
         follow: go on with new lines until interrupted.
 
     Raises:
         GoalError: no cell matches the pattern.
     """
-    chosen = [one for one in sweep.trainings if pattern is None or _matches(one, pattern)]
-    if not chosen:
+    folders = {
+        sweep.store.folder(one): one
+        for one in sweep.trainings
+        if one.cell.id.startswith(pattern) or one.key.startswith(pattern) or pattern in f"{one.cell.label} {one.point}"
+    }
+    if not folders:
         raise GoalError(f"no cell of {sweep.config.name} has {pattern!r} in its id or name")
-    folders = {sweep.store.folder(training): training for training in chosen}
     sizes = {folder: folder.logs() for folder in folders}
     is_silent = True
     for folder, training in folders.items():
@@ -304,8 +303,3 @@ def _log_of(folder: TrainingFolder, *, failed: bool) -> Iterator[str]:
     if newest is not None and last_failed and (failed or not log):
         yield f"attempt {newest.n} failed: {newest.reason}"
         yield from filter(None, [newest.trace.rstrip()])
-
-
-def _matches(training: Training, pattern: str) -> bool:
-    name = f"{training.cell.label} {training.point}"
-    return training.cell.id.startswith(pattern) or training.key.startswith(pattern) or pattern in name

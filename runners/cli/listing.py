@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import fnmatch
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 from rich.table import Table
 
 from goal_sweep.goal_core.basics.errors import GoalError, nearest
+from goal_sweep.goal_core.models.weights import TORCHVISION, timm_library, torchvision_names
+from goal_sweep.goal_core.objectives import VARIANTS, list_objectives, pair_weights, triplet_weights
 from goal_sweep.runners.cli.options import AsJson, console, local_path
+from goal_sweep.sweeps.reading.reference import editor_schema, settings_page
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
-
+Array = NDArray[np.float64]
 listing = typer.Typer()
 
 
@@ -38,7 +38,6 @@ def objectives(
         for path in draw_objectives(plot):
             console.print(str(path))
         return
-    from goal_sweep.goal_core.objectives import VARIANTS, list_objectives
 
     table = Table(box=None)
     for column in ("objective", "in the literature", *(f"loss: {variant}" for variant in VARIANTS)):
@@ -64,8 +63,6 @@ def backbones(
 
     Example: goal-sweep backbones 'vit_base*'
     """
-    from goal_sweep.goal_core.models.weights import TORCHVISION, timm_library, torchvision_names
-
     timm, of_torchvision = timm_library(), torchvision_names() if glob.startswith(TORCHVISION) else []
     found = fnmatch.filter(of_torchvision, glob) if of_torchvision else timm.list_models(glob)
     tags: dict[str, list[str]] = {name: [] for name in found}
@@ -89,42 +86,38 @@ def schema(
 
     Example: goal-sweep schema > sweep.schema.json
     """
-    from goal_sweep.sweeps.reading.reference import editor_schema, settings_page
-
     print(settings_page() if markdown else json.dumps(editor_schema(), indent=2))
 
 
 def draw_objectives(folder: Path) -> Iterator[Path]:
     """Draw the triplet weights, pair weights and gradient fields as PNG files into a folder, made if missing."""
     from goal_sweep.analysis.figures.objectives import draw_gradient_fields, draw_pair_weights, draw_triplet_weights
-    from goal_sweep.goal_core.objectives import pair_weights, triplet_weights
 
     grid = [(pair, triplet) for pair in pair_weights for triplet in triplet_weights]
-    figures = {
-        "triplet-weights": draw_triplet_weights({name: _numbers("triplet", "con", name) for name in triplet_weights}),
-        "pair-weights": draw_pair_weights({name: _numbers("pair", name, "con") for name in pair_weights}),
-        "gradient-fields": draw_gradient_fields({names: _numbers("gradient", *names) for names in grid}),
-    }
+    triplets = {name: _numbers("con", name, lambda weights: [weights.triplet]) for name in triplet_weights}
+    pairs = {name: _numbers(name, "con", lambda weights: [weights.pos, weights.neg]) for name in pair_weights}
+    fields = {names: _numbers(*names, lambda weights: weights.gradient) for names in grid}
     folder.mkdir(parents=True, exist_ok=True)
-    for name, figure in figures.items():
+    for name, figure in (
+        ("triplet-weights", draw_triplet_weights(triplets)),
+        ("pair-weights", draw_pair_weights(pairs)),
+        ("gradient-fields", draw_gradient_fields(fields)),
+    ):
         figure.savefig(folder / f"{name}.png", dpi=150, bbox_inches="tight")
         yield folder / f"{name}.png"
 
 
-def _numbers(what: Literal["triplet", "pair", "gradient"], pair: str, triplet: str) -> Callable[[Array, Array], Any]:
-    """A part of an objective's weights as a function of numpy's arrays of similarities."""
+def _numbers(pair: str, triplet: str, parts: Callable[[Any], Iterable[Any]]) -> Callable[[Array, Array], Any]:
+    """Parts of an objective's weights, or the only one, as a function of numpy's arrays of similarities."""
+    import torch
+
+    from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
+    from goal_sweep.goal_core.objectives.pointwise import weights_at
+
+    objective = GradientObjective(pair=pair, triplet=triplet)
 
     def at(pos: Array, neg: Array) -> Any:
-        import torch
-
-        from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
-        from goal_sweep.goal_core.objectives.pointwise import weights_at
-
-        objective = GradientObjective(pair=pair, triplet=triplet)
-        weights = weights_at(objective, torch.from_numpy(pos), torch.from_numpy(neg))
-        if what == "triplet":
-            return weights.triplet.numpy()
-        both = (weights.pos, weights.neg) if what == "pair" else weights.gradient
-        return tuple(one.numpy() for one in both)
+        found = [one.numpy() for one in parts(weights_at(objective, torch.from_numpy(pos), torch.from_numpy(neg)))]
+        return found if len(found) > 1 else found[0]
 
     return at

@@ -12,19 +12,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 import typer
 from rich.console import Console
+from rich.progress import TaskID
 
 from goal_sweep.goal_core.basics.errors import ConfigError, DataError, GoalError, printable
-
-if TYPE_CHECKING:
-    from rich.progress import TaskID
-
-    from goal_sweep.runners.launch.opened import OpenedSweep
+from goal_sweep.runners.launch.opened import OpenedSweep, open_sweep
+from goal_sweep.sweeps.reading.load import placed
 
 
 class _Console(Console):
@@ -120,8 +118,6 @@ class SweepArguments:
         Args:
             renew: look at every image of the data, as a command does that trains; else the index is believed.
         """
-        from goal_sweep.runners.launch.opened import open_sweep
-
         if renew:
             _ask_no_absent_hub()
         with progress_bar("reading") as count, self.placed():
@@ -141,8 +137,6 @@ class SweepArguments:
 
     def place(self, key: str, message: str) -> str:
         """A message about a setting, after the place in the sweep file."""
-        from goal_sweep.sweeps.reading.load import placed
-
         return placed(self.sweep, self.overrides, key, message)
 
     @property

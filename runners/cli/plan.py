@@ -7,19 +7,24 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from goal_sweep.goal_core.data.formats.report import published_counts
+from goal_sweep.goal_core.models.sizes import DataSize
 from goal_sweep.runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Trust, console
-
-if TYPE_CHECKING:
-    from goal_sweep.goal_core.training.plan import UnitPlan
-    from goal_sweep.runners.launch.opened import OpenedSweep
-    from goal_sweep.runners.planning.speeds import Kind, Speed, Speeds
-    from goal_sweep.sweeps import ResolvedSweep, Training, Unit
+from goal_sweep.runners.execution.capacity import Resources
+from goal_sweep.runners.launch.opened import OpenedSweep
+from goal_sweep.runners.launch.tuning import foresee
+from goal_sweep.runners.planning.devices import to_plan_for
+from goal_sweep.runners.planning.memory import disk_mb, memory_mb
+from goal_sweep.runners.planning.packing import end_s, pack_for
+from goal_sweep.runners.planning.speeds import Speeds, in_store, measured, recorded
+from goal_sweep.sweeps import ResolvedSweep, Training, Unit, load_sweep
+from goal_sweep.sweeps.overview import describe_size, factors, unopened
 
 planning = typer.Typer()
 
@@ -47,10 +52,6 @@ def plan(
 
     Example: goal-sweep plan emoji_vsepp.yaml --measure --devices 8
     """
-    from goal_sweep.goal_core.data.formats.report import published_counts
-    from goal_sweep.sweeps import load_sweep
-    from goal_sweep.sweeps.overview import unopened
-
     arguments = SweepArguments(sweep, set_, store, trusted=trust_plugins)
     config = load_sweep(sweep, arguments.overrides, trusted=trust_plugins)
     is_absent = config.data.root is not None and not Path(config.data.root).exists()
@@ -75,16 +76,6 @@ def plan_of(
 
     The data of a sweep that is not opened are those that were published under their name.
     """
-    from goal_sweep.goal_core.data.formats.report import published_counts
-    from goal_sweep.goal_core.models.sizes import DataSize
-    from goal_sweep.runners.execution.capacity import Resources
-    from goal_sweep.runners.launch.opened import OpenedSweep
-    from goal_sweep.runners.launch.tuning import foresee
-    from goal_sweep.runners.planning.devices import to_plan_for
-    from goal_sweep.runners.planning.packing import end_s, pack_for
-    from goal_sweep.runners.planning.speeds import Speeds, in_store, recorded
-    from goal_sweep.sweeps.overview import factors
-
     config, opened = sweep.config, sweep if isinstance(sweep, OpenedSweep) else None
     devices = to_plan_for(Resources.of(config.resources), count)
     parts, search = [("", list(sweep.reporting))], {}
@@ -111,7 +102,7 @@ def plan_of(
     if gpu_record is not None:
         known |= recorded(gpu_record, units)
     if opened is not None and measure:
-        known |= _measured(opened, units, speeds)
+        known |= measured(units, speeds, opened.store, opened.dataset)
     speeds = replace(speeds, known=known)
     ends = [end_s(packing.units, speeds.seconds, devices.count) for packing in packings]
     unseen = f"not on this machine; planned from its published size, {splits.get('train')} to train on"
@@ -124,27 +115,8 @@ def plan_of(
     }
 
 
-def _measured(sweep: OpenedSweep, units: Sequence[Unit], speeds: Speeds) -> dict[Kind, Speed]:
-    """What a few steps take here, in as many processes at a time as this machine trains units."""
-    from goal_sweep.runners.execution.capacity import Resources
-    from goal_sweep.runners.execution.worker import unit_plan  # with torch, which other plans do without
-    from goal_sweep.runners.planning.devices import to_plan_for
-    from goal_sweep.runners.planning.speeds import measured
-
-    config = sweep.config
-
-    def plan(unit: Unit) -> UnitPlan:
-        made = unit_plan(unit, sweep.store, config.resources, config.execution.sharing)
-        return replace(made, plugins=config.plugins)
-
-    at_once = to_plan_for(Resources.of(config.resources), None).count
-    return measured(units, speeds, at_once, sweep.dataset, plan)
-
-
 def _row(label: str, trainings: Sequence[Training], units: Sequence[Unit], speeds: Speeds) -> dict[str, Any]:
     """What one model in a stage costs: its trainings, and the units of those that are left."""
-    from goal_sweep.runners.planning.memory import disk_mb, memory_mb
-
     first, left = trainings[0], sum(len(unit.trainings) for unit in units)
     steps, speed = speeds.steps(first.stage), speeds.of(units[0]) if units else None
     memory = [memory_mb(unit, speeds.config, speeds.size) for unit in units]
@@ -170,25 +142,19 @@ def _sum(numbers: Sequence[float | None]) -> float | None:
 
 def show_plan(sweep: ResolvedSweep, plan: dict[str, Any]) -> None:
     """Print a plan as text."""
-    from goal_sweep.sweeps.overview import describe_size
-
     size, *axes = describe_size(sweep)
-    lines = [f"{plan['sweep']}: {size}; data {plan['data']}", *axes]
-    if sweep.config.tune is not None:
-        (fewest, most), rounds = plan["search"]["candidates"], plan["search"]["rounds"]
-        number = f"{most}" if fewest == most else f"{fewest} to {most}"
-        lines.append(f"search {sweep.config.tune.search}: {number} candidates per objective, rounds {rounds}")
-        lines.append("  then the sweep's own cells, and at most as many again with the settings that it chooses")
-    for line in lines:
+    for line in (f"{plan['sweep']}: {size}; data {plan['data']}", *axes):
         console.print(line)
-    names = ["stage", "backbone", "trainings", "done", "units", "steps/epoch", "steps", "disk MB", "memory MB"]
+    if sweep.config.tune is not None:
+        number, rounds = " to ".join(map(str, sorted(set(plan["search"]["candidates"])))), plan["search"]["rounds"]
+        console.print(f"search {sweep.config.tune.search}: {number} candidates per objective, rounds {rounds}")
+        console.print("  then the sweep's own cells, and at most as many again with the settings that it chooses")
     table = Table(box=None)
-    for name in (*names, "device hours", "time from"):
-        table.add_column(name, justify="left" if name in ("stage", "backbone", "time from") else "right")
+    for key, value in plan["stages"][0].items():
+        heading = key.replace("_mb", " MB").replace("_", " ")
+        table.add_column(heading, justify="left" if isinstance(value, str) else "right")
     for row in plan["stages"]:
-        counts = [f"{row[key]:,}" for key in ("trainings", "done", "units", "steps_per_epoch", "steps")]
-        sizes = [_rounded(row[key]) for key in ("disk_mb", "memory_mb", "hours")]
-        table.add_row(row["stage"], row["backbone"].split(".")[0], *counts, *sizes, row["time_from"])
+        table.add_row(*map(_shown, row.values()))
     Console(file=console.file, width=max(130, console.width)).print(table)  # rather too long than cut off
     left = [row for row in plan["stages"] if row["units"]]
     if "by roofline" in {row["time_from"] for row in left}:
@@ -203,6 +169,8 @@ def show_plan(sweep: ResolvedSweep, plan: dict[str, Any]) -> None:
         console.print(line)
 
 
-def _rounded(number: float | None) -> str:
-    """A number with the digits that an estimate has: two, or those before the point."""
-    return "--" if number is None else f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
+def _shown(value: str | float | None) -> str:
+    """A name without its tag, or a number: an estimate with two digits, or those before the point."""
+    if isinstance(value, str):
+        return value.split(".")[0]
+    return "--" if value is None else f"{value:,.0f}" if isinstance(value, int) or value >= 10 else f"{value:.2g}"

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from textwrap import indent, wrap
+from textwrap import fill
 from typing import Literal
 
 from rich.console import Console
@@ -48,11 +48,7 @@ class ReportTarget:
         return Path(f"{name}-report") if self.others else local_root(self.config.store) / "reports" / name
 
     def results(self) -> SweepResults:
-        """The results of all stores.
-
-        Raises:
-            GoalError: a store has none, they cannot be read, or stores contradict each other.
-        """
+        """The results of all stores, which must not contradict each other."""
         return united([_stored(config) for config in (self.config, *self.others)])
 
     def page(self) -> SweepPage | str:
@@ -61,18 +57,24 @@ class ReportTarget:
             return "it shows several stores"
         if not self.asked and sqlite_file(self.uri) is None:
             return f"a server that the sweep file names is contacted only with --tracking-uri {self.uri}"
-        if why := read_only(self.uri):
-            return why
         try:
-            return SweepPage(self.uri, self.config.name)
+            return read_only(self.uri) or SweepPage(self.uri, self.config.name)
         except TrackingError as error:
             return str(error)
+
+    @property
+    def mark(self) -> Path:
+        """The file beside the report with the digest of the launch's outcome that the report shows."""
+        return self.folder.with_name(f"{self.config.name}.of")
+
+    def shows(self, outcome: str) -> bool:
+        """Whether the report in the store was written by a launch that ended with this outcome."""
+        return (self.folder / REPORT_LIST).is_file() and self.mark.is_file() and self.mark.read_text() == outcome
 
 
 def _stored(config: SweepPlaces) -> SweepResults:
     store = Store(config.store)
-    content = refreshed_results(store, config)
-    if content is None:
+    if (content := refreshed_results(store, config)) is None:
         there = f"{config.name} in the store {store.location}"
         if has_table(store, config.name):
             raise GoalError(f"the results table of {there} is damaged; goal-sweep sync or launch writes it again")
@@ -81,11 +83,7 @@ def _stored(config: SweepPlaces) -> SweepResults:
 
 
 def report_target(sweep: str, overrides: Sequence[str], stores: Sequence[str] = ()) -> ReportTarget:
-    """The target of a sweep, given by path or shipped name; ``stores`` are read in place of its own.
-
-    Raises:
-        SweepError: the sweep file is invalid.
-    """
+    """The target of a sweep, given by path or shipped name; ``stores`` are read in place of its own."""
     places = [[f"store={json.dumps(store, ensure_ascii=False)}"] for store in stores] or [[]]
     first, *others = (load_places(sweep, [*overrides, *place]) for place in places)
     asked = any(text.startswith("tracking=") for text in overrides)
@@ -104,9 +102,6 @@ def report(
 
     Returns:
         The report, and why it is not attached; empty if it is.
-
-    Raises:
-        GoalError: there are no results, or the report's folder cannot be written.
     """
     folder, results = out or target.folder, target.results()
     page = target.page() if attach else "tracking is not up to date"
@@ -124,41 +119,23 @@ def report(
     return result, ""
 
 
-def mark_of(target: ReportTarget) -> Path:
-    """The file beside the report in the store that holds the digest of the launch's outcome which the report shows."""
-    return target.folder.with_name(f"{target.config.name}.of")
-
-
-def is_current(target: ReportTarget, outcome: str) -> bool:
-    """Whether the report in the store was written by a launch that ended with this outcome."""
-    mark = mark_of(target)
-    return (target.folder / REPORT_LIST).is_file() and mark.is_file() and mark.read_text() == outcome
-
-
 def print_result(result: ReportResult, console: Console) -> None:
     """Print how complete a report is, what it says first and where it is."""
     counts = ", ".join(f"{count} {status}" for status, count in result.missing.items() if count)
     missing = f" ({counts}; gaps are marked)" if counts else ""
     console.print(f"report: {result.num_counted} of {result.num_expected} results{missing}")
     for text in result.first_words:
-        lines = wrap(text, console.width - 8, subsequent_indent="  ", break_on_hyphens=False)
-        console.print(indent("\n".join(lines), " " * 8), markup=False)
+        shown = fill(text, console.width, initial_indent=" " * 8, subsequent_indent=" " * 10, break_on_hyphens=False)
+        console.print(shown, markup=False)
     console.print(f"        {result.folder / 'report.html'}")
 
 
 def warnings(target: ReportTarget, result: ReportResult) -> list[str]:
     """What the settings ask for and the report does not show: it shows the sweep as it was last launched."""
     there = result.inputs.results.header.seeds
-    asked = target.config.seeds if isinstance(target.config, SweepConfig) else there
-    shown = f"The settings ask for {seeds_text(asked)}. The report shows the sweep as last launched, with"
-    trained = f"{shown} {seeds_text(there)}. Launch with the same settings to train what is missing."
-    return [] if set(asked) == set(there) or target.others else [trained]
-
-
-def restore(target: ReportTarget) -> bool:
-    """Attach the report to MLflow, if the store has one, which it returns."""
-    page = SweepPage(target.uri, target.config.name)
-    has_report = (target.folder / REPORT_LIST).is_file()
-    if has_report:
-        page.attach_report(target.folder, files_of_report(target.folder))
-    return has_report
+    if target.others or not isinstance(target.config, SweepConfig) or set(target.config.seeds) == set(there):
+        return []
+    return [
+        f"The settings ask for {seeds_text(target.config.seeds)}. The report shows the sweep as last launched, with "
+        f"{seeds_text(there)}. Launch with the same settings to train what is missing."
+    ]

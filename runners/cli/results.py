@@ -23,6 +23,7 @@ from goal_sweep.runners.cli.options import (
     console,
     local_path,
 )
+from goal_sweep.runners.store.garbage import find_garbage, remove_garbage
 
 results = typer.Typer()
 
@@ -96,14 +97,15 @@ def sync(
 
     Example: goal-sweep sync quickstart.yaml
     """
-    from goal_sweep.runners.cli import reports
+    from goal_sweep.analysis.report.folder import REPORT_LIST, files_of_report
+    from goal_sweep.runners.cli.reports import ReportTarget
     from goal_sweep.runners.results import lost_results, update_results
-    from goal_sweep.runners.tracking.experiment import told
+    from goal_sweep.runners.tracking.experiment import SweepPage, told
     from goal_sweep.runners.tracking.mlflow_tracker import MlflowTracker
     from goal_sweep.runners.tracking.uri import TrackingError, read_only
 
     opened = SweepArguments(sweep, set_, store, tracking_uri).open()
-    target = reports.ReportTarget(config=opened.config)
+    target = ReportTarget(config=opened.config)
     if why := read_only(target.uri):
         raise TrackingError(why)
     if lost := lost_results(opened.store, opened):
@@ -119,8 +121,9 @@ def sync(
             tracker.remove_all()
         tracker.catch_up(table)
         tracker.finish(table)
-    attached = reports.restore(target)
-    console.print(f"tracking is up to date{', and has the report' if attached else ''}")
+    if has_report := (target.folder / REPORT_LIST).is_file():
+        SweepPage(target.uri, opened.config.name).attach_report(target.folder, files_of_report(target.folder))
+    console.print(f"tracking is up to date{', and has the report' if has_report else ''}")
 
 
 @results.command()
@@ -140,17 +143,12 @@ def gc(
     """
     from rich.filesize import decimal
 
-    from goal_sweep.runners.store.garbage import find_garbage, remove_garbage
-
     arguments = SweepArguments(sweep, set_, store)
     opened = arguments.open()
-    if delete:
-        found = remove_garbage(opened.store, opened.trainings)
-    else:
-        found = find_garbage(opened.store, opened.trainings)
+    found = (remove_garbage if delete else find_garbage)(opened.store, opened.trainings)
     if as_json:
         rows = [
-            {"kind": one.kind, "what": one.what, "bytes": one.bytes, "files": list(map(one.storage.shown, one.files))}
+            {"kind": one.kind, "what": one.what, "bytes": one.bytes, "files": [*map(one.storage.shown, one.files)]}
             for one in found
         ]
         print(json.dumps({"removed": delete, "garbage": rows}, indent=2))

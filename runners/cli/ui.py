@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator
 from typing import Annotated
 
-import psutil
 import typer
 
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.runners.cli.options import Set, StoreDir, Sweep, SweepArguments, Uri, console
+from goal_sweep.runners.store import Store
+from goal_sweep.runners.tracking.uri import read_only, require_database
 
 page = typer.Typer()
-_SILENT_S = 20.0
-"""Seconds after which a server that is still starting is spoken of."""
-_END_WAIT_S = 10.0
 
 
 @page.command()
@@ -38,8 +36,6 @@ def ui(
     Example: goal-sweep ui quickstart.yaml --port 5001
     """
     from goal_sweep.runners.cli.reports import report_target
-    from goal_sweep.runners.store import Store
-    from goal_sweep.runners.tracking.uri import read_only, require_database
 
     target = report_target(sweep, SweepArguments(sweep, set_, store, tracking_uri).overrides)
     if target.uri.startswith(("http://", "https://")):
@@ -50,10 +46,12 @@ def ui(
     if why := read_only(target.uri):
         raise GoalError(f"{why}; the page writes to it, so copy the results folder and give the copy with --store")
     _require_free(port)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the server ends with this process
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)  # so that the server ends with this process
     address = f"http://127.0.0.1:{port}"
     with _server(target.uri, port) as server:
-        link = page_link(target.uri, target.config.name, address)  # computed while the server starts
+        console.print("MLflow's server starts; Ctrl-C ends it")
+        link = page_link(target.uri, target.config.name, address)  # computed meanwhile
         _wait_until_it_answers(server, address)
         console.print(f"{address}  ({target.uri})\n{link}")
         raise typer.Exit(server.wait())
@@ -74,22 +72,19 @@ def page_link(uri: str, sweep: str, server: str) -> str:
 
 
 @contextlib.contextmanager
-def _server(uri: str, port: int) -> Iterator[psutil.Popen]:
+def _server(uri: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri]
     command += ["--host", "127.0.0.1", "--port", str(port), "--workers", "1", "--uvicorn-opts", "--log-level warning"]
     # Jobs evaluate language models; without them the server starts sooner and has no process but this one.
     quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", "PYTHONWARNINGS": "ignore"}
     environment = os.environ | quiet | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    server = psutil.Popen(command, env=environment)
+    server = subprocess.Popen(command, env=environment, start_new_session=True)
     try:
         yield server
     finally:
-        processes = [server, *server.children(recursive=True)] if server.is_running() else []
-        for end in (psutil.Process.terminate, psutil.Process.kill):
-            for process in processes:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    end(process)
-            _, processes = psutil.wait_procs(processes, timeout=_END_WAIT_S)
+        with contextlib.suppress(ProcessLookupError):  # the database bears that its readers are killed
+            os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
 
 
 def _require_free(port: int) -> None:
@@ -97,20 +92,16 @@ def _require_free(port: int) -> None:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
-        except (OSError, OverflowError) as error:
+        except OSError as error:
             raise GoalError(f"port {port} cannot be used ({error}); choose another with --port") from error
 
 
-def _wait_until_it_answers(server: psutil.Popen, address: str) -> None:
+def _wait_until_it_answers(server: subprocess.Popen[bytes], address: str) -> None:
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    silent_until = time.monotonic() + _SILENT_S
     while server.poll() is None:
         try:
             with direct.open(f"{address}/health", timeout=2):
                 return
         except OSError:
             time.sleep(0.2)
-        if time.monotonic() > silent_until:
-            console.print("MLflow's server is still starting; Ctrl-C ends it")
-            silent_until = math.inf
     raise GoalError(f"the MLflow server ended at once with status {server.returncode}")

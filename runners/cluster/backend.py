@@ -14,6 +14,7 @@ import jinja2
 
 from goal_sweep.goal_core.basics.errors import ConfigError, GoalError
 from goal_sweep.runners.execution.capacity import Machine, Resources
+from goal_sweep.runners.execution.session import STARTING, patient
 from goal_sweep.runners.planning.devices import idle_gpus
 from goal_sweep.runners.store.submissions import Submission
 from goal_sweep.sweeps import ClusterConfig, SweepConfig
@@ -22,16 +23,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 _ANSWER_S = 60.0
 """Seconds that a command of a cluster may take."""
 _WITHOUT_DEFAULT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-PATIENT: Mapping[str, str] = {
-    "RAY_raylet_start_wait_time_s": "600",
-    "RAY_agent_register_timeout_ms": "600000",
-    "RAY_gcs_server_request_timeout_seconds": "600",
-    "RAY_gcs_rpc_server_connect_timeout_s": "600",
-    "RAY_worker_register_timeout_seconds": "300",
-    # Ray's own default of 15 leaves its workers hardly any time of a machine that others use too.
-    "RAY_worker_niceness": "0",
-    "RAY_USAGE_STATS_ENABLED": "0",
-}
+PATIENT = patient(STARTING, 600) | {"RAY_worker_niceness": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 """Variables of a node of Ray with which slowness is not taken for death while it starts."""
 Phase = Literal["pending", "running", "ended", "unknown", "silent"]
 """Where a job is in its life; `unknown`: the cluster does not know it (any more); `silent`: it cannot be asked."""
@@ -81,7 +73,7 @@ class JobState:
 
 
 class Backend(Protocol):
-    """One kind of cluster. Every method may raise a `ClusterError`."""
+    """One kind of cluster: a module with these functions, each of which may raise a `ClusterError`."""
 
     def check(self, job: Job) -> list[str]:
         """Refuse settings with which the job could not run. Returns what a user should know before it is sent."""
@@ -106,8 +98,7 @@ def run_command(command: Sequence[str], text: str = "", *, doing: str = "") -> s
     """Run a command of a cluster with a text as its input. Returns its output.
 
     Raises:
-        ClusterError: it is not installed here, or fails; has the line in which it says why.
-        NoAnswerError: it does not answer.
+        ClusterError: it is not installed here, does not answer, or fails; has the line in which it says why.
     """
     try:
         done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=_ANSWER_S, check=False)

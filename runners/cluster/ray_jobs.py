@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
@@ -65,99 +65,93 @@ def connect(address: str) -> Any:
         os.environ.update(hidden)
 
 
-class RayJobs:
-    """Jobs of a running Ray cluster.
+def check(job: Job) -> list[str]:
+    """Refuse a job without an address, and one whose variables or files are missing."""
+    settings = job.cluster.ray
+    if not settings.address:
+        raise ConfigError("cluster.ray.address is needed: that of Ray's dashboard, such as http://head:8265")
+    check_variables(job, "ray", settings.environment)
+    for name in settings.files:
+        if not (job.working_dir / name).exists():
+            raise ConfigError(f"cluster.ray.files: {name} does not exist")
+    return []
 
-    Args:
-        connect: makes the client from the dashboard's address.
-    """
 
-    def __init__(self, connect: Callable[[str], Any] = connect) -> None:
-        self._connect = connect
+def render(job: Job) -> str:
+    """What the Jobs API gets, as JSON, and the sweep file."""
+    sent = ["sweep.yaml", *job.cluster.ray.files, "goal_sweep/"]
+    request = {"address": job.cluster.ray.address, **_request(job, "<the files below>"), "files": sent}
+    return f"{json_bytes(request, seal=False).decode()}\n# sweep.yaml\n{job.sweep_text}"
 
-    def check(self, job: Job) -> list[str]:
-        """Refuse a job without an address, and one whose variables or files are missing."""
-        settings = job.cluster.ray
-        if not settings.address:
-            raise ConfigError("cluster.ray.address is needed: that of Ray's dashboard, such as http://head:8265")
-        check_variables(job, "ray", settings.environment)
-        for name in settings.files:
-            if not (job.working_dir / name).exists():
-                raise ConfigError(f"cluster.ray.files: {name} does not exist")
-        if taken := {"sweep.yaml", "goal_sweep"} & {Path(name).name for name in settings.files}:
-            raise ConfigError(f"cluster.ray.files: {min(taken)} is the name of something else that is sent")
-        return []
 
-    def render(self, job: Job) -> str:
-        """What the Jobs API gets, as JSON, and the sweep file."""
-        sent = ["sweep.yaml", *job.cluster.ray.files, "goal_sweep/"]
-        request = {"address": job.cluster.ray.address, **_request(job, "<the files below>"), "files": sent}
-        return f"{json_bytes(request, seal=False).decode()}\n# sweep.yaml\n{job.sweep_text}"
+def submit(job: Job) -> str:
+    """Upload what the job needs, and start it."""
+    replace_bytes(job.folder / "sweep.yaml", job.sweep_text.encode())
+    with _working_dir(job) as folder, _client(job.cluster.ray.address) as client:
+        return str(client.submit_job(**_request(job, str(folder))))
 
-    def submit(self, job: Job) -> str:
-        """Upload what the job needs, and start it."""
-        replace_bytes(job.folder / "sweep.yaml", job.sweep_text.encode())
-        with _working_dir(job) as folder, self._client(job.cluster.ray.address) as client:
-            return str(client.submit_job(**_request(job, str(folder))))
 
-    def state(self, submission: Submission, folder: Path) -> JobState:
-        """Ask for the job's status."""
-        with self._client(submission.address) as client:
-            try:
-                info = client.get_job_info(submission.id)
-            except RuntimeError as error:
-                if "404" not in str(error) and "does not exist" not in str(error):
-                    raise
-                return JobState(phase="unknown", said="Ray does not know it (any more)")
-        state = str(getattr(info.status, "value", info.status))
-        message = " ".join(str(info.message or "").split())
-        said = f"{state.lower()}: {message}" if message and state in ("PENDING", "FAILED") else state.lower()
-        if state == "PENDING":
-            return JobState(phase="pending", said=said)
-        if state == "RUNNING":
-            return JobState(phase="running", said=said)
-        return JobState(phase="ended", said=said, status=getattr(info, "driver_exit_code", None))
-
-    def cancel(self, submission: Submission) -> None:
-        """Let Ray stop the driver: SIGTERM first, at which every training saves, and SIGKILL after 30 seconds."""
-        with self._client(submission.address) as client:
-            client.stop_job(submission.id)
-
-    def logs(self, submission: Submission, folder: Path, *, follow: bool) -> Iterator[str]:
-        """The driver's output."""
-        with self._client(submission.address) as client:
-            if not follow:
-                yield from client.get_job_logs(submission.id).splitlines()
-                return
-            lines = client.tail_job_logs(submission.id)
-            with asyncio.Runner() as runner:
-                while (text := runner.run(_next(lines))) is not None:
-                    yield from text.splitlines()
-
-    @contextmanager
-    def _client(self, address: str) -> Iterator[Any]:
-        """The client, with errors of Ray in one line.
-
-        Raises:
-            NoAnswerError: the cluster may have done what it was asked for.
-            ClusterError: the cluster cannot be reached, or refuses.
-        """
-        client = None
+def state(submission: Submission, folder: Path) -> JobState:
+    """Ask for the job's status."""
+    with _client(submission.address) as client:
         try:
-            client = self._connect(address)
-            yield client
-        except ImportError as error:
-            raise ClusterError("Ray's Jobs API needs ray[default]: pip install 'goal-sweep[jobs]'") from error
-        except GoalError:
-            raise
-        except Exception as error:  # Ray's own errors have no base that can be named without loading Ray
-            if not isinstance(error, (OSError, RuntimeError)) and not type(error).__module__.startswith("ray."):
+            info = client.get_job_info(submission.id)
+        except RuntimeError as error:
+            if "404" not in str(error) and "does not exist" not in str(error):
                 raise
-            said = f"Ray at {address}: {_reason(error)}"
-            if type(error).__name__ == "AuthenticationError":
-                said += "; the token is that of RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH"
-            lost = client is not None and isinstance(error, OSError)
-            raise (NoAnswerError if lost else ClusterError)(said) from error
+            return JobState(phase="unknown", said="Ray does not know it (any more)")
+    state = str(getattr(info.status, "value", info.status))
+    message = " ".join(str(info.message or "").split())
+    said = f"{state.lower()}: {message}" if message and state in ("PENDING", "FAILED") else state.lower()
+    if state == "PENDING":
+        return JobState(phase="pending", said=said)
+    if state == "RUNNING":
+        return JobState(phase="running", said=said)
+    return JobState(phase="ended", said=said, status=getattr(info, "driver_exit_code", None))
+
+
+def cancel(submission: Submission) -> None:
+    """Let Ray stop the driver: SIGTERM first, at which every training saves, and SIGKILL after 30 seconds."""
+    with _client(submission.address) as client:
+        client.stop_job(submission.id)
+
+
+def logs(submission: Submission, folder: Path, *, follow: bool) -> Iterator[str]:
+    """The driver's output."""
+    with _client(submission.address) as client:
+        if not follow:
+            yield from client.get_job_logs(submission.id).splitlines()
+            return
+        lines = client.tail_job_logs(submission.id)
+        with asyncio.Runner() as runner:
+            while (text := runner.run(_next(lines))) is not None:
+                yield from text.splitlines()
+
+
+@contextmanager
+def _client(address: str) -> Iterator[Any]:
+    """The client, with errors of Ray in one line.
+
+    Raises:
+        NoAnswerError: the cluster may have done what it was asked for.
+        ClusterError: the cluster cannot be reached, or refuses.
+    """
+    client = None
+    try:
+        client = connect(address)
+        yield client
+    except ImportError as error:
+        raise ClusterError("Ray's Jobs API needs ray[default]: pip install 'goal-sweep[jobs]'") from error
+    except GoalError:
+        raise
+    except Exception as error:  # Ray's own errors have no base that can be named without loading Ray
+        if not isinstance(error, (OSError, RuntimeError)) and not type(error).__module__.startswith("ray."):
+            raise
+        said = f"Ray at {address}: {_reason(error)}"
+        if type(error).__name__ == "AuthenticationError":
+            said += "; the token is that of RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH"
+        lost = client is not None and isinstance(error, OSError)
+        raise (NoAnswerError if lost else ClusterError)(said) from error
 
 
 async def _next(lines: AsyncIterator[str]) -> str | None:

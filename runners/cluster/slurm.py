@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import sys
@@ -44,87 +43,83 @@ _POLL_S, _ASK_EVERY_S = 1.0, 15.0
 """Seconds between looks at a log that is followed, and between questions to Slurm meanwhile."""
 
 
-class Slurm:
-    """Jobs of a Slurm cluster. The store lies in a folder that its nodes and this machine share."""
+def check(job: Job) -> list[str]:
+    """Refuse what the nodes could not train."""
+    have = job.cluster.slurm
+    notes = check_node(job, "slurm", have.cpus_per_node, have.gpus_per_node)
+    if have.gpus_per_node and not job.config.resources.gpus:
+        notes.append("the job asks for GPUs (cluster.slurm.gpus_per_node), but its units train on the CPU")
+    if have.array and job.config.tune is not None:
+        raise ConfigError("a search compares the results of all cells, so submit it without cluster.slurm.array")
+    if is_object_store(job.store):
+        notes.append(
+            f"the nodes need the bucket's credentials (cluster.slurm.pass_environment) and must see {job.folder}, or "
+            "another folder that GOAL_SWEEP_CACHE names"
+        )
+    return notes
 
-    def check(self, job: Job) -> list[str]:
-        """Refuse what the nodes could not train, and a store in a bucket whose credentials they would not have."""
-        have = job.cluster.slurm
-        notes = check_node(job, "slurm", have.cpus_per_node, have.gpus_per_node)
-        if have.gpus_per_node and not job.config.resources.gpus:
-            notes.append("the job asks for GPUs (cluster.slurm.gpus_per_node), but its units train on the CPU")
-        if have.array and job.config.tune is not None:
-            raise ConfigError("a search compares the results of all cells, so submit it without cluster.slurm.array")
-        if is_object_store(job.store):
-            given = {*have.environment, *have.pass_environment}
-            mine = [name for name in os.environ if name.startswith("AWS_") or name == "GOAL_SWEEP_CACHE"]
-            if lost := sorted(name for name in mine if name not in given and name not in str(have.setup)):
-                raise ConfigError(
-                    f"the store is in a bucket, and the job would not get {', '.join(lost)} of this shell; name them "
-                    "in cluster.slurm.pass_environment"
-                )
-            notes.append(f"the nodes must see {job.folder}, or another folder that GOAL_SWEEP_CACHE names")
-        return notes
 
-    def render(self, job: Job) -> str:
-        """The script that `sbatch` gets, and the sweep file."""
-        return f"{render_sbatch(job)}\n# sweep.yaml\n{job.sweep_text}"
+def render(job: Job) -> str:
+    """The script that `sbatch` gets, and the sweep file."""
+    return f"{render_sbatch(job)}\n# sweep.yaml\n{job.sweep_text}"
 
-    def submit(self, job: Job) -> str:
-        """Write the sweep file and the script into the submission's folder, and queue the script."""
-        replace_bytes(job.folder / "sweep.yaml", job.sweep_text.encode())
-        for task in _tasks(job.cluster.slurm):  # what it will be if the job ends without its own word
-            replace_bytes(job.folder / f"status{task}", b"75\n")
-        script = job.folder / "job.sbatch"
-        replace_bytes(script, render_sbatch(job).encode())
-        try:
-            run_command(["sbatch", "--test-only", str(script)], doing="submit to Slurm")
-        except NoAnswerError:
-            pass  # nothing was asked for yet
-        except ClusterError as error:  # many sites would let such a job wait for ever
-            if _IMPOSSIBLE.search(str(error)):
-                raise
-        said = run_command(["sbatch", "--parsable", str(script)], doing="submit to Slurm")
-        return said.strip().splitlines()[-1].split(";")[0]
 
-    def state(self, submission: Submission, folder: Path) -> JobState:
-        """Ask the queue, by the job's name, which is unique. A job that has left it has written its exit status."""
-        command = ["squeue", "--noheader", "--array", "--states=all", f"--name={submission.id}", "--format=%T|%r|%N"]
-        rows = [line.split("|") for line in run_command(command, doing="ask Slurm").splitlines()]
-        if living := [row for row in rows if row[0] in _WAITING + _LIVING]:
-            runs = any(row[0] in _LIVING for row in living)
-            return JobState(phase="running" if runs else "pending", said=", ".join(map(_words, living)))
-        statuses = [int(path.read_text()) for path in folder.glob("status*") if path.suffix != ".tmp"]
-        status = max(statuses, default=75)
-        return JobState(phase="ended", said=_ENDS.get(status, f"ended with {status}"), status=status)
+def submit(job: Job) -> str:
+    """Write the sweep file and the script into the submission's folder, and queue the script."""
+    replace_bytes(job.folder / "sweep.yaml", job.sweep_text.encode())
+    tasks = [f"-{number}" for number in range(job.cluster.slurm.array)] or [""]
+    for task in tasks:  # what it will be if the job ends without its own word
+        replace_bytes(job.folder / f"status{task}", b"75\n")
+    script = job.folder / "job.sbatch"
+    replace_bytes(script, render_sbatch(job).encode())
+    try:
+        run_command(["sbatch", "--test-only", str(script)], doing="submit to Slurm")
+    except NoAnswerError:
+        pass  # nothing was asked for yet
+    except ClusterError as error:  # many sites would let such a job wait for ever
+        if _IMPOSSIBLE.search(str(error)):
+            raise
+    said = run_command(["sbatch", "--parsable", str(script)], doing="submit to Slurm")
+    return said.strip().splitlines()[-1].split(";")[0]
 
-    def cancel(self, submission: Submission) -> None:
-        """Take the job out of the queue. One that runs gets SIGTERM, at which its launch saves and ends.
 
-        The signal goes to the script alone, which passes it on: Slurm's own way would end Ray's processes, too.
-        """
-        name = f"--name={submission.id}"
-        run_command(["scancel", name, "--state=PENDING"], doing=f"cancel {submission.id}")
-        run_command(["scancel", name, "--state=RUNNING", "--batch", "--signal=TERM"], doing=f"cancel {submission.id}")
+def state(submission: Submission, folder: Path) -> JobState:
+    """Ask the queue, by the job's name, which is unique. A job that has left it has written its exit status."""
+    command = ["squeue", "--noheader", "--array", "--states=all", f"--name={submission.id}", "--format=%T|%r|%N"]
+    rows = [line.split("|") for line in run_command(command, doing="ask Slurm").splitlines()]
+    if living := [row for row in rows if row[0] in _WAITING + _LIVING]:
+        runs = any(row[0] in _LIVING for row in living)
+        return JobState(phase="running" if runs else "pending", said=", ".join(map(_words, living)))
+    statuses = [int(path.read_text()) for path in folder.glob("status*") if path.suffix != ".tmp"]
+    status = max(statuses, default=75)
+    return JobState(phase="ended", said=_ENDS.get(status, f"ended with {status}"), status=status)
 
-    def logs(self, submission: Submission, folder: Path, *, follow: bool) -> Iterator[str]:
-        """The output of the job, or of all jobs of an array with their numbers before the lines.
 
-        Where there is none yet, a line says what the job waits for.
-        """
-        seen: dict[Path, int] = {}
-        said, ask_at, is_over = "", 0.0, False
-        while True:
-            if time.monotonic() >= ask_at:
-                ask_at, state = time.monotonic() + _ASK_EVERY_S, self.state(submission, folder)
-                is_over, before, said = state.phase == "ended", said, state.said
-                if said != before and not any(folder.glob("job*.log")):
-                    yield f"no output yet: {said}"
-            for path in sorted(folder.glob("job*.log")):
-                yield from _new_lines(path, seen, whole=is_over or not follow)
-            if is_over or not follow:
-                return
-            time.sleep(_POLL_S)
+def cancel(submission: Submission) -> None:
+    """Take the job out of the queue. One that runs gets SIGTERM, at which its launch saves and ends.
+
+    The signal goes to the script alone, which passes it on: Slurm's own way would end Ray's processes, too.
+    """
+    name = f"--name={submission.id}"
+    run_command(["scancel", name, "--state=PENDING"], doing=f"cancel {submission.id}")
+    run_command(["scancel", name, "--state=RUNNING", "--batch", "--signal=TERM"], doing=f"cancel {submission.id}")
+
+
+def logs(submission: Submission, folder: Path, *, follow: bool) -> Iterator[str]:
+    """The output of the job, or of all jobs of an array by number; a line says what a job without output waits for."""
+    seen: dict[Path, int] = {}
+    said, ask_at, is_over = "", 0.0, False
+    while True:
+        if time.monotonic() >= ask_at:
+            ask_at, now = time.monotonic() + _ASK_EVERY_S, state(submission, folder)
+            is_over, before, said = now.phase == "ended", said, now.said
+            if said != before and not any(folder.glob("job*.log")):
+                yield f"no output yet: {said}"
+        for path in sorted(folder.glob("job*.log")):
+            yield from _new_lines(path, seen, whole=is_over or not follow)
+        if is_over or not follow:
+            return
+        time.sleep(_POLL_S)
 
 
 def _new_lines(path: Path, seen: dict[Path, int], *, whole: bool) -> Iterator[str]:
@@ -190,8 +185,3 @@ def _program(settings: SlurmConfig, name: Literal["python", "ray"]) -> list[str]
     gpu = ["--nv"] if settings.gpus_per_node else []
     binds = [word for mount in container.mounts for word in ("--bind", mount)]
     return ["apptainer", "exec", *gpu, *binds, *container.options, container.image, program]
-
-
-def _tasks(settings: SlurmConfig) -> list[str]:
-    """What distinguishes the files of the jobs of an array; empty for one job."""
-    return [f"-{number}" for number in range(settings.array)] or [""]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,21 +13,17 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from goal_sweep.goal_core.basics.errors import ConfigError, GoalError
-from goal_sweep.runners.cluster.backend import Backend, Job, JobState, NoAnswerError
-from goal_sweep.runners.cluster.ray_jobs import RayJobs
-from goal_sweep.runners.cluster.slurm import Slurm
+from goal_sweep.runners.cluster import ray_jobs, slurm
+from goal_sweep.runners.cluster.backend import Backend, ClusterError, Job, JobState, NoAnswerError
+from goal_sweep.runners.execution.inputs import code_digest
 from goal_sweep.runners.store import local_root
 from goal_sweep.runners.store.submissions import Submission, Submissions
 from goal_sweep.sweeps import ClusterSweep, to_mapping
 from goal_sweep.sweeps.checks import looks_secret
 
-BACKENDS: Mapping[str, Callable[[], Backend]] = {"ray": RayJobs, "slurm": Slurm}
+BACKENDS: Mapping[str, Backend] = {"ray": ray_jobs, "slurm": slurm}
 _EXAMPLES = Path(__file__).parent / "sites"
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
-
-
-class SubmissionError(GoalError):
-    """A sweep cannot be submitted."""
 
 
 def site_file(given: Path | None) -> Path | None:
@@ -42,14 +38,8 @@ def example_site(kind: str) -> str:
     return (_EXAMPLES / f"{kind}.yaml").read_text()
 
 
-def job_of(loaded: ClusterSweep, submission_id: str, code: str, options: Sequence[str]) -> Job:
+def job_of(loaded: ClusterSweep, options: Sequence[str]) -> Job:
     """Freeze a sweep into a job, so that edits after the submission do not reach it.
-
-    Args:
-        loaded: the sweep.
-        submission_id: the id of the submission.
-        code: digest of the code that submits.
-        options: options of `goal-sweep launch`.
 
     Raises:
         ConfigError: the sweep names an environment variable whose value would be a secret in the job's files.
@@ -64,15 +54,17 @@ def job_of(loaded: ClusterSweep, submission_id: str, code: str, options: Sequenc
             f"the sweep names the environment variable {hidden[0]}, which looks like a secret; a job's script and "
             "settings can be read by others. Write it out of the sweep, and give it to the job as docs/clusters.md says"
         )
+    records = Submissions(local_root(loaded.config.store))
+    number = records.next_id(loaded.config.name)
     return Job(
-        id=submission_id,
+        id=number,
         config=loaded.config,
         cluster=loaded.cluster,
         sweep_text=text,
         store=loaded.config.store,
-        folder=Submissions(local_root(loaded.config.store)).files(submission_id),
+        folder=records.files(number),
         working_dir=Path.cwd(),
-        code=code,
+        code=code_digest(),
         variables={name: os.environ[name] for name in named if name in os.environ},
         options=tuple(options),
     )
@@ -97,7 +89,7 @@ def states(known: Iterable[Submission], records: Submissions) -> Iterator[tuple[
         state = silent.get((one.to, one.address))
         if state is None:
             try:
-                state = BACKENDS[one.to]().state(one, records.files(one.id))
+                state = BACKENDS[one.to].state(one, records.files(one.id))
             except GoalError as failure:
                 state = silent[one.to, one.address] = JobState(phase="silent", said=str(failure))
         yield one, state
@@ -110,25 +102,22 @@ def send(draft: Job, to: str, records: Submissions, cancel: str) -> tuple[Submis
 
     Args:
         draft: the job; it is sent under an id that no other job has.
-        to: the kind of cluster.
-        records: the submissions of the store.
         cancel: the command that cancels jobs of the sweep, for messages.
 
     Raises:
-        SubmissionError: the last job lives; names it.
+        ClusterError: the last job lives, or the cluster refused this one, or it cannot be reached.
         NoAnswerError: the cluster may have taken the job. The record stays.
-        ClusterError: the cluster refused it, or cannot be reached.
     """
     name, notes = draft.config.name, list[str]()
     for last, state in states(records.of(name)[-1:], records):
         if state.phase in ("pending", "running"):
-            raise SubmissionError(f"{last.id} of this sweep is {state.said}; {cancel} ends it")
+            raise ClusterError(f"{last.id} of this sweep is {state.said}; {cancel} ends it")
         if state.phase == "silent":
             notes.append(f"{last.id} may still run, but {state.said}")
     own = records.begin(name, to, draft.code, draft.cluster.ray.address if to == "ray" else "")
     job = replace(draft, id=own.id, folder=records.files(own.id))
     try:
-        return records.taken(own, BACKENDS[to]().submit(job)), notes
+        return records.taken(own, BACKENDS[to].submit(job)), notes
     except NoAnswerError:
         raise
     except BaseException:

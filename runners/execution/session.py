@@ -9,6 +9,7 @@ import os
 import secrets
 import socket
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -40,24 +41,32 @@ _ALONE = {
     "RAY_AUTH_MODE": "token",
 }
 """Variables of a Ray on this machine alone."""
-_SLOW_S = (
+STARTING = (
     "RAY_raylet_start_wait_time_s",
-    "RAY_gcs_server_port_wait_time_s",
     "RAY_gcs_server_request_timeout_seconds",
     "RAY_gcs_rpc_server_connect_timeout_s",
-    "RAY_py_gcs_connect_timeout_s",
     "RAY_worker_register_timeout_seconds",
+    "RAY_agent_register_timeout_ms",
+)
+"""Ray's limits for its own processes to start, in the unit that each ends in."""
+_ANSWERING = (
+    "RAY_gcs_server_port_wait_time_s",
+    "RAY_py_gcs_connect_timeout_s",
     "RAY_grpc_keepalive_timeout_ms",
     "RAY_grpc_client_keepalive_timeout_ms",
-    "RAY_agent_register_timeout_ms",
     "RAY_health_check_initial_delay_ms",
     "RAY_health_check_timeout_ms",
 )
-"""Ray's limits for its own processes to start and to answer, in the unit that each ends in."""
+"""Its limits for them to answer; on a cluster Ray's own stay, so that a lost machine is noticed."""
 # In a Ray job, this process passes on variables that the job was given. Ray would call that a conflict.
 _IN_JOB = {"RAY_OVERRIDE_JOB_RUNTIME_ENV": "1"}
 _CONNECT_S = 5.0
 AGAIN = "run the same command again to continue"
+
+
+def patient(limits: Sequence[str], seconds: int) -> dict[str, str]:
+    """Variables that set some of Ray's limits."""
+    return {name: f"{seconds}{'000' * name.endswith('_ms')}" for name in limits}
 
 
 class RayLostError(UnfinishedError):
@@ -98,7 +107,7 @@ class RaySession:
 
     def _local(self) -> dict[str, str]:
         """Variables of a local Ray; other users of this machine get neither at its sockets nor at its services."""
-        slow = {name: f"{self._patience_s}{'000' * name.endswith('_ms')}" for name in _SLOW_S}
+        slow = patient(STARTING + _ANSWERING, self._patience_s)
         folder = _private_folder(Path(os.environ.get("RAY_TMPDIR") or "/tmp") / f"goal-sweep-{os.geteuid()}")
         return _ALONE | slow | {"RAY_TMPDIR": str(folder), "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 

@@ -37,13 +37,7 @@ class Devices:
 
 
 def of_machines(machines: Sequence[Machine], need: Resources, *, here: bool = False) -> Devices:
-    """The devices of a cluster or of this machine, whoever uses them now.
-
-    Args:
-        machines: the machines alive.
-        need: the resources of a unit.
-        here: whether this machine is all, whose driver tells the GPUs.
-    """
+    """The devices of a cluster or, if ``here``, of this machine, whose driver tells the GPUs. Free or not."""
     fitting = [machine.resources for machine in machines if machine.fits(need)]
     kinds = [key.removeprefix(_KIND) for has in fitting for key in has if key.startswith(_KIND)]
     memory = [1000 * card.memory for card in map(card_named, kinds) if card is not None]
@@ -53,12 +47,13 @@ def of_machines(machines: Sequence[Machine], need: Resources, *, here: bool = Fa
         memory = [float(mib) * _MIB for mib in _ask_driver("memory.total") if mib.strip().isdigit()] or memory
         kinds = _ask_driver("name") or kinds
     idle = idle_gpus(machines, need) if need.gpus else ""
+    missing = "" if fitting else f"no machine has what a unit needs, {need} (resources): it waits for one that joins"
     return Devices(
         count=max(1, sum(_at_once(has, need) for has in fitting)),
         need=need,
         gpu=kinds[0] if kinds and need.gpus else "",
         memory_mb=min(memory) * (need.gpus or 1.0) if memory else None,
-        notes=(idle,) if idle else (),
+        notes=tuple(filter(None, (idle, missing))),
     )
 
 

@@ -29,12 +29,9 @@ class Packing(NamedTuple):
 
 
 def pack_for(trainings: Sequence[Training], devices: Devices, speeds: Speeds) -> Packing:
-    """Pack trainings into units that suit the devices and their memory.
+    """Pack the trainings still to do, at least one, into units that suit the devices and their memory.
 
-    Args:
-        trainings: the trainings still to do, of all stages; at least one.
-        devices: the devices at hand.
-        speeds: of the sweep. The packing does not depend on them.
+    The packing does not depend on the speeds.
     """
     config, size, most = speeds.config, speeds.size, dict[str, int]()
     usable_mb = FILLED * (devices.memory_mb or float("inf"))
@@ -65,8 +62,6 @@ def choose(trainings: Sequence[Training], config: SweepConfig, count: int, fit: 
     Where several numbers end alike, the fewest units are taken, because each has to start.
 
     Args:
-        trainings: the trainings still to do, of all stages.
-        config: the sweep.
         count: how many units train at the same time.
         fit: by stage, the most cells whose unit fits into memory, 0 for none.
     """

@@ -12,9 +12,7 @@ from threading import Thread
 def process_pool(count: int, *, tasks_each: int | None = None) -> ProcessPoolExecutor:
     """Make a pool of processes. They end with this one, however it ends, and leave Ctrl-C to it.
 
-    Args:
-        count: how many at most.
-        tasks_each: tasks after which a process is replaced; None is never.
+    After ``tasks_each`` tasks a process is replaced.
     """
     # A forked process could not use CUDA.
     return ProcessPoolExecutor(count, get_context("spawn"), _begin, max_tasks_per_child=tasks_each)

@@ -63,10 +63,7 @@ def step_s(training: Training, size: DataSize, resources: ResourceConfig, card: 
     decoding of the images where that is slower. Features that are computed once are not counted.
 
     Args:
-        training: the training; its device is `card`, or a part of it.
-        size: how much there is to train on.
-        resources: what a unit takes.
-        card: the GPU, or one core of a CPU.
+        card: the GPU of which `resources` may take a part, or one core of a CPU.
 
     Returns:
         None where the size of the backbone is not known.

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -21,6 +21,8 @@ from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.models.config import ModelConfig
 from goal_sweep.goal_core.models.sizes import DataSize, backbone_name
 from goal_sweep.goal_core.training.config import StageConfig
+from goal_sweep.runners.execution.capacity import Resources
+from goal_sweep.runners.planning.devices import to_plan_for
 from goal_sweep.runners.planning.processes import process_pool
 from goal_sweep.runners.planning.roofline import CORE, DEFAULT, Card, card_named, step_s
 from goal_sweep.runners.store import Store, TrainingStatus
@@ -117,21 +119,23 @@ def in_store(store: Store, statuses: Mapping[Training, TrainingStatus]) -> dict[
     return found
 
 
-def measured(
-    units: Iterable[Unit], speeds: Speeds, at_once: int, dataset: Dataset, plan: Callable[[Unit], UnitPlan]
-) -> dict[Kind, Speed]:
+def measured(units: Iterable[Unit], speeds: Speeds, store: Store, dataset: Dataset) -> dict[Kind, Speed]:
     """Train a few steps of the largest unit of each kind on this machine, as a launch would, and keep nothing.
 
-    As many processes do so as this machine trains units `at_once`, because they share its memory and caches.
+    As many processes do so as this machine trains units at a time, because they share its memory and caches.
 
     Raises:
         GoalError: the data, the weights or the device are not what a unit needs, or a cell fails.
     """
-    found = dict[Kind, Speed]()
+    from goal_sweep.runners.execution.worker import unit_plan  # with torch, which a driver does without
+
+    config, found = speeds.config, dict[Kind, Speed]()
+    at_once = to_plan_for(Resources.of(config.resources), None).count
     largest = {unit.kind: unit for unit in sorted(units, key=lambda unit: len(unit.trainings))}
     with process_pool(at_once, tasks_each=1) as processes:
         for kind, unit in largest.items():
-            started = [processes.submit(_measure, plan(unit)) for _ in range(at_once)]
+            plan = replace(unit_plan(unit, store, config.resources, config.execution.sharing), plugins=config.plugins)
+            started = [processes.submit(_measure, plan) for _ in range(at_once)]
             seconds = [one.result().unit_s(unit.stage, unit.stage.epochs, dataset) for one in started]
             alone = statistics.fmean(seconds) / (speeds.steps(unit.stage) * solo_times(unit))
             found[kind] = Speed(alone, "measured here")
@@ -139,7 +143,7 @@ def measured(
 
 
 def _measure(plan: UnitPlan) -> UnitSpeed:
-    from goal_sweep.goal_core.training.speed import measure_speed  # with torch, which a driver does without
+    from goal_sweep.goal_core.training.speed import measure_speed
 
     return measure_speed(plan, open_dataset(plan.data), steps=12)
 

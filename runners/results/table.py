@@ -18,7 +18,7 @@ from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.runners.results.rows import STORED, asked_row, stored_row
 from goal_sweep.runners.store import Store, TrainingStatus
 from goal_sweep.sweeps import ResolvedSweep, SweepConfig, SweepPlaces, Training, from_mapping
-from goal_sweep.sweeps.axes import Labels
+from goal_sweep.sweeps.axes import place_of
 from goal_sweep.sweeps.results import COLUMNS, EPOCHS, HEADER_KEY, SETTING, TEST, VAL, Header
 
 _TYPES = {"string": pa.string(), "int64": pa.int64(), "double": pa.float64(), "binary": pa.binary()}
@@ -176,7 +176,7 @@ def _header(sweep: ResolvedSweep) -> Header:
     config = sweep.config
     stages = tuple(str(stage.name) for stage in config.stages)
     points = {
-        stage: tuple(dict.fromkeys(map(Labels(config.axes, stages[: number + 1]).of, config.points)))
+        stage: tuple(dict.fromkeys(place_of([one], config.axes, stages[: number + 1]) for one in config.points))
         for number, stage in enumerate(stages)
     }
     return Header(

@@ -16,15 +16,12 @@ import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from pydantic import Field
+from typing import Any, Literal
 
 from goal_sweep.goal_core.basics.atomic import DamagedError
 from goal_sweep.goal_core.basics.machine import is_taken, machine_identity
 from goal_sweep.goal_core.basics.sealed_json import json_bytes
 from goal_sweep.runners.store.provenance import Provenance, gather
-from goal_sweep.runners.store.result_content import Count, Seconds
 from goal_sweep.runners.store.storage.folders import LOCAL, Storage, read_record
 
 STALE_S = 120.0
@@ -38,9 +35,9 @@ Outcome = Literal["running", "done", "failed", "interrupted", "lost"]
 class Attempt(Provenance):
     """One attempt at a training, with the provenance of what it computes."""
 
-    n: Count
+    n: int
     """From 1."""
-    launch: Annotated[str, Field(pattern=r"^[^/\\\x00-\x1f\x7f-\x9f]{0,200}$")]
+    launch: str
     """Id of the launch that it belongs to."""
     user: str = ""
     host: str = ""
@@ -49,9 +46,9 @@ class Attempt(Provenance):
     pid: int = 0
     process_started: str = ""
     """Clock ticks from boot to the start of the process, which tells it from a later one of the same number."""
-    started: Seconds
+    started: float
     """Seconds since 1970."""
-    ended: Seconds | None = None
+    ended: float | None = None
     """Seconds since 1970; None while it runs, or if its end was not observed."""
     outcome: Outcome = "running"
     reason: str = ""
@@ -65,7 +62,7 @@ class Attempt(Provenance):
     """Whether it had saved a state when it ended. Failures before it no longer count."""
     state_before: int = 0
     """When the state that it began with was written (ns since 1970); 0 without one."""
-    shared_by: Count = 1
+    shared_by: int = 1
     """Trainings that its process trained side by side, this one included."""
 
     @classmethod

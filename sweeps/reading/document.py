@@ -1,11 +1,8 @@
-"""Read strict YAML 1.2 into mappings and lists that know where each value was written, and the mistakes found in them.
-
-A sweep file may come from anybody, so what it may cost is limited: its size and its depth.
-"""
+"""Read strict YAML 1.2 into mappings and lists that know where each value was written, and tell of mistakes there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,15 +13,8 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from goal_sweep.goal_core.basics.errors import GoalError
 
-MAX_PROBLEMS = 100
-"""Problems that one message lists."""
 KeyPath = tuple[str | int, ...]
 """Keys and list indices from the top of the sweep file down to a value."""
-MAX_BYTES = 256 * 1024
-"""Size of a sweep file, or of the value of a `--set`. The sweeps that ship with the project have about 2 KiB."""
-MAX_DEPTH = 32
-"""Lists and mappings inside each other. A sweep needs 5."""
-_TOO_DEEP = f"is nested deeper than {MAX_DEPTH} levels"
 _ALIAS = "anchors and aliases (&, *) are not supported; write the value twice, or use `extends`"
 _TAG = "tag:yaml.org,2002:"
 
@@ -57,7 +47,7 @@ class Problem:
 
 
 class SweepError(GoalError):
-    """A sweep file or a `--set` is wrong. The message has one line for each of the first `MAX_PROBLEMS` problems.
+    """A sweep file or a `--set` is wrong. The message has one line for each problem.
 
     Those of each of the `sources` come together, in their order, by line; those of other sources (`--set`) follow.
     """
@@ -66,58 +56,58 @@ class SweepError(GoalError):
         unique = list(dict.fromkeys(problems))
         order = list(dict.fromkeys([*sources, *(problem.where.source for problem in unique)]))
         self.problems = tuple(sorted(unique, key=lambda item: (order.index(item.where.source), item.where.line)))
-        lines = [str(problem) for problem in self.problems[:MAX_PROBLEMS]]
-        rest = ["and further problems"] if len(self.problems) > MAX_PROBLEMS else []
-        super().__init__("\n".join([*lines, *rest]))
+        super().__init__("\n".join(map(str, self.problems)))
 
 
-class Items(list[Any]):
-    """A list that knows where each item was written, by index."""
+@dataclass(slots=True)
+class Document:
+    """The settings of a file, and where they were written."""
 
-    def __init__(self, content: Iterable[Any], places: Mapping[Any, Where]) -> None:
-        super().__init__(content)
-        self.places = dict(places)
-
-
-class Section(dict[str, Any]):
-    """A mapping that knows where each key was written, and under the key `""`, if it is a whole file, where itself."""
-
-    def __init__(self, content: Mapping[str, Any], places: Mapping[Any, Where]) -> None:
-        super().__init__(content)
-        self.places = dict(places)
+    content: Any
+    """A mapping, but where another value is to be put into one."""
+    places: dict[KeyPath, Where]
+    """Of every key and item. What is not in it was written with what is above it."""
 
     def at(self, path: KeyPath) -> Any:
         """The value at a path; None where there is none."""
-        value: Any = self
+        value = self.content
         for part in path:
             value = value[part] if has(value, part) else None
         return value
 
     def place(self, path: KeyPath) -> Where:
         """Where the value at a path was written, or else the nearest one above it."""
-        value: Any = self
-        place: Where = self.places[""]
-        for part in path:
-            if not has(value, part):
-                break
-            place, value = value.places.get(part, place), value[part]
-        return place
+        return next(self.places[path[:end]] for end in range(len(path), -1, -1) if path[:end] in self.places)
 
-    def put(self, path: KeyPath, value: Any, where: Where | None = None) -> None:
-        """Set the value at a path, and its place if one is given. A mapping that is missing on the way is made."""
-        owner: Any = self
+    def put(self, path: KeyPath, value: Any) -> None:
+        """Set the value at a path. A mapping that is missing on the way is made."""
+        owner = self.content
         for part in path[:-1]:
-            if not has(owner, part) or not isinstance(owner[part], Section | Items):
-                owner[part] = Section({}, {})
-                owner.places[part] = where or self.places[""]
+            if not has(owner, part) or not isinstance(owner[part], dict | list):
+                owner[part] = {}
             owner = owner[part]
         owner[path[-1]] = value
-        if where is not None:
-            owner.places[path[-1]] = where
 
-    def texts(self) -> list[tuple[KeyPath, str]]:
-        """Every text in it, with its path."""
-        return [(path, value) for path, value in _leaves(self, ()) if isinstance(value, str)]
+    def below(self, path: KeyPath) -> Document:
+        """What is at a path, as a document of its own."""
+        places = {one[len(path) :]: where for one, where in self.places.items() if one[: len(path)] == path}
+        return Document(self.at(path), {(): self.place(path), **places})
+
+    def graft(self, path: KeyPath, other: Document) -> None:
+        """Put another document at a path, with its places. What is made on the way has the place of the other."""
+        made = [path[:end] for end in range(1, len(path)) if not isinstance(self.at(path[:end]), dict | list)]
+        self.put(path, other.content)
+        kept = {one: where for one, where in self.places.items() if one[: len(path)] != path}
+        inside = {(*path, *one): where for one, where in other.places.items()}
+        self.places = {**kept, **dict.fromkeys(made, other.place(())), **inside}
+
+    def texts(self, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
+        """Every text below a path, with its own."""
+        value = self.at(path)
+        if isinstance(value, str):
+            yield path, value
+        for part in [*value] if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+            yield from self.texts((*path, part))
 
     def shown(self, path: KeyPath) -> str:
         """A path in the form that `--set` takes: dotted, with the items of a list by name where they have one."""
@@ -139,15 +129,6 @@ class Section(dict[str, Any]):
         return path, words
 
 
-def located(plain: Any, where: Where) -> Any:
-    """Ordinary mappings, lists and scalars as if they were written at one place."""
-    if isinstance(plain, dict):
-        return Section({key: located(value, where) for key, value in plain.items()}, dict.fromkeys(plain, where))
-    if isinstance(plain, list):
-        return Items([located(value, where) for value in plain], dict.fromkeys(range(len(plain)), where))
-    return plain
-
-
 def has(value: Any, part: str | int) -> bool:
     """Whether a value has something under a key or at an index."""
     if isinstance(value, list):
@@ -161,15 +142,7 @@ def name_of(item: Any) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _leaves(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
-    if not isinstance(value, dict | list):
-        yield path, value
-        return
-    for part, child in value.items() if isinstance(value, dict) else enumerate(value):
-        yield from _leaves(child, (*path, part))
-
-
-def read_mapping(path: Path, what: str, problems: list[Problem], sources: list[str]) -> Section:
+def read_mapping(path: Path, what: str, problems: list[Problem], sources: list[str]) -> Document:
     """Read the mapping of a file, which is `what`. `sources` receives its name as messages show it.
 
     Raises:
@@ -178,31 +151,29 @@ def read_mapping(path: Path, what: str, problems: list[Problem], sources: list[s
     absolute, here = path.absolute(), Path.cwd()
     sources.append(str(absolute.relative_to(here) if absolute.is_relative_to(here) else absolute))
     try:
-        with path.open("rb") as file:
-            root = parse_yaml(file.read(MAX_BYTES + 1).decode("utf-8-sig"), sources[-1], problems)
+        found = parse_yaml(path.read_text(encoding="utf-8-sig"), sources[-1], problems)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise SweepError([Problem(Where(sources[-1]), "", f"cannot be read: {reason}")]) from error
-    if not isinstance(root, Section):
-        message = "the file is empty" if root is None else f"{what} is a mapping of keys to values"
-        raise SweepError([Problem(Where(sources[-1], int(root is not None)), "", message)])
-    return root
+    if not isinstance(found.content, dict):
+        message = "the file is empty" if found.content is None else f"{what} is a mapping of keys to values"
+        raise SweepError([Problem(Where(sources[-1], int(found.content is not None)), "", message)])
+    return found
 
 
-def parse_yaml(text: str, source: str, problems: list[Problem], *, lines: bool = True) -> Any:
-    """Parse one document of YAML 1.2, where `no` and `on` are text and `1e-4` is a number; None where it is empty.
+def parse_yaml(text: str, source: str, problems: list[Problem], *, lines: bool = True) -> Document:
+    """Parse one document of YAML 1.2, where `no` and `on` are text and `1e-4` is a number. Its root may be any value.
 
     Places have the `source` and, unless it is a `--set`, lines. `problems` receives duplicate keys.
 
     Raises:
-        SweepError: it has bad syntax, anchors, tags, merge keys, keys that are no text, or too much.
+        SweepError: it has bad syntax, anchors, tags, merge keys, or keys that are no text.
     """
     line, yaml = 0, YAML(typ="safe", pure=True)
     try:
-        if len(text.encode(errors="replace")) > MAX_BYTES:
-            raise RecursionError(f"is larger than {MAX_BYTES // 1024} KiB")
-        root = yaml.compose(text)
-        return None if root is None else _Reader(yaml, source, problems, lines=lines).read(root, ())
+        node, reader = yaml.compose(text), _Reader(yaml, source, problems, lines=lines)
+        root = None if node is None else reader.read(node, ())
+        return Document(root, {(): Where(source), **reader.places})
     except MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark is not None and lines else 0
         said = _ALIAS if "alias" in str(error.problem) else f"{error.context or ''} {error.problem or ''}".strip()
@@ -211,8 +182,8 @@ def parse_yaml(text: str, source: str, problems: list[Problem], *, lines: bool =
         problem = f"not valid YAML: {str(error).splitlines()[0]}"
     except (ValueError, OverflowError):  # from an escape such as "\U99999999"
         problem = "not valid YAML: an escape names no character"
-    except RecursionError as error:
-        problem = str(error) if "KiB" in str(error) else _TOO_DEEP
+    except RecursionError:
+        problem = "is nested too deeply"
     raise SweepError([Problem(Where(source, line), "", problem)])
 
 
@@ -221,15 +192,16 @@ class _Reader:
 
     def __init__(self, yaml: YAML, source: str, problems: list[Problem], *, lines: bool) -> None:
         self._yaml, self._source, self._problems, self._lines = yaml, source, problems, lines
+        self.places: dict[KeyPath, Where] = {}
 
     def read(self, node: Node, path: KeyPath) -> Any:
-        if node.anchor is not None or len(path) > MAX_DEPTH:
-            raise _refusal(node, _TOO_DEEP if node.anchor is None else _ALIAS)
+        if node.anchor is not None:
+            raise _refusal(node, _ALIAS)
+        self.places.setdefault(path, self._place(node))  # of a value its key's is there
         if isinstance(node, MappingNode) and node.tag == _TAG + "map":
             return self._mapping(node, path)
         if isinstance(node, SequenceNode) and node.tag == _TAG + "seq":
-            items = [self.read(child, (*path, number)) for number, child in enumerate(node.value)]
-            return Items(items, dict(enumerate(map(self._place, node.value))))
+            return [self.read(child, (*path, number)) for number, child in enumerate(node.value)]
         if not isinstance(node, ScalarNode):
             raise _refusal(node, f"the tag {node.tag} is not allowed here")
         try:
@@ -240,18 +212,19 @@ class _Reader:
             raise _refusal(node, f"{node.value[:40]!r} is no {str(node.tag).removeprefix(_TAG)}") from error
         return value
 
-    def _mapping(self, node: MappingNode, path: KeyPath) -> Section:
-        found = Section({}, {} if path else {"": self._place(node)})
+    def _mapping(self, node: MappingNode, path: KeyPath) -> dict[str, Any]:
+        found: dict[str, Any] = {}
         for key, value in node.value:
-            where, name = self._place(key), key.value
+            where, name, own = self._place(key), key.value, (*path, key.value)
             if not isinstance(key, ScalarNode) or key.tag != _TAG + "str" or not name.isprintable():
                 got = repr(name) if isinstance(key, ScalarNode) else "a list or mapping"
                 raise _refusal(key, f"a key must be text, got {got}; files can be merged with `extends`")
             if name in found:
-                message = f"duplicate key, first given at {found.places[name]}"
-                self._problems.append(Problem(where, ".".join(map(str, (*path, name))), message))
+                message = f"duplicate key, first given at {self.places[own]}"
+                self._problems.append(Problem(where, ".".join(map(str, own)), message))
             else:
-                found[name], found.places[name] = self.read(value, (*path, name)), where
+                self.places[own] = where
+                found[name] = self.read(value, own)
         return found
 
     def _place(self, node: Node) -> Where:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from goal_sweep.goal_core.basics.plugins import Plugin, PluginError, read_plugin
 from goal_sweep.goal_core.objectives.pair_weights import pair_weights
 from goal_sweep.goal_core.objectives.triplet_weights import triplet_weights
 from goal_sweep.sweeps.clusters import ClusterConfig
-from goal_sweep.sweeps.reading.document import Items, Problem, Section, SweepError, Where, located, read_mapping
+from goal_sweep.sweeps.reading.document import Document, Problem, SweepError, Where, read_mapping
 from goal_sweep.sweeps.reading.merging import apply_override, merge, with_names
 from goal_sweep.sweeps.reading.paths import expand_environment, make_absolute
 from goal_sweep.sweeps.reading.smoke import SUFFIX, shrunk
@@ -26,10 +26,9 @@ _OF_CLUSTERS = "settings of clusters stand in the site file or in --set cluster.
 _NO_AXES = "unknown key; write a list of values in the place of the setting, such as objectives.params.tau"
 _UNTRUSTED = "lies outside the current folder, so no plugin of it runs; start in its folder, or give --trust-plugins"
 _OUTSIDE = "lies outside the folder of the sweep and the current directory; copy it there, or start from a folder above"
-_SITE_VARIABLES = re.compile(r"(?!cluster\.slurm\.setup\.).*")
+_SITE_VARIABLES = re.compile(r"(?!slurm\.setup\.).*")
 """Where `${VAR}` means a variable of this machine: in all but shell of the node."""
 _FOLDER = Path(__file__).parent.parent
-_MAX_CHAIN = 16
 
 
 class SweepNotFoundError(GoalError):
@@ -100,10 +99,11 @@ def load_places(path_or_name: str | Path, overrides: Sequence[str] = (), *, site
     The whole sweep is checked, and is what is returned, unless it has plugins.
     """
     file = _File(path_or_name, overrides, site, "", os.environ)
-    own = {item.name: file.root[item.name] for item in fields(SweepPlaces) if item.name in file.root}
     found: SweepPlaces | None
-    if file.root.get("plugins"):
-        found = validate(Section(own, file.root.places), SweepPlaces, file.problems)
+    if file.root.at(("plugins",)):
+        names = [item.name for item in fields(SweepPlaces)]
+        own = {key: value for key, value in file.root.content.items() if key in names}
+        found = validate(replace(file.root, content=own), SweepPlaces, file.problems)
     else:
         found = validate_lists(file.root, file.problems)
     if file.problems or found is None:
@@ -127,45 +127,46 @@ class _File:
         is_small = str(named).endswith(SUFFIX) and not Path(named).exists()
         self._path = find_sweep(str(named).removesuffix(SUFFIX) if is_small else named)
         root = self._merged(self._path, ())
-        if root.pop("cluster", None) is not None:
-            self.problems.append(Problem(root.places["cluster"], "cluster", _OF_CLUSTERS))
+        self._refuse(root, "cluster", _OF_CLUSTERS)
         _spell_out(root)
         self.root = shrunk(root, self.problems) if is_small else root
-        own = read_mapping(site, "a site file", self.problems, self.sources) if site else Section({}, {})
-        self.root["cluster"] = own
+        no_site = Document({}, {(): Where("")})
+        own = read_mapping(site, "a site file", self.problems, self.sources) if site else no_site
+        self.root.graft(("cluster",), own)
         for override in overrides:
             apply_override(self.root, override, self.problems)
             _spell_out(self.root)
-        if self.root.pop("axes", None) is not None:
-            self.problems.append(Problem(self.root.places["axes"], "axes", _NO_AXES))
+        self._refuse(self.root, "axes", _NO_AXES)
         self.cluster = self._cluster(environ)
         make_absolute(self.root, expanded=False)
-        self.plain = json.loads(json.dumps(self.root))
+        self.plain = deepcopy(self.root.content)
         """As in `ClusterSweep`."""
         self._expand(kind, environ)
 
-    def _merged(self, path: Path, above: tuple[Path, ...]) -> Section:
+    def _refuse(self, root: Document, key: str, why: str) -> None:
+        if root.content.pop(key, None) is not None:
+            self.problems.append(Problem(root.place((key,)), key, why))
+
+    def _merged(self, path: Path, above: tuple[Path, ...]) -> Document:
         """Read a file and merge it over what it extends."""
         root = read_mapping(path, "a sweep file", self.problems, self.sources)
-        if "extends" not in root:
+        if "extends" not in root.content:
             return root
-        named, chain = root.pop("extends"), (*above, path.resolve())
+        named, chain = root.content.pop("extends"), (*above, path.resolve())
         try:
             base = _base(named, path.parent, chain)
         except SweepNotFoundError as error:
-            raise SweepError([Problem(root.places["extends"], "extends", str(error))]) from error
-        merged: Section = merge(self._merged(base, chain), root)
+            raise SweepError([Problem(root.place(("extends",)), "extends", str(error))]) from error
+        merged = self._merged(base, chain)
+        merge(merged, root)
         return merged
 
     def _cluster(self, environ: Mapping[str, str]) -> ClusterConfig | None:
-        """Take out the settings of clusters; None if they are wrong. A site file has no key `cluster`."""
-        own, found = Section({"cluster": self.root.pop("cluster")}, {"": Where("")}), list[Problem]()
-        expand_environment(own, environ, found, allowed=_SITE_VARIABLES, strict=False)
-        site = validate(own, _Site, found)
-        for one in found:
-            path = one.path.removeprefix("cluster.") if one.where.line else one.path
-            self.problems.append(replace(one, path=path))
-        return None if site is None else site.cluster
+        """Take out the settings of clusters; None if they are wrong."""
+        own = self.root.below(("cluster",))
+        del self.root.content["cluster"]
+        expand_environment(own, environ, self.problems, allowed=_SITE_VARIABLES, strict=False)
+        return validate(own, ClusterConfig, self.problems)
 
     def _expand(self, kind: str, environ: Mapping[str, str]) -> None:
         """Give variables their values, and places their defaults."""
@@ -173,18 +174,18 @@ class _File:
         of_kind = {one.name: dict(getattr(getattr(self.cluster, one.name), "environment", {})) for one in kinds}
         anywhere = {key: value for one in of_kind.values() for key, value in one.items()}
         expand_environment(self.root, {**anywhere, **environ, **of_kind.get(kind, {})}, self.problems)
+        root = self.root.content
         for item in fields(SweepPlaces):
             if item.default is not MISSING:
-                self.root.setdefault(item.name, item.default)
+                root.setdefault(item.name, item.default)
         make_absolute(self.root, expanded=True)
-        store, tracking = self.root["store"], self.root["tracking"]
-        if isinstance(store, str) and isinstance(tracking, str) and "://" not in store:
-            self.root["tracking"] = tracking.replace("{store}", store)  # of a bucket each machine has its own folder
+        if isinstance(root["store"], str) and isinstance(root["tracking"], str) and "://" not in root["store"]:
+            root["tracking"] = root["tracking"].replace("{store}", root["store"])  # of a bucket: a folder here
 
     def run_plugins(self, *, trusted: bool) -> bool:
         """Run each plugin, and put its text beside its name; False, and a problem, where one fails."""
-        already, listed = len(self.problems), self.root.get("plugins")
-        for number, named in enumerate(listed if isinstance(listed, Items) else ()):
+        already, listed = len(self.problems), self.root.at(("plugins",))
+        for number, named in enumerate(listed if isinstance(listed, list) else ()):
             try:
                 match named:
                     case str(name):
@@ -202,32 +203,25 @@ class _File:
         return len(self.problems) == already
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Site:
-    """The settings of clusters under the name by which `--set` calls them."""
-
-    cluster: ClusterConfig
-
-
 def _base(named: object, folder: Path, chain: Sequence[Path]) -> Path:
     """The file that an `extends` names; a `SweepNotFoundError` if there is none, or it may not be read."""
     if not isinstance(named, str):
         raise SweepNotFoundError("must be a file's path or the name of a shipped sweep")
     base = find_sweep(named, folder)
-    if len(chain) > _MAX_CHAIN:
-        raise SweepNotFoundError(f"more than {_MAX_CHAIN} files extend each other, perhaps in a circle")
+    if base.resolve() in chain:
+        raise SweepNotFoundError(f"{base} and this file extend each other")
     if not any(base.resolve().is_relative_to(place.resolve()) for place in (chain[0].parent, Path.cwd(), _FOLDER)):
         raise SweepNotFoundError(f"{base} {_OUTSIDE}")
     return base
 
 
-def _spell_out(root: Section) -> None:
+def _spell_out(root: Document) -> None:
     """Expand abbreviations: a backbone's plain name becomes a mapping, `all` becomes the list of shipped weights."""
-    if isinstance(backbones := root.at(("model", "backbones")), Items):
+    if isinstance(backbones := root.at(("model", "backbones")), list):
         root.put(("model", "backbones"), with_names(backbones))
     for path, names in ((("objectives", "pair"), pair_weights), (("objectives", "triplet"), triplet_weights)):
         if root.at(path) in ("all", ["all"]):
-            root.put(path, located(list(names.shipped), root.place(path)))
+            root.put(path, list(names.shipped))
 
 
 def list_shipped() -> list[str]:
@@ -242,14 +236,10 @@ def find_sweep(sweep: str | Path, folder: Path | None = None) -> Path:
         SweepNotFoundError: there is none.
     """
     path = (folder or Path()) / Path(sweep).expanduser()
-    try:
-        if path.is_file():
-            return path
-    except OSError as error:  # too long for a file name, or in a folder that may not be read
-        raise SweepNotFoundError(f"sweep {str(sweep)[:80]!r} cannot be read: {error.strerror}") from error
+    if os.path.isfile(path):  # False also for a name that is too long for a file
+        return path
     name, names = str(sweep).removesuffix(".yaml").removesuffix(".yml"), list_shipped()
     if name in names:
         return _FOLDER / f"{name}.yaml"
-    kind = "is a folder" if path.is_dir() else "is neither a file nor the name of a shipped sweep"
-    hint = nearest(Path(name).name, names)
-    raise SweepNotFoundError(f"sweep {str(sweep)!r} {kind}{hint}; shipped sweeps: {', '.join(names)}")
+    hint = f"{nearest(Path(name).name, names)}; shipped sweeps: {', '.join(names)}"
+    raise SweepNotFoundError(f"sweep {str(sweep)!r} is neither a file nor the name of a shipped sweep{hint}")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from goal_sweep.goal_core.basics.errors import nearest
-from goal_sweep.sweeps.reading.document import MAX_DEPTH, Items, KeyPath, Problem, Section, Where, name_of, parse_yaml
+from goal_sweep.sweeps.reading.document import Document, KeyPath, Problem, Where, name_of, parse_yaml
 
 
-def merge(base: Any, over: Any, path: KeyPath = ()) -> Any:
-    """Merge `over` into `base`. Each value keeps its place.
+def merge(base: Document, over: Document, path: KeyPath = ()) -> None:
+    """Merge a document into what another has at a path. Each value keeps its place.
 
     Mappings merge key by key. A list replaces the other list, unless all its items are mappings with a `name` (stages,
     backbones). Those merge by name: items of the same name merge, new ones are appended, and a plain name in the base
@@ -17,42 +18,43 @@ def merge(base: Any, over: Any, path: KeyPath = ()) -> Any:
     replaces the whole section, because the keys of one format mean nothing in another. A setting in `tune.space`
     replaces the other's values.
     """
-    if isinstance(base, Section) and isinstance(over, Section):
-        is_other_data = path == ("data",) and over.get("format", base.get("format")) != base.get("format")
-        if is_other_data or (path[:2] == ("tune", "space") and len(path) == 3):
-            return over
-        merged = Section({**base, **over}, {**base.places, **over.places})
-        merged.update({key: merge(base[key], over[key], (*path, key)) for key in base.keys() & over.keys()})
-        return merged
-    if isinstance(base, Items) and isinstance(over, Items) and over and None not in map(name_of, over):
-        base = with_names(base)
-        if None not in map(name_of, base):
-            return _merge_named(base, over, path)
-    return over
+    below, value = base.at(path), over.content
+    if isinstance(below, dict) and isinstance(value, dict):
+        is_other_data = path == ("data",) and value.get("format", below.get("format")) != below.get("format")
+        if not is_other_data and (path[:2] != ("tune", "space") or len(path) != 3):
+            for key in value:
+                merge(base, over.below((key,)), (*path, key))
+            base.places[path] = over.place(())
+            return
+    if isinstance(below, list) and isinstance(value, list) and value and None not in map(name_of, value):
+        old = replace(base.below(path), content=with_names(below))
+        if None not in map(name_of, old.content):
+            _merge_named(base, old, over, path)
+            return
+    base.graft(path, over)
 
 
-def _merge_named(base: Items, over: Items, path: KeyPath) -> Items:
-    kept = list(map(name_of, over if path == ("model", "backbones") else base))
-    items = [(item, base.places[number]) for number, item in enumerate(base) if name_of(item) in kept]
-    known = {name_of(item): number for number, (item, _) in enumerate(items)}
-    for number, item in enumerate(over):
-        if (here := known.get(name_of(item))) is not None:
-            items[here] = merge(items[here][0], item, (*path, here)), over.places[number]
-        else:  # a name given twice stays twice, so that validation reports it
-            items.append((item, over.places[number]))
-    return Items([item for item, _ in items], dict(enumerate(place for _, place in items)))
+def _merge_named(base: Document, old: Document, over: Document, path: KeyPath) -> None:
+    kept = set(map(name_of, over.content if path == ("model", "backbones") else old.content))
+    numbers = [number for number, item in enumerate(old.content) if name_of(item) in kept]
+    merged: list[Any] = [{} for _ in numbers]
+    base.put(path, merged)
+    for here, number in enumerate(numbers):
+        base.graft((*path, here), old.below((number,)))
+    known = {name_of(item): here for here, item in enumerate(merged)}
+    for number, item in enumerate(over.content):
+        here = known.get(name_of(item), len(merged))
+        if here == len(merged):  # a name given twice stays twice, so that validation reports it
+            merged.append({})
+        merge(base, over.below((number,)), (*path, here))
 
 
-def with_names(items: Items) -> Items:
+def with_names(items: list[Any]) -> list[Any]:
     """A list with the mapping that it stands for in the place of each plain name."""
-    named = [
-        Section({"name": item}, {"name": items.places[number]}) if isinstance(item, str) else item
-        for number, item in enumerate(items)
-    ]
-    return Items(named, items.places)
+    return [{"name": item} if isinstance(item, str) else item for item in items]
 
 
-def apply_override(root: Section, text: str, problems: list[Problem]) -> None:
+def apply_override(root: Document, text: str, problems: list[Problem]) -> None:
     """Replace one value of a sweep by `a.b=value`, where the value is YAML.
 
     List items are addressed by name or index (`stages.frozen.epochs=2`, `seeds.0=7`). A mapping or list replaces the
@@ -61,12 +63,10 @@ def apply_override(root: Section, text: str, problems: list[Problem]) -> None:
     key, equals, raw = text.partition("=")
     key, message = key.strip(), ""
     words, where = key.split("."), Where(f"--set {key}")
-    path, left = root.resolve(words[: MAX_DEPTH + 1])
+    path, left = root.resolve(words)
     above = root.at(path)
     if not equals or not all(words):
         where, message = Where(f"--set {key}{equals}"), "write key=value"
-    elif len(words) > MAX_DEPTH:
-        where, message = Where(f"--set {key[:40]}..."), f"is nested deeper than {MAX_DEPTH} levels"
     elif key == "extends":
         message = "only a file can extend another; write `extends` into a sweep file instead"
     elif key == "cluster":
@@ -82,4 +82,4 @@ def apply_override(root: Section, text: str, problems: list[Problem]) -> None:
     already = len(problems)
     value = parse_yaml(raw, where.source, problems, lines=False)
     if len(problems) == already:
-        root.put((*path, *left), value, where)
+        root.graft((*path, *left), value)

@@ -6,10 +6,11 @@ import os
 import re
 from collections.abc import Mapping
 
+from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.goal_core.data.config import SHIPPED
 from goal_sweep.goal_core.models.weights import NAMED_WEIGHTS
 from goal_sweep.sweeps.checks import looks_secret
-from goal_sweep.sweeps.reading.document import KeyPath, Problem, Section
+from goal_sweep.sweeps.reading.document import Document, KeyPath, Problem
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}$]*))?\}")
 PLACES = re.compile(r"data\.(root|annotations)|model\.backbones\.\d+\.weights|store|tracking")
@@ -20,7 +21,7 @@ _PLACES_IN_WORDS = "data.root, data.annotations, weights of a backbone, store an
 
 
 def expand_environment(
-    root: Section,
+    root: Document,
     environ: Mapping[str, str],
     problems: list[Problem],
     *,
@@ -36,44 +37,44 @@ def expand_environment(
     none is refused for its name or place.
     """
     for path, text in root.texts():
-        key, why = root.shown(path), ""
-        if strict and path[0] not in ("plugins", "name") and (odd := _CONTROL.search(text)):
-            why = f"may not hold the character U+{ord(odd[0]):04X}"
-        elif "${" in text and allowed.fullmatch(".".join(map(str, path))):
-            expanded, why = _expanded(text, key, environ)
-            if not why and strict:
-                why = _secret(text, expanded, key)
-            if not why:  # else no further message can repeat the value
+        key = root.shown(path)
+        try:
+            if strict and path[0] not in ("plugins", "name") and (odd := _CONTROL.search(text)):
+                raise ConfigError(f"may not hold the character U+{ord(odd[0]):04X}")
+            if "${" in text and allowed.fullmatch(".".join(map(str, path))):
+                expanded = _expanded(text, environ)
+                if strict:
+                    _check_secret(text, expanded, key)
                 root.put(path, expanded)
-        elif "${" in text and strict:
-            why = f"environment variables are allowed only in {_PLACES_IN_WORDS}"
-        if why:
-            problems.append(Problem(root.place(path), key, why))
+            elif "${" in text and strict:
+                raise ConfigError(f"environment variables are allowed only in {_PLACES_IN_WORDS}")
+        except ConfigError as error:
+            problems.append(Problem(root.place(path), key, str(error)))
 
 
-def _expanded(text: str, key: str, environ: Mapping[str, str]) -> tuple[str, str]:
-    """A text with the values of its variables, and what is wrong with it."""
+def _expanded(text: str, environ: Mapping[str, str]) -> str:
     if "${" in _VARIABLE.sub("", text):
-        return text, "write an environment variable as ${NAME} or ${NAME:-default}"
+        raise ConfigError("write an environment variable as ${NAME} or ${NAME:-default}")
     if unset := [one[1] for one in _VARIABLE.finditer(text) if not environ.get(one[1]) and one[2] is None]:
-        return text, f"the environment variable {unset[0]} is not set; set it, or give the value with --set {key}=..."
-    return _VARIABLE.sub(lambda one: environ.get(one[1]) or one[2], text), ""
+        raise ConfigError(f"the environment variable {unset[0]} is not set; set it, or give the value with --set")
+    return _VARIABLE.sub(lambda one: environ.get(one[1]) or one[2], text)
 
 
-def _secret(written: str, text: str, key: str) -> str:
-    """Why a value with variables could show or send what nobody wants to; empty if not. Never repeats the value."""
+def _check_secret(written: str, text: str, key: str) -> None:
+    """Refuse a value with variables that could show or send what nobody wants to. Never repeats the value."""
     names = [one[1] for one in _VARIABLE.finditer(written)]
     if hidden := [name for name in names if looks_secret(name)]:
-        return f"the environment variable {hidden[0]} is named like a secret, and a path is stored and shown"
+        raise ConfigError(
+            f"the environment variable {hidden[0]} is named like a secret, and a path is stored and shown"
+        )
     if _URI.match(text) or (key == "tracking" and "/" not in text and not text.startswith((".", "~"))):
-        return (
+        raise ConfigError(
             f"the environment variable {names[0]} may be part of a path, but not of an address, to which its value "
             f"would be sent; write the address out, or give it with --set {key}=..."
         )
-    return ""
 
 
-def make_absolute(root: Section, *, expanded: bool) -> None:
+def make_absolute(root: Document, *, expanded: bool) -> None:
     """Let relative paths start at the folder of the file that says them, those of a `--set` at the current one.
 
     Once `${VAR}` are expanded, what is still relative, because a variable began it, starts at the current one.

@@ -75,18 +75,14 @@ def settings_page() -> str:
 def _keys(of: Schema, whole: Schema, prefix: str) -> Iterator[tuple[str, str, Schema]]:
     """Every key below a schema, dotted, with the format of data that it is of, and its own schema."""
     for key, setting in of["properties"].items():
-        several = (setting, *setting.get("anyOf", ()), *setting.get("oneOf", ()), *_items(setting))
+        items = setting.get("items", {})
+        several = (setting, *setting.get("anyOf", ()), *setting.get("oneOf", ()), items, *items.get("anyOf", ()))
         refs = [part["$ref"].rpartition("/")[2] for part in several if "$ref" in part and key != "plugins"]
         if not refs and not (key == "format" and "const" in setting):
             yield f"{prefix}{key}", "", setting
         for below in (whole["$defs"][ref] for ref in refs):
             kind = below["properties"].get("format", {}).get("const", "")
             yield from ((path, kind or inner, found) for path, inner, found in _keys(below, whole, f"{prefix}{key}."))
-
-
-def _items(setting: Schema) -> list[Schema]:
-    items = setting.get("items", {})
-    return [items, *items.get("anyOf", ())]
 
 
 def _values(setting: Schema) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from goal_sweep.sweeps.reading.document import Problem, Section, located
+from goal_sweep.sweeps.reading.document import Document, Problem
 
 SUFFIX: Final = "+smoke"
 """What follows a sweep's name or path to make it small."""
@@ -23,7 +23,7 @@ _KEPT: Final = (
 """Settings of a stage that stay."""
 
 
-def shrunk(root: Section, problems: list[Problem]) -> Section:
+def shrunk(root: Document, problems: list[Problem]) -> Document:
     """Make a sweep small: two objectives, one seed, one epoch of drawn pictures, a small random backbone, one CPU.
 
     Its framework, stages and optimisers stay, its plugins, its store and its tracking. Its name gets `-smoke`.
@@ -31,7 +31,7 @@ def shrunk(root: Section, problems: list[Problem]) -> Section:
     framework = str(root.at(("model", "framework")) or "vsepp")
     if framework not in _PARTS:
         message = f"{SUFFIX} makes up pictures and a model, as it can for {', '.join(_PARTS)}; got {framework}"
-        problems.append(Problem(root.places[""], "model.framework", message))
+        problems.append(Problem(root.place(()), "model.framework", message))
     backbone = "swin_mini_patch8_window4" if framework == "xvlm" else "test_resnet"
     own = {"backbones": [{"name": backbone, "weights": "random"}], "embed_dim": 64, **_PARTS.get(framework, {})}
     augment = root.at(("data", "image", "augment")) or "none"
@@ -39,20 +39,20 @@ def shrunk(root: Section, problems: list[Problem]) -> Section:
     grid = [f"{pair}/{triplet}" for pair in names.get("pair", ["con"]) for triplet in names.get("triplet", ["con"])]
     chosen = _items(root.at(("objectives", "only"))) or grid
     small = {
-        "name": f"{root.get('name')}-smoke",
+        "name": f"{root.at(('name',))}-smoke",
         "data": {**_DATA, "image": {"size": 64, "resize": 64, "augment": augment}},
         "model": {"framework": framework, **own},
         "objectives": {**names, "only": list(dict.fromkeys([chosen[0], chosen[-1]]))},
-        "seeds": _items(root.get("seeds"))[:1] or [1],
+        "seeds": _items(root.at(("seeds",)))[:1] or [1],
         "stages": [
             {**{key: (_items(stage[key]) or [stage[key]])[0] for key in _KEPT if key in stage}, **_STAGE}
-            for stage in _items(root.get("stages"))
+            for stage in _items(root.at(("stages",)))
             if isinstance(stage, dict)
         ],
         "execution": {"sharing": root.at(("execution", "sharing")) or "auto"},
     }
-    kept = {key: root[key] for key in ("plugins", "store", "tracking") if key in root}
-    return Section({**located(small, root.places[""]), **kept}, root.places)
+    kept = {key: root.content[key] for key in ("plugins", "store", "tracking") if key in root.content}
+    return Document({**small, **kept}, root.places)
 
 
 def _items(value: Any) -> list[Any]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from functools import cache, partial
+from functools import cache
 from typing import Any, TypeVar, get_origin, get_type_hints
 
 from pydantic import ValidationError
@@ -22,7 +22,7 @@ from goal_sweep.goal_core.training.config import OF_ONE_TRAINING, StageConfig
 from goal_sweep.sweeps.axes import Axis, checked_value
 from goal_sweep.sweeps.checks import distinct, failures
 from goal_sweep.sweeps.identity import reader_of
-from goal_sweep.sweeps.reading.document import MAX_PROBLEMS, Items, KeyPath, Problem, Section, has
+from goal_sweep.sweeps.reading.document import Document, KeyPath, Problem, has
 from goal_sweep.sweeps.schema import SweepConfig
 
 T = TypeVar("T")
@@ -45,20 +45,20 @@ _LISTS = [name for name, kind in get_type_hints(StageConfig).items() if get_orig
 """Settings of a stage whose one value is a list already; several values are a list of lists."""
 
 
-def validate(root: Section, kind: type[T], problems: list[Problem]) -> T | None:
+def validate(root: Document, kind: type[T], problems: list[Problem]) -> T | None:
     """Build a dataclass from a file of settings, strictly: text in place of a number is an error.
 
     After each pass, faulty values are left out and the rest is checked again, so that one mistake does not hide the
     failure of a check that needs several values. What is right is returned; None where that is too little.
     """
-    check = _Check(deepcopy(root), kind)
+    check = _Check(replace(root, content=deepcopy(root.content)), kind)
     while True:
         try:
-            built: T = reader_of(kind).validate_json(json.dumps(check.root), strict=True)
+            built: T = reader_of(kind).validate_json(json.dumps(check.root.content), strict=True)
         except ValidationError as failure:
             before = len(check.gone)
             problems += list(check.problems(failure))
-            if len(check.gone) == before or failure.error_count() > MAX_PROBLEMS:
+            if len(check.gone) == before:
                 return None
         else:
             return built
@@ -68,7 +68,7 @@ def validate(root: Section, kind: type[T], problems: list[Problem]) -> T | None:
 class _Check:
     """A file while its faulty values are taken out."""
 
-    root: Section
+    root: Document
     kind: Any
     gone: set[KeyPath] = field(default_factory=set)
     """What is left out, or has a stand-in, because it was reported."""
@@ -79,7 +79,7 @@ class _Check:
         kinds: dict[KeyPath, dict[str, None]] = {}
         # Unknown keys first: the key that one was meant for is not missing, too.
         errors = sorted(failure.errors(), key=lambda error: error["type"] != "unexpected_keyword_argument")
-        for error in errors[: MAX_PROBLEMS + 1]:
+        for error in errors:
             path = self._path(error)
             if error["type"] in _KINDS:
                 kinds.setdefault(path, {})[_KINDS[error["type"]]] = None
@@ -177,23 +177,23 @@ def schema_of(kind: Any) -> Schema:
     return schema | {"properties": {**schema["properties"], **getattr(kind, "FILE_KEYS", {})}}
 
 
-def validate_lists(root: Section, problems: list[Problem]) -> SweepConfig | None:
+def validate_lists(root: Document, problems: list[Problem]) -> SweepConfig | None:
     """Build the sweep, and check each value of each list as if it stood alone, then all that go together.
 
     If `problems` receives any, the result means nothing.
     """
     lists = {path: root.at(path) for path in _lists(root, problems)}
     for path, values in lists.items():
-        root.put(path, values[0], values.places[0])
+        root.put(path, values[0])
     several = {root.shown(path): values for path, values in lists.items() if len(values) > 1}
-    wheres = {root.shown(path): root.place(path) for path in lists}
+    paths = {root.shown(path): path for path in lists}
     config = validate(root, SweepConfig, problems)
     if config is None or not several:
         return config
     for key, number, value in ((key, number, one) for key, own in several.items() for number, one in enumerate(own)):
         if number:  # the first value was checked with the sweep
-            texts = failures(partial(checked_value, config, key, value))
-            problems += [Problem(several[key].places[number], key, text) for text in texts]
+            texts = failures(checked_value, config, key, value)
+            problems += [Problem(root.place((*paths[key], number)), key, text) for text in texts]
     if problems:
         return config
     made = ((key, [checked_value(config, key, value) for value in values]) for key, values in several.items())
@@ -203,23 +203,23 @@ def validate_lists(root: Section, problems: list[Problem]) -> SweepConfig | None
         for problem in error.problems:
             key, _, text = problem.partition(": ")
             key, text = (key, text) if key in several else (list(several)[-1], problem)
-            problems.append(Problem(wheres[key], key, text))
+            problems.append(Problem(root.place(paths[key]), key, text))
         return config
 
 
-def _lists(root: Section, problems: list[Problem]) -> Iterator[KeyPath]:
+def _lists(root: Document, problems: list[Problem]) -> Iterator[KeyPath]:
     """The path of every list of values; those with mistakes are reported and taken out."""
-    params, stages = root.at(("objectives", "params")), root.get("stages")
+    params, stages = root.at(("objectives", "params")), root.at(("stages",))
     places: list[KeyPath] = [("objectives", "params", name) for name in (params if isinstance(params, dict) else ())]
     places.append(("objectives", "variant"))
     for index, stage in enumerate(stages if isinstance(stages, list) else ()):
         places += [("stages", index, name) for name in (stage if isinstance(stage, dict) else ())]
     for path in places:
         values, setting = root.at(path), str(path[-1])
-        nested = [isinstance(one, list) for one in values] if isinstance(values, Items) else []
-        if not isinstance(values, Items) or (setting in _LISTS and not any(nested)):
+        nested = [isinstance(one, list) for one in values] if isinstance(values, list) else []
+        if not isinstance(values, list) or (setting in _LISTS and not any(nested)):
             continue  # one value
-        wrong = failures(partial(distinct, values))
+        wrong = list(failures(distinct, values))
         if path[0] == "stages" and setting not in OF_ONE_TRAINING:
             wrong = [f"takes one value, not a list; lists may stand for {', '.join(OF_ONE_TRAINING)}"]
         elif not values:

@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import chain, combinations, count, islice, product
 from typing import Any
 
@@ -196,7 +196,7 @@ def _dimension(config: Any, searched: Dimension) -> list[str]:
     if why := idle(config, searched):
         return [why]
     ends = searched.domain.ends
-    wrong = [text for one in ends for text in failures(partial(checked_value, config, searched.key, one))]
+    wrong = [text for one in ends for text in failures(checked_value, config, searched.key, one)]
     return wrong if searched.domain.choice else [f"{text}; choice lists values" for text in wrong[:1]]
 
 
@@ -204,7 +204,7 @@ def _pairs(config: Any, dimensions: list[Dimension]) -> Iterator[str]:
     """Values of two settings that do not go together, of ranges their bounds; the first such pair."""
     for searched, other in combinations(dimensions, 2):
         for value, beside in product(searched.domain.ends, other.domain.ends):
-            for text in failures(partial(settings_at, config, {searched.key: value, other.key: beside})):
+            for text in failures(settings_at, config, {searched.key: value, other.key: beside}):
                 values = f"{searched.setting} {value_text(value)} and {other.setting} {value_text(beside)}"
                 yield f"tune.space.{other.key}: {values} do not go together: {text}"
                 return

@@ -72,13 +72,15 @@ def foresee(sweep: ResolvedSweep, read: Read) -> Forecast:
         if training.number is not None:
             rounds.setdefault(training.number // tune.batch if tune.search == "tpe" else 0, []).append(training)
     counts = [len(trail.candidates) for trail in searched.trails]
-    # The choice is not known: the last candidate of each objective stands for it, because the first has the sweep's own
-    # settings, and then no cell would be added.
-    chosen = [replace(trail, chosen=len(trail.candidates) - 1) for trail in searched.trails]
+    chosen = sweep.trails
+    if not chosen or sweep.is_searching:
+        # The choice is not known: the last candidate of each objective stands for it, because the first has the sweep's
+        # own settings, and then no cell would be added.
+        chosen = tuple(replace(trail, chosen=len(trail.candidates) - 1) for trail in searched.trails)
     return Forecast(
         rounds=tuple(tuple(rounds[number]) for number in sorted(rounds)),
         candidates=(min(counts), max(counts)),
-        grid=tuple(replace(bare, trails=sweep.trails if sweep.has_chosen else tuple(chosen)).reporting),
+        grid=tuple(replace(bare, trails=chosen).reporting),
     )
 
 

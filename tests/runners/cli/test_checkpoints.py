@@ -88,8 +88,7 @@ def test_a_cell_of_features_says_that_it_takes_no_pictures(
     for words in (["search", str(cell), "x"], ["embed", str(cell), "--out", str(tmp_path / "x.npy")]):
         assert run([*words, "--images", str(pictures)]) == 2
         (line,) = capsys.readouterr().err.splitlines()
-        assert "data.format: precomp" in line
-        assert "encode_features" not in line
+        assert "takes features (precomp)" in line
 
 
 def test_a_cell_is_evaluated_on_the_data_of_another_sweep(

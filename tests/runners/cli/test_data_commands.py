@@ -103,24 +103,6 @@ def test_validate_and_check_refuse_data_that_only_have_the_name_of_published_one
     assert "--set data.name=mine" in said
 
 
-@pytest.mark.parametrize(
-    ("setting", "said"),
-    [
-        ("stages.frozen.name=finetune", "finetune trains the image backbone, but data.format precomp has"),
-        ("stages.frozen.bn_mode=legacy_quirk", "legacy_quirk needs a backbone"),
-        ("data.image={size: 32}", "data.image: unknown key"),
-        ("model.framework=vse_infty", "quickstart.yaml:22: model: framework vse_infty needs images"),
-        ("model.framework=xvlm", "quickstart.yaml:22: model: framework xvlm needs images"),
-        ("model.backbones.0.weights=random", "takes backbone weights `precomputed` with data.format precomp"),
-    ],
-)
-def test_what_makes_no_sense_without_images_is_refused_in_one_line(
-    setting: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["validate", "quickstart", "--set", setting]) == 2
-    assert said in capsys.readouterr().err
-
-
 def test_validate_says_what_this_machine_lacks_and_the_setting_that_fits(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -140,13 +122,8 @@ def test_features_are_written_and_open_as_regions(
     assert open_dataset(RegionsConfig(name="tiny", root=out)).splits["train"].region_shape == (1, 96)
     assert run(["data", "features", sweep, "--out", out, "--kind", "vectors"]) == 2
     assert "contains other features: kind is grid, not vectors" in capsys.readouterr().err
-    for option, value, said in (
-        ("--kind", "boxes", "Invalid value for '--kind': 'boxes' is not one of 'grid', 'vectors'"),
-        ("--device", "tpu", "Invalid value for '--device': 'tpu' is not one of 'cpu', 'cuda'"),
-        ("--backbone", "resnet18", "--backbone must be"),
-    ):
-        assert run(["data", "features", sweep, "--out", out, option, value]) == 2
-        assert f"error: {said}" in capsys.readouterr().err
+    assert run(["data", "features", sweep, "--out", out, "--backbone", "resnet18"]) == 2
+    assert "error: --backbone must be" in capsys.readouterr().err
 
 
 def test_evaluate_prints_each_model_and_the_ensemble(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,7 @@ def folder(tmp_path, monkeypatch):
     training.claim("L")
     train(training)
     (training.folder / "last.safetensors").write_bytes(b"x" * 2_000_000)
-    monkeypatch.setattr("goal_sweep.runners.launch.opened.open_sweep", lambda *given, **options: sweep)
+    monkeypatch.setattr("goal_sweep.runners.cli.options.open_sweep", lambda *given, **options: sweep)
     return tmp_path / "store"
 
 

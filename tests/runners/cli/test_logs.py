@@ -25,7 +25,7 @@ def sweep(tmp_path: Path) -> OpenedSweep:
     return sweep
 
 
-def shown(sweep: OpenedSweep, pattern: str | None = None, *, failed: bool = False) -> list[str]:
+def shown(sweep: OpenedSweep, pattern: str = "", *, failed: bool = False) -> list[str]:
     return [line.rpartition(" | ")[2] for line in log_lines(sweep, pattern, failed=failed, follow=False)]
 
 

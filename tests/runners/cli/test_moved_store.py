@@ -55,7 +55,7 @@ def test_a_copy_is_written_and_the_original_left_alone(
     assert run(arguments("report", copy)) == 0
     assert "was copied or moved; goal-sweep sync writes its runs again" in " ".join(capsys.readouterr().out.split())
     monkeypatch.setattr(
-        "goal_sweep.runners.launch.opened.open_sweep", lambda sweep, overrides, **options: opened_in(copy)
+        "goal_sweep.runners.cli.options.open_sweep", lambda sweep, overrides, **options: opened_in(copy)
     )
     assert run(arguments("sync", copy)) == 0
     assert snapshot(original) == before
@@ -63,21 +63,6 @@ def test_a_copy_is_written_and_the_original_left_alone(
     assert addresses(copy) == {copy.as_uri()}
     text = (copy / "reports" / "scenes" / "report.md").read_text()
     assert "4 of 4 trainings" in text
-
-
-@pytest.mark.exhaustive
-def test_what_moved_away_is_not_made_again(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    moved = original.rename(tmp_path / "moved")
-    monkeypatch.setattr(
-        "goal_sweep.runners.launch.opened.open_sweep", lambda sweep, overrides, **options: opened_in(moved)
-    )
-    for verb in ("status", "launch"):
-        assert run(arguments(verb, moved)) == 0
-    assert run(arguments("report", moved)) == 0
-    assert not original.exists()
-    assert len(attached(moved)) == 1
-    assert addresses(moved) == {moved.as_uri()}
-    assert "4 of 4 trainings" in (moved / "reports" / "scenes" / "report.md").read_text()
 
 
 _READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && exec "$2" -c "$3" "$1" "$4"'

@@ -7,7 +7,6 @@ import pytest
 from goal_sweep.runners.cli.app import run
 from goal_sweep.runners.store import Store
 from tests.helpers.karpathy_fixture import write_dataset
-from tests.helpers.vector_files import write_vectors
 
 SWEEP = """
 name: tiny
@@ -55,14 +54,6 @@ def test_a_broken_image_is_named_and_ends_with_2(
     assert run(["data", "pack", sweep]) == 2
     assert len([line for line in capsys.readouterr().err.splitlines() if "0005.png" in line]) == 1
     assert not list((tmp_path / "store" / "packs").glob("*/pack.json"))
-
-
-def test_features_have_no_images_to_pack(sweep: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_vectors(tmp_path / "vectors")
-    given = ["--set", f"data={{format: precomp, name: tiny, root: {tmp_path}/vectors}}"]
-    given += ["--set", "model.backbones=[{name: test_resnet, weights: precomputed}]"]
-    assert run(["data", "pack", sweep, *given]) == 2
-    assert "there is no image" in capsys.readouterr().err
 
 
 def test_another_folder_can_hold_the_packs(sweep: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

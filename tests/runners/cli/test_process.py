@@ -53,19 +53,6 @@ def test_a_command_without_standard_files_opens_no_others_in_their_place() -> No
     assert subprocess.run(["bash", "-c", command, "", sys.executable, "-c", script], timeout=60).returncode == 0
 
 
-def test_output_goes_on_when_its_terminal_is_closed() -> None:
-    terminal, ours = os.openpty()
-    with open(ours, "w", buffering=1) as stream:
-        output = LastingOutput.of(stream)
-        print("read", file=output)
-        assert os.read(terminal, 99) == b"read\r\n"
-        os.close(terminal)
-        with pytest.raises(OSError, match="Input/output error"):
-            os.write(ours, b"lost")
-        for _ in range(2):
-            print("nobody reads this", file=output, flush=True)
-
-
 LACKING = {
     "a folder": ("os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone')", "the current folder is gone"),
     "an extra": ("sys.modules['typer'] = None", "the command line needs typer: pip install 'goal-sweep[sweep]'"),

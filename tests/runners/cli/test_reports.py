@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 import goal_sweep
 from goal_sweep.runners.cli.app import run
+from goal_sweep.runners.results import ResultsTable
 from goal_sweep.sweeps.results import RESULTS_FILE
 from tests.helpers.blank_figures import blank_figures
 from tests.helpers.results_cases import SweepWriter, recalls
@@ -22,7 +25,8 @@ def stored(folder: Path, seeds: tuple[int, ...], shift: float = 0.0) -> Path:
             writer.write(objective, seed, metrics=recalls(objective, seed, shift), checkpoint="cells/c/best")
     table = folder / "sweeps" / "shared" / RESULTS_FILE
     table.parent.mkdir(parents=True)
-    table.write_bytes(writer.content())
+    rows = pq.read_table(io.BytesIO(writer.content()))
+    table.write_bytes(ResultsTable.of(writer.header(), rows).content)
     return folder
 
 

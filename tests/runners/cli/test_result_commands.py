@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mlflow import MlflowClient
 
 from goal_sweep.runners.cli.app import run
 from goal_sweep.runners.launch.opened import OpenedSweep
@@ -23,19 +22,6 @@ from tests.helpers.sweep_cases import opened_in
 pytestmark = pytest.mark.integration
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["report"], "Missing argument 'sweep'"),
-        (["report", "quickstart", "--scale", "rainbow"], "'rainbow' is not one of 'paper', 'colour-blind'"),
-        (["report", "quickstart", "--compare", "mine"], "'--compare': 'mine' is not one of 'published'"),
-    ],
-)
-def test_wrong_usage_is_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(arguments) == 2
-    assert said in capsys.readouterr().err
-
-
 @pytest.fixture(autouse=True)
 def _undrawn() -> Iterator[None]:
     with blank_figures():
@@ -46,7 +32,7 @@ def _undrawn() -> Iterator[None]:
 def sweep(tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch) -> OpenedSweep:
     """A finished sweep in the store `here`, which commands open without its data."""
     sweep = finished(tmp_path / "here", empty_database)
-    monkeypatch.setattr("goal_sweep.runners.launch.opened.open_sweep", lambda *given, **options: sweep)
+    monkeypatch.setattr("goal_sweep.runners.cli.options.open_sweep", lambda *given, **options: sweep)
     return sweep
 
 
@@ -102,7 +88,7 @@ def test_a_sync_while_mlflow_does_not_answer_is_one_line(
 ) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     away = opened_in(sweep.store.root, "tracking=http://127.0.0.1:9")
-    monkeypatch.setattr("goal_sweep.runners.launch.opened.open_sweep", lambda *given, **options: away)
+    monkeypatch.setattr("goal_sweep.runners.cli.options.open_sweep", lambda *given, **options: away)
     assert run(arguments("sync", sweep.store.root)) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: cannot write tracking")
@@ -160,13 +146,3 @@ def test_a_damaged_table_or_database_is_one_line_that_says_what_to_do(
     (tmp_path / "sweeps" / "scenes" / RESULTS_FILE).write_bytes(b"no table")
     assert run(arguments("report", tmp_path)) == 2
     assert "the results table of scenes in the store" in capsys.readouterr().err
-
-
-def test_an_experiment_that_was_renamed_in_mlflow_stays_the_sweeps(sweep: OpenedSweep) -> None:
-    uri = f"sqlite:///{sweep.store.root / 'mlflow.db'}"
-    client = MlflowClient(uri)
-    client.rename_experiment(client.get_experiment_by_name("scenes").experiment_id, "my-name")
-    assert run(arguments("report", sweep.store.root)) == 0
-    assert run(arguments("sync", sweep.store.root)) == 0
-    assert client.get_experiment_by_name("scenes") is None
-    assert len(Content(uri, "my-name").children) == 4

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from goal_sweep.runners.cli.options import SweepArguments, console
-
 SLOW = ("torch", "torchvision", "timm", "transformers", "ray", "mlflow", "pandas", "scipy", "matplotlib")
 RUN = f"""
 import sys
@@ -37,13 +35,6 @@ def test_commands_that_only_look_load_no_large_library(command: list[str], said:
 
     assert said in done.stdout
     assert done.stderr.strip() == "loaded: [] status: 0"
-
-
-def test_a_suggested_command_keeps_its_brackets() -> None:
-    suggested = SweepArguments("quickstart", ["objectives.only=[con/con,sig/cir]"]).command("ui")
-    with console.capture() as capture:
-        console.print(suggested, soft_wrap=True)
-    assert capture.get().strip() == "goal-sweep ui quickstart --set 'objectives.only=[con/con,sig/cir]'"
 
 
 OPEN = """

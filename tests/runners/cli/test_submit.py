@@ -22,12 +22,8 @@ def test_a_sweep_is_submitted_seen_cancelled_and_submitted_again(here: Path, cap
     said = capsys.readouterr().out.splitlines()
     (record,) = (here / "goal-sweep-store" / "submissions").glob("*.json")
     assert said[0] == f"{record.stem}: submitted to slurm as job 12"
-    anywhere = f"{here / 'tiny.yaml'}", f"--store {here / 'goal-sweep-store'}"
-    assert said[1:] == [
-        f"  goal-sweep status {' '.join(anywhere)}",
-        f"  goal-sweep logs {' --job --follow '.join(anywhere)}",
-        f"  goal-sweep cancel {' '.join(anywhere)}",
-    ]
+    again = ["status tiny.yaml", "logs tiny.yaml --job --follow", "cancel tiny.yaml"]
+    assert said[1:] == [f"  goal-sweep {words}" for words in again]
     content = json.loads(record.read_text())
     assert (content["sweep"], content["to"], content["job"], content["code"]) == ("tiny", "slurm", "12", code_digest())
 

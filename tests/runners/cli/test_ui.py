@@ -9,13 +9,10 @@ import socket
 import subprocess
 import urllib.request
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
-from goal_sweep.goal_core.basics.errors import GoalError
-from goal_sweep.runners.cli import ui
 from goal_sweep.runners.cli.app import run
 from tests.helpers.launches import command
 
@@ -30,31 +27,6 @@ def test_a_store_of_another_version_is_refused(tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "store.json").write_text('{"version": 2}')
     assert run(["ui", "quickstart", "--store", str(tmp_path)]) == 2
     assert f"store {tmp_path} was written by an earlier version" in capsys.readouterr().err
-
-
-class Starting:
-    """A server that is still starting when it is looked at ``times`` times, and then has ended."""
-
-    returncode = 3
-
-    def __init__(self, times: int) -> None:
-        self.left = times
-
-    def poll(self) -> int | None:
-        self.left -= 1
-        return None if self.left >= 0 else self.returncode
-
-
-def test_a_slow_server_is_waited_for_and_spoken_of_once(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(ui, "_SILENT_S", 0.0)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"http://127.0.0.1:{free.getsockname()[1]}"
-    server: Any = Starting(5)
-    with pytest.raises(GoalError, match="status 3"):
-        ui._wait_until_it_answers(server, address)
-    assert capsys.readouterr().out.count("still starting") == 1
 
 
 @pytest.mark.integration

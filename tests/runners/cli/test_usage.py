@@ -14,18 +14,14 @@ from goal_sweep.goal_core.basics.errors import GoalError, UnfinishedError
 from goal_sweep.runners.cli import reports
 from goal_sweep.runners.cli.app import app, run
 from goal_sweep.runners.cli.options import SweepArguments, console
-from goal_sweep.runners.execution.session import RayLostError
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
         ("nope", "No such command 'nope'"),
-        ("launch quickstart --bogus", "No such option: --bogus"),
         ("launch", "Missing argument"),
-        ("ui quickstart --port abc", "Invalid value for '--port'"),
         ("ui quickstart --port 0", "Invalid value for '--port'"),
-        ("report", "Missing argument"),
         ("report quickstart --out s3://b/x", "give a path on this machine, got 's3://b/x'"),
         ("objectives --plot s3://b/x", "give a path on this machine"),
         ("launch quickstart --only-failed --retry-failed", "give --only-failed or --retry-failed"),
@@ -40,7 +36,7 @@ from goal_sweep.runners.execution.session import RayLostError
             "launch quickstart --set stages.frozen.batch_size=40000",
             "--set stages.frozen.batch_size: must be at most ",
         ),
-        ("validate quickstart --set name=..", "name may contain"),
+        ("validate quickstart --set name=..", "--set name: must match"),
         ("validate quickstart --set data.min_word_count=100000", "no word"),
     ],
 )
@@ -72,30 +68,12 @@ def test_looking_at_a_sweep_writes_nothing_where_it_is_looked_at(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_does_not_fit_this_machine_is_named_by_validate_with_what_would(here, monkeypatch, capsys) -> None:
-    monkeypatch.setenv("RAY_OVERRIDE_RESOURCES", '{"CPU": 2, "GPU": 0}')
-    assert run(["validate", "tiny.yaml", "--set", "resources.gpus=1"]) == 0
-    assert "1 GPU (resources.*), but this machine has 2 CPU and 0 GPU; --set resources.gpus=0" in (
-        " ".join(capsys.readouterr().out.split())
-    )
-
-
-def test_the_help_says_how_to_see_a_trace(capsys) -> None:
-    assert run(["--help"]) == 0
-    assert "--debug" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("line", ["", "data"])
 def test_without_a_command_the_help_is_printed(line: str, capsys) -> None:
     assert run(line.split()) == 2
     printed = capsys.readouterr()
     assert "Usage: goal-sweep" in printed.out + printed.err
     assert "error" not in printed.err
-
-
-def test_the_version_is_printed(capsys) -> None:
-    assert run(["--version"]) == 0
-    assert capsys.readouterr().out.startswith("goal-sweep 0.")
 
 
 @pytest.mark.parametrize("debug", [False, True])
@@ -121,21 +99,6 @@ def test_an_error_has_its_status_and_a_trace_only_on_request(
     assert lines[-1] == said
     assert (lines[0] == "Traceback (most recent call last):") is debug
     assert debug or len(lines) == 1
-
-
-@pytest.mark.parametrize("address", [None, "10.0.0.1:6379"])
-def test_a_ray_that_is_gone_for_good_is_one_line_and_says_launch_again(
-    address: str | None, capsys, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def lose(*arguments: object) -> None:
-        raise RayLostError("Ray has no machine left to train on; run the same command again to continue")
-
-    monkeypatch.setattr(SweepArguments, "open", lambda self, **options: None)
-    monkeypatch.setattr("goal_sweep.runners.launch.launch.launch_sweep", lose)
-    assert run(["launch", "quickstart", *(["--address", address] if address else [])]) == 75
-    assert capsys.readouterr().err == (
-        "error: Ray has no machine left to train on; run the same command again to continue\n"
-    )
 
 
 def test_the_environment_says_where_if_the_command_line_does_not(monkeypatch):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import logging
 import os
 import socket
 import threading
@@ -18,7 +17,6 @@ import pytest
 
 from goal_sweep.runners.cluster import ray_jobs
 from goal_sweep.runners.cluster.backend import ClusterError, NoAnswerError
-from goal_sweep.runners.cluster.ray_jobs import RayJobs
 from tests.helpers.cluster_cases import submission
 
 pytestmark = pytest.mark.skipif(
@@ -75,7 +73,7 @@ def test_a_dashboard_that_never_answers_is_one_line(monkeypatch: pytest.MonkeyPa
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"http://127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(ClusterError) as refused:
-            RayJobs().state(submission("ray", address=address), tmp_path)
+            ray_jobs.state(submission("ray", address=address), tmp_path)
     assert str(refused.value) == f"Ray at {address}: does not answer (waited 0.3 s)"
     assert not isinstance(refused.value, NoAnswerError)
 
@@ -83,7 +81,7 @@ def test_a_dashboard_that_never_answers_is_one_line(monkeypatch: pytest.MonkeyPa
 def test_what_is_no_dashboard_is_said_so(dashboard: Dashboard, tmp_path: Path) -> None:
     dashboard.version = {}
     with pytest.raises(ClusterError, match="the server there is not a Ray dashboard"):
-        RayJobs().state(submission("ray", address=dashboard.address), tmp_path)
+        ray_jobs.state(submission("ray", address=dashboard.address), tmp_path)
 
 
 def test_the_address_is_the_one_that_is_asked_for(
@@ -91,16 +89,9 @@ def test_the_address_is_the_one_that_is_asked_for(
 ) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "http://x:1")
     before = dict(os.environ)
-    assert RayJobs().state(submission("ray", address=dashboard.address), tmp_path).phase == "unknown"
+    assert ray_jobs.state(submission("ray", address=dashboard.address), tmp_path).phase == "unknown"
     assert dict(os.environ) == before
     dashboard.status = 403
     with pytest.raises(ClusterError, match=r"RAY_AUTH_TOKEN_PATH$") as refused:
-        RayJobs().state(submission("ray", address=dashboard.address), tmp_path)
+        ray_jobs.state(submission("ray", address=dashboard.address), tmp_path)
     assert "\n" not in str(refused.value)
-
-
-def test_ray_says_nothing_by_itself(dashboard: Dashboard, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    RayJobs().state(submission("ray", address=dashboard.address), tmp_path)
-    for name in ray_jobs._CHATTY:
-        logging.getLogger(name).info("Uploading package")
-    assert capfd.readouterr() == ("", "")

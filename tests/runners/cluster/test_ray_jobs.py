@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.runners.cluster import ray_jobs
 from goal_sweep.runners.cluster.backend import ClusterError, Job
-from goal_sweep.runners.cluster.ray_jobs import RayJobs
 from goal_sweep.runners.execution.inputs import code_digest, source_hash
 from goal_sweep.runners.store.provenance import gather
 from tests.helpers.cluster_cases import job, submission
@@ -53,18 +53,24 @@ class Client:
             yield chunk
 
 
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch) -> Client:
+    made = Client()
+    monkeypatch.setattr(ray_jobs, "connect", lambda *_: made)
+    return made
+
+
 def made(tmp_path: Path, *more: str) -> Job:
     found = job(tmp_path, *LEAST, *more, store=tmp_path / "store")
     found.folder.mkdir(parents=True, exist_ok=True)
     return replace(found, working_dir=tmp_path)
 
 
-def test_the_code_that_submits_is_sent_with_the_sweep_and_the_files(tmp_path: Path) -> None:
-    client = Client()
+def test_the_code_that_submits_is_sent_with_the_sweep_and_the_files(client: Client, tmp_path: Path) -> None:
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins" / "soft.py").write_text("x = 1\n")
     sent = made(tmp_path, "ray.files=[plugins]", "ray.environment={GOAL_DATA: /data}", "ray.runtime_env={pip: [timm]}")
-    assert RayJobs(lambda *_: client).submit(sent) == sent.id
+    assert ray_jobs.submit(sent) == sent.id
     assert {"sweep.yaml", "plugins/soft.py"} <= client.sent
     assert {"goal_sweep/analysis/__init__.py", "goal_sweep/runners/cli/__main__.py"} <= client.sent
     assert not [name for name in client.sent if "__pycache__" in name or name.startswith("tests")]
@@ -84,10 +90,10 @@ def test_the_code_that_submits_is_sent_with_the_sweep_and_the_files(tmp_path: Pa
     )
 
 
-def test_what_is_printed_is_what_is_sent(tmp_path: Path) -> None:
-    client, sent = Client(), made(tmp_path)
-    RayJobs(lambda *_: client).submit(sent)
-    shown, _, sweep = RayJobs().render(sent).partition("\n# sweep.yaml\n")
+def test_what_is_printed_is_what_is_sent(client: Client, tmp_path: Path) -> None:
+    sent = made(tmp_path)
+    ray_jobs.submit(sent)
+    shown, _, sweep = ray_jobs.render(sent).partition("\n# sweep.yaml\n")
     request = json.loads(shown)
     assert sweep == sent.sweep_text
     assert set(request.pop("files")) == {name if "." in name else f"{name}/" for name in client.sent if "/" not in name}
@@ -106,31 +112,35 @@ def test_what_is_printed_is_what_is_sent(tmp_path: Path) -> None:
         ("STOPPED", None, ("ended", "stopped", None)),
     ],
 )
-def test_the_state_is_that_of_the_job(status: str, code: int | None, expected: tuple[Any, ...], tmp_path: Path) -> None:
-    info = SimpleNamespace(status=SimpleNamespace(value=status), message="waiting", driver_exit_code=code)
-    state = RayJobs(lambda *_: Client(info)).state(submission("ray", address="http://head:8265"), tmp_path)
+def test_the_state_is_that_of_the_job(
+    status: str, code: int | None, expected: tuple[Any, ...], client: Client, tmp_path: Path
+) -> None:
+    client.info = SimpleNamespace(status=SimpleNamespace(value=status), message="waiting", driver_exit_code=code)
+    state = ray_jobs.state(submission("ray", address="http://head:8265"), tmp_path)
     assert (state.phase, state.said, state.status) == expected
 
 
-def test_a_job_that_is_gone_is_told_from_a_cluster_that_is(tmp_path: Path) -> None:
+def test_a_job_that_is_gone_is_told_from_a_cluster_that_is(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = submission("ray", address="http://head:8265")
-    gone = RuntimeError("Request failed with status code 404: job tiny does not exist")
-    assert RayJobs(lambda *_: Client(gone)).state(asked, tmp_path).phase == "unknown"
+    client.info = RuntimeError("Request failed with status code 404: job tiny does not exist")
+    assert ray_jobs.state(asked, tmp_path).phase == "unknown"
 
     def refuse(*_: str) -> Any:
         raise ConnectionError("Failed to connect to Ray at address: http://head:8265.\nTry again")
 
+    monkeypatch.setattr(ray_jobs, "connect", refuse)
     with pytest.raises(ClusterError) as refused:
-        RayJobs(refuse).state(asked, tmp_path)
+        ray_jobs.state(asked, tmp_path)
     assert str(refused.value) == "Ray at http://head:8265: Failed to connect to Ray at address: http://head:8265."
 
 
-def test_logs_and_cancellation(tmp_path: Path) -> None:
-    client, asked = Client(), submission("ray", address="http://head:8265")
-    backend = RayJobs(lambda *_: client)
-    assert list(backend.logs(asked, tmp_path, follow=False)) == ["one", "two"]
-    assert list(backend.logs(asked, tmp_path, follow=True)) == ["one", "two", "three"]
-    backend.cancel(asked)
+def test_logs_and_cancellation(client: Client, tmp_path: Path) -> None:
+    asked = submission("ray", address="http://head:8265")
+    assert list(ray_jobs.logs(asked, tmp_path, follow=False)) == ["one", "two"]
+    assert list(ray_jobs.logs(asked, tmp_path, follow=True)) == ["one", "two", "three"]
+    ray_jobs.cancel(asked)
     assert client.stopped == ["tiny-0a1b2c-1"]
 
 
@@ -139,11 +149,9 @@ def test_logs_and_cancellation(tmp_path: Path) -> None:
     [
         (("ray.address=''",), "cluster.ray.address is needed"),
         (("ray.files=[nowhere.py]",), "nowhere.py does not exist"),
-        (("ray.files=[sweep.yaml]",), "sweep.yaml is the name of something else that is sent"),
     ],
 )
 def test_a_job_that_could_not_run_is_refused(settings: tuple[str, ...], said: str, tmp_path: Path) -> None:
-    (tmp_path / "sweep.yaml").touch()
-    RayJobs().check(made(tmp_path))
+    ray_jobs.check(made(tmp_path))
     with pytest.raises(ConfigError, match=said):
-        RayJobs().check(made(tmp_path, *settings))
+        ray_jobs.check(made(tmp_path, *settings))

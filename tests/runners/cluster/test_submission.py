@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from goal_sweep.runners.cluster import submission as submitting
 from goal_sweep.runners.cluster.backend import ClusterError, Job, JobState, NoAnswerError, run_command
-from goal_sweep.runners.cluster.submission import SubmissionError, send, states
+from goal_sweep.runners.cluster.submission import send, states
 from goal_sweep.runners.store.submissions import Submission, Submissions
 from tests.helpers.cluster_cases import job
 
@@ -40,8 +39,7 @@ class Cluster:
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     made = Cluster()
-    backends: Any = {"slurm": lambda: made, "ray": lambda: made}
-    monkeypatch.setattr(submitting, "BACKENDS", backends)
+    monkeypatch.setattr(submitting, "BACKENDS", {"slurm": made, "ray": made})
     return made
 
 
@@ -70,7 +68,7 @@ def test_a_sweep_whose_job_runs_is_not_sent_again(
     sending: Callable[[], tuple[Submission, list[str]]], cluster: Cluster, tmp_path: Path
 ) -> None:
     first, _ = sending()
-    with pytest.raises(SubmissionError, match=rf"{first.id} of this sweep is as it is; goal-sweep cancel tiny ends it"):
+    with pytest.raises(ClusterError, match=rf"{first.id} of this sweep is as it is; goal-sweep cancel tiny ends it"):
         sending()
     assert {path.stem for path in Submissions(tmp_path / "store").folder.iterdir()} == {first.id}
     cluster.taken.clear()

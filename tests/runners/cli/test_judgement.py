@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-import io
-
-import pandas as pd
 from rich.console import Console
 
-from goal_sweep.analysis.statistics.comparison import compare
-from goal_sweep.runners.cli import noise
-from goal_sweep.runners.launch.view.grids import Judgement
+from goal_sweep.runners.cli.launch import judge
 from goal_sweep.runners.launch.view.live import overview
 from goal_sweep.runners.launch.view.progress import SweepProgress
+from goal_sweep.runners.store import TrainingStatus
 from tests.helpers.sweep_cases import resolved
 
 POINTS = {
     ("con", "con"): {1: 50.0, 2: 50.4, 3: 50.2},
     ("con", "nca"): {1: 50.6, 2: 50.1, 3: 50.6},
     ("con", "cir"): {1: 41.0, 2: 41.3, 3: 41.1},
-    ("lin", "con"): {1: 47.0},
 }
 
 
-def test_the_judgement_is_that_of_the_report() -> None:
-    found = noise.judge(POINTS)
-    compared = compare(pd.DataFrame({name: pd.Series(points) for name, points in POINTS.items()}))
-    assert compared.best is not None
-    assert found is not None
-    assert found == Judgement(best=compared.best, level=compared.near)
-    assert ("con", "cir") not in found.level
-
-
 def test_one_seed_each_is_not_judged() -> None:
-    assert noise.judge({name: {1: points[1]} for name, points in POINTS.items()}) is None
-    assert noise.judge({}) is None
+    assert judge({name: {1: points[1]} for name, points in POINTS.items()}) is None
+    assert judge({}) is None
 
 
 def test_the_grids_carry_the_mark_and_its_legend() -> None:
@@ -42,10 +28,12 @@ def test_the_grids_carry_the_mark_and_its_legend() -> None:
     for one in sweep.trainings:
         objective = one.cell.objective
         value = POINTS[objective.pair, objective.triplet][one.cell.seed]
-        progress.done(one, {"metrics": {"test/i2t_r1": value, "test/t2i_r1": 3.0}})
-    console = Console(file=io.StringIO(), width=80)
-    console.print(overview(progress, "sweep", judge=noise.judge))
-    lines = [" ".join(line.split()) for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+        metrics = {"test/i2t_r1": value, "test/t2i_r1": 3.0}
+        progress.set(one, TrainingStatus(state="done", result={"metrics": metrics}))
+    console = Console(width=80)
+    with console.capture() as capture:
+        console.print(overview(progress, "sweep", judge=judge))
+    lines = [" ".join(line.split()) for line in capture.get().splitlines()]
     assert "con 50.2 ± 0.2 ≈ *50.4 ± 0.3 41.1 ± 0.2" in lines
     assert "con *3.0 ± 0.0 *3.0 ± 0.0 *3.0 ± 0.0" in lines
     assert lines[-1].startswith("≈ within noise of the highest")
