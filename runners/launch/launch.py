@@ -70,7 +70,7 @@ def launch_sweep(
     if has_work:
         sweep.check_trainable()
         phase = filter(None, [remaining.progress.phase])
-        for line in (*_about(sweep), *phase, *damaged, *edits_since(before, sweep, todo)):
+        for line in (*_about(sweep), *phase, *damaged, *edits_since(before, sweep)):
             view.note(line)
         sweep.prepare()
     if sweep.store.exists:  # an earlier launch may have ended before MLflow had everything

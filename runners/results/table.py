@@ -88,9 +88,9 @@ def has_table(store: Store, sweep: str) -> bool:
         return True
 
 
-def lost_results(store: Store, sweep: ResolvedSweep) -> int:
+def lost_results(before: ResultsTable | None, sweep: ResolvedSweep) -> int:
     """How many finished trainings of a sweep's table would leave it, because the sweep as it is now has not them."""
-    before, asked = read_results(store, sweep.config.name), {training.key for training in sweep.trainings}
+    asked = {training.key for training in sweep.trainings}
     rows = () if before is None else before.rows(("training", "status"))
     return sum(row["status"] == "done" and row["training"] not in asked for row in rows)
 
