@@ -26,9 +26,9 @@ def edits_since(before: ResultsTable | None, sweep: ResolvedSweep) -> Iterator[s
         shown = [f"{name} {then.get(name)} -> {now.get(name)}" for name in differ[:_MAX_SHOWN]]
         shown += [f"and {len(differ) - _MAX_SHOWN} more"] if len(differ) > _MAX_SHOWN else []
         yield (
-            f"edited since an earlier launch: {', '.join(shown) or 'the code of objectives'}; {lost} finished trainings "
-            "are not of this sweep any more. Their results are kept, but its report and MLflow page leave them out; "
-            "under another name, both sweeps keep theirs"
+            f"edited since an earlier launch: {', '.join(shown) or 'the code of objectives'}; {lost} finished "
+            "trainings are not of this sweep any more. Their results are kept, but its report and MLflow page leave "
+            "them out; under another name, both sweeps keep theirs"
         )
     if git_diff := gather().git_diff_sha256[:DIFF_DIGITS]:
         rows = before.rows(("status", "git_diff"))
