@@ -185,8 +185,8 @@ def _problems(config: Any, tune: TuneConfig) -> Iterator[str]:
 def _dimension(config: Any, searched: Dimension) -> list[str]:
     """What is wrong with a setting of the space and its values, each by itself."""
     variant, known = config.objectives.variant, {VARIANT: None}
-    for names in config.objectives.names:
-        known |= dict.fromkeys(PARAMETER + name for name in accepted_parameters(*names, variant))
+    for pair, triplet in config.objectives.names:
+        known |= dict.fromkeys(PARAMETER + name for name in accepted_parameters(pair, triplet, variant))
     known |= dict.fromkeys(f"stages.{stage.name}.{name}" for stage in config.stages for name in OF_ONE_TRAINING)
     if searched.key not in known:
         return [f"cannot be searched{nearest(searched.key, known)}; a space may have {', '.join(known)}"]

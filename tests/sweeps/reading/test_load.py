@@ -78,6 +78,7 @@ def test_one_mistake_is_one_line(
         ("execution: {sharing: trunk, cells_per_unit: -1}", "a.yaml:16 | execution.cells_per_unit | at least 0 | -1"),
         ("execution: {sharing: none, cells_per_unit: 8}", "a.yaml:16 | execution.cells_per_unit | 8 | none"),
         ("resources:\n  gpus: 2", "a.yaml:17 | resources.gpus | at most 1 | 2"),
+        ("resources: {accelerator: A100}", "a.yaml:16 | resources.accelerator | gpus above 0"),
         ("objectives: {pair: [lni]}", f"a.yaml:16 | objectives.pair.0 | 'lni' | 'lin' | {', '.join(pair_weights)}"),
         ("objectives:\n  only: [con/ncb]", "a.yaml:17 | objectives.only.0 | 'con/ncb' | 'con/nca' | sig-ms/cir"),
         (
