@@ -126,7 +126,7 @@ def check_variables(job: Job, kind: str, known: Collection[str]) -> None:
 def check_node(job: Job, kind: str, cpus: int, gpus: int) -> list[str]:
     """Refuse a sweep whose units fit no node. Returns what to say of GPUs that would stay idle for want of CPUs."""
     need = replace(Resources.of(job.config.resources), accelerator="")
-    node = Machine(id="", host="", address="", resources={"CPU": cpus, "GPU": gpus})
+    node = Machine(id="", resources={"CPU": cpus, "GPU": gpus})
     if not node.fits(need):
         raise ConfigError(f"a unit needs {need} (resources), but a node has {node.describe()} (cluster.{kind})")
     return [f"{idle} (cluster.{kind})"] if need.gpus and (idle := idle_gpus([node], need)) else []

@@ -15,7 +15,7 @@ from goal_sweep.sweeps.units import Unit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitJob:
-    """A unit as it is sent to a worker."""
+    """A unit, with all that a worker needs to train it."""
 
     unit: Unit
     sharing: Sharing

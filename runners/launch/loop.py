@@ -64,11 +64,7 @@ class _Waiting:
 
 
 class Launch:
-    """Gives units to Ray, and notes what becomes of them (`runners.execution.units.Work`).
-
-    Args:
-        signals: handles the signals that stop the launch; it must be entered already.
-    """
+    """Gives units to Ray, and notes what becomes of them (`runners.execution.job.Work`)."""
 
     def __init__(
         self, remaining: Remaining, options: LaunchOptions, view: LiveView, tracking: Tracking, signals: StopSignals
@@ -99,10 +95,7 @@ class Launch:
         return self._remaining.sweep.store
 
     def run(self) -> int:
-        """Train, and return the exit status.
-
-        Raises `UnfinishedError` where Ray, the store or its credentials are gone.
-        """
+        """Train, and return the exit status; see `launch_sweep`."""
         self._store.begin_launch(self.id)
         try:
             with self._view:

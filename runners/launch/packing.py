@@ -57,11 +57,12 @@ class Packer:
         """
         config = self._remaining.sweep.config
         stages = {stage.name: float(number) for number, stage in enumerate(config.stages)}
-        units = pack(chosen, config.execution, self._limits)
+        lengths = {
+            unit: self._seconds(unit) or len(unit.trainings) for unit in pack(chosen, config.execution, self._limits)
+        }
         ranked: list[tuple[tuple[float, ...], Unit]] = []
-        for unit in sorted(units, key=lambda unit: -(self._seconds(unit) or len(unit.trainings))):
+        for unit in sorted(lengths, key=lambda unit: -lengths[unit]):
             is_first = bool(unit.features) and unit.features not in self._made
             self._made.add(unit.features)
-            length = self._seconds(unit) or float(len(unit.trainings))
-            ranked.append(((stages[unit.stage.name], 0.0 if is_first else 1.0, -length), unit))
+            ranked.append(((stages[unit.stage.name], 0.0 if is_first else 1.0, -lengths[unit]), unit))
         return ranked

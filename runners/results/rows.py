@@ -60,8 +60,8 @@ def stored_row(store: Store, training: Training, status: TrainingStatus) -> dict
             ranks = folder.stated(RANKS, result)
     except DamagedError as error:
         reason = reason or str(error)
-    begun, newest = bool(status.attempts or result), attempts[-1] if attempts else None
-    ended = result.get("finished", newest.ended if newest is not None else None)
+    newest = attempts[-1] if attempts else Attempt(n=1, launch="", started=0.0)
+    ended = result.get("finished", newest.ended)
     row: dict[str, Any] = {
         "status": status.state,
         "reason": printable(reason),
@@ -72,15 +72,15 @@ def stored_row(store: Store, training: Training, status: TrainingStatus) -> dict
         "val_s": sum(passes) if (passes := _values(records, "time/val_s")) else None,
         "started": attempts[0].started if attempts else None,
         "ended": None if status.state == "running" else ended,
-        "host": printable(newest.host) if newest is not None else "",
-        "device": printable(newest.device) if newest is not None else "",
-        "git_commit": newest.git_commit if newest is not None else "",
-        "git_diff": newest.git_diff_sha256[:DIFF_DIGITS] if newest is not None else "",
+        "host": printable(newest.host),
+        "device": printable(newest.device),
+        "git_commit": newest.git_commit,
+        "git_diff": newest.git_diff_sha256[:DIFF_DIGITS],
         "stacked": result.get("stacked"),
         "below_warmup": "",
         "weak_objective": "",
         "checkpoint": _path(folder.place(BEST, result)) if result else "",
-        "log": _path(folder.folder / LOG) if begun else "",
+        "log": _path(folder.folder / LOG) if status.attempts else "",
         "ranks": ranks,
     }
     if best is not None:

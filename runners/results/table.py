@@ -63,11 +63,7 @@ class ResultsTable:
         return cls(header, table, content)
 
     def rows(self, columns: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:
-        """The rows one after the other.
-
-        Args:
-            columns: beginnings of the names of the columns to read; all if None.
-        """
+        """The rows one after the other: all their columns, or those whose names begin so."""
         wanted = None if columns is None else tuple(columns)
         names = [name for name in self.table.column_names if wanted is None or name.startswith(wanted)]
         for batch in self.table.select(names).to_batches(max_chunksize=_BATCH):
@@ -92,9 +88,9 @@ def has_table(store: Store, sweep: str) -> bool:
         return True
 
 
-def lost_results(store: Store, sweep: ResolvedSweep) -> int:
+def lost_results(before: ResultsTable | None, sweep: ResolvedSweep) -> int:
     """How many finished trainings of a sweep's table would leave it, because the sweep as it is now has not them."""
-    before, asked = read_results(store, sweep.config.name), {training.key for training in sweep.trainings}
+    asked = {training.key for training in sweep.trainings}
     rows = () if before is None else before.rows(("training", "status"))
     return sum(row["status"] == "done" and row["training"] not in asked for row in rows)
 
@@ -102,10 +98,7 @@ def lost_results(store: Store, sweep: ResolvedSweep) -> int:
 def update_results(store: Store, sweep: ResolvedSweep, *, must_write: bool = True) -> ResultsTable:
     """Bring a sweep's table in the store up to date. It is written only if something has changed.
 
-    Raises `StorageError` where the store cannot be read or written.
-
     Args:
-        sweep: the sweep, with the candidates and choices of its search.
         must_write: whether a store that cannot be written is an error.
     """
     statuses = store.status(sweep.trainings, max_attempts=sweep.config.resources.max_attempts)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
+from goal_sweep.goal_core.basics.atomic import DamagedError
 from goal_sweep.goal_core.basics.errors import UnfinishedError
 from goal_sweep.goal_core.checkpoints.names import LAST
 from goal_sweep.runners.store.attempts import counted_failures
@@ -56,17 +56,14 @@ def status_of(folder: TrainingFolder, max_attempts: int) -> TrainingStatus:
     """
     problem = ""
     try:
-        result = folder.result()
-        if result is not None:
-            return TrainingStatus(state="done", result=result, attempts=result["attempt"])
+        try:
+            if (result := folder.result()) is not None:
+                return TrainingStatus(state="done", result=result, attempts=result["attempt"])
+        except DamagedError as error:
+            problem = str(error)
+        return _unfinished(folder, max_attempts, problem)
     except UnfinishedError:
         raise
-    except DamagedError as error:
-        problem = str(error)
-    except StorageError as error:
-        return TrainingStatus(state="waiting", reason=str(error))
-    try:
-        return _unfinished(folder, max_attempts, problem)
     except OSError as error:
         return TrainingStatus(state="waiting", reason=str(error))
 

@@ -59,11 +59,9 @@ class Store:
         """As every process of the launch can open it."""
         version = self._version()
         if version not in (None, _VERSION):
-            is_later = isinstance(version, int) and version > _VERSION
-            what, advice = ("a later", "upgrade it") if is_later else ("an earlier", "start another store")
             raise StorageError(
-                f"store {self.location} was written by {what} version of goal-sweep (layout {version}, this version "
-                f"reads {_VERSION}); {advice}"
+                f"store {self.location} was written by another version of goal-sweep (layout {version}, this version "
+                f"reads {_VERSION}); use that version, or start another store"
             )
 
     @property
@@ -124,11 +122,7 @@ class Store:
         self.storage.replace(path, json_bytes(cell.describe()))
 
     def status(self, trainings: Iterable[Training], *, max_attempts: int = 1) -> dict[Training, TrainingStatus]:
-        """Read the status of trainings, in the given order. Writes nothing.
-
-        Args:
-            max_attempts: counted failures after which a training is failed instead of waiting for another try.
-        """
+        """Read the status of trainings, in the given order, as `status_of` does. Writes nothing."""
         asked = list(trainings)
         statuses = self.storage.each(lambda training: status_of(self.folder(training), max_attempts), asked)
         return dict(zip(asked, statuses, strict=True))

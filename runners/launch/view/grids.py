@@ -54,12 +54,11 @@ def block_grid(
     A star marks the best by the judgement, or without one, the best of those whose seeds are all done.
 
     Args:
-        block: the block; of the candidates of a search, the score of the best is drawn.
+        block: of the candidates of a search, the score of the best is drawn.
         metric: one of `METRICS`, or "" for the val rsum of the best epoch so far.
-        judge: the rule for "within noise"; None marks nothing by it.
 
     Returns:
-        The grid with its title, a line for each pair weight, and whether it was judged.
+        The grid with its title, and whether it was judged.
     """
     seeds = progress.seeds(block)
     points = {name: of_seed for name, own in seeds.items() if (of_seed := _points(progress, own, metric))}

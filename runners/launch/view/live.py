@@ -39,7 +39,6 @@ def overview(progress: SweepProgress, name: str, judge: Judge | None = None, *, 
     """Draw the state of a sweep in full: what trains with its scores, what is done with its test results.
 
     Args:
-        judge: the rule for "not significantly worse"; None marks nothing by it.
         live: a launch runs; then blocks in training come first, because a terminal crops what it has no room for.
     """
     parts: list[RenderableType] = [header(progress, name)]
@@ -74,12 +73,7 @@ def _listed(heading: str, lines: Sequence[str]) -> list[Text]:
 
 
 class LiveView:
-    """Shows a sweep while it trains; a context manager.
-
-    Args:
-        command: writes another command on the same sweep, from the verb and its arguments.
-        judge: the rule for "not significantly worse", for the grids at the end.
-    """
+    """Shows a sweep while it trains; see `launch_sweep`. A context manager."""
 
     def __init__(
         self,

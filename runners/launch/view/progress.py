@@ -18,11 +18,9 @@ _NEW = TrainingStatus(state="waiting")
 
 
 class SweepProgress:
-    """The status of every training of one sweep: as the store has it, then as its launch tells.
+    """The status of every training of one sweep, in its order: as the store has it, then as its launch tells.
 
-    Args:
-        trainings: all trainings, in the sweep's order.
-        statuses: what the store says of them; those that are missing wait.
+    Those of which the store says nothing wait.
     """
 
     def __init__(
@@ -53,10 +51,6 @@ class SweepProgress:
         """The status of a training."""
         return self._statuses[training]
 
-    def __contains__(self, training: Training) -> bool:
-        """Whether a training is one of the sweep."""
-        return training in self._statuses
-
     def set(self, training: Training, status: TrainingStatus) -> None:
         """Take a status that was read from the store. The stages after a failed one cannot start and fail too."""
         if status.state == "done":
@@ -66,10 +60,8 @@ class SweepProgress:
             for later in self._later.get(training, ()):
                 reason = f"its {training.stage.name} stage failed"
                 self.set(later, replace(self._statuses[later], state="failed", reason=reason))
-        elif self._statuses[training].state == "failed" and training.before is not None:
-            before = self._statuses[training.before]
-            if before.state == "failed":
-                return
+        elif training.before is not None and self[training].state == self[training.before].state == "failed":
+            return
         self._statuses[training] = status
 
     def running(self, training: Training, epoch: int | None = None, rsum: float = math.nan) -> None:

@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import functools
 import hashlib
 import os
 import re
 import shutil
-import tempfile
 import threading
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from goal_sweep.goal_core.basics.atomic import StorageError
-from goal_sweep.goal_core.basics.machine import has_ended, process_tag
+from goal_sweep.goal_core.basics.scratch import make_scratch_folder
 from goal_sweep.runners.store.storage.folders import LOCAL, Storage
 
 CACHE = "GOAL_SWEEP_CACHE"
 """The environment variable that names another folder than ``~/.cache/goal-sweep``."""
-_SCRATCH = re.compile(r"goal-sweep-work-([0-9a-f]+-\d+)-\w+")
 _opening = threading.Lock()
 
 
 def opened(location: str, patience: float | None) -> tuple[Path, Storage]:
-    """Where the paths of a store's files start, and what keeps them. Nothing is created.
-
-    Raises `StorageError` where it is neither, or a file.
-
-    Args:
-        patience: seconds to wait for an object store that has not answered yet; None for those of a command.
-    """
+    """Where the paths of a store's files start, and what keeps them; see `Store`. Nothing is created."""
     if is_object_store(location):
         with _opening:
             return _bucket(*parse_url(location), patience, os.getpid())
@@ -48,31 +39,10 @@ def _bucket(bucket: str, prefix: str, patience: float | None, pid: int) -> tuple
     from goal_sweep.runners.store.storage.objects import ObjectStorage
 
     connection = Connection(bucket, prefix, first=FIRST_S if patience is None else patience)
-    base = _scratch_folder() / bucket / prefix
+    scratch = make_scratch_folder()
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    base = scratch / bucket / prefix
     return base, ObjectStorage(connection, base)
-
-
-def _scratch_folder() -> Path:
-    """Make the folder for working copies, in that for temporary files or in ``GOAL_SWEEP_SCRATCH``, for its user alone.
-
-    It is removed when this process ends. Those of processes that have ended without doing so are removed now. Raises
-    `StorageError` where it cannot be made.
-    """
-    parent = Path(os.environ.get("GOAL_SWEEP_SCRATCH") or tempfile.gettempdir()).absolute()
-    for path in parent.glob("goal-sweep-work-*"):
-        with contextlib.suppress(OSError):
-            match = _SCRATCH.fullmatch(path.name)
-            if match and has_ended(match[1]) and path.stat().st_uid == os.getuid():
-                shutil.rmtree(path, ignore_errors=True)
-    try:
-        folder = tempfile.mkdtemp(prefix=f"goal-sweep-work-{process_tag()}-", dir=parent)
-    except OSError as error:
-        raise StorageError(
-            f"cannot create a folder in {parent}, for copies of files: {error.strerror}; name another with "
-            "GOAL_SWEEP_SCRATCH"
-        ) from error
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Path(folder)
 
 
 def is_object_store(location: str) -> bool:
