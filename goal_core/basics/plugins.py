@@ -9,8 +9,8 @@ import hashlib
 import linecache
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -91,21 +91,6 @@ def place_in(error: BaseException) -> str:
     """The plugin and line where an error was raised, as the beginning of a message; empty if it was none of theirs."""
     frames = ((frame.filename[1:-1], frame.lineno) for frame in traceback.extract_tb(error.__traceback__))
     return ([""] + [f"plugin {name}:{line}: " for name, line in frames if name in _ran])[-1]
-
-
-@contextmanager
-def exits_are_errors() -> Iterator[None]:
-    """Where parts of a plugin are called: its `exit()` becomes an error, which fails a training and not a process.
-
-    Raises:
-        PluginError: it called `exit()`.
-    """
-    try:
-        yield
-    except SystemExit as error:
-        if not (place := place_in(error)):
-            raise  # a signal's
-        raise PluginError(f"{place}SystemExit: {error}") from error
 
 
 def read_plugin(name: str, folder: Path) -> Plugin:

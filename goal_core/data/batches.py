@@ -23,6 +23,7 @@ from goal_sweep.goal_core.data.dataset import Split, num_batches
 from goal_sweep.goal_core.data.decoding import RAM_LIMIT, DecodedImages
 from goal_sweep.goal_core.data.text import Tokenizer
 
+
 def epoch_order(num_captions: int, seed: int, epoch: int) -> NDArray[np.int64]:
     """The order in which an epoch goes through the N training captions: a permutation of 0..N-1, int64.
 
@@ -117,21 +118,19 @@ class BatchSource:
         drop_last: bool = False,
         num_workers: int = 0,
         with_images: bool = True,
-        ram_limit: int = RAM_LIMIT,
         augment: Augment | None = None,
         device: torch.device | None = None,
         views: int = 0,
     ) -> None:
         if batch_size > split.num_captions:
-            raise ConfigError(
-                f"batch_size must not exceed the {split.num_captions} {split.name} captions, got {batch_size}"
-            )
+            most = f"the {split.num_captions} {split.name} captions"
+            raise ConfigError(f"batch_size must not exceed {most}, got {batch_size}")
         self._split, self._captions = split, captions_of(split, tokenizer)
         self._batch_size, self._seed, self._drop_last = batch_size, seed, drop_last
         self._augment, self._with_regions, self._num_views = augment, image is None, views
         self._augments, self._images = image is not None and image.augments, None
         if with_images and image is not None:
-            kept = 0 if image.augments else ram_limit
+            kept = 0 if image.augments else RAM_LIMIT
             self._images = DecodedImages(split, image, num_workers=num_workers, ram_limit=kept, device=device)
 
     @property

@@ -154,9 +154,7 @@ class WholeBatchDraws(TorchFunctionMode):
         drawn = self._drawn[self._next]
         self._next += 1
         if drawn.shape != shape:
-            raise NotImplementedError(
-                f"the chunks of a batch draw different numbers: {shape}, not {tuple(drawn.shape)}"
-            )
+            raise NotImplementedError(f"chunks of a batch draw different numbers: {shape}, not {tuple(drawn.shape)}")
         return drawn[each * self._rows.start : each * self._rows.stop]
 
 

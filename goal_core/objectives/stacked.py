@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from goal_sweep.goal_core.basics.devices import send
-from goal_sweep.goal_core.basics.plugins import exits_are_errors
 from goal_sweep.goal_core.basics.registry import Entry
 from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective, Objective, ShapeError, check_batch
 from goal_sweep.goal_core.objectives.mining import MinedBatch, Place, mine
@@ -41,9 +40,9 @@ class StackedObjectives(Objective):
 
     def _check(self, image_emb: Tensor, text_emb: Tensor, ids: Tensor | None) -> None:
         if len(image_emb) != len(self._margins) or text_emb.shape != image_emb.shape:
+            shapes = f"images {tuple(image_emb.shape)}, texts {tuple(text_emb.shape)}"
             raise ShapeError(
-                f"{len(self._margins)} objectives need embeddings (C, N, D) of as many cells; "
-                f"got images {tuple(image_emb.shape)}, texts {tuple(text_emb.shape)}"
+                f"{len(self._margins)} objectives need embeddings (C, N, D) of as many cells; got {shapes}"
             )
         check_batch(image_emb[0], text_emb[0], ids)
 
@@ -103,8 +102,7 @@ class _Weights:
             place = group.place(self._mined.pos.device)
             triplets, sets = self._mined.triplets(place)
             try:
-                with exits_are_errors():
-                    weights = group.function(triplets)
+                weights = group.function(triplets)
                 parts = weights if isinstance(weights, tuple) else (weights,)
                 for target, weight in zip(targets, parts, strict=True):
                     target[place] = weight

@@ -80,8 +80,7 @@ def read_published(
     rows, words = len(given[layout.words]), "word pieces" if isinstance(vocabulary, Wordpieces) else "words"
     if len(vocabulary) != rows:
         raise WeightsError(
-            f"the word embedding of {path} has {rows} rows, but the vocabulary has {len(vocabulary)} {words}: it is "
-            "not the one this model was trained with"
+            f"the word embedding of {path} has {rows} rows, but the vocabulary has {len(vocabulary)} {words}"
         )
     if framework == "xvlm" and isinstance(vocabulary, Wordpieces):
         vocabulary = replace(vocabulary, cleans=True)
@@ -114,10 +113,7 @@ def _tensors_and_options(stored: dict[str, Any], layout: Layout, path: Path) -> 
     if layout.encoders:
         encoders, options = stored.get("model"), stored.get("opt")
         if not isinstance(encoders, list) or len(encoders) != 2 or not isinstance(options, Namespace):
-            raise WeightsError(
-                f"{path} is not a checkpoint of {layout.system}: it must contain `opt` and `model`, a list of two "
-                "state dicts"
-            )
+            raise WeightsError(f"{path} is not {layout.system}'s: it must contain `opt` and `model`, two state dicts")
         encoders = [tensors_of(encoder, f"{path}: model[{index}]") for index, encoder in enumerate(encoders)]
     else:
         encoders, options = [tensors_of(stored.get("model"), f"{path}: model")], Namespace()

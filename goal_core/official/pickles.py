@@ -45,7 +45,11 @@ def read_torch_file(path: Path) -> dict[str, Any]:
             warnings.filterwarnings("ignore", message="pickle_load_args")
             stored = torch.load(path, map_location="cpu", weights_only=True, encoding="latin1")
     except pickle.UnpicklingError as error:
-        raise WeightsError(_refusal(path, error)) from error
+        asked = re.search(r"GLOBAL ([\w.]+)", str(error))  # of many lines, which end in bad advice
+        why = (
+            f"its pickle asks for {asked[1]}, which no such checkpoint needs" if asked else "it holds more than tensors"
+        )
+        raise WeightsError(f"{path} is refused: {why}; nothing in it was run") from error
     except Exception as error:  # a damaged file can fail in any way inside the reader
         raise WeightsError(f"cannot read {path}: {first_line(error)}") from error
     if not isinstance(stored, dict):
@@ -101,16 +105,3 @@ def _unpickle_vocabulary(path: Path) -> dict[str, Any]:
     with path.open("rb") as file:
         stored = _VocabularyUnpickler(file, encoding="latin1").load()
     return vars(stored) if isinstance(stored, _StoredVocabulary) else stored
-
-
-def _refusal(path: Path, error: pickle.UnpicklingError) -> str:
-    """One line instead of torch's several, which end in advice to allow whatever the file asks for."""
-    reason = str(error)
-    asked = re.search(r"GLOBAL ([\w.]+)", reason)
-    if asked:
-        return (
-            f"{path} is refused: its pickle asks for {asked.group(1)}, "
-            "which published checkpoints do not need; nothing in it was run"
-        )
-    plain = [line.strip() for line in reason.splitlines() if "WeightsUnpickler error" in line or "Unsupported" in line]
-    return f"{path} is refused: {(plain or [first_line(error)])[-1]}"

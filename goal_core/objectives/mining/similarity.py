@@ -59,11 +59,11 @@ class SimilarityBlocks:
 
     def of(self, cells: Place) -> SimilarityBlocks:
         """The blocks of some of C cells, already searched; those that are kept are not made again."""
-        if self._stored is None:
-            chosen = SimilarityBlocks(self.images_ND[cells], self.texts_ND[cells], self.ids_N)
-            chosen.pos_N = self.pos_N[cells]
-            return chosen
-        return _KeptBlocks(self, cells)
+        chosen = SimilarityBlocks(self.images_ND[cells], self.texts_ND[cells], self.ids_N)
+        chosen.pos_N = self.pos_N[cells]
+        if self._stored is not None:
+            chosen._rows, chosen._stored = self._rows, [block_CRN[cells] for block_CRN in self._stored]
+        return chosen
 
     def _make(self, start: int) -> Tensor:
         rows = slice(start, start + self._rows)
@@ -74,18 +74,6 @@ class SimilarityBlocks:
             block_RN.masked_fill_(self.ids_N[rows, None] == self.ids_N, -torch.inf)
         diagonal.fill_(-torch.inf)
         return block_RN
-
-
-class _KeptBlocks(SimilarityBlocks):
-    """Blocks of some cells, read from those of all."""
-
-    def __init__(self, every: SimilarityBlocks, cells: Place) -> None:
-        self.num_pairs, self.ids_N, self.pos_N = every.num_pairs, every.ids_N, every.pos_N[cells]
-        self._every, self._cells = every, cells
-
-    def __iter__(self) -> Iterator[tuple[int, Tensor]]:
-        for start, block_CRN in self._every:
-            yield start, block_CRN[self._cells]
 
 
 def hardest_negatives(blocks: SimilarityBlocks) -> tuple[Tensor, Tensor]:
