@@ -185,7 +185,7 @@ class VseInfty(Framework):
         params += layers + (width + bert.width) * dim + mlp
         image, caption = regions * (width * dim + mlp), CAPTION_LENGTH * (layers + bert.width * dim)
         word_width = model.bert.width * model.bert.layers
-        return HeadSize(params, image / 1e9, caption / 1e9, regions=regions, word_width=word_width, is_sorted=True)
+        return HeadSize(params, image / 1e9, caption / 1e9, regions=regions, word_width=word_width)
 
     def augment(self, model: ModelConfig, tokenizer: Tokenizer, seed: int) -> Augment | None:
         from goal_sweep.goal_core.data.text.wordpieces import Wordpieces

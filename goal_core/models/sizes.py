@@ -65,8 +65,6 @@ class HeadSize(NamedTuple):
     """
     word_width: int = 0
     """Numbers that all layers of a text encoder give for a word."""
-    is_sorted: bool = False
-    """Whether the heads sort the values of an image's regions."""
 
 
 def bert_size(model: ModelConfig, words: int) -> tuple[BertConfig, int]:
