@@ -62,8 +62,6 @@ class Batch:
     """(B, 3, size, size) uint8; None when the source gives captions only."""
     image_index: Tensor
     """The image of each pair, as its index in the split, (B,) int64; pairs of one image are no negative pairs."""
-    caption_index: Tensor
-    """The caption of each pair, as its index in the split, (B,) int64; no caption occurs twice in an epoch."""
     regions: Tensor | None
     """Precomputed regions or vector of each image, (B, R, F) or (B, F) float32; None for images."""
     region_lengths: Tensor | None
@@ -99,11 +97,8 @@ class BatchSource:
     global random streams of torch and numpy.
 
     Args:
-        image: sizes and augmentation of the images; None where the split has precomputed regions. Images that are
-            not augmented are kept where memory allows (see :class:`DecodedImages`).
-        drop_last: leave out the last, smaller batch of an epoch (a single pair is always left out).
-        with_images: whether batches carry images (not needed where their features are available).
-        augment: drops regions and words; None keeps them.
+        image: None where the split has precomputed regions.
+        with_images: whether batches carry images, which is not needed where their features are available.
         views: augmented views of each image to draw from; 0 draws none.
     """
 
@@ -153,7 +148,6 @@ class BatchSource:
                 regions=regions,
                 region_lengths=region_lengths,
                 image_index=torch.from_numpy(self._split.caption_image[captions]),
-                caption_index=torch.from_numpy(captions),
                 views=views,
                 tokens=tokens_BL,
                 lengths=lengths_B,

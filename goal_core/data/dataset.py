@@ -98,8 +98,6 @@ class Split:
     def __post_init__(self) -> None:
         if not len(self.caption_image):
             raise DataError(f"split {self.name!r} has no images")
-        if len(self.captions) != len(self.caption_image):
-            raise ValueError(f"{len(self.captions)} captions, but {len(self.caption_image)} image indices")
 
     @property
     def num_images(self) -> int:
@@ -173,9 +171,5 @@ def num_batches(num_captions: int, batch_size: int, drop_last: bool) -> int:
 
 
 def fingerprint_of(image: ImageConfig | None, min_word_count: int, data: object) -> str:
-    """Hash what a model sees of a dataset: 16 hexadecimal digits of a SHA-256.
-
-    Args:
-        data: JSON-able description of the images and captions.
-    """
+    """Hash what a model sees of a dataset, of whose images and captions ``data`` is a JSON-able description."""
     return key_of([DECODE_VERSION, image and asdict(image), min_word_count, data])

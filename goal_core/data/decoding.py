@@ -75,8 +75,8 @@ class DecodedImages:
     Args:
         num_workers: worker processes, which stay between streams and each work two batches ahead; 0 decodes in this
             process. The pixels do not depend on it.
-        ram_limit: bytes of images to keep; 0 where they are augmented.
-        device: where the batches will go. A thread beside the training copies those for a GPU to pinned memory.
+        ram_limit: 0 where images are augmented.
+        device: where the batches will go; for a GPU they come in pinned memory.
     """
 
     def __init__(
@@ -100,12 +100,7 @@ class DecodedImages:
     def stream(self, requests: Iterable[_Request]) -> Iterator[Tensor]:
         """Images in any order, batch by batch. The workers serve one stream: a new one ends the one before it.
 
-        Args:
-            requests: image indices of each batch, (B,) int64, and the seeds of their augmentation, if there is one. No
-                more of them are taken in advance than the workers decode.
-
-        Yields:
-            (B, 3, size, size) uint8 for each request, in order.
+        Gives (B, 3, size, size) uint8 for each request. No more of these are taken in advance than the workers decode.
         """
         if self._kept is None:
             yield from self._decoded(requests)

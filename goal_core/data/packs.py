@@ -198,11 +198,8 @@ def write_pack(
 ) -> int:
     """Write a pack, or what is missing of it, shard by shard; gives its bytes.
 
-    Killed at any moment and called again, it continues, and the files are the same.
-
-    Args:
-        workers: threads that decode, 0 for one on each core.
-        per_shard: images of a shard, at least.
+    Killed at any moment and called again, it continues, and the files are the same. It decodes in ``workers`` threads,
+    by default one on each core, and puts at least ``per_shard`` images in a shard.
     """
     make_folder(plan.folder)
     remove_leftovers(plan.folder)

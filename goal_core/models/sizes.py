@@ -70,9 +70,7 @@ class HeadSize(NamedTuple):
 def bert_size(model: ModelConfig, words: int) -> tuple[BertConfig, int]:
     """A model's BERT, and the numbers of its weights without those of its layers.
 
-    Args:
-        model: the model.
-        words: words of the captions; one that is not drawn at random has word pieces of its own.
+    One that is drawn at random has the words of the captions, another word pieces of its own.
     """
     if model.bert.weights == "random":
         return model.bert, (words + 512) * model.bert.width

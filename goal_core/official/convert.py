@@ -65,8 +65,7 @@ def read_published(
             of the cells of a ResNeXt; X-VLM's ``.th`` with a Swin, pre-trained or fine-tuned for retrieval.
         vocabulary: that of its training, or the file of it: VSE++'s pickle or JSON, or the `vocab.txt` of
             `bert-base-uncased`. The order of its words is that of the word embedding's rows.
-        data: the data it is to be evaluated on. X-VLM's biases of relative positions are resized for windows of their
-            images.
+        data: what it is to be evaluated on; X-VLM's biases of relative positions are resized for its images.
     """
     if framework not in LAYOUTS:
         raise WeightsError(f"framework {framework} has no published checkpoints; give a sweep of {', '.join(LAYOUTS)}")
@@ -167,9 +166,7 @@ def rename_tensors(
 def resized_tables(given: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors, with a Swin's tables of relative-position biases resized for windows of another size.
 
-    Args:
-        given: tensors by name; a table is ((2 w - 1)^2, heads) for windows of w x w.
-        wanted: tensors of the wanted shapes by the same names; only shapes are used.
+    A table is ((2 w - 1)^2, heads) for windows of w x w. Of the ``wanted`` tensors only shapes are used.
 
     Source: X-VLM's published code, after BEiT: cubic splines on a grid that widens geometrically from the centre.
     """

@@ -84,12 +84,7 @@ def text_head(model: ModelConfig, vocab_size: int) -> nn.Module:
 
 
 class VseppHeads(Heads):
-    """Everything of VSE++ that trains while the backbone is frozen.
-
-    Args:
-        seed: the cell's seed; the initial weights depend on it and on nothing else, so the cells of one seed
-            start equal whatever their objective.
-    """
+    """Everything of VSE++ that trains while the backbone is frozen; cells of one seed start equal."""
 
     def __init__(self, model: ModelConfig, *, num_features: int, vocab_size: int, seed: int) -> None:
         super().__init__()

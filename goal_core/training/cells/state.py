@@ -141,7 +141,8 @@ class CellState:
         """Steps of this stage that the cell took as part of a stack."""
         self.scales: dict[str, float] = {}
         """Factors of the `objective`, and of the `hinge` in warm-up epochs, where the heads scale the objective."""
-        check_splits(unit)
+        if unit.stage.needs_whole_batches(unit.data.format) and unit.stage.micro_batch:
+            raise ConfigError(f"micro_batch: {unit.model.framework} normalises here by the statistics of whole batches")
         self.sums: dict[str, tuple[float, int]] = {}
         """Sum and count of every value logged in this epoch."""
 
@@ -272,9 +273,3 @@ def _read_weights(path: Path, training: str, epoch: int | None = None) -> tuple[
     if epoch not in (None, state["epoch"]):
         raise DamagedError(f"{path} has the weights of epoch {state['epoch']}, not of {epoch}")
     return tensors, state["epoch"]
-
-
-def check_splits(unit: UnitPlan) -> None:
-    """Check that the unit splits no batch whose statistics the model needs."""
-    if unit.stage.needs_whole_batches(unit.data.format) and unit.stage.micro_batch:
-        raise ConfigError(f"micro_batch: {unit.model.framework} normalises here by the statistics of whole batches")

@@ -161,7 +161,7 @@ def test_what_does_not_fit_is_one_clear_line(tmp_path: Path) -> None:
             data_fingerprint="",
         )
     torch.save({"state_dict": text}, tmp_path / "d.pth.tar")
-    with pytest.raises(WeightsError, match="not a checkpoint of VSE\\+\\+"):
+    with pytest.raises(WeightsError, match="is not VSE\\+\\+'s"):
         read_published("vsepp", tmp_path / "d.pth.tar", Vocabulary(WORDS), data=DATA, data_fingerprint="")
 
 
