@@ -111,8 +111,7 @@ class Split:
 
     def load_image(self, index: int) -> NDArray[np.uint8]:
         """One image, (H, W, 3) uint8 RGB in its original size; a `DataError` names a file that cannot be read."""
-        if isinstance(self.reader, RegionReader):
-            raise DataError(f"split {self.name!r} has precomputed regions, not images")
+        assert not isinstance(self.reader, RegionReader), "a split of precomputed regions"
         return self.reader.read(index)
 
     @property
@@ -125,8 +124,7 @@ class Split:
 
         A `DataError` names an image of which one is not finite.
         """
-        if not isinstance(self.reader, RegionReader):
-            raise DataError(f"split {self.name!r} has images, not precomputed regions")
+        assert isinstance(self.reader, RegionReader), "a split of images"
         return self.reader.rows(indices)
 
     def first(self, num_images: int) -> Split:

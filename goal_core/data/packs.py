@@ -156,14 +156,10 @@ def open_packed(dataset: Dataset, image: ImageConfig | None, packs: Path | None)
         stated = read_json(plan.folder / DESCRIPTION)
         if stated is None:
             return dataset, f"decoded from their files (no whole pack {plan.folder}; `goal-sweep data pack` makes one)"
-        splits = {
-            name: replace(
-                split,
-                packed=PackedSplit(plan, name, stated["per_shard"][name]),
-                holds_squares=plan.form(name) == "squares",
-            )
-            for name, split in dataset.splits.items()
-        }
+        splits = dict(dataset.splits)
+        for name, split in splits.items():
+            packed = PackedSplit(plan, name, stated["per_shard"][name])
+            splits[name] = replace(split, packed=packed, holds_squares=plan.form(name) == "squares")
     except (DamagedError, StorageError, KeyError) as error:
         set_aside(plan, plan.folder / DESCRIPTION, str(error))
         return dataset, f"decoded from their files ({error})"
@@ -227,9 +223,8 @@ def _write_shard(
             for start in range(images.start, images.stop, _TOGETHER):
                 here = range(start, min(start + _TOGETHER, images.stop))
                 for index, made in zip(here, pool.map(partial(_image, split, plan), here), strict=True):
-                    shard.writestr(
-                        ZipInfo(f"{_place(plan, split.name, index)}-{'x'.join(map(str, made.shape))}"), made.tobytes()
-                    )
+                    name = f"{_place(plan, split.name, index)}-{'x'.join(map(str, made.shape))}"
+                    shard.writestr(ZipInfo(name), made.tobytes())
                 progress(split.name, start, split.num_images)
 
     replace_with(path, write)

@@ -29,11 +29,6 @@ class Rows:
     total: int
     """Rows of the whole batch."""
 
-    @property
-    def count(self) -> int:
-        """How many they are."""
-        return self.stop - self.start
-
 
 def in_chunks(
     encode: Callable[..., tuple[Tensor, ...]], total: int, size: int, *tensors: Tensor | None, reads_graph: bool = False
@@ -140,9 +135,10 @@ class WholeBatchDraws(TorchFunctionMode):
 
     def _take(self, part: Tensor, draw: Callable[[Tensor], Tensor]) -> Tensor:
         """Of the next draw the rows that belong to ``part``, whose shape and order in memory the draw has."""
-        each, rest = divmod(len(part), self._rows.count)
+        count = self._rows.stop - self._rows.start
+        each, rest = divmod(len(part), count)
         if rest:
-            raise NotImplementedError(f"{len(part)} random draws cannot be split by {self._rows.count} rows of a batch")
+            raise NotImplementedError(f"{len(part)} random draws cannot be split by {count} rows of a batch")
         shape = (each * self._rows.total, *part.shape[1:])
         if self._next == len(self._drawn):
             # Draws follow the order in memory.
