@@ -236,10 +236,9 @@ def check_space(folder: Path, needed: int, pattern: str, advice: str = "free spa
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files that dead processes left in ``folder``.
+    """Remove the temporary files that dead processes left in a folder.
 
-    Those of a living process stay, because it may be about to rename one. Those of other machines and containers, whose
-    processes cannot be seen from here, stay for an hour after the last write.
+    Those of other machines and containers, whose processes cannot be seen from here, stay for an hour.
     """
     for path in folder.glob(".*.tmp"):
         with contextlib.suppress(OSError):

@@ -40,7 +40,7 @@ def in_chunks(
 
     Args:
         encode: maps the chunk's rows of each tensor to tensors that have one row (or n) for each of these.
-        tensors: each None, or with the rows along its first dimension; they get no gradient.
+        tensors: get no gradient.
         reads_graph: whether ``encode`` also reads tensors that get a gradient, besides parameters. Then a chunk keeps
             its graph, without activations; otherwise it keeps nothing but its result.
     """
@@ -73,11 +73,8 @@ class WholeBatchDraws(TorchFunctionMode):
     The draws equal the whole batch's bit for bit where torch draws them in the order of the elements: on the CPU, and
     on CUDA for all but attention's dropout, which torch's fused kernels draw in an order of their own.
 
-    Args:
-        rows: the rows that are computed.
-        drawn: what has been drawn for the whole batch, in order. Other chunks of it, and their second passes, take
-            their rows from there, so that the time for draws does not grow with the number of chunks. A draw of
-            dropout takes one byte for each number.
+    What is ``drawn`` for the whole batch serves all its chunks and their second passes, so that the time for draws does
+    not grow with their number. A draw of dropout takes one byte for each number.
     """
 
     def __init__(self, rows: Rows, drawn: list[Tensor]) -> None:

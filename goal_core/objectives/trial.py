@@ -21,8 +21,7 @@ _PAIRS, _DIM = 6, 8
 def try_objective(config: ObjectiveConfig, *, shipped: bool = False) -> None:
     """Compute the weights of a small batch, if a plugin defines one of them, or else of ``shipped`` ones, too.
 
-    A `ConfigError` names the plugin where they fail, have another shape or dtype than the triplets, are not finite,
-    differ when they are computed again, or change the triplets.
+    A `ConfigError` names the plugin, and what is wrong.
     """
     if config.triplet == LOSS:
         return

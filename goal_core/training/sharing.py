@@ -14,8 +14,7 @@ from goal_sweep.goal_core.training.plan import UnitPlan
 def choose_path(unit: UnitPlan) -> tuple[str, str]:
     """Choose the path of a unit from its settings and its device: `none`, `trunk` or `heads`, and why, in a line.
 
-    `auto` is `heads` on a GPU, where small kernels of one cell after the other leave it idle. On a CPU it is `trunk`,
-    with which the numbers are those of each cell alone bit for bit, though small heads are faster stacked.
+    `auto` is `heads` on a GPU, which small kernels of one cell after the other leave idle, and `trunk` on a CPU.
     """
     if len(unit.trainings) == 1:
         return "none", "the unit has one cell"

@@ -34,8 +34,7 @@ class SimilarityBlocks:
         images_ND: image embeddings, shape (N, D), float32 or float64, without gradient.
         ids_N: two pairs of the same id are not negative pairs, shape (N,); None: all ids differ.
 
-    Attributes:
-        pos_N: the diagonal of S, shape (N,); filled by the first pass over the blocks.
+    The first pass over the blocks fills `pos_N`, the diagonal of S, shape (N,).
     """
 
     def __init__(self, images_ND: Tensor, texts_ND: Tensor, ids_N: Tensor | None) -> None:
@@ -100,11 +99,8 @@ def hardest_negatives(blocks: SimilarityBlocks) -> tuple[Tensor, Tensor]:
 def first_maximum(block: Tensor, *, dim: int) -> tuple[Tensor, Tensor]:
     """Largest entries of a matrix along one dimension, and the first index of each, int64.
 
-    As `torch.max(dim)`, but several times faster on the CPU and with a defined answer for ties on every device.
-
-    Args:
-        block: matrix of floats, or several; a length up to 2**24 along `dim`, so that float32 counts it exactly.
-        dim: -1 for the maximum of each row, -2 for that of each column.
+    As `torch.max(dim)`, but several times faster on the CPU and with a defined answer for ties on every device. The
+    length along `dim`, -1 or -2, is at most 2**24, so that float32 counts it exactly.
     """
     length = block.shape[dim]
     values = block.amax(dim, keepdim=True)

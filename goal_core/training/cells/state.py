@@ -41,10 +41,9 @@ _VALUES: Final = (
 
 
 class RandomStream:
-    """The state of torch's global generators for one cell.
+    """The state of torch's global generators for one cell, swapped in for its step.
 
-    Cells that run side by side each draw the numbers they would draw alone, because each swaps its own state in for its
-    step. The swap is needed because generators are global in torch: dropout, for one, cannot be given its own.
+    So cells side by side each draw the numbers they would draw alone: dropout, for one, cannot be given a generator.
     """
 
     def __init__(self, seed: int, device: torch.device) -> None:
