@@ -102,13 +102,11 @@ class SweepResults:
 def read_results(content: bytes, source: str, folder: Path | None = None) -> SweepResults:
     """Read a results table from the content of its file.
 
+    Raises `ResultsError` where it is damaged, or of a format that this goal-sweep does not read.
+
     Args:
-        content: of the Parquet file.
         source: where it comes from, for messages.
         folder: the store, where it is a folder of this machine.
-
-    Raises:
-        ResultsError: it is damaged, or of a format that this goal-sweep does not read.
     """
     try:
         table = pq.read_table(io.BytesIO(content))

@@ -32,7 +32,6 @@ def block_to_latex(block: BlockResults, colour: str, measure: str = "R@1") -> st
     """A block as a ``table*``, with coloured cells as in the paper. The comments above it hold the whole protocol.
 
     Args:
-        block: one with a number.
         colour: its full colour, RRGGBB or `CIVIDIS`.
         measure: ``R@1``, ``R@5``, ``R@10`` or ``rsum``.
     """

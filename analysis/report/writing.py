@@ -94,10 +94,9 @@ def write_report(
     number have no table or heatmap; the documents list what they lack.
 
     Args:
-        results: of the sweep.
-        folder: created if missing.
         compare_with_paper: show the paper's numbers beside those of the same blocks.
-        scale: ``paper`` colours tables as in the paper; ``colour-blind`` uses one scale that is safe for all readers.
+        scale: ``paper`` colours tables as in the paper; ``colour-blind`` uses one scale that is safe for all
+            readers.
         mlflow_page: the address of the sweep's experiment in MLflow, to which the page leads; empty without one.
     """
     inputs, files = Inputs(results=results), ReportFolder(folder)

@@ -256,15 +256,11 @@ def logs(
 
 
 def log_lines(sweep: OpenedSweep, pattern: str, *, failed: bool, follow: bool) -> Iterator[str]:
-    """The logs of a sweep, stage by stage and cell by cell.
+    """The logs of a sweep, stage by stage and cell by cell. Raises `GoalError` where no cell matches the pattern.
 
     Args:
         pattern: beginning of a cell id or of a stage key, or part of a cell's name; empty for all cells.
         failed: only trainings whose last attempt failed, each with that attempt's reason and trace.
-        follow: go on with new lines until interrupted.
-
-    Raises:
-        GoalError: no cell matches the pattern.
     """
     folders = {
         sweep.store.folder(one): one

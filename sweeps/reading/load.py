@@ -232,8 +232,7 @@ def list_shipped() -> list[str]:
 def find_sweep(sweep: str | Path, folder: Path | None = None) -> Path:
     """Find the file that a SWEEP argument or an `extends` in a `folder` names: one that exists, or a shipped sweep.
 
-    Raises:
-        SweepNotFoundError: there is none.
+    Raises `SweepNotFoundError` where there is none.
     """
     path = (folder or Path()) / Path(sweep).expanduser()
     if os.path.isfile(path):  # False also for a name that is too long for a file

@@ -17,9 +17,7 @@ def model_card(results: SweepResults) -> str:
     """The card, in Markdown, of the objective, stage and settings whose seeds have the highest mean val rsum.
 
     The weights that it names are those of the seed with the highest val rsum. Nothing is chosen on the test split.
-
-    Raises:
-        ResultsError: no training is done that has val's recall.
+    Raises `ResultsError` where no training is done that has val's recall.
     """
     runs = results.counted[results.counted[RSUM.val].notna()]
     if runs.empty:
