@@ -154,10 +154,6 @@ class Store:
     def _launch(self, launch: str, suffix: str) -> Path:
         return self._base / "launches" / f"{launch}.{suffix}"
 
-    def fetch(self, path: str) -> Path:
-        """A file of this machine with the content of a path in the store, such as a results table states it."""
-        return self.storage.fetch(self._base / path)
-
     def write_results(self, sweep: str, content: bytes) -> None:
         """Write the results table of a sweep, as ``sweeps/<sweep>/results.parquet``."""
         if not self.exists:
