@@ -30,7 +30,8 @@ from goal_sweep.analysis.report.sections.weights import weights_section
 from goal_sweep.analysis.report.sentences import first_words, said
 from goal_sweep.analysis.results import SweepResults
 from goal_sweep.analysis.statistics.aggregation import cells_frame, missing_counts
-from goal_sweep.sweeps.results import MEASURES, SETTING
+from goal_sweep.goal_core.evaluation.metrics import MEASURES
+from goal_sweep.sweeps.results import SETTING
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from goal_sweep.analysis.blocks import Array
-from goal_sweep.sweeps.results import METRICS
+from goal_sweep.goal_core.evaluation.metrics import METRICS
 
 
 def image_scores(ranks: bytes) -> Array:

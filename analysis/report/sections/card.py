@@ -10,7 +10,8 @@ from goal_sweep.analysis.report.parts import TextTable
 from goal_sweep.analysis.results import SweepResults
 from goal_sweep.analysis.statistics.aggregation import TEST_SELECTION_WARNING, stages_selected_on_test
 from goal_sweep.analysis.wording import mean_text, seeds_text
-from goal_sweep.sweeps.results import METRICS, RSUM, ResultsError
+from goal_sweep.goal_core.evaluation.metrics import METRICS, RSUM
+from goal_sweep.sweeps.results import ResultsError
 
 
 def model_card(results: SweepResults) -> str:
