@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from goal_sweep.analysis.wording import file_stem, mean_text, name_text, point_values, seeds_text, signed
-from goal_sweep.sweeps.results import BASELINE, LOSS, METRICS, Metric
+from goal_sweep.goal_core.evaluation.metrics import METRICS, Metric
+from goal_sweep.sweeps.results import BASELINE, LOSS
 
 Objective = tuple[str, str]
 """A pair weight and a triplet weight."""

@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 
 from goal_sweep.analysis.blocks import OF_EACH, BlockKey
 from goal_sweep.analysis.wording import point_values
+from goal_sweep.goal_core.evaluation.metrics import METRICS
 from goal_sweep.sweeps.axes import ANY, VARIANT
-from goal_sweep.sweeps.results import DEFAULT, EPOCHS, HEADER_KEY, METRICS, SETTING, TUNED, Header, ResultsError
+from goal_sweep.sweeps.results import DEFAULT, EPOCHS, HEADER_KEY, SETTING, TUNED, Header, ResultsError
 
 _TESTS = [metric.test for metric in METRICS.values()]
 _NUMBERS = [*_TESTS, *(metric.val for metric in METRICS.values())]
@@ -102,13 +103,11 @@ class SweepResults:
 def read_results(content: bytes, source: str, folder: Path | None = None) -> SweepResults:
     """Read a results table from the content of its file.
 
+    Raises `ResultsError` where it is damaged, or of a format that this goal-sweep does not read.
+
     Args:
-        content: of the Parquet file.
         source: where it comes from, for messages.
         folder: the store, where it is a folder of this machine.
-
-    Raises:
-        ResultsError: it is damaged, or of a format that this goal-sweep does not read.
     """
     try:
         table = pq.read_table(io.BytesIO(content))

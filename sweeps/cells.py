@@ -8,7 +8,6 @@ from functools import cached_property
 from itertools import product
 from typing import Any, Final, Literal, NamedTuple
 
-from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.goal_core.data.config import DataConfig
 from goal_sweep.goal_core.models.config import ModelConfig
 from goal_sweep.goal_core.models.frameworks import framework_of
@@ -110,11 +109,6 @@ class Training:
         return " ".join(words for words in (number, needed(self.place), self.values) if words)
 
     @property
-    def epochs(self) -> int:
-        """The epochs that it trains."""
-        return self.stage.epochs
-
-    @property
     def blocks(self) -> tuple[Block, ...]:
         """The tables that show its result."""
         model = self.cell.model
@@ -210,8 +204,6 @@ class ResolvedSweep:
     @cached_property
     def _placed(self) -> list[_Place]:
         """Each cell wherever the sweep asks for it: one object for what is the same in several places."""
-        if lacking := [item.name for item in self.config.model.backbones if item.name not in self.weights]:
-            raise ConfigError(f"the initial weights of {', '.join(lacking)} are not known")
         config, placed, cells = self.config, list[_Place](), dict[Any, Cell]()
 
         def place(model: ModelConfig, objective: ObjectiveConfig, seed: int, point: Point, *of: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from goal_sweep.analysis.blocks import BlockResults
 from goal_sweep.analysis.figures.heatmap import draw_heatmap
-from goal_sweep.sweeps.results import measure_slug
+from goal_sweep.goal_core.evaluation.metrics import measure_slug
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,8 @@ from goal_sweep.analysis.statistics.comparison import compare
 from goal_sweep.analysis.statistics.images import shared_noise
 from goal_sweep.analysis.statistics.weights import weigh
 from goal_sweep.analysis.wording import count_text, numbers_text, point_values, seeds_text
-from goal_sweep.sweeps.results import DEFAULT, METRICS, PAIRS, TRIPLETS, TUNED, Header, in_order
+from goal_sweep.goal_core.evaluation.metrics import METRICS, PAIRS, TRIPLETS, in_order
+from goal_sweep.sweeps.results import DEFAULT, TUNED, Header
 
 TEST_SELECTION_WARNING = "Such numbers are optimistic; compare them only with work that selects in the same way."
 """Accompanies the numbers of models that were selected on the test split."""

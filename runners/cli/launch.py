@@ -15,6 +15,7 @@ import typer
 
 from goal_sweep.goal_core.basics.atomic import StorageError, replace_bytes
 from goal_sweep.goal_core.basics.errors import ConfigError, DeviceError, GoalError, printable
+from goal_sweep.goal_core.evaluation.metrics import TEST
 from goal_sweep.runners.cli.jobs import Site, job_lines, jobs_as_json, show_job_log, submissions_of
 from goal_sweep.runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Trust, Uri, console
 from goal_sweep.runners.cli.plan import plan_of, show_plan
@@ -31,7 +32,6 @@ from goal_sweep.runners.store.status import status_of
 from goal_sweep.runners.store.submissions import Submissions
 from goal_sweep.sweeps import SweepConfig, SweepPlaces, load_places
 from goal_sweep.sweeps.overview import describe_size
-from goal_sweep.sweeps.results import TEST
 
 launching = typer.Typer()
 _POLL_SECONDS = 0.5
@@ -256,15 +256,11 @@ def logs(
 
 
 def log_lines(sweep: OpenedSweep, pattern: str, *, failed: bool, follow: bool) -> Iterator[str]:
-    """The logs of a sweep, stage by stage and cell by cell.
+    """The logs of a sweep, stage by stage and cell by cell. Raises `GoalError` where no cell matches the pattern.
 
     Args:
         pattern: beginning of a cell id or of a stage key, or part of a cell's name; empty for all cells.
         failed: only trainings whose last attempt failed, each with that attempt's reason and trace.
-        follow: go on with new lines until interrupted.
-
-    Raises:
-        GoalError: no cell matches the pattern.
     """
     folders = {
         sweep.store.folder(one): one

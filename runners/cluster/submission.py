@@ -41,8 +41,7 @@ def example_site(kind: str) -> str:
 def job_of(loaded: ClusterSweep, options: Sequence[str]) -> Job:
     """Freeze a sweep into a job, so that edits after the submission do not reach it.
 
-    Raises:
-        ConfigError: the sweep names an environment variable whose value would be a secret in the job's files.
+    Raises `ConfigError` where the sweep names an environment variable whose value would be a secret in the job's files.
     """
     plain, own = dict(loaded.plain), loaded.config.plugins
     if own:  # with their texts, for they may be nowhere on the cluster; who submits trusts them

@@ -192,7 +192,6 @@ class UnitCallback(Callback):
     """Follows a unit's training: records failures, passes events on, and ends the process when it hangs.
 
     Args:
-        folders: by key.
         watchdog: seconds without a step after which the process is ended; 0 disables this.
         smaller: pairs at a time with which a training that runs out of memory can go on; 0 where it cannot.
     """

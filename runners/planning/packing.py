@@ -62,7 +62,6 @@ def choose(trainings: Sequence[Training], config: SweepConfig, count: int, fit: 
     Where several numbers end alike, the fewest units are taken, because each has to start.
 
     Args:
-        count: how many units train at the same time.
         fit: by stage, the most cells whose unit fits into memory, 0 for none.
     """
     groups: dict[str, int] = {}

@@ -11,10 +11,11 @@ from typing import Any
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
 from goal_sweep.goal_core.basics.errors import printable
 from goal_sweep.goal_core.checkpoints.names import RANKS
+from goal_sweep.goal_core.evaluation.metrics import TEST, VAL
 from goal_sweep.goal_core.training import below_warmup, weak_objective
 from goal_sweep.runners.store import BEST, LOG, Attempt, Store, TrainingStatus
 from goal_sweep.sweeps import Training
-from goal_sweep.sweeps.results import COLUMNS, EPOCHS, SETTING, TEST, VAL
+from goal_sweep.sweeps.results import COLUMNS, EPOCHS, SETTING
 
 _NAMES = list(COLUMNS)
 STORED = _NAMES[_NAMES.index("status") :]

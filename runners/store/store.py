@@ -39,15 +39,13 @@ _VERSION = 6
 class Store:
     """A store: a results folder on a local disk or NFS, or a place in a bucket of an object store.
 
-    Its methods raise `StorageError` where it cannot be read or written.
+    Its methods raise `StorageError` where it cannot be read or written. Raises `StorageError` where the location is a
+    file or of an unknown kind, cannot be read, or another version wrote it.
 
     Args:
-        location: the folder, which `prepare` creates, or ``s3://bucket/prefix``. A relative path starts at the current
-            working directory.
+        location: the folder, which `prepare` creates, or ``s3://bucket/prefix``. A relative path starts at the
+            current working directory.
         patience: seconds to wait for an object store that has not answered yet; None for those of a command.
-
-    Raises:
-        StorageError: the location is a file or of an unknown kind, cannot be read, or another version wrote it.
     """
 
     def __init__(self, location: str | Path, *, patience: float | None = None) -> None:

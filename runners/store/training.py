@@ -131,11 +131,8 @@ class TrainingFolder:
     def claim(self, launch: str, shared_by: int = 1) -> None:
         """Begin an attempt, to which all further writes belong.
 
-        It supersedes a running attempt of the same launch, whose driver saw the process end.
-
-        Raises:
-            AlreadyDoneError: the training has its result.
-            ClaimedError: another process trains it.
+        It supersedes a running attempt of the same launch, whose driver saw the process end. Raises `AlreadyDoneError`
+        where the training has its result; `ClaimedError` where another process trains it.
         """
         self.storage.make_folder(self.attempts.folder)
         while True:

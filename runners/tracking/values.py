@@ -13,7 +13,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from goal_sweep.sweeps.results import EPOCHS, SETTING, TEST, VAL
+from goal_sweep.goal_core.evaluation.metrics import TEST, VAL
+from goal_sweep.sweeps.results import EPOCHS, SETTING
 
 PARENT_RUN: Final = "mlflow.parentRunId"
 SOURCE: Final = {"mlflow.source.name": "goal-sweep launch", "mlflow.source.type": "LOCAL"}

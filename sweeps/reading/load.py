@@ -171,7 +171,7 @@ class _File:
     def _expand(self, kind: str, environ: Mapping[str, str]) -> None:
         """Give variables their values, and places their defaults."""
         kinds = () if self.cluster is None else fields(self.cluster)
-        of_kind = {one.name: dict(getattr(getattr(self.cluster, one.name), "environment", {})) for one in kinds}
+        of_kind = {one.name: getattr(self.cluster, one.name).environment for one in kinds}
         anywhere = {key: value for one in of_kind.values() for key, value in one.items()}
         expand_environment(self.root, {**anywhere, **environ, **of_kind.get(kind, {})}, self.problems)
         root = self.root.content
@@ -232,8 +232,7 @@ def list_shipped() -> list[str]:
 def find_sweep(sweep: str | Path, folder: Path | None = None) -> Path:
     """Find the file that a SWEEP argument or an `extends` in a `folder` names: one that exists, or a shipped sweep.
 
-    Raises:
-        SweepNotFoundError: there is none.
+    Raises `SweepNotFoundError` where there is none.
     """
     path = (folder or Path()) / Path(sweep).expanduser()
     if os.path.isfile(path):  # False also for a name that is too long for a file

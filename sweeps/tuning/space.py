@@ -165,11 +165,11 @@ def check_tune(config: Any) -> None:
         return
     dimensions = list(dimensions_of(tune).values())
     of_space = (f"tune.space.{item.key}: {text}" for item in dimensions for text in _dimension(config, item))
-    refuse([*of_space, *_block(config, tune)])
+    refuse([*of_space, *_problems(config, tune)])
     refuse(_pairs(config, dimensions))
 
 
-def _block(config: Any, tune: TuneConfig) -> Iterator[str]:
+def _problems(config: Any, tune: TuneConfig) -> Iterator[str]:
     """What does not go together with the sweep."""
     if config.axes:
         keys = ", ".join(axis.key for axis in config.axes)
@@ -184,15 +184,12 @@ def _block(config: Any, tune: TuneConfig) -> Iterator[str]:
 
 def _dimension(config: Any, searched: Dimension) -> list[str]:
     """What is wrong with a setting of the space and its values, each by itself."""
-    variant = config.objectives.variant
-    accepted = (accepted_parameters(pair, triplet, variant) for pair, triplet in config.objectives.names)
-    parameters, stages = dict.fromkeys(name for own in accepted for name in own), [one.name for one in config.stages]
-    known = [VARIANT, *(PARAMETER + name for name in parameters)]
-    known += [f"stages.{stage}.{setting}" for stage in stages for setting in OF_ONE_TRAINING]
+    variant, known = config.objectives.variant, {VARIANT: None}
+    for pair, triplet in config.objectives.names:
+        known |= dict.fromkeys(PARAMETER + name for name in accepted_parameters(pair, triplet, variant))
+    known |= dict.fromkeys(f"stages.{stage.name}.{name}" for stage in config.stages for name in OF_ONE_TRAINING)
     if searched.key not in known:
-        of_stages = f"stages.{' or '.join(stages)} with {', '.join(OF_ONE_TRAINING)}"
-        can = f"{VARIANT}, {PARAMETER[:-1]} with {', '.join(parameters)}, {of_stages}"
-        return [f"cannot be searched{nearest(searched.key, known)}; a space may have {can}"]
+        return [f"cannot be searched{nearest(searched.key, known)}; a space may have {', '.join(known)}"]
     if why := idle(config, searched):
         return [why]
     ends = searched.domain.ends

@@ -16,17 +16,9 @@ import pyarrow.parquet as pq
 from goal_sweep.analysis.blocks import BlockKey, BlockResults, CellSummary, Gap, Grid
 from goal_sweep.analysis.report.inputs import Inputs
 from goal_sweep.analysis.results import SweepResults, read_results
+from goal_sweep.goal_core.evaluation.metrics import METRICS, OBJECTIVES
 from goal_sweep.sweeps.axes import Axis
-from goal_sweep.sweeps.results import (
-    COLUMNS,
-    EPOCHS,
-    HEADER_KEY,
-    METRICS,
-    OBJECTIVES,
-    SETTING,
-    Header,
-    Requested,
-)
+from goal_sweep.sweeps.results import COLUMNS, EPOCHS, HEADER_KEY, SETTING, Header, Requested
 from goal_sweep.sweeps.tuning.block import TuneConfig
 from goal_sweep.sweeps.tuning.trail import Trail
 

@@ -34,7 +34,7 @@ def searched(
 
 def _ended(training: Training, score: Score) -> Any:
     found = score(training)
-    return found if isinstance(found, str) else {"metrics": {"val/rsum": found}, "epochs": training.epochs}
+    return found if isinstance(found, str) else {"metrics": {"val/rsum": found}}
 
 
 def tau_of(training: Training) -> float:

@@ -10,16 +10,15 @@ from goal_sweep.analysis.report.parts import TextTable
 from goal_sweep.analysis.results import SweepResults
 from goal_sweep.analysis.statistics.aggregation import TEST_SELECTION_WARNING, stages_selected_on_test
 from goal_sweep.analysis.wording import mean_text, seeds_text
-from goal_sweep.sweeps.results import METRICS, RSUM, ResultsError
+from goal_sweep.goal_core.evaluation.metrics import METRICS, RSUM
+from goal_sweep.sweeps.results import ResultsError
 
 
 def model_card(results: SweepResults) -> str:
     """The card, in Markdown, of the objective, stage and settings whose seeds have the highest mean val rsum.
 
     The weights that it names are those of the seed with the highest val rsum. Nothing is chosen on the test split.
-
-    Raises:
-        ResultsError: no training is done that has val's recall.
+    Raises `ResultsError` where no training is done that has val's recall.
     """
     runs = results.counted[results.counted[RSUM.val].notna()]
     if runs.empty:

@@ -12,7 +12,8 @@ from goal_sweep.analysis.report.parts import Section, TextTable
 from goal_sweep.analysis.statistics.ablations import Ablation, ablations
 from goal_sweep.analysis.statistics.aggregation import same_but_grid
 from goal_sweep.analysis.wording import objectives_text, signed
-from goal_sweep.sweeps.results import DEFAULT, MAIN_METRICS, TUNED, Metric
+from goal_sweep.goal_core.evaluation.metrics import MAIN_METRICS, Metric
+from goal_sweep.sweeps.results import DEFAULT, TUNED
 
 _NOTE = "Mean ± standard deviation over seeds (ddof = 1), and the change from the first column in points, not tested."
 _AXES_NOTE = (

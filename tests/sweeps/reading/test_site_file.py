@@ -58,13 +58,6 @@ def test_a_sweep_file_holds_no_settings_of_clusters(block: str, tmp_path: Path) 
         load_sweep(tmp_path / "s.yaml")
 
 
-def test_mistakes_of_a_set_are_named(tmp_path: Path) -> None:
-    sweep = extended(tmp_path, "")
-    assert problems(sweep, None, "cluster.slurm.node=2")[0].startswith(
-        "--set cluster.slurm.node:0: slurm.node: unknown key (did you mean 'nodes'?)"
-    )
-
-
 @pytest.mark.parametrize("text", ["", "- a\n", "a: [\n"])
 def test_a_site_file_that_cannot_be_read_is_named(text: str, tmp_path: Path) -> None:
     found = problems(extended(tmp_path, ""), written(tmp_path / "site.yaml", text))

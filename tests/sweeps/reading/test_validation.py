@@ -15,21 +15,7 @@ from tests.helpers.mistakes import check_mistakes
 Write = Callable[..., Path]
 Errors = Callable[..., list[str]]
 
-KEYS = [
-    "name",
-    "data",
-    "format",
-    "scenes",
-    "model",
-    "backbones",
-    "stages",
-    "epochs",
-    "lr",
-    "image",
-    "params",
-    "tau",
-    "x",
-]
+KEYS = "name data format scenes model backbones stages epochs lr image params tau x".split()
 values = st.recursive(
     st.sampled_from(
         [None, True, -1, 0, 3, 0.5, float("nan"), 2**70, "", "all", "scenes", "karpathy", "frozen", "${X}"]
