@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from goal_sweep.goal_core.basics.errors import DeviceError
 from goal_sweep.sweeps import ResourceConfig
@@ -45,11 +44,6 @@ class Machine:
     id: str
     resources: Mapping[str, float]
     """All of it, whoever uses it."""
-
-    @classmethod
-    def of_ray(cls, node: Mapping[str, Any]) -> Machine:
-        """Read an element of `ray.nodes()`."""
-        return cls(id=str(node["NodeID"]), resources=node.get("Resources") or {})
 
     def fits(self, need: Resources) -> bool:
         """Whether it could hold a unit if nothing else ran there."""

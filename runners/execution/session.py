@@ -150,7 +150,7 @@ class RaySession:
         import ray
 
         try:
-            return [Machine.of_ray(node) for node in ray.nodes() if node["Alive"]]
+            return [Machine(id=one["NodeID"], resources=one["Resources"]) for one in ray.nodes() if one["Alive"]]
         except Exception as error:
             raise RayLostError(f"Ray does not answer any more; {AGAIN}") from error
 

@@ -18,29 +18,15 @@ from typing import Any
 from goal_sweep.goal_core.basics.atomic import StorageError
 from goal_sweep.goal_core.basics.errors import FencedError, GoalError, listening
 from goal_sweep.goal_core.data.dataset import Dataset
+from goal_sweep.goal_core.training import EpochDone, TrainingEvent, TrainingFailed
 from goal_sweep.goal_core.training.config import Sharing, own_settings
-from goal_sweep.goal_core.training.plan import (
-    Callback,
-    EpochDone,
-    TrainingEvent,
-    TrainingFailed,
-    TrainingPlan,
-    UnitPlan,
-)
+from goal_sweep.goal_core.training.plan import Callback, TrainingPlan, UnitPlan
 from goal_sweep.goal_core.training.train import train_unit
 from goal_sweep.runners.execution.inputs import UnfitMachineError, check_machine, open_inputs
 from goal_sweep.runners.execution.job import UnitJob
-from goal_sweep.runners.store import (
-    BEST,
-    PATIENCE_S,
-    AlreadyDoneError,
-    ClaimedError,
-    ClaimLostError,
-    Store,
-    TrainingFolder,
-    renewed,
-)
+from goal_sweep.runners.store import BEST, PATIENCE_S, Store, TrainingFolder
 from goal_sweep.runners.store.storage.folders import LOCAL
+from goal_sweep.runners.store.training import AlreadyDoneError, ClaimedError, ClaimLostError, renewed
 from goal_sweep.sweeps.cells import Training
 from goal_sweep.sweeps.schema import ResourceConfig
 from goal_sweep.sweeps.units import Unit

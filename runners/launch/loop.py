@@ -184,17 +184,13 @@ class Launch:
             self._begun.add(own[key])
             self._progress.running(own[key])
             self._tracking.begin(own[key])
-        events = report["events"]
-        for event in events:  # the cells of a unit report an epoch together
-            if isinstance(event, EpochDone):
-                rsum = event.record["metrics"].get("val/rsum", math.nan)
-                self._progress.running(own[event.key], event.record["epoch"], rsum)
-        for event in events:
+        for event in report["events"]:
             match event:
                 case EpochDone(key=key, record=record):
-                    waiting.deaths = 0
+                    waiting.deaths, rsum = 0, record["metrics"].get("val/rsum", math.nan)
+                    self._progress.running(own[key], record["epoch"], rsum)
                     self._tracking.epoch(key, record)
-                    self._view.epoch(own[key], record["metrics"].get("val/rsum", math.nan))
+                    self._view.epoch(own[key], rsum)
                 case TrainingDone(key=key):
                     self._settle(own[key])
                 case TrainingFailed(key=key, kind=kind, reason=reason):
@@ -274,20 +270,16 @@ class Launch:
     def _failed(self, training: Training, kind: str, reason: str) -> None:
         """A training has left its unit."""
         self._view.note(f"{training.name}: {reason}")
+        self._damages[training] += kind == "damaged"
         if kind == "refused":
             self._cut_short = reason
-        elif kind in ("storage", "inputs"):
+        elif kind in ("storage", "inputs") or self._damages[training] > MOST_DAMAGES:
             self._leave(training, reason)
-        elif kind == "damaged":
-            self._damages[training] += 1
-            if self._damages[training] > MOST_DAMAGES:
-                self._leave(training, reason)
-            elif training.before is not None and self._progress[training.before].state == "done":
+        else:
+            if kind == "damaged" and training.before is not None and self._progress[training.before].state == "done":
                 with suppress(OSError):
                     self._store.folder(training.before).forget_result(reason)
                 self._settle(training.before)
-            self._settle(training)
-        else:
             self._settle(training)
 
     def _leave(self, training: Training, reason: str) -> None:

@@ -87,9 +87,7 @@ class OpenedSweep(ResolvedSweep):
                     key=f"stages.{stage.name}.batch_size",
                 )
         if self.config.plugins:
-            from goal_sweep.goal_core.objectives.trial import (
-                try_objective,  # with torch, which looking at a sweep does without
-            )
+            from goal_sweep.goal_core.objectives.trial import try_objective  # with torch
 
             for objective in dict.fromkeys(training.cell.objective for training in self.trainings):
                 try_objective(objective)

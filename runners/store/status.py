@@ -76,18 +76,12 @@ def _unfinished(folder: TrainingFolder, max_attempts: int, problem: str) -> Trai
     counts: dict[str, Any] = {"attempts": newest.n, "failures": failures, "launch": newest.launch}
     if folder.attempts.is_held(newest):
         return TrainingStatus(state="running", holder=newest.describe(), **_so_far(folder), **counts)
-    if newest.outcome == "running":
-        reason = problem or "its process ended unexpectedly"
-        return TrainingStatus(state="waiting", reason=reason, **_saved(folder), **counts)
-    if (newest.outcome == "failed" and newest.final) or failures >= max_attempts:
+    if (newest.outcome == "failed" and newest.final) or (newest.outcome != "running" and failures >= max_attempts):
         reason = next((attempt.reason for attempt in reversed(attempts) if attempt.outcome == "failed"), "")
         return TrainingStatus(state="failed", reason=problem or reason, **counts)
-    return TrainingStatus(state="waiting", reason=problem or newest.reason, **_saved(folder), **counts)
-
-
-def _saved(folder: TrainingFolder) -> dict[str, Any]:
-    """What a training that waits continues from: nothing without a saved state."""
-    return _so_far(folder) if folder.storage.written(folder.folder / LAST) is not None else {}
+    reason = "its process ended unexpectedly" if newest.outcome == "running" else newest.reason
+    saved = _so_far(folder) if folder.storage.written(folder.folder / LAST) is not None else {}
+    return TrainingStatus(state="waiting", reason=problem or reason, **saved, **counts)
 
 
 def _so_far(folder: TrainingFolder) -> dict[str, Any]:

@@ -220,7 +220,10 @@ class TrainingFolder:
         attempt = self.check()
         atomic.crash_point("finish: begin")
         files = {BEST: best_name(int(result["best_epoch"])), METRICS: METRICS, RANKS: RANKS}
-        stated = {key: self._stated(name) for key, name in files.items() if key == BEST or self._has(name)}
+        for name in (METRICS, RANKS):
+            if self.storage.written(self.folder / name) is None:
+                del files[name]
+        stated = {key: {"name": name, "sha256": self.storage.digest(self.folder / name)} for key, name in files.items()}
         own = {"stage_key": self._key, "attempt": attempt.n, "finished": time.time(), "files": stated}
         if not self.storage.create(self.folder / RESULT, json_bytes({**result, **own}), guard=self.check):
             raise ClaimLostError(f"{self.folder / RESULT} was written by another attempt; this one's is discarded")
@@ -231,12 +234,6 @@ class TrainingFolder:
             for path in self.storage.entries(self.folder):
                 if WORKING.fullmatch(path.name) and path.name not in kept:
                     self.storage.remove(path)
-
-    def _has(self, name: str) -> bool:
-        return self.storage.written(self.folder / name) is not None
-
-    def _stated(self, name: str) -> dict[str, str]:
-        return {"name": name, "sha256": self.storage.digest(self.folder / name)}
 
     def end(self, outcome: Outcome, reason: str = "", **how: Any) -> None:
         """End this object's attempt; `how` has its ``trace``, ``counted`` and ``final``."""
