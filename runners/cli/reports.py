@@ -32,7 +32,6 @@ class ReportTarget:
     config: SweepPlaces
     """The sweep, or of one with plugins its places."""
     others: tuple[SweepPlaces, ...] = ()
-    """The same sweep with further stores."""
     asked: bool = False
     """Whether the person named the tracking URI or launched; else no server is contacted."""
 

@@ -42,7 +42,6 @@ class Job:
     """A sweep as it is sent to a cluster."""
 
     id: str
-    """The submission's id."""
     config: SweepConfig
     cluster: ClusterConfig
     sweep_text: str
@@ -54,11 +53,9 @@ class Job:
     working_dir: Path
     """Where the command was given; relative paths of the sweep start there."""
     code: str
-    """Digest of the code that submits."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that the sweep file names, with their values here."""
     options: tuple[str, ...] = ()
-    """Options of `goal-sweep launch`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +64,6 @@ class JobState:
 
     phase: Phase
     said: str
-    """The state in words, with its reason."""
     status: int | None = None
     """The exit status of the launch, where it is known."""
 

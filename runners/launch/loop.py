@@ -52,9 +52,7 @@ class _Waiting:
 
     unit: Unit
     rank: tuple[float, ...]
-    """Units of a lower rank start first."""
     ready_at: float = 0.0
-    """When it may start at the earliest."""
     deaths: int = 0
     """Of its workers in a row, without progress and through no fault of its cells."""
     node: str = ""

@@ -30,7 +30,6 @@ one of which a file is damaged, as its reason says."""
 _DIGEST = b"sha256"
 """Key of the header's digest in the file's metadata. Parquet itself has checksums of its pages alone."""
 _BATCH = 500
-"""Rows that are read at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,6 @@ class ResultsTable:
     header: Header
     table: pa.Table
     content: bytes
-    """Of its file."""
 
     @classmethod
     def of(cls, header: Header, table: pa.Table) -> ResultsTable:

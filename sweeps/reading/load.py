@@ -140,7 +140,6 @@ class _File:
         self.cluster = self._cluster(environ)
         make_absolute(self.root, expanded=False)
         self.plain = deepcopy(self.root.content)
-        """As in `ClusterSweep`."""
         self._expand(kind, environ)
 
     def _refuse(self, root: Document, key: str, why: str) -> None:
@@ -148,7 +147,6 @@ class _File:
             self.problems.append(Problem(root.place((key,)), key, why))
 
     def _merged(self, path: Path, above: tuple[Path, ...]) -> Document:
-        """Read a file and merge it over what it extends."""
         root = read_mapping(path, "a sweep file", self.problems, self.sources)
         if "extends" not in root.content:
             return root
@@ -169,7 +167,6 @@ class _File:
         return validate(own, ClusterConfig, self.problems)
 
     def _expand(self, kind: str, environ: Mapping[str, str]) -> None:
-        """Give variables their values, and places their defaults."""
         kinds = () if self.cluster is None else fields(self.cluster)
         of_kind = {one.name: getattr(self.cluster, one.name).environment for one in kinds}
         anywhere = {key: value for one in of_kind.values() for key, value in one.items()}
