@@ -155,8 +155,7 @@ def validate(sweep: Sweep, set_: Set = None, trust_plugins: Trust = False) -> No
     skipped = "the images were not decoded" if opened.config.data.image else "NaN and infinity were not looked for"
     for line in (*opened.dataset.notes, f"{skipped}: `goal-sweep data check` does that"):
         console.print(f"data: {line}")
-    for line in describe_size(opened):
-        console.print(line)
+    console.print(describe_size(opened))
     if opened.trails:
         console.print(opened.progress().phase)
     try:

@@ -57,17 +57,13 @@ def load_sweep(
     """Read and check a sweep, and run its plugins.
 
     Relative paths start at the folder of the file that says them, those of overrides and defaults at the current one.
+    Raises `SweepNotFoundError`, or a `SweepError` that lists all mistakes, each as `file:line: key.path: message`.
 
     Args:
         path_or_name: a sweep file, or the name of a shipped sweep with or without `.yaml`; an existing file wins.
             `+smoke` after it makes the sweep small, before `overrides`.
         overrides: each `key.path=value`, with the value in YAML; later ones win.
         trusted: also run plugins of a sweep that lies outside the current folder.
-        environ: the environment that `${VAR}` refers to; `os.environ` when not given.
-
-    Raises:
-        SweepNotFoundError: there is no such sweep.
-        SweepError: the sweep has mistakes; lists all of them, each as `file:line: key.path: message`.
     """
     return load_for_cluster(path_or_name, overrides, trusted=trusted, environ=environ).config
 
