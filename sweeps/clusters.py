@@ -108,7 +108,6 @@ class SlurmConfig(Settings):
     """Names of variables that the job takes from the submitting shell. Slurm keeps their values, no file does."""
 
     def problems(self) -> Iterator[str]:
-        """What does not go together."""
         if self.gpu_type and not self.gpus_per_node:
             yield "gpu_type needs gpus_per_node"
         if self.array and self.nodes > 1:

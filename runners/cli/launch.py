@@ -30,8 +30,9 @@ from goal_sweep.runners.launch.view.live import overview
 from goal_sweep.runners.store import Store, TrainingFolder, TrainingStatus
 from goal_sweep.runners.store.status import status_of
 from goal_sweep.runners.store.submissions import Submissions
-from goal_sweep.sweeps import SweepConfig, SweepPlaces, load_places
+from goal_sweep.sweeps import SweepConfig, SweepPlaces
 from goal_sweep.sweeps.overview import describe_size
+from goal_sweep.sweeps.reading.load import load_places
 
 launching = typer.Typer()
 _POLL_SECONDS = 0.5

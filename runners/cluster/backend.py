@@ -17,7 +17,8 @@ from goal_sweep.runners.execution.capacity import Machine, Resources
 from goal_sweep.runners.execution.session import STARTING, patient
 from goal_sweep.runners.planning.devices import idle_gpus
 from goal_sweep.runners.store.submissions import Submission
-from goal_sweep.sweeps import ClusterConfig, SweepConfig
+from goal_sweep.sweeps import SweepConfig
+from goal_sweep.sweeps.clusters import ClusterConfig
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _ANSWER_S = 60.0

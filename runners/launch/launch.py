@@ -94,7 +94,6 @@ def launch_sweep(
 
 
 def _about(sweep: OpenedSweep) -> Iterator[str]:
-    """What a user should know of a sweep before it trains."""
     if unlike := sweep.unlike_published():
         yield f"warning: {unlike}"
     yield from (f"data: {note}" for note in sweep.dataset.notes)

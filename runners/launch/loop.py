@@ -48,8 +48,6 @@ ANSWER_S = 20.0
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A unit that waits for a start, or runs."""
-
     unit: Unit
     rank: tuple[float, ...]
     ready_at: float = 0.0
@@ -270,7 +268,6 @@ class Launch:
             self._cut_short = f"{where}; once it is back, the same command continues"
 
     def _failed(self, training: Training, kind: str, reason: str) -> None:
-        """A training has left its unit."""
         self._view.note(f"{training.name}: {reason}")
         if kind == "refused":
             self._cut_short = reason

@@ -63,7 +63,6 @@ def _named(training: Training, status: TrainingStatus) -> str:
 
 
 def _listed(heading: str, lines: Sequence[str]) -> list[Text]:
-    """A heading and the first of some lines; nothing without lines."""
     if not lines:
         return []
     more = [f"and {len(lines) - MAX_FAILURES} more"] if len(lines) > MAX_FAILURES else []
