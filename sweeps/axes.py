@@ -60,9 +60,7 @@ class Point(NamedTuple):
     """A sweep's settings with one value of each axis."""
 
     values: tuple[AxisValue, ...]
-    """In the order of the axes."""
     objectives: Any
-    """The sweep's `objectives` section."""
     stages: tuple[StageConfig, ...]
 
 

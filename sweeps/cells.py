@@ -22,7 +22,6 @@ from goal_sweep.sweeps.tuning import Candidate, Space, Trail
 CANDIDATES: Final = "candidates"
 """Where a sweep asks for a cell in a search; like `TUNED` also the name of a table."""
 Grid = Literal["default", "tuned"]
-"""The grids of a sweep that tunes."""
 
 
 class Block(NamedTuple):
@@ -77,7 +76,6 @@ class Training:
     key: str
     """The stage key: 16 hex digits that hash the cell and the settings of the stages up to and including this one."""
     precision: Precision
-    """Arithmetic of the training steps."""
     before: Training | None
     """The training of the stage before, whose best weights this one starts from; None in the first stage."""
     place: str = ""
@@ -130,11 +128,8 @@ class Training:
 
 
 class _Place(NamedTuple):
-    """A cell where a sweep asks for it."""
-
     cell: Cell
     point: Point
-    """Its settings."""
     grid: Literal[Grid, "candidates"] = DEFAULT
     candidate: Candidate | None = None
     """What a search tries or chose; None for the sweep's own settings."""

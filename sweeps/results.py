@@ -96,11 +96,8 @@ class Header:
 
     sweep: str
     seeds: tuple[int, ...]
-    """The seeds that report, in order."""
     objectives: tuple[tuple[str, str], ...]
-    """``(pair, triplet)``, row by row."""
     stages: tuple[str, ...]
-    """In training order."""
     points: Mapping[str, tuple[str, ...]]
     """By stage, every combination of the values of the axes that touch it, such as ``tau 5 lr 0.001``; that of the
     sweep's own settings comes first. Without axes a single empty text."""
@@ -112,7 +109,6 @@ class Header:
     written: float = 0.0
     """When the table was written, in seconds since 1970."""
     version: str = ""
-    """The goal-sweep that wrote it."""
 
     def as_json(self) -> bytes:
         """The header as the table's metadata have it."""

@@ -30,8 +30,9 @@ from goal_sweep.runners.launch.view.live import overview
 from goal_sweep.runners.store import Store, TrainingFolder, TrainingStatus
 from goal_sweep.runners.store.status import status_of
 from goal_sweep.runners.store.submissions import Submissions
-from goal_sweep.sweeps import SweepConfig, SweepPlaces, load_places
+from goal_sweep.sweeps import SweepConfig, SweepPlaces
 from goal_sweep.sweeps.overview import describe_size
+from goal_sweep.sweeps.reading.load import load_places
 
 launching = typer.Typer()
 _POLL_SECONDS = 0.5
@@ -155,8 +156,7 @@ def validate(sweep: Sweep, set_: Set = None, trust_plugins: Trust = False) -> No
     skipped = "the images were not decoded" if opened.config.data.image else "NaN and infinity were not looked for"
     for line in (*opened.dataset.notes, f"{skipped}: `goal-sweep data check` does that"):
         console.print(f"data: {line}")
-    for line in describe_size(opened):
-        console.print(line)
+    console.print(describe_size(opened))
     if opened.trails:
         console.print(opened.progress().phase)
     try:

@@ -145,9 +145,7 @@ def _sum(numbers: Sequence[float | None]) -> float | None:
 
 def show_plan(sweep: ResolvedSweep, plan: dict[str, Any]) -> None:
     """Print a plan as text."""
-    size, *axes = describe_size(sweep)
-    for line in (f"{plan['sweep']}: {size}; data {plan['data']}", *axes):
-        console.print(line)
+    console.print(f"{plan['sweep']}: {describe_size(sweep)}; data {plan['data']}")
     if sweep.config.tune is not None:
         number, rounds = " to ".join(map(str, sorted(set(plan["search"]["candidates"])))), plan["search"]["rounds"]
         console.print(f"search {sweep.config.tune.search}: {number} candidates per objective, rounds {rounds}")

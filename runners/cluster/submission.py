@@ -18,8 +18,9 @@ from goal_sweep.runners.cluster.backend import Backend, ClusterError, Job, JobSt
 from goal_sweep.runners.execution.inputs import code_digest
 from goal_sweep.runners.store import local_root
 from goal_sweep.runners.store.submissions import Submission, Submissions
-from goal_sweep.sweeps import ClusterSweep, to_mapping
 from goal_sweep.sweeps.checks import looks_secret
+from goal_sweep.sweeps.identity import to_mapping
+from goal_sweep.sweeps.reading.load import ClusterSweep
 
 BACKENDS: Mapping[str, Backend] = {"ray": ray_jobs, "slurm": slurm}
 _EXAMPLES = Path(__file__).parent / "sites"

@@ -22,7 +22,8 @@ from goal_sweep.goal_core.models.frameworks import initial_weights_id
 from goal_sweep.runners.execution.job import UnitJob
 from goal_sweep.runners.store import Store
 from goal_sweep.runners.store.provenance import versions_of
-from goal_sweep.sweeps import Unit, content_id
+from goal_sweep.sweeps import Unit
+from goal_sweep.sweeps.identity import content_id
 
 
 class InputsDifferError(DataError):

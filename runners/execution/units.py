@@ -79,8 +79,6 @@ class _Queue(_NotKept, Searcher):  # type: ignore[misc]  # ray is not typed
 
 
 class _Ears(_NotKept, tune.Callback):  # type: ignore[misc]  # ray is not typed
-    """Passes on what Tune tells of its trials."""
-
     def __init__(self, queue: _Queue) -> None:
         self._queue = queue
 
@@ -100,8 +98,6 @@ class _Ears(_NotKept, tune.Callback):  # type: ignore[misc]  # ray is not typed
 
 
 class _End(_NotKept, tune.Stopper):  # type: ignore[misc]  # ray is not typed
-    """Ends all units when the work stops."""
-
     def __init__(self, work: Work) -> None:
         self._work = work
 

@@ -262,7 +262,6 @@ class UnitCallback(Callback):
             os.write(2, f"{event.reason} (and its record could not be written: {error})\n".encode())
 
     def _watch(self) -> None:
-        """End the process when its training hangs."""
         pause, woke = min(5.0, self._limit / 4), time.monotonic()
         while not self._over.wait(pause):
             slept, woke = time.monotonic() - woke, time.monotonic()

@@ -34,11 +34,8 @@ class LaunchOutcome:
     """Exit status: 0 all is done, 1 cells failed, 75 something is left, 75 or 130 a signal stopped it."""
     progress: SweepProgress
     found_nothing_to_do: bool
-    """When it began."""
     stopped: bool
-    """By a signal."""
     is_tracked: bool
-    """Whether MLflow has everything."""
 
 
 def launch_sweep(
@@ -97,7 +94,6 @@ def launch_sweep(
 
 
 def _about(sweep: OpenedSweep) -> Iterator[str]:
-    """What a user should know of a sweep before it trains."""
     if unlike := sweep.unlike_published():
         yield f"warning: {unlike}"
     yield from (f"data: {note}" for note in sweep.dataset.notes)

@@ -48,13 +48,9 @@ ANSWER_S = 20.0
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A unit that waits for a start, or runs."""
-
     unit: Unit
     rank: tuple[float, ...]
-    """Units of a lower rank start first."""
     ready_at: float = 0.0
-    """When it may start at the earliest."""
     deaths: int = 0
     """Of its workers in a row, without progress and through no fault of its cells."""
     node: str = ""
@@ -268,7 +264,6 @@ class Launch:
             self._cut_short = f"{where}; once it is back, the same command continues"
 
     def _failed(self, training: Training, kind: str, reason: str) -> None:
-        """A training has left its unit."""
         self._view.note(f"{training.name}: {reason}")
         self._damages[training] += kind == "damaged"
         if kind == "refused":

@@ -48,11 +48,10 @@ class OpenedSweep(ResolvedSweep):
         Args:
             retried: failed candidates will be tried again, so they have not ended.
         """
-        return self if self.config.tune is None else replay(self, partial(self.ends, retried=retried))
-
-    def ends(self, trainings: Sequence[Training], *, retried: bool = False) -> dict[Training, Ended | None]:
-        """How trainings ended; see `ends_of`."""
-        return ends_of(self.store, trainings, self.config.resources.max_attempts, retried=retried)
+        if self.config.tune is None:
+            return self
+        attempts = self.config.resources.max_attempts
+        return replay(self, lambda trainings: ends_of(self.store, trainings, attempts, retried=retried))
 
     def statuses(self) -> dict[Training, TrainingStatus]:
         """The status of every training, read from the store."""

@@ -26,7 +26,6 @@ class LaunchOptions:
     failed: Literal["keep", "retry", "only"] = "keep"
     """Failed trainings: keep them failed, also retry them, or retry nothing else."""
     fail_fast: bool = False
-    """Stop at the first failed training."""
 
 
 class Remaining:

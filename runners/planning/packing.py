@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 from goal_sweep.runners.planning.devices import Devices
 from goal_sweep.runners.planning.memory import memory_mb
 from goal_sweep.runners.planning.speeds import Speeds, common_part, solo_times
-from goal_sweep.sweeps import SweepConfig, Training, Unit, pack, pack_chain
+from goal_sweep.sweeps import SweepConfig, Training, Unit, pack
+from goal_sweep.sweeps.units import pack_chain
 
 TIE: Final = 1.05
 """Ends and device times that differ by no more than this factor count as equal."""

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from goal_sweep.goal_core.training.speed import UnitSpeed
 
 Kind = tuple[ModelConfig, str]
-"""A model in a stage."""
 Source = Literal["measured here", "in the store", "gpu record", "by roofline"]
 FROZEN, TRAINED = 0.9, 0.05
 """The part that cells have in common: where they share a backbone's passes, and where they share only the batches."""

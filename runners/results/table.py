@@ -18,8 +18,9 @@ from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.goal_core.evaluation.metrics import TEST, VAL
 from goal_sweep.runners.results.rows import STORED, asked_row, stored_row
 from goal_sweep.runners.store import Store, TrainingStatus
-from goal_sweep.sweeps import ResolvedSweep, SweepConfig, SweepPlaces, Training, from_mapping
+from goal_sweep.sweeps import ResolvedSweep, SweepConfig, SweepPlaces, Training
 from goal_sweep.sweeps.axes import place_of
+from goal_sweep.sweeps.identity import from_mapping
 from goal_sweep.sweeps.results import COLUMNS, EPOCHS, HEADER_KEY, SETTING, Header
 
 _TYPES = {"string": pa.string(), "int64": pa.int64(), "double": pa.float64(), "binary": pa.binary()}
@@ -30,7 +31,6 @@ one of which a file is damaged, as its reason says."""
 _DIGEST = b"sha256"
 """Key of the header's digest in the file's metadata. Parquet itself has checksums of its pages alone."""
 _BATCH = 500
-"""Rows that are read at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,6 @@ class ResultsTable:
     header: Header
     table: pa.Table
     content: bytes
-    """Of its file."""
 
     @classmethod
     def of(cls, header: Header, table: pa.Table) -> ResultsTable:

@@ -36,9 +36,7 @@ class Attempt(Provenance):
     """One attempt at a training, with the provenance of what it computes."""
 
     n: int
-    """From 1."""
     launch: str
-    """Id of the launch that it belongs to."""
     user: str = ""
     host: str = ""
     machine: str = ""

@@ -30,10 +30,8 @@ class Garbage:
 
     kind: Kind
     what: str
-    """Whose they are."""
     storage: Storage
     files: dict[Path, int] = field(default_factory=dict)
-    """The bytes of each."""
 
     @property
     def bytes(self) -> int:

@@ -34,7 +34,6 @@ class Provenance:
     git_diff_sha256: str = ""
     """SHA-256 of the whole diff, even if the text was cut; empty if there is none."""
     device: str = ""
-    """Name of the GPU, or else of the CPU."""
 
 
 def gather() -> Provenance:

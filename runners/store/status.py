@@ -29,9 +29,7 @@ class TrainingStatus:
     failures: int = 0
     """Attempts that count against `resources.max_attempts`."""
     holder: str = ""
-    """Who trains it, while it is running."""
     launch: str = ""
-    """The launch of its newest attempt."""
     epochs: int = 0
     """Epochs done, while it is running, or in the saved state from which it continues, while it waits."""
     best_rsum: float = math.nan

@@ -33,13 +33,11 @@ class Submission:
     """Unique on every cluster: the sweep's name, a digest of the store's place, and a number."""
     sweep: str
     to: str
-    """Kind of cluster: `slurm` or `ray`."""
     job: str = ""
     """The cluster's own id of the job; empty until the cluster has taken it."""
     submitted: float = 0.0
     """When, in seconds since 1970."""
     host: str = ""
-    """That submitted."""
     code: str = ""
     """Digest of the code of goal-sweep that submitted."""
     address: str = ""

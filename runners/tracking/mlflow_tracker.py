@@ -205,7 +205,6 @@ class MlflowTracker:
 
 
 def _outcome(table: ResultsTable) -> Literal["FINISHED", "FAILED", "KILLED"]:
-    """The status of the parent run of a launch that ends with this table."""
     states = set(table.table["status"].unique().to_pylist())
     if states <= {"done"}:
         return "FINISHED"

@@ -185,8 +185,6 @@ def parse_yaml(text: str, source: str, problems: list[Problem], *, lines: bool =
 
 
 class _Reader:
-    """Converts ruamel's nodes, and collects duplicate keys on the way."""
-
     def __init__(self, yaml: YAML, source: str, problems: list[Problem], *, lines: bool) -> None:
         self._yaml, self._source, self._problems, self._lines = yaml, source, problems, lines
         self.places: dict[KeyPath, Where] = {}

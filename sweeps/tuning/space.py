@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, combinations, count, islice, product
+from itertools import chain, count, islice, product
 from typing import Any
 
 from goal_sweep.goal_core.basics.errors import nearest
@@ -29,7 +29,6 @@ from goal_sweep.sweeps.axes import (
     checked_value,
     idle,
     settings_at,
-    value_text,
 )
 from goal_sweep.sweeps.checks import failures, refuse
 from goal_sweep.sweeps.tuning.block import Domain, TuneConfig
@@ -166,7 +165,6 @@ def check_tune(config: Any) -> None:
     dimensions = list(dimensions_of(tune).values())
     of_space = (f"tune.space.{item.key}: {text}" for item in dimensions for text in _dimension(config, item))
     refuse([*of_space, *_problems(config, tune)])
-    refuse(_pairs(config, dimensions))
 
 
 def _problems(config: Any, tune: TuneConfig) -> Iterator[str]:
@@ -195,13 +193,3 @@ def _dimension(config: Any, searched: Dimension) -> list[str]:
     ends = searched.domain.ends
     wrong = [text for one in ends for text in failures(checked_value, config, searched.key, one)]
     return wrong if searched.domain.choice else [f"{text}; choice lists values" for text in wrong[:1]]
-
-
-def _pairs(config: Any, dimensions: list[Dimension]) -> Iterator[str]:
-    """Values of two settings that do not go together, of ranges their bounds; the first such pair."""
-    for searched, other in combinations(dimensions, 2):
-        for value, beside in product(searched.domain.ends, other.domain.ends):
-            for text in failures(settings_at, config, {searched.key: value, other.key: beside}):
-                values = f"{searched.setting} {value_text(value)} and {other.setting} {value_text(beside)}"
-                yield f"tune.space.{other.key}: {values} do not go together: {text}"
-                return

@@ -27,7 +27,6 @@ class Candidate:
     score: _Score | None = None
     """The mean over the search's seeds of its metric at the selected epoch."""
     scores: Mapping[str, _Score] = field(default_factory=dict)
-    """By seed."""
     failed: str = ""
     """Why it has no score; empty if it has one, or has not ended."""
 
@@ -47,7 +46,6 @@ class Trail:
     names: tuple[str, ...]
     """The searched settings that the objective has, as labels have them."""
     candidates: tuple[Candidate, ...]
-    """In the order of their numbers."""
     is_over: bool = False
     """Whether all candidates have ended and no more will come."""
     chosen: int | None = None

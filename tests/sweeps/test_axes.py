@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from goal_sweep.goal_core.basics.errors import ConfigError
-from goal_sweep.sweeps import Axis, ExecutionConfig, ResolvedSweep, SweepConfig, Training, load_sweep, pack, pack_chain
+from goal_sweep.sweeps import ResolvedSweep, SweepConfig, Training, load_sweep, pack
+from goal_sweep.sweeps.axes import Axis
+from goal_sweep.sweeps.schema import ExecutionConfig
+from goal_sweep.sweeps.units import pack_chain
 
 Write = Callable[..., Path]
 TRUNK = ExecutionConfig(sharing="trunk")

@@ -9,7 +9,8 @@ from goal_sweep.goal_core.data.config import ScenesConfig
 from goal_sweep.goal_core.models.config import BackboneConfig
 from goal_sweep.goal_core.objectives import pair_weights, triplet_weights
 from goal_sweep.goal_core.training.config import StageConfig
-from goal_sweep.sweeps import ResolvedSweep, SweepConfig, SweepModel, SweepObjectives
+from goal_sweep.sweeps import ResolvedSweep, SweepConfig, SweepObjectives
+from goal_sweep.sweeps.schema import SweepModel
 
 
 def test_trainings_are_the_stages_of_every_cell_stage_by_stage(resolved: ResolvedSweep) -> None:

@@ -111,7 +111,6 @@ def describe(sweep: ResolvedSweep) -> str:
 
 
 def _best(trail: Trail) -> int | None:
-    """The candidate with the highest score, of equal ones the first."""
     scored = [candidate for candidate in trail.candidates if candidate.score is not None]
     return max(scored, key=lambda candidate: candidate.score or 0.0).number if scored else None
 

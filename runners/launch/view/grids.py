@@ -15,8 +15,8 @@ from rich.text import Text
 
 from goal_sweep.goal_core.objectives import LOSS, baselines, pair_weights, triplet_weights
 from goal_sweep.runners.launch.view.progress import Objective, SweepProgress
-from goal_sweep.sweeps import Block, Training
-from goal_sweep.sweeps.cells import CANDIDATES
+from goal_sweep.sweeps import Training
+from goal_sweep.sweeps.cells import CANDIDATES, Block
 
 METRICS = {"test/i2t_r1": "image -> text R@1", "test/t2i_r1": "text -> image R@1"}
 """The test results that have a grid, and what it calls them."""
@@ -85,7 +85,6 @@ def block_grid(
 
 
 def _points(progress: SweepProgress, seeds: Sequence[Training], metric: str) -> dict[int, float]:
-    """The value of each seed that has one; candidates of one seed are numbered."""
     if metric:
         return {one.cell.seed: value for one in seeds if (value := progress[one].metrics.get(metric)) is not None}
     scores = enumerate(progress[one].best_rsum for one in seeds)

@@ -18,7 +18,6 @@ from goal_sweep.runners.store import State, TrainingStatus
 from goal_sweep.sweeps.cells import CANDIDATES, Training
 
 MAX_FAILURES = 10
-"""Failed trainings that the view names."""
 _PERIOD_S = 3600.0
 """Seconds of the past by whose pace the time left is told."""
 _ORDER: tuple[State, ...] = ("running", "waiting", "failed", "done")
@@ -64,7 +63,6 @@ def _named(training: Training, status: TrainingStatus) -> str:
 
 
 def _listed(heading: str, lines: Sequence[str]) -> list[Text]:
-    """A heading and the first of some lines; nothing without lines."""
     if not lines:
         return []
     more = [f"and {len(lines) - MAX_FAILURES} more"] if len(lines) > MAX_FAILURES else []

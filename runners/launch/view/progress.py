@@ -12,7 +12,6 @@ from goal_sweep.sweeps.cells import Block, Training
 from goal_sweep.sweeps.identity import content_id
 
 Objective = tuple[str, str]
-"""A pair weight and a triplet weight."""
 STATES: tuple[State, ...] = ("done", "running", "waiting", "failed")
 _NEW = TrainingStatus(state="waiting")
 

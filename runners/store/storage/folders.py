@@ -15,7 +15,7 @@ from goal_sweep.goal_core.basics import atomic
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError, perform
 from goal_sweep.goal_core.basics.errors import ConfigError, UnfinishedError
 from goal_sweep.goal_core.basics.sealed_json import parse_json
-from goal_sweep.sweeps import from_mapping
+from goal_sweep.sweeps.identity import from_mapping
 
 T = TypeVar("T")
 R = TypeVar("R")

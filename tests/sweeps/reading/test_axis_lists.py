@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from goal_sweep.sweeps import Axis, load_sweep
+from goal_sweep.sweeps import load_sweep
+from goal_sweep.sweeps.axes import Axis
 from tests.helpers.mistakes import check_mistakes
 
 Write = Callable[..., Path]

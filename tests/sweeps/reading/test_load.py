@@ -9,7 +9,8 @@ import pytest
 from goal_sweep.goal_core.data.config import ScenesConfig
 from goal_sweep.goal_core.models.config import BackboneConfig
 from goal_sweep.goal_core.objectives import LOSS, pair_weights, triplet_weights
-from goal_sweep.sweeps import ResolvedSweep, SweepError, SweepNotFoundError, find_sweep, list_shipped, load_sweep
+from goal_sweep.sweeps import ResolvedSweep, SweepError, find_sweep, list_shipped, load_sweep
+from goal_sweep.sweeps.reading.load import SweepNotFoundError
 from tests.helpers.mistakes import check_mistakes
 from tests.helpers.paths import SCENES
 

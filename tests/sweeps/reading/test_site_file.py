@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from goal_sweep.sweeps import SweepError, load_for_cluster, load_sweep
+from goal_sweep.sweeps import SweepError, load_sweep
+from goal_sweep.sweeps.reading.load import load_for_cluster
 
 
 def written(path: Path, text: str) -> Path:

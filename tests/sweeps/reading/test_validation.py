@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from goal_sweep.sweeps import Problem, SweepError, load_sweep
+from goal_sweep.sweeps import SweepError, load_sweep
+from goal_sweep.sweeps.reading.document import Problem
 from tests.helpers.mistakes import check_mistakes
 
 Write = Callable[..., Path]

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from goal_sweep.sweeps import SweepConfig, SweepError, from_mapping, load_sweep, to_mapping
+from goal_sweep.sweeps import SweepConfig, SweepError, load_sweep
+from goal_sweep.sweeps.identity import from_mapping, to_mapping
 from tests.helpers.mistakes import check_mistakes
 
 TEXT = """\

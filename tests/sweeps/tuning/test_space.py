@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from goal_sweep.sweeps import ExecutionConfig, pack
+from goal_sweep.sweeps import pack
+from goal_sweep.sweeps.schema import ExecutionConfig
 from tests.helpers.tuning_cases import LRS, SPACE, searched, space_of, tuned
 
 VARIANT = "objectives.variant: {choice: [paper, released]}"
