@@ -27,10 +27,8 @@ def resolve_uri(uri: str, store: Path) -> str:
         store: the store's folder, absolute, which replaces ``{store}``.
     """
     text = uri.replace("{store}", str(store))
-    if text.startswith(_SQLITE):
-        path = text[len(_SQLITE) :]
-        if not path or ":memory:" in path:
-            raise TrackingError(f"tracking {uri!r}: a database in memory is lost when the launch ends; name a file")
+    path = text.removeprefix(_SQLITE)
+    if text.startswith(_SQLITE) and path and ":memory:" not in path:  # which would be lost when the launch ends
         return _SQLITE + str(Path(path).expanduser().absolute())
     scheme = re.match(r"([a-z]+)(\+[a-z0-9]+)?:(//|$)|databricks$", text)
     if scheme and (scheme[1] in _SERVERS or text == "databricks"):
