@@ -27,6 +27,7 @@ from goal_sweep.runners.launch.packing import Packer
 from goal_sweep.runners.launch.remaining import LaunchOptions, Remaining
 from goal_sweep.runners.launch.signals import StopSignals
 from goal_sweep.runners.launch.view.live import LiveView
+from goal_sweep.runners.planning.devices import of_machines
 from goal_sweep.runners.results import training_row
 from goal_sweep.runners.store import Store
 from goal_sweep.runners.tracking.tracking import Tracking
@@ -126,7 +127,8 @@ class Launch:
             self._session = session
             self._signals.install()
             self._tracking.mlflow.check(ANSWER_S)  # before anything trains, if it can never work
-            self._packer = Packer(self._remaining, session.machines(), need, self._options, self._view.note)
+            devices = of_machines(session.machines(), need, here=self._options.address is None)
+            self._packer = Packer(self._remaining, devices, self._view.note)
             self._packer.look_ahead()
             self._fill()
             with self._signals.gentle():

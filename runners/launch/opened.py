@@ -66,8 +66,6 @@ class OpenedSweep(ResolvedSweep):
     def unlike_published(self) -> str:
         """Which splits have not the published size of the data that `data.name` names; empty if all have."""
         published, lines = published_counts(self.config.data), []
-        if not published:
-            return ""
         for name, split in self.dataset.splits.items():
             found = SplitCounts(images=split.num_images, captions=split.num_captions)
             if found != published.get(name, found):

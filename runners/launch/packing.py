@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from goal_sweep.goal_core.models.sizes import DataSize
-from goal_sweep.runners.execution.capacity import Machine, Resources
-from goal_sweep.runners.launch.remaining import LaunchOptions, Remaining
-from goal_sweep.runners.planning.devices import of_machines
+from goal_sweep.runners.launch.remaining import Remaining
+from goal_sweep.runners.planning.devices import Devices
 from goal_sweep.runners.planning.packing import pack_for
 from goal_sweep.runners.planning.speeds import Speeds, in_store
 from goal_sweep.sweeps.cells import Training
@@ -18,16 +17,8 @@ from goal_sweep.sweeps.units import Unit, pack
 class Packer:
     """Packs what can start into units."""
 
-    def __init__(
-        self,
-        remaining: Remaining,
-        machines: Sequence[Machine],
-        need: Resources,
-        options: LaunchOptions,
-        note: Callable[[str], None],
-    ) -> None:
-        self._remaining, self._note = remaining, note
-        self._devices = of_machines(machines, need, here=options.address is None)
+    def __init__(self, remaining: Remaining, devices: Devices, note: Callable[[str], None]) -> None:
+        self._remaining, self._devices, self._note = remaining, devices, note
         self._limits: Mapping[str, int] = {}
         self._seconds: Callable[[Unit], float | None] = lambda unit: None
         self._made: set[str] = set()
