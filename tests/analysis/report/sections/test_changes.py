@@ -82,7 +82,7 @@ def test_the_report_shows_the_axes(report: ReportResult) -> None:
     assert re.search(r"\| con/cir \| 42\.[34] ± 0\.2 \| 44\.[34] ± 0\.2 \| \+2\.0 \|", rest)
     assert "con/con does not depend on tau" in rest
     assert pd.read_csv(report.folder / "cells.csv")["configuration"].unique().tolist() == POINTS
-    best = rest.split("### The highest mean at each point: R@1")[1].split("###")[0]
+    best = rest.split("### The highest mean at each configuration: R@1")[1].split("###")[0]
     assert all(best.count(f"stage frozen, {point} |") == 2 for point in POINTS)
 
 
