@@ -68,7 +68,6 @@ class ContainerConfig(Settings):
     mounts: tuple[Annotated[str, Field(pattern="^/")], ...] = ()
     """Folders of the node that the container sees: `/path` or `/path:/path/inside`. The store must be among them."""
     options: tuple[str, ...] = ()
-    """Further options of `apptainer exec`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +81,6 @@ class SlurmConfig(Settings):
     gpu_type: Line = ""
     """As the site names it, such as `a100`; empty takes any."""
     cpus_per_node: Count = 1
-    """CPU cores of each node."""
     memory_per_node: Line = ""
     """Such as `64G`; empty takes the partition's default."""
     time: Line = ""
@@ -98,7 +96,6 @@ class SlurmConfig(Settings):
     array: OrNone = 0
     """Number of independent jobs of one node, which share the store and its cells; 0 is one job."""
     modules: tuple[str, ...] = ()
-    """Environment modules to load."""
     setup: tuple[str, ...] = ()
     """Lines of shell that prepare each node, such as the activation of an environment."""
     python: Line = ""
@@ -111,7 +108,6 @@ class SlurmConfig(Settings):
     """Names of variables that the job takes from the submitting shell. Slurm keeps their values, no file does."""
 
     def problems(self) -> Iterator[str]:
-        """What does not go together."""
         if self.gpu_type and not self.gpus_per_node:
             yield "gpu_type needs gpus_per_node"
         if self.array and self.nodes > 1:
@@ -164,7 +160,6 @@ class KubernetesConfig(_Elsewhere):
     volumes: tuple[Mapping[str, Any], ...] = ()
     """Volumes of the pods, in Kubernetes' own words, as in all that follows."""
     mounts: tuple[Mapping[str, Any], ...] = ()
-    """Where Ray's containers see them."""
     env: tuple[Mapping[str, Any], ...] = ()
     """Further variables of the containers, such as those from secrets."""
     pod: Pod = field(default_factory=dict)

@@ -6,7 +6,7 @@ The store keeps one such table for each sweep, as a Parquet file with a row for 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -16,24 +16,16 @@ from goal_sweep.sweeps.axes import Axis, axis_names
 from goal_sweep.sweeps.identity import from_mapping, to_mapping
 from goal_sweep.sweeps.tuning.block import TuneConfig
 from goal_sweep.sweeps.tuning.space import Dimension, dimensions_of
-from goal_sweep.sweeps.tuning.trail import Trail
+from goal_sweep.sweeps.tuning.study import Study
 
-PAIRS: Final = ("con", "lin", "sig", "lin-ms", "sig-ms")
-"""Pair weights: the rows of a block, in order."""
-TRIPLETS: Final = ("con", "nca", "cir")
-"""Triplet weights: the columns of a block, in order."""
 LOSS: Final = "loss"
 """In place of a triplet weight: a contrastive loss beside the grid, such as ``infonce/loss``."""
-OBJECTIVES: Final = tuple((pair, triplet) for pair in PAIRS for triplet in TRIPLETS)
-"""All ``(pair, triplet)`` combinations, row by row."""
 BASELINE: Final = ("con", "con")
 """The objective that the others are compared with: the gradient of the hardest-negative triplet loss."""
 DEFAULT: Final = "default"
 TUNED: Final = "tuned"
 """The grids of a sweep that tunes: its own settings, and those chosen for each objective."""
 
-VAL, TEST = "val/", "test/"
-"""Prefixes of metrics on the validation split and on the test split."""
 SETTING, EPOCHS = "setting/", "epochs/"
 """Prefixes of columns: a setting that is in the id, by dotted path; and a metric by epoch, as a list."""
 RESULTS_FILE: Final = "results.parquet"
@@ -53,7 +45,7 @@ COLUMNS: Final[Mapping[str, tuple[str, str]]] = {
     "triplet": ("string", "triplet weight"),
     "variant": ("string", "variant of the objective"),
     "seed": ("int64", "the cell's seed"),
-    "point": ("string", "values of the axes, such as `tau 5 lr *`, * where it needs none; empty without axes"),
+    "configuration": ("string", "values of the axes, such as `tau 5 lr *`, * where it needs none; empty without axes"),
     "grid": ("string", "of a sweep that tunes: default, tuned, or both with a comma; else empty"),
     "role": ("string", "report, or candidate for a training of a search, which has no test numbers"),
     "candidate": ("int64", "number of the candidate; null for a training that reports"),
@@ -82,70 +74,9 @@ COLUMNS: Final[Mapping[str, tuple[str, str]]] = {
 objective has no such setting), ``val/METRIC`` of the selected epoch and ``test/METRIC`` of the same weights (double),
 ``epochs/epoch``, ``epochs/time`` and ``epochs/METRIC`` (lists of double, one entry for each recorded epoch)."""
 
-DIRECTIONS: Final = ("i2t", "t2i")
-DIRECTION_TITLES: Final = {"i2t": "Image → Text", "t2i": "Text → Image", "both": "Both directions"}
-
 
 class ResultsError(GoalError):
     """What a report needs is missing or damaged. The message is one line."""
-
-
-def in_order(names: Iterable[str], known: tuple[str, ...]) -> tuple[str, ...]:
-    """``names`` without duplicates: the ``known`` ones in their order, then any others (added by a user) by name."""
-    given = set(names)
-    return (*(name for name in known if name in given), *sorted(given - set(known)))
-
-
-def measure_slug(measure: str) -> str:
-    """A measure's name in file names: ``R@1`` is ``r1``."""
-    return measure.replace("@", "").lower()
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One of the six recalls, or their sum."""
-
-    key: str
-    """``i2t_r1`` to ``t2i_r10`` or ``rsum``."""
-    direction: str
-    """``i2t``, ``t2i`` or ``both``."""
-    name: str
-    """``R@1``, ``R@5``, ``R@10`` or ``rsum``, without the direction."""
-    label: str
-    """Its name in a narrow column: ``i2t R@1``, or ``rsum``."""
-    title: str
-    """Its name in words: ``Image → Text R@1``, or ``rsum``."""
-
-    @property
-    def test(self) -> str:
-        """Its column on the test split."""
-        return TEST + self.key
-
-    @property
-    def val(self) -> str:
-        """Its column on the validation split, measured with the same weights as `test`."""
-        return VAL + self.key
-
-    @property
-    def slug(self) -> str:
-        """Its name in file names: ``i2t-r1``, or ``rsum``."""
-        return measure_slug(self.label).replace(" ", "-")
-
-
-METRICS: Final[Mapping[str, Metric]] = {
-    **{
-        f"{way}_r{k}": Metric(f"{way}_r{k}", way, f"R@{k}", f"{way} R@{k}", f"{DIRECTION_TITLES[way]} R@{k}")
-        for k in (1, 5, 10)
-        for way in DIRECTIONS
-    },
-    "rsum": Metric("rsum", "both", "rsum", "rsum", "rsum"),
-}
-"""Every metric of a result, by its key, in the order of the tables."""
-RSUM: Final = METRICS["rsum"]
-MAIN_METRICS: Final = (METRICS["i2t_r1"], METRICS["t2i_r1"], RSUM)
-"""The metrics for which statistics are shown."""
-MEASURES: Final = tuple(dict.fromkeys(metric.name for metric in METRICS.values()))
-"""Each has a table and a heatmap in every block: ``R@1``, ``R@5``, ``R@10`` (both directions) and ``rsum``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,23 +96,19 @@ class Header:
 
     sweep: str
     seeds: tuple[int, ...]
-    """The seeds that report, in order."""
     objectives: tuple[tuple[str, str], ...]
-    """``(pair, triplet)``, row by row."""
     stages: tuple[str, ...]
-    """In training order."""
-    points: Mapping[str, tuple[str, ...]]
+    configurations: Mapping[str, tuple[str, ...]]
     """By stage, every combination of the values of the axes that touch it, such as ``tau 5 lr 0.001``; that of the
     sweep's own settings comes first. Without axes a single empty text."""
     requested: Requested
     axes: tuple[Axis, ...] = ()
     tune: TuneConfig | None = None
-    trails: tuple[Trail, ...] = ()
+    studies: tuple[Study, ...] = ()
     """What was tried and chosen; empty until the search is over."""
     written: float = 0.0
     """When the table was written, in seconds since 1970."""
     version: str = ""
-    """The goal-sweep that wrote it."""
 
     def as_json(self) -> bytes:
         """The header as the table's metadata have it."""

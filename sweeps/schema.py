@@ -25,7 +25,7 @@ from goal_sweep.goal_core.objectives.triplet_weights import triplet_weights
 from goal_sweep.goal_core.objectives.variants import Variant, accepted_parameters
 from goal_sweep.goal_core.training.config import Precision, Sharing, StageConfig
 from goal_sweep.sweeps import checks
-from goal_sweep.sweeps.axes import Axis, Point, check_axes, combinations, settings_at
+from goal_sweep.sweeps.axes import Axis, Configuration, check_axes, combinations, settings_at
 from goal_sweep.sweeps.checks import Settings, distinct, failures, registered
 from goal_sweep.sweeps.tuning.block import TuneConfig
 from goal_sweep.sweeps.tuning.space import check_tune
@@ -43,7 +43,6 @@ class SweepModel(ModelParts, Settings):
     """Image backbones, names distinct. In YAML an item may be the name alone, for timm's pretrained weights."""
 
     def problems(self) -> Iterator[str]:
-        """What is wrong with a model of some backbone."""
         yield from failures(lambda: self.models)
 
     @property
@@ -71,7 +70,6 @@ class SweepObjectives(Settings):
     """Parameters that override the variant's defaults. Each applies to the objectives that have it."""
 
     def problems(self) -> Iterator[str]:
-        """An empty grid, parameters that no objective has, and values that theirs cannot have."""
         if not self.names:
             grid = f"pair {', '.join(self.pair)} x triplet {', '.join(self.triplet)}"
             yield f"only: none of {', '.join(self.only)} is in the grid of {grid}"
@@ -120,7 +118,6 @@ class ExecutionConfig(Settings):
     """Seconds that Ray's processes on this machine may take to start and to answer, which a busy machine makes slow."""
 
     def problems(self) -> Iterator[str]:
-        """A limit without sharing."""
         limit = self.cells_per_unit
         if isinstance(limit, int) and limit > 1 and self.sharing == "none":
             yield f"cells_per_unit={limit} needs another sharing than none, with which a unit is one cell"
@@ -144,7 +141,6 @@ class ResourceConfig(Settings):
     """Seconds without a step after which a unit counts as hung; 0 disables the check."""
 
     def problems(self) -> Iterator[str]:
-        """A kind of GPU for units that have none."""
         if self.accelerator and not self.gpus:
             yield f"accelerator: {self.accelerator} needs gpus above 0, such as gpus: 1"
 
@@ -194,12 +190,11 @@ class SweepConfig(SweepPlaces):
         check_tune(self)
 
     @property
-    def points(self) -> tuple[Point, ...]:
+    def configurations(self) -> tuple[Configuration, ...]:
         """Every combination of the values of the axes; one without axes."""
         return tuple(settings_at(self, values) for values in combinations(self.axes))
 
     def problems(self) -> Iterator[str]:
-        """What does not go together, such as the model and the data."""
         if self.model.framework not in frameworks:
             yield f"model.framework: {UnknownNameError('framework', self.model.framework, frameworks)}"
             return

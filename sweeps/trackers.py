@@ -19,17 +19,10 @@ class Tracker(Protocol):
         """A training begins, or goes on; `about` is what `goal_sweep.results` says of it beforehand, such as `name`."""
 
     def epoch(self, training: str, record: Mapping[str, Any]) -> None:
-        """An epoch has ended.
-
-        `record` has `epoch` (from 1; the same again where a training repeats it after a stop), `time` (seconds since
-        1970) and `metrics`, such as `train/loss`, `val/rsum`, `time/step_ms`.
-        """
+        """An epoch has ended; `record` is its line of `metrics.jsonl`, with `epoch`, `time` and `metrics`."""
 
     def end(self, training: str, row: Mapping[str, Any]) -> None:
-        """A training has ended for this launch; its `status` is `done`, `failed`, or `waiting` for the next launch.
-
-        `row` is all that `goal_sweep.results` says of it, such as `status`, `test/rsum` and `epochs/val/rsum`.
-        """
+        """A training has ended for this launch; `row` is all that `goal_sweep.results` says of it."""
 
 
 trackers: Registry[Callable[[str], Tracker]] = Registry("tracker")

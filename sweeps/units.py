@@ -21,7 +21,6 @@ class Unit:
     """
 
     trainings: tuple[Training, ...]
-    """At least one."""
 
     @property
     def stage(self) -> StageConfig:

@@ -9,7 +9,7 @@ from matplotlib.patches import Rectangle
 from goal_sweep.analysis.blocks import NEAR, BlockResults, CellSummary, Grid
 from goal_sweep.analysis.figures.canvas import FAINT, INK, TITLE_PLACE, panels
 from goal_sweep.analysis.figures.colours import scale_of, text_colour
-from goal_sweep.sweeps.results import DIRECTION_TITLES
+from goal_sweep.goal_core.evaluation.metrics import DIRECTION_TITLES
 
 _CELL = (1.22, 0.56)
 """Width and height of a cell, in inches."""

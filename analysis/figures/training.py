@@ -29,9 +29,8 @@ def draw_curves(
     Lines are means over seeds.
 
     Args:
-        title: of the figure.
-        quantities: a quantity's label to its curves by ``(pair, triplet)``, with ``epoch``, ``mean``, ``min``
-            and ``max``.
+        quantities: a quantity's label to its curves by ``(pair, triplet)``, with ``epoch``, ``mean``, ``min`` and
+            ``max``.
         roles: the objectives that stand out, to ``best``, ``baseline``, ``worst`` or several of these, with commas.
         warmup: the last epoch of the warm-up, marked by a line; no line for None or 0.
     """

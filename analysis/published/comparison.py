@@ -14,7 +14,7 @@ from scipy import stats
 
 from goal_sweep.analysis.blocks import ALPHA, BlockKey, BlockResults, CellSummary, Grid, Objective
 from goal_sweep.analysis.published.numbers import published_key
-from goal_sweep.sweeps.results import Metric
+from goal_sweep.goal_core.evaluation.metrics import Metric
 
 Words = Literal["equal", "not significant", "higher", "lower", "not tested"]
 

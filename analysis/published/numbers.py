@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from goal_sweep.analysis.blocks import BlockKey, BlockResults, CellSummary, Grid
-from goal_sweep.sweeps.results import METRICS, OBJECTIVES, Metric
+from goal_sweep.goal_core.evaluation.metrics import METRICS, OBJECTIVES, Metric
 
 NUM_RUNS = 3
 """The number of runs in each printed mean; the paper does not state their seeds."""

@@ -9,7 +9,8 @@ from goal_sweep.analysis.blocks import BlockResults, Grid, Objective
 from goal_sweep.analysis.report.forest import Forest
 from goal_sweep.analysis.report.parts import TextTable
 from goal_sweep.analysis.wording import count_text, objectives_text
-from goal_sweep.sweeps.results import BASELINE, Metric
+from goal_sweep.goal_core.evaluation.metrics import Metric
+from goal_sweep.sweeps.results import BASELINE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

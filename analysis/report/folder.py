@@ -42,8 +42,7 @@ class ReportFolder:
 def files_of_report(folder: Path) -> tuple[str, ...]:
     """The files of the report in ``folder``, relative to it, including the list itself.
 
-    Raises:
-        ResultsError: there is no report, or its list is damaged or names a file outside the folder.
+    Raises `ResultsError` where there is no report, or its list is damaged or names a file outside the folder.
     """
     path = folder / REPORT_LIST
     try:

@@ -10,7 +10,7 @@ import pandas as pd
 from goal_sweep.analysis.blocks import NEAR, BlockKey, BlockResults, Grid, Objective
 from goal_sweep.analysis.figures.colours import ColourScale, scale_of, text_colour
 from goal_sweep.analysis.wording import name_text
-from goal_sweep.sweeps.results import DIRECTION_TITLES, measure_slug
+from goal_sweep.goal_core.evaluation.metrics import DIRECTION_TITLES, measure_slug
 
 _PLAIN = str.maketrans(
     {name: rf"\{name}" for name in "&%$#_{}"}
@@ -32,7 +32,6 @@ def block_to_latex(block: BlockResults, colour: str, measure: str = "R@1") -> st
     """A block as a ``table*``, with coloured cells as in the paper. The comments above it hold the whole protocol.
 
     Args:
-        block: one with a number.
         colour: its full colour, RRGGBB or `CIVIDIS`.
         measure: ``R@1``, ``R@5``, ``R@10`` or ``rsum``.
     """
@@ -62,7 +61,7 @@ def _model_text(key: BlockKey) -> str:
     """
     stage = "fine-tuned" if key.stage == "finetune" else key.stage
     grid = f"{key.grid} grid" if key.grid else ""
-    words = (key.backbone.split(".")[0], stage, key.own_variant, key.point, grid)
+    words = (key.backbone.split(".")[0], stage, key.own_variant, key.configuration, grid)
     return f"{name_text(key.framework)} ({', '.join(filter(None, words))})"
 
 

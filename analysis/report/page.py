@@ -16,7 +16,8 @@ from goal_sweep.analysis.report.answer import missing_text
 from goal_sweep.analysis.report.forest import interval_note
 from goal_sweep.analysis.report.markdown import Report
 from goal_sweep.analysis.wording import objectives_text, signed
-from goal_sweep.sweeps.results import BASELINE, DIRECTION_TITLES, DIRECTIONS, MAIN_METRICS, MEASURES, measure_slug
+from goal_sweep.goal_core.evaluation.metrics import DIRECTION_TITLES, DIRECTIONS, MAIN_METRICS, MEASURES, measure_slug
+from goal_sweep.sweeps.results import BASELINE
 
 _SENTENCE_ENDS = re.compile(r"(?<=[.]) (?=[A-Z])")
 _TOGETHER = re.compile(r"(?<=[\d)f]) (?=[%=±])|(?<=\bp) (?=[=<])|(?<=[=<±]) (?=\d)|(?<=\b[PT]) (?=[a-z])")

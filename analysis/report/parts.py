@@ -8,7 +8,7 @@ from typing import Any
 
 from goal_sweep.analysis.blocks import BlockResults
 from goal_sweep.analysis.figures.heatmap import draw_heatmap
-from goal_sweep.sweeps.results import measure_slug
+from goal_sweep.goal_core.evaluation.metrics import measure_slug
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class Section:
     """Of a block's section; other sections have ``tables``."""
     tables: tuple[TextTable, ...] = ()
     folded: bool = False
-    """Whether a block's tables are collapsed in the page: those of the axes' other points."""
+    """Whether a block's tables are collapsed in the page: those of the axes' other configurations."""
 
     @property
     def is_empty(self) -> bool:

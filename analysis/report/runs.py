@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from goal_sweep.analysis.blocks import BlockResults, Objective
 from goal_sweep.analysis.report.inputs import Inputs
-from goal_sweep.sweeps.results import METRICS
+from goal_sweep.goal_core.evaluation.metrics import METRICS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

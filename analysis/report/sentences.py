@@ -16,7 +16,8 @@ from goal_sweep.analysis.report.inputs import Inputs
 from goal_sweep.analysis.report.notes import progress_text
 from goal_sweep.analysis.statistics.weights import FACTORS
 from goal_sweep.analysis.wording import count_text, list_text, objectives_text, signed
-from goal_sweep.sweeps.results import BASELINE, RSUM
+from goal_sweep.goal_core.evaluation.metrics import RSUM
+from goal_sweep.sweeps.results import BASELINE
 
 _MOST = 3
 """Weights that a sentence names, the largest differences first."""

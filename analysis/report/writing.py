@@ -30,7 +30,8 @@ from goal_sweep.analysis.report.sections.weights import weights_section
 from goal_sweep.analysis.report.sentences import first_words, said
 from goal_sweep.analysis.results import SweepResults
 from goal_sweep.analysis.statistics.aggregation import cells_frame, missing_counts
-from goal_sweep.sweeps.results import MEASURES, SETTING
+from goal_sweep.goal_core.evaluation.metrics import MEASURES
+from goal_sweep.sweeps.results import SETTING
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,10 +95,9 @@ def write_report(
     number have no table or heatmap; the documents list what they lack.
 
     Args:
-        results: of the sweep.
-        folder: created if missing.
         compare_with_paper: show the paper's numbers beside those of the same blocks.
-        scale: ``paper`` colours tables as in the paper; ``colour-blind`` uses one scale that is safe for all readers.
+        scale: ``paper`` colours tables as in the paper; ``colour-blind`` uses one scale that is safe for all
+            readers.
         mlflow_page: the address of the sweep's experiment in MLflow, to which the page leads; empty without one.
     """
     inputs, files = Inputs(results=results), ReportFolder(folder)

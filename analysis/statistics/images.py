@@ -16,16 +16,13 @@ import numpy as np
 import pandas as pd
 
 from goal_sweep.analysis.blocks import Array
-from goal_sweep.sweeps.results import METRICS
+from goal_sweep.goal_core.evaluation.metrics import METRICS
 
 
 def image_scores(ranks: bytes) -> Array:
     """The scores of each test image, whose mean over the images is the metric, by row as in `METRICS`.
 
     The captions of an image may vary in number, so its share of a caption recall is that of a ratio of two sums.
-
-    Args:
-        ranks: as in the table's column.
 
     Returns:
         Shape (metrics, N), in points.
@@ -45,9 +42,6 @@ def image_scores(ranks: bytes) -> Array:
 
 def shared_noise(runs: pd.DataFrame) -> dict[str, pd.DataFrame] | None:
     """The covariance of the means of objectives over samples of test images, by the metric's key.
-
-    Args:
-        runs: the finished trainings of one block.
 
     Returns:
         Square frames in points squared, both sides by (pair, triplet); None where a training has no ranks.
@@ -70,9 +64,7 @@ def covariance(scores_RN: Array, members_RK: Array, seeds_R: Array) -> Array:
     Only differences matter, so what all objectives share is taken out.
 
     Args:
-        scores_RN: of R runs on N images.
         members_RK: 1 where a run is of an objective.
-        seeds_R: of the runs.
 
     Returns:
         Shape (K, K), without negative eigenvalues.

@@ -113,10 +113,8 @@ def perform(operation: str, path: Path, act: Callable[[], T], *, doing: str = "r
 def replace_with(path: Path, write: Callable[[Path], object], *, guard: Callable[[], object] | None = None) -> None:
     """Write a file of any size and put it in place of ``path`` in one step; a `StorageError` leaves that unchanged.
 
-    Args:
-        path: the final name; its folder exists.
-        write: writes the whole content to the path it is given, which is in the same folder.
-        guard: called when the content is on the disk, right before it takes the final name; may raise to give up.
+    ``write`` gets another path in the same folder. ``guard`` is called when the content is on the disk, right before it
+    takes the final name; it may raise to give up.
     """
 
     def once() -> None:
@@ -229,12 +227,7 @@ def make_folder(folder: Path) -> None:
 
 
 def check_space(folder: Path, needed: int, pattern: str, advice: str = "free space") -> None:
-    """Check that a folder has room for files; else a `DataError` with the advice.
-
-    Args:
-        needed: bytes of all the files.
-        pattern: of the names of those that are there, in part or whole; what they take is not needed again.
-    """
+    """Check that a folder has room for files of so many bytes, less those of a pattern; else a `DataError`."""
     with storage_errors(folder, "read"):
         missing = needed - sum(path.stat().st_blocks * 512 for path in folder.glob(pattern))
         free = shutil.disk_usage(folder).free
@@ -243,10 +236,9 @@ def check_space(folder: Path, needed: int, pattern: str, advice: str = "free spa
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files that dead processes left in ``folder``.
+    """Remove the temporary files that dead processes left in a folder.
 
-    Those of a living process stay, because it may be about to rename one. Those of other machines and containers, whose
-    processes cannot be seen from here, stay for an hour after the last write.
+    Those of other machines and containers, whose processes cannot be seen from here, stay for an hour.
     """
     for path in folder.glob(".*.tmp"):
         with contextlib.suppress(OSError):

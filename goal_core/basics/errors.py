@@ -80,7 +80,6 @@ class UnknownNameError(ConfigError):
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         options = list(known)
         super().__init__(f"unknown {kind} {name!r}{nearest(name, options)}; known: {', '.join(options)}")
-        self.kind, self.name, self.known = kind, name, tuple(options)
 
 
 def first_line(error: BaseException) -> str:

@@ -9,8 +9,8 @@ import hashlib
 import linecache
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -51,14 +51,14 @@ class Plugin:
     def run(self) -> None:
         """Run it, so that its parts can be used. A second call does nothing; an edited text takes its names anew.
 
-        Raises:
-            PluginError: it raises or exits, registers nothing or a taken name, or changes how torch computes.
+        A `PluginError` says if it raises, exits, registers nothing or a taken name, or changes how torch computes.
         """
         if _ran.get(self.name) == self.digest:
             return
         _ran.pop(self.name, None)
         for registry in REGISTRIES.values():
-            registry.forget(self.name)
+            for part in [part for part, entry in registry.items() if entry.plugin == self.name]:
+                del registry[part]
         file, module, before = f"<{self.name}>", ModuleType(f"goal_sweep_plugin_{self.digest}"), _arithmetic()
         linecache.cache[file] = (len(self.text), None, self.text.splitlines(keepends=True), file)  # for traces
         sys.modules[module.__name__] = module
@@ -93,31 +93,11 @@ def place_in(error: BaseException) -> str:
     return ([""] + [f"plugin {name}:{line}: " for name, line in frames if name in _ran])[-1]
 
 
-@contextmanager
-def exits_are_errors() -> Iterator[None]:
-    """Where parts of a plugin are called: its `exit()` becomes an error, which fails a training and not a process.
-
-    Raises:
-        PluginError: it called `exit()`.
-    """
-    try:
-        yield
-    except SystemExit as error:
-        if not (place := place_in(error)):
-            raise  # a signal's
-        raise PluginError(f"{place}SystemExit: {error}") from error
-
-
 def read_plugin(name: str, folder: Path) -> Plugin:
-    """Read a plugin without running it.
+    """Read a plugin without running it; a `PluginError` where it is not there or cannot be read.
 
-    Args:
-        name: a path, relative to `folder`; or a module that Python finds, or an entry point of the group
-            `goal_sweep.plugins` that an installed package declares.
-        folder: where relative paths start.
-
-    Raises:
-        PluginError: there is no such file or module, or it cannot be read.
+    Its name is a path, relative to the folder; or a module that Python finds, or an entry point of the group
+    `goal_sweep.plugins` that an installed package declares.
     """
     if name.endswith(".py"):
         path = (folder / name).expanduser().resolve()

@@ -40,8 +40,7 @@ class Entry(Generic[F]):
     def code(self) -> str:
         """Hash of the file or plugin that defines the function, 12 hex digits; empty for a built-in one.
 
-        Raises:
-            ConfigError: there is no such file, as for a function typed into an interpreter.
+        A `ConfigError` where there is none, as for a function typed into an interpreter.
         """
         if self.plugin or self.is_built_in:
             return self.plugin_code
@@ -74,13 +73,7 @@ _NAME, _RESERVED = re.compile(r"[\w.+-]+"), ("all", "loss")
 
 
 class Registry(dict[str, Entry[F]]):
-    """Maps names to functions, in order of registration; each name can be registered once.
-
-    An unknown name is an :class:`UnknownNameError`, which suggests the closest.
-
-    Args:
-        kind: what the entries are, for error messages, such as ``"pair weight"``.
-    """
+    """Maps names to functions, in order of registration; an unknown one is an :class:`UnknownNameError`."""
 
     def __init__(self, kind: str) -> None:
         super().__init__()
@@ -92,21 +85,11 @@ class Registry(dict[str, Entry[F]]):
         """The names that no plugin has registered."""
         return tuple(name for name, entry in self.items() if not entry.plugin)
 
-    def forget(self, plugin: str) -> None:
-        """Free the names that a plugin has registered."""
-        for name in [name for name, entry in self.items() if entry.plugin == plugin]:
-            del self[name]
-
     def register(self, name: str, *, source: str = "") -> Callable[[F], F]:
-        """Decorator that adds a function under ``name``.
+        """Decorator that adds a function under the name that sweep files, tables and MLflow use.
 
-        Args:
-            name: the word used in sweep files, tables and MLflow.
-            source: paper and equation that the function implements.
-
-        Raises:
-            ValueError: the name is taken, or cannot be one.
-            TypeError: a keyword-only argument has no default, or in a plugin one that no sweep file can hold.
+        Its keyword-only arguments need defaults, in a plugin such as a sweep file can hold. ``source`` is paper and
+        equation.
         """
 
         def add(function: F) -> F:
@@ -116,16 +99,11 @@ class Registry(dict[str, Entry[F]]):
                 raise ValueError(f"{self.kind} {name!r} is registered twice{other}")
             if not _NAME.fullmatch(name) or name in _RESERVED:
                 raise ValueError(f"the name {name!r} must be letters, digits and _ . + -, and not all or loss")
-            parameters = {}
-            for argument in inspect.signature(function).parameters.values():
-                if argument.kind is not inspect.Parameter.KEYWORD_ONLY:
-                    continue
-                if argument.default is inspect.Parameter.empty:
-                    raise TypeError(f"{self.kind} {name!r}: parameter {argument.name!r} needs a default")
-                if code and not isinstance(argument.default, bool | int | float | str):
-                    what = "a number, text or truth value as its default"
-                    raise TypeError(f"{self.kind} {name!r}: parameter {argument.name!r} needs {what}")
-                parameters[argument.name] = argument.default
+            arguments = inspect.signature(function).parameters.values()
+            parameters = {one.name: one.default for one in arguments if one.kind is one.KEYWORD_ONLY}
+            for argument, default in parameters.items():
+                if default is inspect.Parameter.empty or (code and not isinstance(default, bool | int | float | str)):
+                    raise TypeError(f"{self.kind} {name!r}: {argument!r} needs a number, text or truth value")
             self[name] = Entry(
                 name=name, function=function, source=source or plugin, parameters=parameters, plugin=plugin,
                 plugin_code=code,

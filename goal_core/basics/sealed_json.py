@@ -17,8 +17,7 @@ _CHECKSUM = "checksum"
 def json_bytes(content: Any, *, indent: int | None = 2, seal: bool = True) -> bytes:
     """Strict JSON in UTF-8, with a final newline; numbers that JSON lacks become ``"nan"``, ``"inf"``, ``"-inf"``.
 
-    Args:
-        seal: give an object a key ``"checksum"``, which :func:`parse_json` verifies and removes.
+    Sealed, an object has a key ``"checksum"``, which :func:`parse_json` verifies and removes.
     """
     finite = _finite(content)
     if seal and isinstance(finite, dict):
@@ -51,7 +50,7 @@ def read_json(path: Path, *, sealed: bool = True) -> dict[str, Any] | None:
 def parse_json(content: bytes, source: str, *, sealed: bool = True) -> dict[str, Any]:
     """Parse what :func:`json_bytes` wrote; a `DamagedError` where it is not whole or does not match its checksum."""
     try:
-        parsed = json.loads(content.decode(), parse_constant=_refuse_constant)
+        parsed = json.loads(content.decode())
     except (ValueError, RecursionError) as error:
         raise DamagedError(f"{source} is damaged: it is not valid JSON ({error})") from error
     if not isinstance(parsed, dict):
@@ -59,7 +58,3 @@ def parse_json(content: bytes, source: str, *, sealed: bool = True) -> dict[str,
     if (sealed or _CHECKSUM in parsed) and parsed.pop(_CHECKSUM, None) != key_of(parsed):
         raise DamagedError(f"{source} is damaged: its content does not match its checksum")
     return parsed
-
-
-def _refuse_constant(text: str) -> None:
-    raise ValueError(f"{text} is no JSON number")

@@ -91,10 +91,7 @@ def read_model(path: Path) -> TrainedModel:
     path = weights_in(path) if path.is_dir() else path
     tensors, state = read_checkpoint(path)
     if _KEY not in state:
-        raise WeightsError(
-            f"{path} is not a model checkpoint; give a best-*.safetensors of a cell, "
-            "or what `goal-sweep convert` made of a published checkpoint"
-        )
+        raise WeightsError(f"{path} is not a model checkpoint; give a best-*.safetensors or a converted one")
     try:
         description, epoch = ModelDescription.from_json(state[_KEY]), int(state["epoch"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -43,9 +43,7 @@ def write_checkpoint(path: Path, tensors: Mapping[str, Tensor], state: Mapping[s
 def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read and verify what :func:`write_checkpoint` wrote. Nothing is unpickled.
 
-    Raises:
-        WeightsError: the file is missing, or goal-sweep did not write it.
-        DamagedError: its content is not what was written.
+    A missing file, or one that goal-sweep did not write, is a `WeightsError`; other damage is a `DamagedError`.
     """
     content = read_bytes(path)
     if content is None:
@@ -53,9 +51,14 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         tensors = load(content)
         metadata = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")]).get("__metadata__", {})
-    except (SafetensorError, ValueError) as error:
+        state: dict[str, Any] = dict(json.loads(metadata.get(_STATE, "{}")))
+    except (SafetensorError, TypeError, ValueError) as error:
         raise DamagedError(f"checkpoint {path} is damaged: {error}") from error
-    return tensors, _verified(path, tensors, metadata)
+    if not state:
+        raise WeightsError(f"{path} is not a goal-sweep checkpoint: its header has no state")
+    if state.pop(_CHECKSUM, None) != _checksum(tensors, state):
+        raise DamagedError(f"{path} is damaged: its content does not match its checksum")
+    return tensors, state
 
 
 def read_of_training(path: Path, training: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -67,18 +70,6 @@ def read_of_training(path: Path, training: str) -> tuple[dict[str, Tensor], dict
     if state.get(TRAINING) != training:
         raise DamagedError(f"{path} belongs to another training ({state.get(TRAINING)}, not {training})")
     return tensors, state
-
-
-def _verified(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> dict[str, Any]:
-    if _STATE not in metadata:
-        raise WeightsError(f"{path} is not a goal-sweep checkpoint: its header has no state")
-    try:
-        state: dict[str, Any] = dict(json.loads(metadata[_STATE]))
-    except (TypeError, ValueError) as error:
-        raise DamagedError(f"{path} is damaged: its state is not valid JSON ({error})") from error
-    if state.pop(_CHECKSUM, None) != _checksum(tensors, state):
-        raise DamagedError(f"{path} is damaged: its content does not match its checksum")
-    return state
 
 
 def _checksum(tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> str:

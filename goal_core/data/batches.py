@@ -5,7 +5,7 @@ The seed and the epoch alone determine the order of the captions, so training ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from itertools import tee
 from typing import Protocol
@@ -23,44 +23,25 @@ from goal_sweep.goal_core.data.dataset import Split, num_batches
 from goal_sweep.goal_core.data.decoding import RAM_LIMIT, DecodedImages
 from goal_sweep.goal_core.data.text import Tokenizer
 
-PIECE = 1 << 21
-"""Captions whose order is found at a time, about; so the memory for it does not grow with their number."""
 
+def epoch_order(num_captions: int, seed: int, epoch: int) -> NDArray[np.int64]:
+    """The order in which an epoch goes through the N training captions: a permutation of 0..N-1, int64.
 
-def epoch_order(num_captions: int, seed: int, epoch: int, start: int = 0) -> Iterator[NDArray[np.int64]]:
-    """The order in which an epoch goes through the N training captions, from a place on, piece by piece, int64.
-
-    Together the pieces are a permutation of 0..N-1. It has a random stream of its own, so no other draw, worker or
-    earlier epoch changes it. The permutation sorts raw 64-bit draws, which numpy keeps the same from version to version
-    (its ``permutation`` may change). They are drawn again for each piece, which has those of a part of their range.
+    It has a random stream of its own, so no other draw, worker or earlier epoch changes it. It sorts raw 64-bit draws,
+    which numpy keeps the same from version to version (its ``permutation`` may change).
     """
-    width = -(-(1 << 64) // max(1, -(-num_captions // PIECE)))
-    for low in range(0, 1 << 64, width):
-        draws, keys, captions = np.random.PCG64(derive_seed(seed, "order", epoch)), [], []
-        for first in range(0, num_captions, PIECE):
-            drawn = draws.random_raw(min(PIECE, num_captions - first))
-            here = np.flatnonzero((drawn >= np.uint64(low)) & (drawn <= np.uint64(min(low + width, 1 << 64) - 1)))
-            keys.append(drawn[here])
-            captions.append(first + here)
-        if start < (size := sum(map(len, keys))):
-            yield np.concatenate(captions)[np.argsort(np.concatenate(keys), kind="stable")[start:]]
-        start = max(0, start - size)
+    draws = np.random.PCG64(derive_seed(seed, "order", epoch)).random_raw(num_captions)
+    return np.argsort(draws, kind="stable")
 
 
-def batch_indices(order: Iterable[NDArray[np.int64]], batch_size: int, drop_last: bool) -> Iterator[NDArray[np.int64]]:
-    """Cut an epoch's order, which comes in pieces, into batches of at least 2 pairs.
+def batch_indices(order: NDArray[np.int64], batch_size: int, drop_last: bool) -> Iterator[NDArray[np.int64]]:
+    """Cut an epoch's order into batches of at least 2 pairs.
 
     ``drop_last`` leaves out the last batch if it is smaller. A last batch of one pair is always left out, because it
     has no negative pair.
     """
-    rest = np.zeros(0, np.int64)
-    for piece in order:
-        rest = np.concatenate((rest, piece))
-        whole = len(rest) // batch_size * batch_size
-        yield from (rest[first : first + batch_size] for first in range(0, whole, batch_size))
-        rest = rest[whole:]
-    if len(rest) > 1 and not drop_last:
-        yield rest
+    for first in range(0, num_batches(len(order), batch_size, drop_last) * batch_size, batch_size):
+        yield order[first : first + batch_size]
 
 
 def sample_seed(seed: int, epoch: int, caption_index: int) -> int:
@@ -81,8 +62,6 @@ class Batch:
     """(B, 3, size, size) uint8; None when the source gives captions only."""
     image_index: Tensor
     """The image of each pair, as its index in the split, (B,) int64; pairs of one image are no negative pairs."""
-    caption_index: Tensor
-    """The caption of each pair, as its index in the split, (B,) int64; no caption occurs twice in an epoch."""
     regions: Tensor | None
     """Precomputed regions or vector of each image, (B, R, F) or (B, F) float32; None for images."""
     region_lengths: Tensor | None
@@ -118,11 +97,8 @@ class BatchSource:
     global random streams of torch and numpy.
 
     Args:
-        image: sizes and augmentation of the images; None where the split has precomputed regions. Images that are
-            not augmented are kept where memory allows (see :class:`DecodedImages`).
-        drop_last: leave out the last, smaller batch of an epoch (a single pair is always left out).
-        with_images: whether batches carry images (not needed where their features are available).
-        augment: drops regions and words; None keeps them.
+        image: None where the split has precomputed regions.
+        with_images: whether batches carry images, which is not needed where their features are available.
         views: augmented views of each image to draw from; 0 draws none.
     """
 
@@ -137,23 +113,19 @@ class BatchSource:
         drop_last: bool = False,
         num_workers: int = 0,
         with_images: bool = True,
-        ram_limit: int = RAM_LIMIT,
         augment: Augment | None = None,
         device: torch.device | None = None,
         views: int = 0,
     ) -> None:
-        if batch_size < 2:
-            raise ConfigError(f"batch_size must be at least 2, or no pair has a negative; got {batch_size}")
         if batch_size > split.num_captions:
-            raise ConfigError(
-                f"batch_size must not exceed the {split.num_captions} {split.name} captions, got {batch_size}"
-            )
+            most = f"the {split.num_captions} {split.name} captions"
+            raise ConfigError(f"batch_size must not exceed {most}, got {batch_size}")
         self._split, self._captions = split, captions_of(split, tokenizer)
         self._batch_size, self._seed, self._drop_last = batch_size, seed, drop_last
         self._augment, self._with_regions, self._num_views = augment, image is None, views
         self._augments, self._images = image is not None and image.augments, None
         if with_images and image is not None:
-            kept = 0 if image.augments else ram_limit
+            kept = 0 if image.augments else RAM_LIMIT
             self._images = DecodedImages(split, image, num_workers=num_workers, ram_limit=kept, device=device)
 
     @property
@@ -162,27 +134,21 @@ class BatchSource:
         return num_batches(self._split.num_captions, self._batch_size, self._drop_last)
 
     def batches(self, epoch: int, start_step: int = 0) -> Generator[Batch, None, None]:
-        """The batches of an epoch, one epoch at a time.
-
-        Args:
-            epoch: number of the epoch, counted from 1 by the trainer.
-            start_step: begin with this batch, in [0, steps_per_epoch]; those before it cost nothing.
-        """
-        if not 0 <= start_step <= self.steps_per_epoch:
-            raise ConfigError(f"start_step must be in [0, {self.steps_per_epoch}], got {start_step}")
-        order = epoch_order(self._split.num_captions, self._seed, epoch, start_step * self._batch_size)
+        """The batches of an epoch, counted from 1, from a step on, counted from 0; those before it cost nothing."""
+        order = epoch_order(self._split.num_captions, self._seed, epoch)[start_step * self._batch_size :]
         parts, ahead = tee(batch_indices(order, self._batch_size, self._drop_last))  # processes decode some in advance
         for captions, images in zip(parts, self._pixels(ahead, epoch), strict=True):
             tokens_BL, lengths_B = self._texts(captions, epoch)
             regions, region_lengths = self._regions(captions, epoch)
-            views = [seed % self._num_views for seed in self._seeds(captions, epoch)] if self._num_views else None
+            views = None
+            if self._num_views:
+                views = torch.tensor([seed % self._num_views for seed in self._seeds(captions, epoch)])
             yield Batch(
                 images=images,
                 regions=regions,
                 region_lengths=region_lengths,
                 image_index=torch.from_numpy(self._split.caption_image[captions]),
-                caption_index=torch.from_numpy(captions),
-                views=None if views is None else torch.tensor(views),
+                views=views,
                 tokens=tokens_BL,
                 lengths=lengths_B,
             )

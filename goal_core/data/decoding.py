@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from goal_sweep.goal_core.basics.errors import ConfigError, GoalError, listening, warn
+from goal_sweep.goal_core.basics.errors import GoalError, listening, warn
 from goal_sweep.goal_core.data.config import ImageConfig
 from goal_sweep.goal_core.data.dataset import Split, index_parts
 from goal_sweep.goal_core.data.transforms import transform_of
@@ -75,8 +75,8 @@ class DecodedImages:
     Args:
         num_workers: worker processes, which stay between streams and each work two batches ahead; 0 decodes in this
             process. The pixels do not depend on it.
-        ram_limit: bytes of images to keep; 0 where they are augmented.
-        device: where the batches will go. A thread beside the training copies those for a GPU to pinned memory.
+        ram_limit: 0 where images are augmented.
+        device: where the batches will go; for a GPU they come in pinned memory.
     """
 
     def __init__(
@@ -88,8 +88,6 @@ class DecodedImages:
         ram_limit: int = RAM_LIMIT,
         device: torch.device | None = None,
     ) -> None:
-        if num_workers < 0:
-            raise ConfigError(f"num_workers must be 0 (decode in this process) or more, got {num_workers}")
         self._work = _Decoding(split, config)
         self._num_workers, self._pins = num_workers, device is not None and device.type == "cuda"
         self._requests = _Requests()
@@ -102,25 +100,20 @@ class DecodedImages:
     def stream(self, requests: Iterable[_Request]) -> Iterator[Tensor]:
         """Images in any order, batch by batch. The workers serve one stream: a new one ends the one before it.
 
-        Args:
-            requests: image indices of each batch, (B,) int64, and the seeds of their augmentation, if there is one. No
-                more of them are taken in advance than the workers decode.
-
-        Yields:
-            (B, 3, size, size) uint8 for each request, in order.
+        Gives (B, 3, size, size) uint8 for each request. No more of these are taken in advance than the workers decode.
         """
         if self._kept is None:
             yield from self._decoded(requests)
             return
-        uses, ahead = tee(self._first_uses(requests))
-        decoded = self._decoded((new, ()) for _, new in ahead if len(new))
-        for images, new in uses:
-            if len(new):
-                self._kept[torch.from_numpy(new)] = next(decoded)
-                self._done[new] = True
-                if self._done.all():
-                    self.close()
-            yield self._kept[torch.from_numpy(images)]
+        if self._done.all():
+            self.close()
+            yield from (self._kept[torch.from_numpy(images)] for images, _ in requests)
+            return
+        wanted, ahead = tee(requests)
+        for (images, _), pixels in zip(wanted, self._decoded(ahead), strict=True):
+            self._kept[torch.from_numpy(images)] = pixels
+            self._done[images] = True
+            yield pixels
 
     def chunks(self, chunk_size: int) -> Iterator[Tensor]:
         """All images in order, ``chunk_size`` at a time (the last may be smaller), (B, 3, size, size) uint8."""
@@ -130,14 +123,6 @@ class DecodedImages:
         """Stop the worker processes, if any; kept images stay, and a later stream starts new workers."""
         self._loader = None
         self._requests.current = ()
-
-    def _first_uses(self, requests: Iterable[_Request]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """The images of each request, and those that neither an earlier request nor an earlier stream has decoded."""
-        planned = self._done.copy()
-        for images, seeds in requests:
-            assert not seeds, "only what evaluation sees is kept"
-            yield images, np.unique(images[~planned[images]])
-            planned[images] = True
 
     def _decoded(self, requests: Iterable[_Request]) -> Iterator[Tensor]:
         """Decode requests one after the other."""

@@ -7,8 +7,8 @@
                                             `<key>/<split>/<number>-<its shape>`
 
 A pack is named by a hash of all that its pixels depend on: the data's fingerprint (which covers the bytes and the order
-of the images, their settings, and the version of the code that decodes them) and the libraries. It is a cache: where it
-is damaged or gone, it is set aside, and the images come from their files. The archive compares each image with its
+of the images, their settings, and the version of the code that decodes them) and the libraries. It is a cache: where a
+shard is damaged or gone, it is removed, and the images come from their files. The archive compares each image with its
 checksum whenever it is read. A mapped shard would kill the process where its disk fails or its file is cut.
 """
 
@@ -125,7 +125,7 @@ class PackedSplit:
             return np.frombuffer(shard.read(member), np.uint8).reshape([int(side) for side in shape.split("x")])
         except Exception as error:  # which kind, depends on the damage
             self._is_aside = True
-            set_aside(self._plan, f"{path} is damaged or gone: {first_line(error)}")
+            set_aside(self._plan, path, first_line(error))
             return None
 
 
@@ -134,11 +134,12 @@ def _place(plan: PackPlan, split: str, index: int) -> str:
     return f"{plan.folder.name}/{split}/{index}"
 
 
-def set_aside(plan: PackPlan, why: str) -> None:
-    """Let nobody else use a damaged pack, and say so."""
-    warn(f"{why}; the pack is set aside, and images come from their files (`goal-sweep data pack SWEEP` mends it)")
+def set_aside(plan: PackPlan, path: Path, why: str) -> None:
+    """Let nobody else use a pack of which a file is damaged, remove that file, and say so."""
+    warn(f"{path} is damaged or gone ({why}); images come from their files (`goal-sweep data pack SWEEP` mends it)")
     with suppress(OSError):
-        (plan.folder / DESCRIPTION).replace(plan.folder / f"damaged-{DESCRIPTION}")
+        (plan.folder / DESCRIPTION).unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
 
 
 def open_packed(dataset: Dataset, image: ImageConfig | None, packs: Path | None) -> tuple[Dataset, str]:
@@ -155,16 +156,12 @@ def open_packed(dataset: Dataset, image: ImageConfig | None, packs: Path | None)
         stated = read_json(plan.folder / DESCRIPTION)
         if stated is None:
             return dataset, f"decoded from their files (no whole pack {plan.folder}; `goal-sweep data pack` makes one)"
-        splits = {
-            name: replace(
-                split,
-                packed=PackedSplit(plan, name, stated["per_shard"][name]),
-                holds_squares=plan.form(name) == "squares",
-            )
-            for name, split in dataset.splits.items()
-        }
+        splits = dict(dataset.splits)
+        for name, split in splits.items():
+            packed = PackedSplit(plan, name, stated["per_shard"][name])
+            splits[name] = replace(split, packed=packed, holds_squares=plan.form(name) == "squares")
     except (DamagedError, StorageError, KeyError) as error:
-        set_aside(plan, str(error))
+        set_aside(plan, plan.folder / DESCRIPTION, str(error))
         return dataset, f"decoded from their files ({error})"
     forms = ", ".join(f"{name} {plan.form(name)}" for name in splits)
     return replace(dataset, splits=splits), f"pack {plan.folder} ({forms})"
@@ -197,12 +194,8 @@ def write_pack(
 ) -> int:
     """Write a pack, or what is missing of it, shard by shard; gives its bytes.
 
-    Killed at any moment and called again, it continues, and the files are the same. All that is there is compared with
-    its checksums, and what is damaged is written again.
-
-    Args:
-        workers: threads that decode, 0 for one on each core.
-        per_shard: images of a shard, at least.
+    Killed at any moment and called again, it continues, and the files are the same. It decodes in ``workers`` threads,
+    by default one on each core, and puts at least ``per_shard`` images in a shard.
     """
     make_folder(plan.folder)
     remove_leftovers(plan.folder)
@@ -213,27 +206,11 @@ def write_pack(
         for name, split in dataset.splits.items():
             for number, start in enumerate(range(0, split.num_images, sizes[name])):
                 images, path = range(start, min(start + sizes[name], split.num_images)), plan.shard(name, number)
-                if not _is_whole(path, [_place(plan, name, index) for index in images]):
+                if not path.exists():
                     _write_shard(path, split, plan, images, pool, progress)
                 progress(name, images.stop, split.num_images)
     replace_bytes(plan.folder / DESCRIPTION, json_bytes({**plan.description, "per_shard": sizes}))
     return sum(path.stat().st_size for path in plan.folder.glob("*.zip"))
-
-
-def _is_whole(path: Path, places: list[str]) -> bool:
-    """Whether a shard is there with all of its images, and no others; damage is said."""
-    try:
-        with ZipFile(path) as shard:
-            damaged, there = shard.testzip(), [name.partition("-")[0] for name in shard.namelist()]
-            if damaged is None and there == places:
-                return True
-            problem = f"image {damaged} does not match its checksum" if damaged else "it holds other images"
-    except FileNotFoundError:
-        return False
-    except Exception as error:  # which kind, depends on the damage
-        problem = first_line(error)
-    warn(f"{path} is damaged: {problem}; it is written again")
-    return False
 
 
 def _write_shard(
@@ -246,9 +223,8 @@ def _write_shard(
             for start in range(images.start, images.stop, _TOGETHER):
                 here = range(start, min(start + _TOGETHER, images.stop))
                 for index, made in zip(here, pool.map(partial(_image, split, plan), here), strict=True):
-                    shard.writestr(
-                        ZipInfo(f"{_place(plan, split.name, index)}-{'x'.join(map(str, made.shape))}"), made.tobytes()
-                    )
+                    name = f"{_place(plan, split.name, index)}-{'x'.join(map(str, made.shape))}"
+                    shard.writestr(ZipInfo(name), made.tobytes())
                 progress(split.name, start, split.num_images)
 
     replace_with(path, write)

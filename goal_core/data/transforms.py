@@ -103,9 +103,8 @@ def random_crop_box(
 ) -> CropBox:
     """Draw a crop as torchvision's ``RandomResizedCrop`` does.
 
-    Ten tries of a uniform share of the area and a log-uniform ratio; if none fits, the largest central crop of an
-    allowed ratio. Only uniform doubles are drawn, which numpy keeps the same from version to version. The scale is the
-    range of the crop's share of the area.
+    Ten tries of a uniform share of the area, in the range ``scale``, and a log-uniform ratio; if none fits, the largest
+    central crop of an allowed ratio. Only uniform doubles are drawn, which numpy keeps the same in every version.
     """
     low, high = math.log(CROP_RATIO[0]), math.log(CROP_RATIO[1])
     for _ in range(_CROP_TRIES):

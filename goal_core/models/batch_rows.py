@@ -29,11 +29,6 @@ class Rows:
     total: int
     """Rows of the whole batch."""
 
-    @property
-    def count(self) -> int:
-        """How many they are."""
-        return self.stop - self.start
-
 
 def in_chunks(
     encode: Callable[..., tuple[Tensor, ...]], total: int, size: int, *tensors: Tensor | None, reads_graph: bool = False
@@ -45,7 +40,7 @@ def in_chunks(
 
     Args:
         encode: maps the chunk's rows of each tensor to tensors that have one row (or n) for each of these.
-        tensors: each None, or with the rows along its first dimension; they get no gradient.
+        tensors: get no gradient.
         reads_graph: whether ``encode`` also reads tensors that get a gradient, besides parameters. Then a chunk keeps
             its graph, without activations; otherwise it keeps nothing but its result.
     """
@@ -78,11 +73,8 @@ class WholeBatchDraws(TorchFunctionMode):
     The draws equal the whole batch's bit for bit where torch draws them in the order of the elements: on the CPU, and
     on CUDA for all but attention's dropout, which torch's fused kernels draw in an order of their own.
 
-    Args:
-        rows: the rows that are computed.
-        drawn: what has been drawn for the whole batch, in order. Other chunks of it, and their second passes, take
-            their rows from there, so that the time for draws does not grow with the number of chunks. A draw of
-            dropout takes one byte for each number.
+    What is ``drawn`` for the whole batch serves all its chunks and their second passes, so that the time for draws does
+    not grow with their number. A draw of dropout takes one byte for each number.
     """
 
     def __init__(self, rows: Rows, drawn: list[Tensor]) -> None:
@@ -140,9 +132,10 @@ class WholeBatchDraws(TorchFunctionMode):
 
     def _take(self, part: Tensor, draw: Callable[[Tensor], Tensor]) -> Tensor:
         """Of the next draw the rows that belong to ``part``, whose shape and order in memory the draw has."""
-        each, rest = divmod(len(part), self._rows.count)
+        count = self._rows.stop - self._rows.start
+        each, rest = divmod(len(part), count)
         if rest:
-            raise NotImplementedError(f"{len(part)} random draws cannot be split by {self._rows.count} rows of a batch")
+            raise NotImplementedError(f"{len(part)} random draws cannot be split by {count} rows of a batch")
         shape = (each * self._rows.total, *part.shape[1:])
         if self._next == len(self._drawn):
             # Draws follow the order in memory.
@@ -154,9 +147,7 @@ class WholeBatchDraws(TorchFunctionMode):
         drawn = self._drawn[self._next]
         self._next += 1
         if drawn.shape != shape:
-            raise NotImplementedError(
-                f"the chunks of a batch draw different numbers: {shape}, not {tuple(drawn.shape)}"
-            )
+            raise NotImplementedError(f"chunks of a batch draw different numbers: {shape}, not {tuple(drawn.shape)}")
         return drawn[each * self._rows.start : each * self._rows.stop]
 
 

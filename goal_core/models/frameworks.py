@@ -71,10 +71,8 @@ class Framework:
             raise ConfigError(f"framework {model.framework} needs images{own}; {what} goes with framework {other}")
         if (data.image is None) != (model.backbone.weights == "precomputed"):
             only = f"with data.format {self.features}, and only there" if self.features else "never"
-            raise ConfigError(
-                f"framework {model.framework} takes backbone weights `precomputed` {only}; "
-                f"got {model.backbone.weights!r} with {data.format}"
-            )
+            got = f"got {model.backbone.weights!r} with {data.format}"
+            raise ConfigError(f"framework {model.framework} takes backbone weights `precomputed` {only}; {got}")
 
     def objective(self, config: ObjectiveConfig) -> ObjectiveConfig:
         """An objective as a cell of this framework trains it; a `ConfigError` where the model lacks what it needs."""
@@ -185,7 +183,7 @@ class VseInfty(Framework):
         params += layers + (width + bert.width) * dim + mlp
         image, caption = regions * (width * dim + mlp), CAPTION_LENGTH * (layers + bert.width * dim)
         word_width = model.bert.width * model.bert.layers
-        return HeadSize(params, image / 1e9, caption / 1e9, regions=regions, word_width=word_width, is_sorted=True)
+        return HeadSize(params, image / 1e9, caption / 1e9, regions=regions, word_width=word_width)
 
     def augment(self, model: ModelConfig, tokenizer: Tokenizer, seed: int) -> Augment | None:
         from goal_sweep.goal_core.data.text.wordpieces import Wordpieces
@@ -209,10 +207,8 @@ class Xvlm(Framework):
     def check(self, model: ModelConfig, data: DataConfig) -> None:
         super().check(model, data)
         if model.bert.weights == "random" and model.xvlm.fusion_layer >= model.bert.layers:
-            raise ConfigError(
-                f"xvlm.fusion_layer must leave a layer of BERT's {model.bert.layers} to see the image, "
-                f"got {model.xvlm.fusion_layer}"
-            )
+            layers, got = model.bert.layers, model.xvlm.fusion_layer
+            raise ConfigError(f"xvlm.fusion_layer must leave a layer of BERT's {layers} to see the image, got {got}")
 
     def backbone(self, model: ModelConfig, data: DataConfig, seed: int) -> ImageBackbone:
         from goal_sweep.goal_core.models.backbones import build_backbone
@@ -273,10 +269,8 @@ class Dual(_OnVectors):
     def check(self, model: ModelConfig, data: DataConfig) -> None:
         super().check(model, data)
         if model.backbone.weights in NAMED_WEIGHTS:
-            raise ConfigError(
-                "framework dual needs backbones such as {name: clip, weights: openai/clip-vit-base-patch32}, whose "
-                f"weights are a name on the Hugging Face hub or a folder; got {model.backbone.weights!r}"
-            )
+            example = "{name: clip, weights: openai/clip-vit-base-patch32}"
+            raise ConfigError(f"framework dual needs backbones such as {example}; got {model.backbone.weights!r}")
 
     def objective(self, config: ObjectiveConfig) -> ObjectiveConfig:
         return config.of_model()

@@ -69,22 +69,15 @@ class Heads(nn.Module):
     """Evaluation re-ranks this many nearest candidates by a score of the framework's own; 0 ranks by similarity."""
 
     def encode_images(self, features: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Joint-space unit vectors (B, D).
+        """Joint-space unit vectors (B, D) of pooled features (B, F), or of cells or regions (B, R, F).
 
-        Args:
-            features: the backbone's output, (B, F); or cells or regions of each image, (B, R, F).
-            lengths_B: how many of the R rows are not padding, (B,) int64 on the CPU; None if all are.
+        Of the R rows `lengths_B` (B,), int64 on the CPU, are not padding; None: all.
         """
         embeddings: Tensor = self.image(features, lengths_B)
         return embeddings
 
     def encode_texts(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
-        """Joint-space unit vectors (B, D).
-
-        Args:
-            tokens_BL: int64 ids, (B, L), padded with 0 after each caption's end.
-            lengths_B: int64 number of ids of each caption, (B,), on the CPU, each at least 1.
-        """
+        """Joint-space unit vectors (B, D) of int64 ids (B, L), padded with 0, and their numbers (B,), on the CPU."""
         embeddings: Tensor = self.text(tokens_BL, lengths_B)
         return embeddings
 

@@ -28,7 +28,6 @@ def length_mask(lengths_B: Tensor, longest: int, device: torch.device) -> Tensor
 def attention_mask(lengths_B: Tensor, longest: int, device: torch.device) -> Tensor:
     """Which of a caption's positions a BERT may attend to, (B, 1, 1, longest) bool on ``device``.
 
-    In this shape transformers takes a mask as it is. Of one in two dimensions it asks whether anything is masked, and
-    waits for the device.
+    In this shape transformers takes a mask as it is; for one in two dimensions it waits for the device.
     """
     return length_mask(lengths_B, longest, device)[:, None, None, :]

@@ -65,16 +65,12 @@ class HeadSize(NamedTuple):
     """
     word_width: int = 0
     """Numbers that all layers of a text encoder give for a word."""
-    is_sorted: bool = False
-    """Whether the heads sort the values of an image's regions."""
 
 
 def bert_size(model: ModelConfig, words: int) -> tuple[BertConfig, int]:
     """A model's BERT, and the numbers of its weights without those of its layers.
 
-    Args:
-        model: the model.
-        words: words of the captions; one that is not drawn at random has word pieces of its own.
+    One that is drawn at random has the words of the captions, another word pieces of its own.
     """
     if model.bert.weights == "random":
         return model.bert, (words + 512) * model.bert.width

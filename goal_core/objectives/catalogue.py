@@ -8,7 +8,6 @@ from typing import Final
 
 from goal_sweep.goal_core.objectives.pair_weights import pair_weights
 from goal_sweep.goal_core.objectives.triplet_weights import triplet_weights
-from goal_sweep.goal_core.objectives.variants import VARIANTS
 
 LITERATURE: Final[Mapping[str, str]] = {
     "con/con": "triplet loss",
@@ -25,8 +24,8 @@ BUILT_IN_LOSSES: Final[Mapping[str, frozenset[str]]] = {
     "tables": _WITHOUT_GATE,
     "released": _WITHOUT_GATE,
 }
-"""Those of the 15 that are the gradient of a loss, by variant, as `pointwise.circulation` measures it.
-They are recorded so that listing them needs no arithmetic. A test measures them again."""
+"""Those of the 15 that are the gradient of a loss, by variant: their work around every closed loop in the plane of
+(s_p, s_n) is zero, relative sets held fixed. A test measures it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +37,7 @@ class ObjectiveInfo:
     literature: str
     """The known loss that the paper equates it with, or `new`. docs/objectives.md says how exactly each holds."""
     scalar_loss: Mapping[str, bool]
-    """For each variant, whether some loss has this gradient with relative sets held fixed (a numerical test)."""
+    """For each variant, whether some loss has this gradient with relative sets held fixed."""
 
     @property
     def name(self) -> str:
@@ -47,24 +46,14 @@ class ObjectiveInfo:
 
 
 def list_objectives() -> list[ObjectiveInfo]:
-    """Every combination of the registered weights, pair by pair: 15, or more where weights have been added."""
+    """The 15 combinations, pair by pair."""
     return [
         ObjectiveInfo(
             pair=pair,
             triplet=triplet,
             literature=LITERATURE.get(f"{pair}/{triplet}", "new"),
-            scalar_loss={variant: _has_scalar_loss(pair, triplet, variant) for variant in VARIANTS},
+            scalar_loss={variant: f"{pair}/{triplet}" in losses for variant, losses in BUILT_IN_LOSSES.items()},
         )
-        for pair in pair_weights
-        for triplet in triplet_weights
+        for pair in pair_weights.shipped
+        for triplet in triplet_weights.shipped
     ]
-
-
-def _has_scalar_loss(pair: str, triplet: str, variant: str) -> bool:
-    if pair_weights[pair].is_built_in and triplet_weights[triplet].is_built_in:
-        return f"{pair}/{triplet}" in BUILT_IN_LOSSES[variant]
-    # With torch, which the 15 do without.
-    from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
-    from goal_sweep.goal_core.objectives.pointwise import has_scalar_loss
-
-    return has_scalar_loss(GradientObjective(pair=pair, triplet=triplet, variant=variant))

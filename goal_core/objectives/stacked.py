@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from goal_sweep.goal_core.basics.devices import send
-from goal_sweep.goal_core.basics.plugins import exits_are_errors
 from goal_sweep.goal_core.basics.registry import Entry
 from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective, Objective, ShapeError, check_batch
 from goal_sweep.goal_core.objectives.mining import MinedBatch, Place, mine
@@ -41,20 +40,21 @@ class StackedObjectives(Objective):
 
     def _check(self, image_emb: Tensor, text_emb: Tensor, ids: Tensor | None) -> None:
         if len(image_emb) != len(self._margins) or text_emb.shape != image_emb.shape:
+            shapes = f"images {tuple(image_emb.shape)}, texts {tuple(text_emb.shape)}"
             raise ShapeError(
-                f"{len(self._margins)} objectives need embeddings (C, N, D) of as many cells; "
-                f"got images {tuple(image_emb.shape)}, texts {tuple(text_emb.shape)}"
+                f"{len(self._margins)} objectives need embeddings (C, N, D) of as many cells; got {shapes}"
             )
         check_batch(image_emb[0], text_emb[0], ids)
 
     def _weigh(self, images: Tensor, texts: Tensor, ids_N: Tensor | None) -> ObjectiveStats:
         mined = mine(images, texts, ids_N)
-        weights = _Weights(mined)
-        weights.evaluate(self._for_triplets, weights.triplet)
-        weights.evaluate(self._for_pairs, weights.pair_pos, weights.pair_neg)
+        triplet, pair_pos, pair_neg = (torch.zeros_like(mined.pos) for _ in range(3))
+        set_sizes, errors = dict[str, Tensor](), dict[int, Exception]()
+        _fill(self._for_triplets, mined, (triplet,), set_sizes, errors)
+        _fill(self._for_pairs, mined, (pair_pos, pair_neg), set_sizes, errors)
         margin = send(self._margins.to(mined.pos.dtype), mined.pos.device)[:, None]
-        three = weights.triplet, weights.pair_pos, weights.pair_neg
-        stats = ObjectiveStats.of(mined, three, margin=margin, set_sizes=weights.set_sizes, errors=weights.errors)
+        weights = triplet, pair_pos, pair_neg
+        stats = ObjectiveStats.of(mined, weights, margin=margin, set_sizes=set_sizes, errors=errors)
         return replace(stats, gradient=stats.gradient.computed())
 
 
@@ -88,34 +88,28 @@ def _groups(weights: Sequence[tuple[Entry[Any], partial[Any]]]) -> list[_Group]:
     return list(groups.values())
 
 
-class _Weights:
-    """The weights of C cells, (C, A) each, filled group by group; with the sizes of their sets, and errors."""
-
-    def __init__(self, mined: MinedBatch) -> None:
-        self._mined = mined
-        self.triplet, self.pair_pos, self.pair_neg = (torch.zeros_like(mined.pos) for _ in range(3))
-        self.set_sizes: dict[str, Tensor] = {}
-        self.errors: dict[int, Exception] = {}
-
-    def evaluate(self, groups: Sequence[_Group], *targets: Tensor) -> None:
-        """Write the weights of each group's cells into the targets: one for a triplet weight, two for a pair weight."""
-        for group in groups:
-            place = group.place(self._mined.pos.device)
-            triplets, sets = self._mined.triplets(place)
-            try:
-                with exits_are_errors():
-                    weights = group.function(triplets)
-                parts = weights if isinstance(weights, tuple) else (weights,)
-                for target, weight in zip(targets, parts, strict=True):
-                    target[place] = weight
-            except Exception as error:
-                if not group.alone:
-                    raise
-                self.errors[group.cells[0]] = error
-                for target in targets:
-                    target[place] = 0
-                continue
-            for name, size in sets.sizes().items():
-                if name not in self.set_sizes:
-                    self.set_sizes[name] = torch.full_like(self._mined.pos, torch.nan)
-                self.set_sizes[name][place] = size
+def _fill(
+    groups: Sequence[_Group],
+    mined: MinedBatch,
+    targets: Sequence[Tensor],
+    set_sizes: dict[str, Tensor],
+    errors: dict[int, Exception],
+) -> None:
+    """Write the weights of each group's cells into targets (C, A): one of a triplet weight, two of a pair weight."""
+    for group in groups:
+        place = group.place(mined.pos.device)
+        triplets, sets = mined.triplets(place)
+        try:
+            weights = group.function(triplets)
+            parts = weights if isinstance(weights, tuple) else (weights,)
+            for target, weight in zip(targets, parts, strict=True):
+                target[place] = weight
+        except Exception as error:
+            if not group.alone:
+                raise
+            errors[group.cells[0]] = error
+            for target in targets:
+                target[place] = 0
+            continue
+        for name, size in sets.sizes().items():
+            set_sizes.setdefault(name, torch.full_like(mined.pos, torch.nan))[place] = size

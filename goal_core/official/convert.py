@@ -65,8 +65,7 @@ def read_published(
             of the cells of a ResNeXt; X-VLM's ``.th`` with a Swin, pre-trained or fine-tuned for retrieval.
         vocabulary: that of its training, or the file of it: VSE++'s pickle or JSON, or the `vocab.txt` of
             `bert-base-uncased`. The order of its words is that of the word embedding's rows.
-        data: the data it is to be evaluated on. X-VLM's biases of relative positions are resized for windows of their
-            images.
+        data: what it is to be evaluated on; X-VLM's biases of relative positions are resized for its images.
     """
     if framework not in LAYOUTS:
         raise WeightsError(f"framework {framework} has no published checkpoints; give a sweep of {', '.join(LAYOUTS)}")
@@ -80,8 +79,7 @@ def read_published(
     rows, words = len(given[layout.words]), "word pieces" if isinstance(vocabulary, Wordpieces) else "words"
     if len(vocabulary) != rows:
         raise WeightsError(
-            f"the word embedding of {path} has {rows} rows, but the vocabulary has {len(vocabulary)} {words}: it is "
-            "not the one this model was trained with"
+            f"the word embedding of {path} has {rows} rows, but the vocabulary has {len(vocabulary)} {words}"
         )
     if framework == "xvlm" and isinstance(vocabulary, Wordpieces):
         vocabulary = replace(vocabulary, cleans=True)
@@ -114,10 +112,7 @@ def _tensors_and_options(stored: dict[str, Any], layout: Layout, path: Path) -> 
     if layout.encoders:
         encoders, options = stored.get("model"), stored.get("opt")
         if not isinstance(encoders, list) or len(encoders) != 2 or not isinstance(options, Namespace):
-            raise WeightsError(
-                f"{path} is not a checkpoint of {layout.system}: it must contain `opt` and `model`, a list of two "
-                "state dicts"
-            )
+            raise WeightsError(f"{path} is not {layout.system}'s: it must contain `opt` and `model`, two state dicts")
         encoders = [tensors_of(encoder, f"{path}: model[{index}]") for index, encoder in enumerate(encoders)]
     else:
         encoders, options = [tensors_of(stored.get("model"), f"{path}: model")], Namespace()
@@ -171,9 +166,7 @@ def rename_tensors(
 def resized_tables(given: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors, with a Swin's tables of relative-position biases resized for windows of another size.
 
-    Args:
-        given: tensors by name; a table is ((2 w - 1)^2, heads) for windows of w x w.
-        wanted: tensors of the wanted shapes by the same names; only shapes are used.
+    A table is ((2 w - 1)^2, heads) for windows of w x w. Of the ``wanted`` tensors only shapes are used.
 
     Source: X-VLM's published code, after BEiT: cubic splines on a grid that widens geometrically from the centre.
     """

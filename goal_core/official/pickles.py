@@ -12,6 +12,7 @@ import re
 import warnings
 from argparse import Namespace
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,11 @@ def read_torch_file(path: Path) -> dict[str, Any]:
             warnings.filterwarnings("ignore", message="pickle_load_args")
             stored = torch.load(path, map_location="cpu", weights_only=True, encoding="latin1")
     except pickle.UnpicklingError as error:
-        raise WeightsError(_refusal(path, error)) from error
+        asked = re.search(r"GLOBAL ([\w.]+)", str(error))  # of many lines, which end in bad advice
+        why = (
+            f"its pickle asks for {asked[1]}, which no such checkpoint needs" if asked else "it holds more than tensors"
+        )
+        raise WeightsError(f"{path} is refused: {why}; nothing in it was run") from error
     except Exception as error:  # a damaged file can fail in any way inside the reader
         raise WeightsError(f"cannot read {path}: {first_line(error)}") from error
     if not isinstance(stored, dict):
@@ -57,9 +62,8 @@ def tensors_of(stored: object, where: str) -> dict[str, Tensor]:
     """Check that an object is a state dict, and return it."""
     if not isinstance(stored, dict) or not stored:
         raise WeightsError(f"{where} is not a state dict")
-    for name, value in stored.items():
-        if not (isinstance(name, str) and isinstance(value, Tensor)):
-            raise WeightsError(f"{where} contains {str(name)!r}, which is not a tensor")
+    if strange := [name for name, value in stored.items() if not (isinstance(name, str) and isinstance(value, Tensor))]:
+        raise WeightsError(f"{where} contains {str(strange[0])!r}, which is not a tensor")
     return dict(stored)
 
 
@@ -72,10 +76,11 @@ def read_vocabulary(path: Path) -> Vocabulary:
         raise DataError(f"no vocabulary at {path}")
     content = path.read_bytes()
     try:
-        stored = json.loads(content) if content[:1] == b"{" else _unpickle_vocabulary(path)
+        unpickler = _VocabularyUnpickler(BytesIO(content), encoding="latin1")
+        stored = json.loads(content) if content[:1] == b"{" else unpickler.load()
     except Exception as error:  # a damaged pickle can fail in any way
         raise DataError(f"cannot read the vocabulary {path}: {type(error).__name__}: {error}") from error
-    ids = stored.get("word2idx") if isinstance(stored, dict) else None
+    ids = (stored if isinstance(stored, dict) else getattr(stored, "__dict__", {})).get("word2idx")
     if not isinstance(ids, dict) or not all(isinstance(w, str) and isinstance(i, int) for w, i in ids.items()):
         raise DataError(f"{path} does not contain a vocabulary: it has no mapping word2idx from words to numbers")
     words = sorted(ids, key=ids.__getitem__)
@@ -95,22 +100,3 @@ class _VocabularyUnpickler(pickle.Unpickler):
         if name == "Vocabulary" and module in ("vocab", "__main__", "data.vocab", "lib.vocab"):
             return _StoredVocabulary
         raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no vocabulary needs; nothing in it was run")
-
-
-def _unpickle_vocabulary(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        stored = _VocabularyUnpickler(file, encoding="latin1").load()
-    return vars(stored) if isinstance(stored, _StoredVocabulary) else stored
-
-
-def _refusal(path: Path, error: pickle.UnpicklingError) -> str:
-    """One line instead of torch's several, which end in advice to allow whatever the file asks for."""
-    reason = str(error)
-    asked = re.search(r"GLOBAL ([\w.]+)", reason)
-    if asked:
-        return (
-            f"{path} is refused: its pickle asks for {asked.group(1)}, "
-            "which published checkpoints do not need; nothing in it was run"
-        )
-    plain = [line.strip() for line in reason.splitlines() if "WeightsUnpickler error" in line or "Unsupported" in line]
-    return f"{path} is refused: {(plain or [first_line(error)])[-1]}"

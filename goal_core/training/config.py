@@ -104,10 +104,8 @@ class StageConfig(InRange):
     def problems(self) -> Iterator[str]:
         """Settings that do not go together."""
         if self.feature_views and not self.shares_backbone:
-            yield (
-                "feature_views needs stage frozen with bn_mode frozen_eval, whose backbone gives the same features in "
-                f"every epoch, got {self.feature_views} in stage {self.name} with bn_mode {self.bn_mode}"
-            )
+            got = f"got stage {self.name} with bn_mode {self.bn_mode}"
+            yield f"feature_views needs stage frozen with bn_mode frozen_eval, whose features stay the same; {got}"
         if self.micro_batch and self.bn_mode == "legacy_quirk":
             yield "micro_batch needs bn_mode frozen_eval: legacy_quirk takes statistics of whole batches"
         if self.lr_drops and self.schedule == "linear":
@@ -118,10 +116,8 @@ class StageConfig(InRange):
         if self.warmup_epochs >= self.epochs > 0:
             yield (f"warmup_epochs must leave an epoch to the objective: {self.warmup_epochs} of {self.epochs} epochs")
         if self.frozen_epochs + self.ramp_epochs > self.epochs:
-            yield (
-                f"frozen_epochs and ramp_epochs must fit into {self.epochs} epochs, "
-                f"got {self.frozen_epochs} + {self.ramp_epochs}"
-            )
+            got = f"got {self.frozen_epochs} + {self.ramp_epochs}"
+            yield f"frozen_epochs and ramp_epochs must fit into {self.epochs} epochs, {got}"
 
 
 def own_settings(stage: StageConfig, of_unit: StageConfig) -> dict[str, Any]:

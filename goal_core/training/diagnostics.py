@@ -16,8 +16,8 @@ CLEARLY: Final = 0.05
 def below_warmup(history: Sequence[Mapping[str, Any]], warmup_epochs: int, best_epoch: int) -> str:
     """Say in a line if the epoch that a stage reports is over 5 % below the best of its warm-up, both by val rsum.
 
-    The warm-up trains with another gradient. An objective whose best epoch is worse than the warm-up left behind has
-    undone some of it: the learning rate is too high, the features are too poor, or the stage is too short.
+    Such an objective has undone some of the warm-up: the learning rate is too high, the features are too poor, or the
+    stage is too short.
     """
     rsum = {record["epoch"]: record["metrics"]["val/rsum"] for record in history if "val/rsum" in record["metrics"]}
     warmup = {epoch: value for epoch, value in rsum.items() if epoch <= warmup_epochs}

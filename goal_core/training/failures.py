@@ -31,10 +31,8 @@ def fits_or_says(what: str) -> Iterator[None]:
     except Exception as error:
         if not is_out_of_memory(error):
             raise
-        raise TooLargeError(
-            f"{what} does not fit into memory, which no smaller batch would change; give units fewer cells "
-            f"(cells_per_unit) or a device with more memory ({first_line(error)})"
-        ) from error
+        way_out = "give units fewer cells (cells_per_unit) or a device with more memory"
+        raise TooLargeError(f"{what} does not fit into memory; {way_out} ({first_line(error)})") from error
 
 
 _KINDS: Final = {

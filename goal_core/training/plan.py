@@ -88,10 +88,9 @@ class TrainingFailed:
     """`diverged`, `collapsed`, `inputs`, `storage`, `refused`, `damaged`, `memory`, `too_large`, `device`, `died` or
     `error`.
 
-    The first two would happen again. `inputs`: data or weights are missing, or not what the id says. `refused` is a
-    storage that takes the credentials no more, of whatever training. Smaller chunks of a batch help against `memory`,
-    not against `too_large`. After `device`, the process cannot use its GPU any more; `died` is a process that died or
-    hung while it trained this cell alone.
+    The first two would happen again. `inputs`: data or weights are missing, or not what the id says. `refused`: the
+    storage takes the credentials no more. Smaller chunks of a batch help against `memory`, not against `too_large`.
+    After `device` the process cannot use its GPU; `died`: it died or hung while it trained this cell alone.
     """
     reason: str
     """One line."""

@@ -68,13 +68,9 @@ class SharedBackbone:
             return self.image is not None
         return self.image.augments and not self.unit.stage.feature_views
 
-    def computes_features_once(self) -> bool:
-        """Whether training features are the same in every epoch, so that :meth:`prepare` computes them all."""
-        return self.backbone is not None and not self.wants_pixels()
-
     def prepare(self, train: Split) -> None:
         """Compute the training features, where they are the same in every epoch, or some views of each image are."""
-        if self.computes_features_once():
+        if self.backbone is not None and not self.wants_pixels():
             self._num_train = train.num_images
             self._train_features = self._split_features(train, views=self.unit.stage.feature_views)
 

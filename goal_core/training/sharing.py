@@ -7,37 +7,26 @@ depends on a measurement, so that the same sweep gives the same numbers on the s
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
-
 from goal_sweep.goal_core.models.frameworks import framework_of
 from goal_sweep.goal_core.training.plan import UnitPlan
 
 
-class UnitPath(NamedTuple):
-    """The path that a unit takes."""
+def choose_path(unit: UnitPlan) -> tuple[str, str]:
+    """Choose the path of a unit from its settings and its device: `none`, `trunk` or `heads`, and why, in a line.
 
-    name: Literal["none", "trunk", "heads"]
-    why: str
-    """For the log, one line."""
-
-
-def choose_path(unit: UnitPlan) -> UnitPath:
-    """Choose the path of a unit from its settings and its device.
-
-    `auto` is `heads` on a GPU, where small kernels of one cell after the other leave it idle. On a CPU it is `trunk`,
-    with which the numbers are those of each cell alone bit for bit, though small heads are faster stacked.
+    `auto` is `heads` on a GPU, which small kernels of one cell after the other leave idle, and `trunk` on a CPU.
     """
     if len(unit.trainings) == 1:
-        return UnitPath("none", "the unit has one cell")
+        return "none", "the unit has one cell"
     if unit.sharing in ("none", "trunk"):
-        return UnitPath("trunk", f"sharing {unit.sharing} is set")
+        return "trunk", f"sharing {unit.sharing} is set"
     if obstacle := _obstacle(unit):
-        return UnitPath("trunk", f"sharing {unit.sharing}, but {obstacle}")
+        return "trunk", f"sharing {unit.sharing}, but {obstacle}"
     if unit.sharing == "heads":
-        return UnitPath("heads", "sharing heads is set")
+        return "heads", "sharing heads is set"
     if unit.device == "cpu":
-        return UnitPath("trunk", "sharing auto on a CPU, where it keeps the numbers of each cell alone bit for bit")
-    return UnitPath("heads", "sharing auto on a GPU")
+        return "trunk", "sharing auto on a CPU, where it keeps the numbers of each cell alone bit for bit"
+    return "heads", "sharing auto on a GPU"
 
 
 def _obstacle(unit: UnitPlan) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 
 import torch
 
@@ -23,19 +24,12 @@ def train_unit(
 ) -> list[TrainingDone | TrainingFailed]:
     """Train a unit's cells to the end of their stage, continuing from what their files already contain.
 
-    Returns:
-        How each training ended, in the order in which they ended. Those that the callback stopped are left out; their
-        files hold the exact state, from which the next call continues.
-
-    Raises:
-        GoalError: the data, the weights or the device are not what the unit needs; no cell can train.
+    Gives how each training ended, in the order in which they ended. Those that the callback stopped are left out; their
+    files hold the exact state, from which the next call continues. A `GoalError` means that no cell can train.
     """
     begin_process(unit)
-    trainer = UnitTrainer(unit, files, callback or Callback(), dataset or open_dataset(unit.data))
-    try:
+    with closing(UnitTrainer(unit, files, callback or Callback(), dataset or open_dataset(unit.data))) as trainer:
         return trainer.train()
-    finally:
-        trainer.close()
 
 
 def begin_process(unit: UnitPlan) -> None:

@@ -38,11 +38,7 @@ class UnitTrainer:
     """The cells of a unit and all that they share; :func:`~goal_core.training.train.train_unit` runs one."""
 
     def __init__(
-        self,
-        unit: UnitPlan,
-        files: Mapping[str, TrainingFiles],
-        callback: Callback,
-        dataset: Dataset,
+        self, unit: UnitPlan, files: Mapping[str, TrainingFiles], callback: Callback, dataset: Dataset
     ) -> None:
         dataset, self._images = open_packed(dataset, unit.data.image, unit.packs)
         self._unit, self._files, self._callback, self._dataset = unit, files, callback, dataset
@@ -65,8 +61,8 @@ class UnitTrainer:
             views=unit.stage.feature_views,
             augment=self._initial.framework.augment(self._initial.model, tokenizer, unit.seed),
         )
-        self._path = choose_path(unit)
-        self._stacks = Stacks(wanted=self._path.name == "heads")
+        self._path, self._why = choose_path(unit)
+        self._stacks = Stacks(wanted=self._path == "heads")
         self._roster = Roster(files, callback)
         self._validation = Validation(
             unit, dataset, tokenizer, self._shared.split_inputs, self._roster, self._stacks, self._alive
@@ -138,7 +134,7 @@ class UnitTrainer:
         for plan in self._unit.trainings:
             with self._roster.failing_alone(plan.key):
                 self._roster.cells[plan.key] = self._start_cell(plan)
-        if self._path.name == "heads":
+        if self._path == "heads":
             self._meet()
         first = min((cell.epoch for cell in self._roster.cells.values()), default=self._unit.stage.epochs)
         if first < self._unit.stage.epochs:
@@ -170,7 +166,7 @@ class UnitTrainer:
         cell.files.log(f"{unit.stage.name} {plan.objective.name} {start} {where}")
         if isinstance(cell.objective, LossObjective):
             cell.files.log(cell.objective.origin)
-        cell.files.log(f"path {self._path.name}: {self._path.why}")
+        cell.files.log(f"path {self._path}: {self._why}")
         cell.files.log(f"images: {self._images}")
         return cell
 
@@ -202,5 +198,5 @@ class UnitTrainer:
             shared=self._shared.backbone,
             keeps_shared=initial.keeps_backbone,
         )
-        cell.in_turn = self._path.name == "heads"
+        cell.in_turn = self._path == "heads"
         return cell

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any, TextIO
 
-from goal_sweep.runners.launch.parent import end_with_parent, has_parent, say, watch_over
+from goal_sweep.runners.launch.parent import end_with_parent, has_parent, own_status, watch_over
 
 
 class LastingOutput(io.FileIO):
@@ -62,8 +62,7 @@ def main() -> None:
         main()
         return
     print(f"error: {lacking}", file=sys.stderr)
-    say(2)
-    sys.exit(2)
+    sys.exit(own_status(2))
 
 
 if __name__ == "__main__":

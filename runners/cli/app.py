@@ -25,7 +25,7 @@ from goal_sweep.runners.cli.listing import listing
 from goal_sweep.runners.cli.plan import planning
 from goal_sweep.runners.cli.results import results
 from goal_sweep.runners.cli.ui import page
-from goal_sweep.runners.launch.parent import say
+from goal_sweep.runners.launch.parent import own_status
 
 app = typer.Typer(
     help="Train image-text retrieval models with every GOAL objective, and print the tables of a paper.",
@@ -101,8 +101,7 @@ def _explained(error: Exception) -> tuple[str, int]:
 
 def main() -> None:
     """Run the command line of this process, and end the process."""
-    status = run()
-    say(status)
+    status = own_status(run())
     if "ray" in sys.modules:
         # Ray's own work at exit waits for a head process that may be gone, and then ends the process with status 1.
         with contextlib.suppress(OSError):  # nobody may read any more

@@ -196,7 +196,6 @@ def _pictures(folder: Path) -> list[Path]:
 
 
 def _page(text: str, found: Sequence[tuple[Path, float]]) -> str:
-    """A page with pictures, the nearest first."""
     title = html.escape(printable(text))
     items = (
         f'<p><img src="{html.escape(path.resolve().as_uri())}" width="220"> {similarity:.3f} '

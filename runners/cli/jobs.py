@@ -18,7 +18,7 @@ from goal_sweep.runners.cluster.submission import BACKENDS, example_site, job_of
 from goal_sweep.runners.launch.opened import open_config
 from goal_sweep.runners.store import local_root
 from goal_sweep.runners.store.submissions import Submission, Submissions
-from goal_sweep.sweeps import load_for_cluster, load_places
+from goal_sweep.sweeps.reading.load import load_for_cluster, load_places
 
 submitting = typer.Typer()
 Kind = Literal["ray", "slurm", "kubernetes"]

@@ -15,6 +15,7 @@ import typer
 
 from goal_sweep.goal_core.basics.atomic import StorageError, replace_bytes
 from goal_sweep.goal_core.basics.errors import ConfigError, DeviceError, GoalError, printable
+from goal_sweep.goal_core.evaluation.metrics import TEST
 from goal_sweep.runners.cli.jobs import Site, job_lines, jobs_as_json, show_job_log, submissions_of
 from goal_sweep.runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Trust, Uri, console
 from goal_sweep.runners.cli.plan import plan_of, show_plan
@@ -29,9 +30,9 @@ from goal_sweep.runners.launch.view.live import overview
 from goal_sweep.runners.store import Store, TrainingFolder, TrainingStatus
 from goal_sweep.runners.store.status import status_of
 from goal_sweep.runners.store.submissions import Submissions
-from goal_sweep.sweeps import SweepConfig, SweepPlaces, load_places
+from goal_sweep.sweeps import SweepConfig, SweepPlaces
 from goal_sweep.sweeps.overview import describe_size
-from goal_sweep.sweeps.results import TEST
+from goal_sweep.sweeps.reading.load import load_places
 
 launching = typer.Typer()
 _POLL_SECONDS = 0.5
@@ -155,9 +156,8 @@ def validate(sweep: Sweep, set_: Set = None, trust_plugins: Trust = False) -> No
     skipped = "the images were not decoded" if opened.config.data.image else "NaN and infinity were not looked for"
     for line in (*opened.dataset.notes, f"{skipped}: `goal-sweep data check` does that"):
         console.print(f"data: {line}")
-    for line in describe_size(opened):
-        console.print(line)
-    if opened.trails:
+    console.print(describe_size(opened))
+    if opened.studies:
         console.print(opened.progress().phase)
     try:
         check_here(Resources.of(opened.config.resources))
@@ -256,20 +256,18 @@ def logs(
 
 
 def log_lines(sweep: OpenedSweep, pattern: str, *, failed: bool, follow: bool) -> Iterator[str]:
-    """The logs of a sweep, stage by stage and cell by cell.
+    """The logs of a sweep, stage by stage and cell by cell. Raises `GoalError` where no cell matches the pattern.
 
     Args:
         pattern: beginning of a cell id or of a stage key, or part of a cell's name; empty for all cells.
         failed: only trainings whose last attempt failed, each with that attempt's reason and trace.
-        follow: go on with new lines until interrupted.
-
-    Raises:
-        GoalError: no cell matches the pattern.
     """
     folders = {
         sweep.store.folder(one): one
         for one in sweep.trainings
-        if one.cell.id.startswith(pattern) or one.key.startswith(pattern) or pattern in f"{one.cell.label} {one.point}"
+        if one.cell.id.startswith(pattern)
+        or one.key.startswith(pattern)
+        or pattern in f"{one.cell.label} {one.configuration}"
     }
     if not folders:
         raise GoalError(f"no cell of {sweep.config.name} has {pattern!r} in its id or name")

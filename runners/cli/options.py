@@ -151,7 +151,6 @@ class SweepArguments:
 
         Args:
             verb: the command, such as ``logs``.
-            arguments: arguments after the sweep.
             with_tracking: whether the command accepts ``--tracking-uri``.
         """
         options = [word for text in self.set_ or () for word in ("--set", text)]

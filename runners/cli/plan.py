@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +19,7 @@ from goal_sweep.goal_core.models.sizes import DataSize
 from goal_sweep.runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Trust, console
 from goal_sweep.runners.execution.capacity import Resources
 from goal_sweep.runners.launch.opened import OpenedSweep
-from goal_sweep.runners.launch.tuning import foresee
+from goal_sweep.runners.launch.tuning import ends_of, foresee
 from goal_sweep.runners.planning.devices import to_plan_for
 from goal_sweep.runners.planning.memory import disk_mb, memory_mb
 from goal_sweep.runners.planning.packing import end_s, pack_for
@@ -80,7 +81,9 @@ def plan_of(
     devices = to_plan_for(Resources.of(config.resources), count)
     parts, search = [("", list(sweep.reporting))], {}
     if config.tune is not None:
-        coming = foresee(sweep, opened.ends if opened else dict.fromkeys)
+        attempts = config.resources.max_attempts
+        read = partial(ends_of, opened.store, max_attempts=attempts) if opened else dict.fromkeys
+        coming = foresee(sweep, read)
         parts = [*(("search: ", list(one)) for one in coming.rounds), ("", list(coming.grid))]
         search = {"rounds": len(coming.rounds), "candidates": coming.candidates}
     splits, known, done = published_counts(config.data), {}, set()
@@ -142,9 +145,7 @@ def _sum(numbers: Sequence[float | None]) -> float | None:
 
 def show_plan(sweep: ResolvedSweep, plan: dict[str, Any]) -> None:
     """Print a plan as text."""
-    size, *axes = describe_size(sweep)
-    for line in (f"{plan['sweep']}: {size}; data {plan['data']}", *axes):
-        console.print(line)
+    console.print(f"{plan['sweep']}: {describe_size(sweep)}; data {plan['data']}")
     if sweep.config.tune is not None:
         number, rounds = " to ".join(map(str, sorted(set(plan["search"]["candidates"])))), plan["search"]["rounds"]
         console.print(f"search {sweep.config.tune.search}: {number} candidates per objective, rounds {rounds}")

@@ -22,7 +22,8 @@ from goal_sweep.runners.results import has_table
 from goal_sweep.runners.store import Store, local_root
 from goal_sweep.runners.tracking.experiment import SweepPage
 from goal_sweep.runners.tracking.uri import TrackingError, read_only, resolve_uri, sqlite_file
-from goal_sweep.sweeps import SweepConfig, SweepPlaces, load_places
+from goal_sweep.sweeps import SweepConfig, SweepPlaces
+from goal_sweep.sweeps.reading.load import load_places
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,6 @@ class ReportTarget:
     config: SweepPlaces
     """The sweep, or of one with plugins its places."""
     others: tuple[SweepPlaces, ...] = ()
-    """The same sweep with further stores."""
     asked: bool = False
     """Whether the person named the tracking URI or launched; else no server is contacted."""
 

@@ -99,7 +99,7 @@ def sync(
     """
     from goal_sweep.analysis.report.folder import REPORT_LIST, files_of_report
     from goal_sweep.runners.cli.reports import ReportTarget
-    from goal_sweep.runners.results import lost_results, update_results
+    from goal_sweep.runners.results import lost_results, read_results, update_results
     from goal_sweep.runners.tracking.experiment import SweepPage, told
     from goal_sweep.runners.tracking.mlflow_tracker import MlflowTracker
     from goal_sweep.runners.tracking.uri import TrackingError, read_only
@@ -108,7 +108,7 @@ def sync(
     target = ReportTarget(config=opened.config)
     if why := read_only(target.uri):
         raise TrackingError(why)
-    if lost := lost_results(opened.store, opened):
+    if lost := lost_results(read_results(opened.store, opened.config.name), opened):
         raise GoalError(
             f"{lost} finished trainings of {opened.config.name} are not among those of these settings, and would leave "
             "the results table: give the file and the settings of the last launch, or launch these"

@@ -17,7 +17,8 @@ from goal_sweep.runners.execution.capacity import Machine, Resources
 from goal_sweep.runners.execution.session import STARTING, patient
 from goal_sweep.runners.planning.devices import idle_gpus
 from goal_sweep.runners.store.submissions import Submission
-from goal_sweep.sweeps import ClusterConfig, SweepConfig
+from goal_sweep.sweeps import SweepConfig
+from goal_sweep.sweeps.clusters import ClusterConfig
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _ANSWER_S = 60.0
@@ -42,7 +43,6 @@ class Job:
     """A sweep as it is sent to a cluster."""
 
     id: str
-    """The submission's id."""
     config: SweepConfig
     cluster: ClusterConfig
     sweep_text: str
@@ -54,11 +54,9 @@ class Job:
     working_dir: Path
     """Where the command was given; relative paths of the sweep start there."""
     code: str
-    """Digest of the code that submits."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that the sweep file names, with their values here."""
     options: tuple[str, ...] = ()
-    """Options of `goal-sweep launch`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +65,6 @@ class JobState:
 
     phase: Phase
     said: str
-    """The state in words, with its reason."""
     status: int | None = None
     """The exit status of the launch, where it is known."""
 
@@ -126,7 +123,7 @@ def check_variables(job: Job, kind: str, known: Collection[str]) -> None:
 def check_node(job: Job, kind: str, cpus: int, gpus: int) -> list[str]:
     """Refuse a sweep whose units fit no node. Returns what to say of GPUs that would stay idle for want of CPUs."""
     need = replace(Resources.of(job.config.resources), accelerator="")
-    node = Machine(id="", host="", address="", resources={"CPU": cpus, "GPU": gpus})
+    node = Machine(id="", resources={"CPU": cpus, "GPU": gpus})
     if not node.fits(need):
         raise ConfigError(f"a unit needs {need} (resources), but a node has {node.describe()} (cluster.{kind})")
     return [f"{idle} (cluster.{kind})"] if need.gpus and (idle := idle_gpus([node], need)) else []

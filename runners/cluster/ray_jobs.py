@@ -43,8 +43,7 @@ _STOP_S = 30
 def connect(address: str) -> Any:
     """Ray's client for jobs, which says nothing by itself.
 
-    Raises:
-        OSError: the dashboard does not answer, in time or at all.
+    Raises `OSError` where the dashboard does not answer, in time or at all.
     """
     try:  # the client would wait for it without end
         with urllib.request.urlopen(f"{address.rstrip('/')}/api/version", timeout=_GREETING_S):
@@ -132,9 +131,8 @@ def logs(submission: Submission, folder: Path, *, follow: bool) -> Iterator[str]
 def _client(address: str) -> Iterator[Any]:
     """The client, with errors of Ray in one line.
 
-    Raises:
-        NoAnswerError: the cluster may have done what it was asked for.
-        ClusterError: the cluster cannot be reached, or refuses.
+    Raises `NoAnswerError` where the cluster may have done what it was asked for; `ClusterError` where the cluster
+    cannot be reached, or refuses.
     """
     client = None
     try:

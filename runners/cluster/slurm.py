@@ -24,7 +24,7 @@ from goal_sweep.runners.cluster.backend import (
 )
 from goal_sweep.runners.store.storage.place import is_object_store
 from goal_sweep.runners.store.submissions import Submission
-from goal_sweep.sweeps import SlurmConfig
+from goal_sweep.sweeps.clusters import SlurmConfig
 
 _WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "CONFIGURING", "REQUEUE_FED", "RESV_DEL_HOLD")
 _LIVING = ("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING", "PREEMPTED")

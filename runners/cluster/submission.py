@@ -18,8 +18,9 @@ from goal_sweep.runners.cluster.backend import Backend, ClusterError, Job, JobSt
 from goal_sweep.runners.execution.inputs import code_digest
 from goal_sweep.runners.store import local_root
 from goal_sweep.runners.store.submissions import Submission, Submissions
-from goal_sweep.sweeps import ClusterSweep, to_mapping
 from goal_sweep.sweeps.checks import looks_secret
+from goal_sweep.sweeps.identity import to_mapping
+from goal_sweep.sweeps.reading.load import ClusterSweep
 
 BACKENDS: Mapping[str, Backend] = {"ray": ray_jobs, "slurm": slurm}
 _EXAMPLES = Path(__file__).parent / "sites"
@@ -41,8 +42,7 @@ def example_site(kind: str) -> str:
 def job_of(loaded: ClusterSweep, options: Sequence[str]) -> Job:
     """Freeze a sweep into a job, so that edits after the submission do not reach it.
 
-    Raises:
-        ConfigError: the sweep names an environment variable whose value would be a secret in the job's files.
+    Raises `ConfigError` where the sweep names an environment variable whose value would be a secret in the job's files.
     """
     plain, own = dict(loaded.plain), loaded.config.plugins
     if own:  # with their texts, for they may be nowhere on the cluster; who submits trusts them

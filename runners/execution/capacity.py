@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from goal_sweep.goal_core.basics.errors import DeviceError
 from goal_sweep.sweeps import ResourceConfig
@@ -44,26 +42,8 @@ class Machine:
     """One machine of the cluster, as Ray describes it."""
 
     id: str
-    """Ray's id of it."""
-    host: str
-    address: str
     resources: Mapping[str, float]
     """All of it, whoever uses it."""
-
-    @classmethod
-    def of_ray(cls, node: Mapping[str, Any]) -> Machine:
-        """Read an element of `ray.nodes()`."""
-        return cls(
-            id=str(node["NodeID"]),
-            host=str(node.get("NodeManagerHostname", "")),
-            address=str(node.get("NodeManagerAddress", "")),
-            resources=node.get("Resources") or {},
-        )
-
-    @property
-    def name(self) -> str:
-        """How messages name it."""
-        return f"{self.host} ({self.address})"
 
     def fits(self, need: Resources) -> bool:
         """Whether it could hold a unit if nothing else ran there."""
@@ -77,13 +57,10 @@ class Machine:
 
 
 def check_here(need: Resources, here: Machine | None = None) -> None:
-    """Check that a unit fits this machine.
+    """Raises `DeviceError`, with the settings that would fit, where a unit does not fit this machine.
 
     Args:
         here: this machine as Ray counts it; None counts what Ray may find at most, and starts nothing.
-
-    Raises:
-        DeviceError: it does not; names the settings with which it would.
     """
     if here is None:  # only Ray finds out the kind of a GPU
         here, need = _this_machine(gpus=need.gpus > 0), replace(need, accelerator="")
@@ -107,4 +84,4 @@ def _this_machine(*, gpus: bool) -> Machine:
         counted["GPU"] = float(cuda.device_count())
     with contextlib.suppress(ValueError):  # Ray says what is wrong with it
         counted |= json.loads(os.environ.get("RAY_OVERRIDE_RESOURCES", "{}"))
-    return Machine(id="", host=socket.gethostname(), address="", resources=counted)
+    return Machine(id="", resources=counted)

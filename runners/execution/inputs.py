@@ -22,7 +22,8 @@ from goal_sweep.goal_core.models.frameworks import initial_weights_id
 from goal_sweep.runners.execution.job import UnitJob
 from goal_sweep.runners.store import Store
 from goal_sweep.runners.store.provenance import versions_of
-from goal_sweep.sweeps import Unit, content_id
+from goal_sweep.sweeps import Unit
+from goal_sweep.sweeps.identity import content_id
 
 
 class InputsDifferError(DataError):
@@ -43,7 +44,7 @@ _VISIBLE_S = 10.0
 
 
 def source_hash(folders: Sequence[Path]) -> str:
-    """Hash the names and contents of the Python files in some folders: 16 hex digits."""
+    """16 hex digits of the names and contents of the Python files in some folders."""
     digest = hashlib.sha256()
     for folder in folders:
         for path in sorted(folder.rglob("*.py")):
@@ -66,11 +67,7 @@ def software() -> dict[str, str]:
 
 
 def check_machine(store: Store, job: UnitJob) -> None:
-    """Check that this machine sees the driver's store, has the device of a unit, and the driver's versions.
-
-    Raises:
-        UnfitMachineError: it does not; nothing was written but a probe.
-    """
+    """Raises `UnfitMachineError` where this machine lacks the driver's store, the device of a unit, or its versions."""
     host, deadline = socket.gethostname(), time.monotonic() + _VISIBLE_S
     while not store.sees_launch(job.launch):
         if time.monotonic() > deadline:
@@ -101,9 +98,7 @@ def check_machine(store: Store, job: UnitJob) -> None:
 
 
 def check_code(code: str | None, did: Literal["launched", "submitted"] = "launched") -> None:
-    """Compare this process's code with the driver's, or with that which submitted a batch job.
-
-    Raises `InputsDifferError` where it differs.
+    """Raises `InputsDifferError` where this process's code is not that of the driver, or of who submitted a batch job.
 
     Args:
         code: the other's `code_digest`; None compares nothing.
@@ -120,18 +115,12 @@ def check_code(code: str | None, did: Literal["launched", "submitted"] = "launch
 def open_inputs(unit: Unit, code: str, indexes: Path) -> Dataset:
     """Open a unit's data, and check that its trainings would be what their ids state.
 
-    Images are not looked at here: each is compared with the index when it is read.
+    Images are not looked at here: each is compared with the index when it is read. Raises `InputsDifferError` where
+    code, data or weights differ from the driver's, another `GoalError` where they are missing here, or broken, and
+    `OSError` where they cannot be read, also not after a while.
 
     Args:
         code: the driver's `code_digest`.
-
-    Returns:
-        The data.
-
-    Raises:
-        InputsDifferError: the code, the data or the first weights differ from the driver's.
-        GoalError: the data or the weights are missing here, or broken.
-        OSError: they cannot be read, also not after a while.
     """
     check_code(code)
 
@@ -144,14 +133,7 @@ def open_inputs(unit: Unit, code: str, indexes: Path) -> Dataset:
 
 
 def check_inputs(unit: Unit, dataset: Dataset) -> None:
-    """Compute the ids of a unit's cells with what this machine has.
-
-    Raises `InputsDifferError` where the data, the first weights, or the code of an objective differ; `WeightsError`
-    where weights are missing here.
-
-    Args:
-        dataset: its data, as opened here.
-    """
+    """Raises `InputsDifferError` where a unit's cells would have other ids with what this machine has."""
     for training in unit.trainings:
         cell = training.cell
         weights_id = initial_weights_id(cell.model)

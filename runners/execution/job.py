@@ -15,7 +15,7 @@ from goal_sweep.sweeps.units import Unit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitJob:
-    """A unit as it is sent to a worker."""
+    """A unit, with all that a worker needs to train it."""
 
     unit: Unit
     sharing: Sharing
@@ -23,7 +23,6 @@ class UnitJob:
     plugins: tuple[Plugin, ...]
     """That define parts of one's own, which the worker runs first."""
     store: str
-    """Its location."""
     launch: str
     """The launch for which the worker claims its trainings."""
     elsewhere: bool
@@ -40,7 +39,6 @@ class Start(NamedTuple):
     number: int
     job: UnitJob
     avoid: Sequence[str] = ()
-    """Ids of machines that must not train it."""
 
 
 class Death(NamedTuple):
@@ -49,7 +47,6 @@ class Death(NamedTuple):
     kind: Literal["died", "memory", "machine"]
     """`memory`: Ray ended it because the machine's memory was nearly full. `machine`: its machine is gone."""
     line: str
-    """What Ray says of it, in one line."""
 
     @classmethod
     def read(cls, text: str) -> Death:

@@ -87,10 +87,7 @@ class RaySession:
     def __enter__(self) -> Self:
         """Start or join Ray.
 
-        Raises:
-            DeviceError: this machine is too small for a unit.
-            UnfinishedError: the cluster does not answer, or Ray does not start.
-            GoalError: the address is not that of a head, or the cluster refuses this machine.
+        Raises `UnfinishedError` where the cluster does not answer or Ray does not start, else another `GoalError`.
         """
         if self.address is None:
             check_here(self.need)
@@ -153,7 +150,7 @@ class RaySession:
         import ray
 
         try:
-            return [Machine.of_ray(node) for node in ray.nodes() if node["Alive"]]
+            return [Machine(id=one["NodeID"], resources=one["Resources"]) for one in ray.nodes() if one["Alive"]]
         except Exception as error:
             raise RayLostError(f"Ray does not answer any more; {AGAIN}") from error
 
@@ -184,10 +181,7 @@ def _connect(address: str) -> None:
 
 
 def _private_folder(path: Path) -> Path:
-    """Make a folder that nobody else may enter, or check that it is one: Ray opens its sockets to everybody.
-
-    Raises `GoalError` where another user has made it, or it is not a folder.
-    """
+    """Make a folder that nobody else may enter, or check that it is one: Ray opens its sockets to everybody."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)

@@ -27,16 +27,14 @@ _NODE_ID = "ray.io/node-id"
 
 
 def run_units(session: RaySession, work: Work) -> None:
-    """Train units until the work is over or stops.
+    """Train units until the work is over or stops. Raises `RayLostError` where Ray has ended.
 
-    Raises:
-        RayLostError: Ray has ended. What ends Tune alone, such as Ray's own word that a worker took too much memory,
-            costs a start of the units that ran.
+    What ends Tune alone, such as Ray's word that a worker took too much memory, costs a start of the units that ran.
     """
     if session.address is not None:
         os.environ.setdefault("TUNE_MAX_PENDING_TRIALS_PG", _PENDING)
     while not work.is_over and not work.stopping:
-        _fit(session, _Given(work))
+        _fit(session, _Queue(work))
 
 
 class _NotKept:
@@ -46,36 +44,29 @@ class _NotKept:
         return {}
 
 
-class _Given:
-    """The starts that Tune was given, of which each ends once."""
-
-    def __init__(self, work: Work) -> None:
-        self.work = work
-        self.numbers: set[int] = set()
-
-    def end(self, number: int, death: Death | None) -> None:
-        """Tell that a start has ended."""
-        if number in self.numbers:
-            self.numbers.remove(number)
-            self.work.ended(number, death)
-
-
 class _Queue(_NotKept, Searcher):  # type: ignore[misc]  # ray is not typed
     """Gives Tune one start after the other, and lets it wait while none can begin."""
 
-    def __init__(self, given: _Given) -> None:
+    def __init__(self, work: Work) -> None:
         super().__init__()
-        self._given = given
+        self.work = work
+        self.numbers: set[int] = set()
+        """Of the starts that Tune was given and that have not ended."""
 
     def suggest(self, trial_id: str) -> Any:
-        work = self._given.work
-        work.step()
-        if work.is_over or work.stopping:
+        self.work.step()
+        if self.work.is_over or self.work.stopping:
             return Searcher.FINISHED
-        if (start := work.next()) is None:
+        if (start := self.work.next()) is None:
             return None
-        self._given.numbers.add(start.number)
+        self.numbers.add(start.number)
         return {"number": start.number, "job": ray.put(start.job), "avoid": [*start.avoid]}
+
+    def end(self, number: int, death: Death | None) -> None:
+        """Tell, once, that a start has ended."""
+        if number in self.numbers:
+            self.numbers.remove(number)
+            self.work.ended(number, death)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         pass
@@ -88,29 +79,25 @@ class _Queue(_NotKept, Searcher):  # type: ignore[misc]  # ray is not typed
 
 
 class _Ears(_NotKept, tune.Callback):  # type: ignore[misc]  # ray is not typed
-    """Passes on what Tune tells of its trials."""
-
-    def __init__(self, given: _Given) -> None:
-        self._given = given
+    def __init__(self, queue: _Queue) -> None:
+        self._queue = queue
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
-        self._given.work.reported(trial.config["number"], result)
+        self._queue.work.reported(trial.config["number"], result)
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._given.end(trial.config["number"], None)
+        self._queue.end(trial.config["number"], None)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._given.end(trial.config["number"], Death.read(_error_text(trial)))
+        self._queue.end(trial.config["number"], Death.read(_error_text(trial)))
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        self._given.work.step()
+        self._queue.work.step()
 
 
 class _End(_NotKept, tune.Stopper):  # type: ignore[misc]  # ray is not typed
-    """Ends all units when the work stops."""
-
     def __init__(self, work: Work) -> None:
         self._work = work
 
@@ -121,7 +108,7 @@ class _End(_NotKept, tune.Stopper):  # type: ignore[misc]  # ray is not typed
         return self._work.stopping
 
 
-def _fit(session: RaySession, given: _Given) -> None:
+def _fit(session: RaySession, queue: _Queue) -> None:
     def resources(config: Mapping[str, Any]) -> Any:
         others = [{_NODE_ID: f"!in({','.join(config['avoid'])})"}] if config["avoid"] else None
         return tune.PlacementGroupFactory([session.need.bundle], bundle_label_selector=others)
@@ -132,14 +119,14 @@ def _fit(session: RaySession, given: _Given) -> None:
             tune.with_resources(train_trial, resources),
             tune_config=tune.TuneConfig(
                 num_samples=-1,  # the queue says when it is over
-                search_alg=_Queue(given),
+                search_alg=queue,
                 trial_name_creator=lambda trial: f"unit-{trial.config['number']:04d}",
                 trial_dirname_creator=lambda trial: f"unit-{trial.config['number']:04d}-{trial.trial_id}",
                 # Reusing a CPU worker saves seconds of imports; a used CUDA context may not be clean.
                 reuse_actors=session.need.gpus == 0,
             ),
             run_config=tune.RunConfig(
-                name="units", storage_path=str(scratch), verbose=0, stop=_End(given.work), callbacks=[_Ears(given)]
+                name="units", storage_path=str(scratch), verbose=0, stop=_End(queue.work), callbacks=[_Ears(queue)]
             ),
         )
         try:
@@ -153,8 +140,8 @@ def _fit(session: RaySession, given: _Given) -> None:
             death: Death | None = Death.read(str(error))
         else:
             death = None
-    for number in sorted(given.numbers):  # Tune has stopped them, or not begun them
-        given.end(number, death)
+    for number in sorted(queue.numbers):  # Tune has stopped them, or not begun them
+        queue.end(number, death)
 
 
 def _error_text(trial: Any) -> str:

@@ -13,46 +13,26 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from goal_sweep.goal_core.basics.atomic import StorageError
 from goal_sweep.goal_core.basics.errors import FencedError, GoalError, listening
 from goal_sweep.goal_core.data.dataset import Dataset
+from goal_sweep.goal_core.training import EpochDone, TrainingEvent, TrainingFailed
 from goal_sweep.goal_core.training.config import Sharing, own_settings
-from goal_sweep.goal_core.training.plan import (
-    Callback,
-    EpochDone,
-    TrainingEvent,
-    TrainingFailed,
-    TrainingPlan,
-    UnitPlan,
-)
+from goal_sweep.goal_core.training.plan import Callback, TrainingPlan, UnitPlan
 from goal_sweep.goal_core.training.train import train_unit
 from goal_sweep.runners.execution.inputs import UnfitMachineError, check_machine, open_inputs
 from goal_sweep.runners.execution.job import UnitJob
-from goal_sweep.runners.store import (
-    BEST,
-    PATIENCE_S,
-    AlreadyDoneError,
-    ClaimedError,
-    ClaimLostError,
-    Store,
-    TrainingFolder,
-    renewed,
-)
+from goal_sweep.runners.store import BEST, PATIENCE_S, Store, TrainingFolder
 from goal_sweep.runners.store.storage.folders import LOCAL
+from goal_sweep.runners.store.training import AlreadyDoneError, ClaimedError, ClaimLostError, renewed
 from goal_sweep.sweeps.cells import Training
 from goal_sweep.sweeps.schema import ResourceConfig
 from goal_sweep.sweeps.units import Unit
 
-
-class Send(Protocol):
-    """Passes events, and whatever else it is given, on to the driver."""
-
-    def __call__(self, events: Sequence[TrainingEvent] = (), **more: Any) -> None:
-        """Pass them on."""
-
-
+Send = Callable[..., None]
+"""Passes a sequence of events on to the driver, and whatever else it is given by name."""
 UNCOUNTED = ("storage", "refused", "inputs", "damaged")
 """Kinds of failure that are not the cell's fault, but that of a disk, a machine or another training."""
 FINAL = ("diverged", "collapsed")
@@ -68,11 +48,7 @@ _RECORD_S = 30.0
 
 
 def train_trial(config: Mapping[str, Any]) -> None:
-    """What Ray Tune runs: train a unit, and report its events, each time with Ray's id of the machine.
-
-    Args:
-        config: ``job``, a reference to a `UnitJob`.
-    """
+    """What Ray Tune runs: train the unit of a `Start`, and report its events, each with Ray's id of the machine."""
     import ray
     from ray import tune
 
@@ -92,11 +68,7 @@ def run_unit(job: UnitJob, send: Send) -> None:
     """Train the trainings of a unit that are not done, and that nobody else trains.
 
     When this returns, the store holds how each of them ended. An error of the whole unit (unreadable data, no GPU)
-    fails each training and is not raised. If the driver asks its workers to stop, every training saves its exact state
-    and ends its attempt.
-
-    Raises:
-        UnfitMachineError: this machine lacks something, and another may train the unit. Nothing was claimed.
+    fails each training and is not raised. `UnfitMachineError` says that another machine may train it.
     """
     store, warnings = Store(job.store, patience=PATIENCE_S), list[str]()
     dataset: Dataset | Exception
@@ -123,7 +95,7 @@ def run_unit(job: UnitJob, send: Send) -> None:
 
 
 def _claim(job: UnitJob, store: Store, send: Send) -> dict[str, TrainingFolder]:
-    """Claim a unit's trainings. Returns the folders by key of those that this process has now."""
+    """Claim a unit's trainings. Returns the folders, by key, of those that this process has now."""
     claimed: dict[str, TrainingFolder] = {}
     for training in job.unit.trainings:
         folder = store.folder(training)
@@ -206,9 +178,7 @@ class UnitCallback(Callback):
     """Follows a unit's training: records failures, passes events on, and ends the process when it hangs.
 
     Args:
-        folders: the folders of its trainings, by key.
         watchdog: seconds without a step after which the process is ended; 0 disables this.
-        asked_to_stop: whether the driver wants the unit to save and stop.
         smaller: pairs at a time with which a training that runs out of memory can go on; 0 where it cannot.
     """
 
@@ -259,8 +229,7 @@ class UnitCallback(Callback):
     def events(self, events: Sequence[TrainingEvent]) -> None:
         """Write failures into the store, then send the events to the driver.
 
-        An error after which the process cannot use its GPU any more ends the process: it would fail every cell, and
-        which one caused it shows when they are tried apart.
+        An error that costs the process its GPU ends it: which cell caused it shows when they are tried apart.
         """
         self._seen = time.monotonic()
         passed_on = []
@@ -293,7 +262,6 @@ class UnitCallback(Callback):
             os.write(2, f"{event.reason} (and its record could not be written: {error})\n".encode())
 
     def _watch(self) -> None:
-        """End the process when its training hangs."""
         pause, woke = min(5.0, self._limit / 4), time.monotonic()
         while not self._over.wait(pause):
             slept, woke = time.monotonic() - woke, time.monotonic()

@@ -34,11 +34,8 @@ class LaunchOutcome:
     """Exit status: 0 all is done, 1 cells failed, 75 something is left, 75 or 130 a signal stopped it."""
     progress: SweepProgress
     found_nothing_to_do: bool
-    """Whether no training was left to do when the launch began."""
-    stopped: bool = False
-    """Whether a signal stopped it."""
-    is_tracked: bool = True
-    """Whether MLflow has everything."""
+    stopped: bool
+    is_tracked: bool
 
 
 def launch_sweep(
@@ -51,15 +48,13 @@ def launch_sweep(
 ) -> LaunchOutcome:
     """Train what a sweep lacks.
 
+    Raises `UnfinishedError` where Ray, the store or its credentials are gone: finished epochs are kept, and the same
+    command continues. Another `GoalError` says why nothing can be trained.
+
     Args:
         command: writes another command on the same sweep, from the verb and its arguments.
         signals: handles the signals that stop the launch; it must be entered already.
         judge: the rule for "not significantly worse", for the grids at the end.
-
-    Raises:
-        UnfinishedError: Ray, the store or its credentials are gone. Finished epochs are kept, and the same command
-            continues.
-        GoalError: nothing can be trained; the message says why.
     """
     before = read_results(sweep.store, sweep.config.name)
     damaged = list(_taken_back(sweep))
@@ -72,7 +67,7 @@ def launch_sweep(
     if has_work:
         sweep.check_trainable()
         phase = filter(None, [remaining.progress.phase])
-        for line in (*_about(sweep), *phase, *damaged, *edits_since(before, sweep, todo)):
+        for line in (*_about(sweep), *phase, *damaged, *edits_since(before, sweep)):
             view.note(line)
         sweep.prepare()
     if sweep.store.exists:  # an earlier launch may have ended before MLflow had everything
@@ -99,7 +94,6 @@ def launch_sweep(
 
 
 def _about(sweep: OpenedSweep) -> Iterator[str]:
-    """What a user should know of a sweep before it trains."""
     if unlike := sweep.unlike_published():
         yield f"warning: {unlike}"
     yield from (f"data: {note}" for note in sweep.dataset.notes)

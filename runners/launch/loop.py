@@ -27,6 +27,7 @@ from goal_sweep.runners.launch.packing import Packer
 from goal_sweep.runners.launch.remaining import LaunchOptions, Remaining
 from goal_sweep.runners.launch.signals import StopSignals
 from goal_sweep.runners.launch.view.live import LiveView
+from goal_sweep.runners.planning.devices import of_machines
 from goal_sweep.runners.results import training_row
 from goal_sweep.runners.store import Store
 from goal_sweep.runners.tracking.tracking import Tracking
@@ -48,13 +49,9 @@ ANSWER_S = 20.0
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A unit that waits for a start, or runs."""
-
     unit: Unit
     rank: tuple[float, ...]
-    """Units of a lower rank start first."""
     ready_at: float = 0.0
-    """When it may start at the earliest."""
     deaths: int = 0
     """Of its workers in a row, without progress and through no fault of its cells."""
     node: str = ""
@@ -64,11 +61,7 @@ class _Waiting:
 
 
 class Launch:
-    """Gives units to Ray, and notes what becomes of them (`runners.execution.units.Work`).
-
-    Args:
-        signals: handles the signals that stop the launch; it must be entered already.
-    """
+    """Gives units to Ray, and notes what becomes of them (`runners.execution.job.Work`)."""
 
     def __init__(
         self, remaining: Remaining, options: LaunchOptions, view: LiveView, tracking: Tracking, signals: StopSignals
@@ -99,10 +92,7 @@ class Launch:
         return self._remaining.sweep.store
 
     def run(self) -> int:
-        """Train, and return the exit status.
-
-        Raises `UnfinishedError` where Ray, the store or its credentials are gone.
-        """
+        """Train, and return the exit status; see `launch_sweep`."""
         self._store.begin_launch(self.id)
         try:
             with self._view:
@@ -137,7 +127,8 @@ class Launch:
             self._session = session
             self._signals.install()
             self._tracking.mlflow.check(ANSWER_S)  # before anything trains, if it can never work
-            self._packer = Packer(self._remaining, session.machines(), need, self._options, self._view.note)
+            devices = of_machines(session.machines(), need, here=self._options.address is None)
+            self._packer = Packer(self._remaining, devices, self._view.note)
             self._packer.look_ahead()
             self._fill()
             with self._signals.gentle():
@@ -191,17 +182,13 @@ class Launch:
             self._begun.add(own[key])
             self._progress.running(own[key])
             self._tracking.begin(own[key])
-        events = report["events"]
-        for event in events:  # the cells of a unit report an epoch together
-            if isinstance(event, EpochDone):
-                rsum = event.record["metrics"].get("val/rsum", math.nan)
-                self._progress.running(own[event.key], event.record["epoch"], rsum)
-        for event in events:
+        for event in report["events"]:
             match event:
                 case EpochDone(key=key, record=record):
-                    waiting.deaths = 0
+                    waiting.deaths, rsum = 0, record["metrics"].get("val/rsum", math.nan)
+                    self._progress.running(own[key], record["epoch"], rsum)
                     self._tracking.epoch(key, record)
-                    self._view.epoch(own[key], record["metrics"].get("val/rsum", math.nan))
+                    self._view.epoch(own[key], rsum)
                 case TrainingDone(key=key):
                     self._settle(own[key])
                 case TrainingFailed(key=key, kind=kind, reason=reason):
@@ -279,22 +266,17 @@ class Launch:
             self._cut_short = f"{where}; once it is back, the same command continues"
 
     def _failed(self, training: Training, kind: str, reason: str) -> None:
-        """A training has left its unit."""
         self._view.note(f"{training.name}: {reason}")
+        self._damages[training] += kind == "damaged"
         if kind == "refused":
             self._cut_short = reason
-        elif kind in ("storage", "inputs"):
+        elif kind in ("storage", "inputs") or self._damages[training] > MOST_DAMAGES:
             self._leave(training, reason)
-        elif kind == "damaged":
-            self._damages[training] += 1
-            if self._damages[training] > MOST_DAMAGES:
-                self._leave(training, reason)
-            elif training.before is not None and self._progress[training.before].state == "done":
+        else:
+            if kind == "damaged" and training.before is not None and self._progress[training.before].state == "done":
                 with suppress(OSError):
                     self._store.folder(training.before).forget_result(reason)
                 self._settle(training.before)
-            self._settle(training)
-        else:
             self._settle(training)
 
     def _leave(self, training: Training, reason: str) -> None:

@@ -17,7 +17,7 @@ from goal_sweep.goal_core.data.formats.index import index_path
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.evaluation.feature_files import check_origin
 from goal_sweep.goal_core.models.frameworks import initial_weights_id
-from goal_sweep.runners.launch.tuning import Ended, describe, ends_of, replay
+from goal_sweep.runners.launch.tuning import describe, ends_of, replay
 from goal_sweep.runners.launch.view.progress import SweepProgress
 from goal_sweep.runners.planning.processes import process_pool
 from goal_sweep.runners.store import Store, TrainingStatus
@@ -33,10 +33,7 @@ class OpenedSweep(ResolvedSweep):
     store: Store
 
     def prepare(self) -> None:
-        """Make the store, and put the index of the data into it, so that no worker reads them all.
-
-        Raises `StorageError` where the store cannot be made.
-        """
+        """Make the store, and put the index of the data into it, so that no worker reads them all."""
         before = self.store.indexes
         self.store.prepare()
         if before != self.store.indexes:
@@ -51,11 +48,10 @@ class OpenedSweep(ResolvedSweep):
         Args:
             retried: failed candidates will be tried again, so they have not ended.
         """
-        return self if self.config.tune is None else replay(self, partial(self.ends, retried=retried))
-
-    def ends(self, trainings: Sequence[Training], *, retried: bool = False) -> dict[Training, Ended | None]:
-        """How trainings ended; see `ends_of`."""
-        return ends_of(self.store, trainings, self.config.resources.max_attempts, retried=retried)
+        if self.config.tune is None:
+            return self
+        attempts = self.config.resources.max_attempts
+        return replay(self, lambda trainings: ends_of(self.store, trainings, attempts, retried=retried))
 
     def statuses(self) -> dict[Training, TrainingStatus]:
         """The status of every training, read from the store."""
@@ -64,14 +60,12 @@ class OpenedSweep(ResolvedSweep):
     def progress(self) -> SweepProgress:
         """The progress of the sweep, read from the store."""
         progress = SweepProgress(self.trainings, self.statuses())
-        progress.phase = describe(self) if self.trails else ""
+        progress.phase = describe(self) if self.studies else ""
         return progress
 
     def unlike_published(self) -> str:
         """Which splits have not the published size of the data that `data.name` names; empty if all have."""
         published, lines = published_counts(self.config.data), []
-        if not published:
-            return ""
         for name, split in self.dataset.splits.items():
             found = SplitCounts(images=split.num_images, captions=split.num_captions)
             if found != published.get(name, found):
@@ -80,13 +74,7 @@ class OpenedSweep(ResolvedSweep):
         return f"{'; '.join(lines)}; {name_it}" if lines else ""
 
     def check_trainable(self) -> None:
-        """Check what would otherwise fail only in training: batch sizes against the data, weights against the model.
-
-        Raises:
-            ConfigError: a batch is larger than the training split.
-            WeightsError: weights do not fit the model.
-            PluginError: a plugin's part does not work.
-        """
+        """Check what would otherwise fail only in training: batch sizes, weights, and the parts of plugins."""
         captions = self.dataset.splits["train"].num_captions
         for stage in self.config.stages:
             if stage.batch_size > captions:
@@ -96,9 +84,7 @@ class OpenedSweep(ResolvedSweep):
                     key=f"stages.{stage.name}.batch_size",
                 )
         if self.config.plugins:
-            from goal_sweep.goal_core.objectives.trial import (
-                try_objective,  # with torch, which looking at a sweep does without
-            )
+            from goal_sweep.goal_core.objectives.trial import try_objective  # with torch
 
             for objective in dict.fromkeys(training.cell.objective for training in self.trainings):
                 try_objective(objective)
@@ -130,8 +116,6 @@ def open_sweep(
     progress: Progress = lambda done, total: None,
 ) -> OpenedSweep:
     """Load a sweep and everything that its cell ids depend on.
-
-    Raises `GoalError` where the sweep file is invalid, or the data or weights are missing or invalid.
 
     Args:
         sweep: path of a sweep file, or the name of a shipped sweep.

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from goal_sweep.goal_core.models.sizes import DataSize
-from goal_sweep.runners.execution.capacity import Machine, Resources
-from goal_sweep.runners.launch.remaining import LaunchOptions, Remaining
-from goal_sweep.runners.planning.devices import of_machines
+from goal_sweep.runners.launch.remaining import Remaining
+from goal_sweep.runners.planning.devices import Devices
 from goal_sweep.runners.planning.packing import pack_for
 from goal_sweep.runners.planning.speeds import Speeds, in_store
 from goal_sweep.sweeps.cells import Training
@@ -18,16 +17,8 @@ from goal_sweep.sweeps.units import Unit, pack
 class Packer:
     """Packs what can start into units."""
 
-    def __init__(
-        self,
-        remaining: Remaining,
-        machines: Sequence[Machine],
-        need: Resources,
-        options: LaunchOptions,
-        note: Callable[[str], None],
-    ) -> None:
-        self._remaining, self._note = remaining, note
-        self._devices = of_machines(machines, need, here=options.address is None)
+    def __init__(self, remaining: Remaining, devices: Devices, note: Callable[[str], None]) -> None:
+        self._remaining, self._devices, self._note = remaining, devices, note
         self._limits: Mapping[str, int] = {}
         self._seconds: Callable[[Unit], float | None] = lambda unit: None
         self._made: set[str] = set()
@@ -57,11 +48,12 @@ class Packer:
         """
         config = self._remaining.sweep.config
         stages = {stage.name: float(number) for number, stage in enumerate(config.stages)}
-        units = pack(chosen, config.execution, self._limits)
+        lengths = {
+            unit: self._seconds(unit) or len(unit.trainings) for unit in pack(chosen, config.execution, self._limits)
+        }
         ranked: list[tuple[tuple[float, ...], Unit]] = []
-        for unit in sorted(units, key=lambda unit: -(self._seconds(unit) or len(unit.trainings))):
+        for unit in sorted(lengths, key=lambda unit: -lengths[unit]):
             is_first = bool(unit.features) and unit.features not in self._made
             self._made.add(unit.features)
-            length = self._seconds(unit) or float(len(unit.trainings))
-            ranked.append(((stages[unit.stage.name], 0.0 if is_first else 1.0, -length), unit))
+            ranked.append(((stages[unit.stage.name], 0.0 if is_first else 1.0, -lengths[unit]), unit))
         return ranked

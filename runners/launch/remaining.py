@@ -10,6 +10,7 @@ from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.launch.signals import STOPPED
 from goal_sweep.runners.launch.tuning import describe
 from goal_sweep.runners.store import TrainingStatus
+from goal_sweep.runners.store.status import status_of
 from goal_sweep.sweeps.cells import Training
 
 DONE, SOME_FAILED = 0, 1
@@ -25,7 +26,6 @@ class LaunchOptions:
     failed: Literal["keep", "retry", "only"] = "keep"
     """Failed trainings: keep them failed, also retry them, or retry nothing else."""
     fail_fast: bool = False
-    """Stop at the first failed training."""
 
 
 class Remaining:
@@ -51,21 +51,11 @@ class Remaining:
 
     def read(self, trainings: Iterable[Training]) -> dict[Training, TrainingStatus]:
         """Read the status of trainings from the store, with what this launch forgives."""
-        allowed = self.sweep.config.resources.max_attempts
-        return {
-            training: status
-            for training in trainings
-            for status in self.sweep.store.status(
-                [training], max_attempts=allowed + self._forgiven.get(training, 0)
-            ).values()
-        }
+        allowed, store = self.sweep.config.resources.max_attempts, self.sweep.store
+        return {one: status_of(store.folder(one), allowed + self._forgiven.get(one, 0)) for one in trainings}
 
     def startable(self, *, ahead: bool = False) -> list[Training]:
-        """The trainings that are not done, not under way, and can start.
-
-        Args:
-            ahead: also those whose stage before is not done yet.
-        """
+        """The trainings that can start and are not under way; `ahead` also those whose stage before is not done."""
         return [one for one in self.sweep.trainings if one not in self.under_way and self._can_start(one, ahead=ahead)]
 
     def _can_start(self, training: Training, *, ahead: bool) -> bool:
@@ -83,10 +73,10 @@ class Remaining:
 
     def search_on(self) -> bool:
         """Ask the search for what follows from the scores by now. Returns whether there is anything new."""
-        if not self.sweep.trails or self._options.failed == "only":
+        if not self.sweep.studies or self._options.failed == "only":
             return False
         later = self.sweep.searched()
-        if later.trails == self.sweep.trails:
+        if later.studies == self.sweep.studies:
             return False
         self.sweep = later
         known = set(self.progress.trainings)

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
-from goal_sweep.runners.launch.parent import say
+from goal_sweep.runners.launch.parent import own_status
 
 STOPPED, INTERRUPTED = 75, 130
 """Exit status of a launch that was stopped before its end, and of one that the user interrupted."""
@@ -31,8 +31,7 @@ def end_at_once(number: int, frame: FrameType | None = None) -> None:
     """
     with suppress(OSError):  # nobody may read it
         os.write(2, f"{_cause(number)}: the same command continues\n".encode())
-    say(_status(number))
-    os._exit(_status(number))
+    os._exit(own_status(_status(number)))
 
 
 def handle(handler: Callable[[int, FrameType | None], None]) -> dict[int, Any]:

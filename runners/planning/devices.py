@@ -62,7 +62,7 @@ def to_plan_for(need: Resources, count: int | None) -> Devices:
     gpus = len(_ask_driver("memory.total")) if need.gpus else 0
     ram = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     has = {"CPU": float(os.cpu_count() or 1), "GPU": float(gpus), "memory": ram}
-    here, anywhere = Machine(id="", host="", address="", resources=has), replace(need, accelerator="")
+    here, anywhere = Machine(id="", resources=has), replace(need, accelerator="")
     devices = replace(of_machines([here], anywhere, here=True), need=need)
     if need.accelerator.casefold() not in devices.gpu.casefold():  # the sweep will run on other GPUs
         card = card_named(need.accelerator)

@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 from goal_sweep.runners.planning.devices import Devices
 from goal_sweep.runners.planning.memory import memory_mb
 from goal_sweep.runners.planning.speeds import Speeds, common_part, solo_times
-from goal_sweep.sweeps import SweepConfig, Training, Unit, pack, pack_chain
+from goal_sweep.sweeps import SweepConfig, Training, Unit, pack
+from goal_sweep.sweeps.units import pack_chain
 
 TIE: Final = 1.05
 """Ends and device times that differ by no more than this factor count as equal."""
@@ -62,7 +63,6 @@ def choose(trainings: Sequence[Training], config: SweepConfig, count: int, fit: 
     Where several numbers end alike, the fewest units are taken, because each has to start.
 
     Args:
-        count: how many units train at the same time.
         fit: by stage, the most cells whose unit fits into memory, 0 for none.
     """
     groups: dict[str, int] = {}

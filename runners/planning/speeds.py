@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from goal_sweep.goal_core.training.speed import UnitSpeed
 
 Kind = tuple[ModelConfig, str]
-"""A model in a stage."""
 Source = Literal["measured here", "in the store", "gpu record", "by roofline"]
 FROZEN, TRAINED = 0.9, 0.05
 """The part that cells have in common: where they share a backbone's passes, and where they share only the batches."""
@@ -122,10 +121,8 @@ def in_store(store: Store, statuses: Mapping[Training, TrainingStatus]) -> dict[
 def measured(units: Iterable[Unit], speeds: Speeds, store: Store, dataset: Dataset) -> dict[Kind, Speed]:
     """Train a few steps of the largest unit of each kind on this machine, as a launch would, and keep nothing.
 
-    As many processes do so as this machine trains units at a time, because they share its memory and caches.
-
-    Raises:
-        GoalError: the data, the weights or the device are not what a unit needs, or a cell fails.
+    As many processes do so as this machine trains units at a time, because they share its memory and caches. Raises
+    `GoalError` where the data, the weights or the device are not what a unit needs, or a cell fails.
     """
     from goal_sweep.runners.execution.worker import unit_plan  # with torch, which a driver does without
 
@@ -151,8 +148,7 @@ def _measure(plan: UnitPlan) -> UnitSpeed:
 def recorded(path: Path, units: Iterable[Unit]) -> dict[Kind, Speed]:
     """The steps in a `gpu.json` of `make gpu`, for units with the backbone, image size, batch and precision of one.
 
-    Raises:
-        GoalError: the file cannot be read, or is no such record.
+    Raises `GoalError` where the file cannot be read, or is no such record.
     """
     try:
         tables = json.loads(path.read_text(encoding="utf-8"))["steps"]["flagship"]["tables"]

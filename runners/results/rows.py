@@ -11,10 +11,11 @@ from typing import Any
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
 from goal_sweep.goal_core.basics.errors import printable
 from goal_sweep.goal_core.checkpoints.names import RANKS
+from goal_sweep.goal_core.evaluation.metrics import TEST, VAL
 from goal_sweep.goal_core.training import below_warmup, weak_objective
 from goal_sweep.runners.store import BEST, LOG, Attempt, Store, TrainingStatus
 from goal_sweep.sweeps import Training
-from goal_sweep.sweeps.results import COLUMNS, EPOCHS, SETTING, TEST, VAL
+from goal_sweep.sweeps.results import COLUMNS, EPOCHS, SETTING
 
 _NAMES = list(COLUMNS)
 STORED = _NAMES[_NAMES.index("status") :]
@@ -38,7 +39,7 @@ def asked_row(training: Training) -> dict[str, Any]:
         "triplet": cell.objective.triplet,
         "variant": cell.objective.variant,
         "seed": cell.seed,
-        "point": training.place,
+        "configuration": training.place,
         "grid": ",".join(training.grids),
         "role": "report" if training.number is None else "candidate",
         "candidate": training.number,
@@ -60,8 +61,8 @@ def stored_row(store: Store, training: Training, status: TrainingStatus) -> dict
             ranks = folder.stated(RANKS, result)
     except DamagedError as error:
         reason = reason or str(error)
-    begun, newest = bool(status.attempts or result), attempts[-1] if attempts else None
-    ended = result.get("finished", newest.ended if newest is not None else None)
+    newest = attempts[-1] if attempts else Attempt(n=1, launch="", started=0.0)
+    ended = result.get("finished", newest.ended)
     row: dict[str, Any] = {
         "status": status.state,
         "reason": printable(reason),
@@ -72,15 +73,15 @@ def stored_row(store: Store, training: Training, status: TrainingStatus) -> dict
         "val_s": sum(passes) if (passes := _values(records, "time/val_s")) else None,
         "started": attempts[0].started if attempts else None,
         "ended": None if status.state == "running" else ended,
-        "host": printable(newest.host) if newest is not None else "",
-        "device": printable(newest.device) if newest is not None else "",
-        "git_commit": newest.git_commit if newest is not None else "",
-        "git_diff": newest.git_diff_sha256[:DIFF_DIGITS] if newest is not None else "",
+        "host": printable(newest.host),
+        "device": printable(newest.device),
+        "git_commit": newest.git_commit,
+        "git_diff": newest.git_diff_sha256[:DIFF_DIGITS],
         "stacked": result.get("stacked"),
         "below_warmup": "",
         "weak_objective": "",
         "checkpoint": _path(folder.place(BEST, result)) if result else "",
-        "log": _path(folder.folder / LOG) if begun else "",
+        "log": _path(folder.folder / LOG) if status.attempts else "",
         "ranks": ranks,
     }
     if best is not None:

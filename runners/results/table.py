@@ -15,11 +15,13 @@ import pyarrow.parquet as pq
 
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
 from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.evaluation.metrics import TEST, VAL
 from goal_sweep.runners.results.rows import STORED, asked_row, stored_row
 from goal_sweep.runners.store import Store, TrainingStatus
-from goal_sweep.sweeps import ResolvedSweep, SweepConfig, SweepPlaces, Training, from_mapping
+from goal_sweep.sweeps import ResolvedSweep, SweepConfig, SweepPlaces, Training
 from goal_sweep.sweeps.axes import place_of
-from goal_sweep.sweeps.results import COLUMNS, EPOCHS, HEADER_KEY, SETTING, TEST, VAL, Header
+from goal_sweep.sweeps.identity import from_mapping
+from goal_sweep.sweeps.results import COLUMNS, EPOCHS, HEADER_KEY, SETTING, Header
 
 _TYPES = {"string": pa.string(), "int64": pa.int64(), "double": pa.float64(), "binary": pa.binary()}
 _MEASURED = (VAL, TEST, EPOCHS)
@@ -29,7 +31,6 @@ one of which a file is damaged, as its reason says."""
 _DIGEST = b"sha256"
 """Key of the header's digest in the file's metadata. Parquet itself has checksums of its pages alone."""
 _BATCH = 500
-"""Rows that are read at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,6 @@ class ResultsTable:
     header: Header
     table: pa.Table
     content: bytes
-    """Of its file."""
 
     @classmethod
     def of(cls, header: Header, table: pa.Table) -> ResultsTable:
@@ -63,11 +63,7 @@ class ResultsTable:
         return cls(header, table, content)
 
     def rows(self, columns: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:
-        """The rows one after the other.
-
-        Args:
-            columns: beginnings of the names of the columns to read; all if None.
-        """
+        """The rows one after the other: all their columns, or those whose names begin so."""
         wanted = None if columns is None else tuple(columns)
         names = [name for name in self.table.column_names if wanted is None or name.startswith(wanted)]
         for batch in self.table.select(names).to_batches(max_chunksize=_BATCH):
@@ -92,9 +88,9 @@ def has_table(store: Store, sweep: str) -> bool:
         return True
 
 
-def lost_results(store: Store, sweep: ResolvedSweep) -> int:
+def lost_results(before: ResultsTable | None, sweep: ResolvedSweep) -> int:
     """How many finished trainings of a sweep's table would leave it, because the sweep as it is now has not them."""
-    before, asked = read_results(store, sweep.config.name), {training.key for training in sweep.trainings}
+    asked = {training.key for training in sweep.trainings}
     rows = () if before is None else before.rows(("training", "status"))
     return sum(row["status"] == "done" and row["training"] not in asked for row in rows)
 
@@ -102,10 +98,7 @@ def lost_results(store: Store, sweep: ResolvedSweep) -> int:
 def update_results(store: Store, sweep: ResolvedSweep, *, must_write: bool = True) -> ResultsTable:
     """Bring a sweep's table in the store up to date. It is written only if something has changed.
 
-    Raises `StorageError` where the store cannot be read or written.
-
     Args:
-        sweep: the sweep, with the candidates and choices of its search.
         must_write: whether a store that cannot be written is an error.
     """
     statuses = store.status(sweep.trainings, max_attempts=sweep.config.resources.max_attempts)
@@ -138,7 +131,7 @@ def listed_again(header: Header, config: SweepPlaces) -> ResolvedSweep:
     asked = header.requested
     own = replace(from_mapping(SweepConfig, asked.config), store=config.store, tracking=config.tracking)
     return ResolvedSweep(
-        config=own, data_fingerprint=asked.data_fingerprint, weights=asked.weights, trails=header.trails
+        config=own, data_fingerprint=asked.data_fingerprint, weights=asked.weights, studies=header.studies
     )
 
 
@@ -182,8 +175,8 @@ def _stored_schema(rows: Sequence[Mapping[str, Any]]) -> pa.Schema:
 def _header(sweep: ResolvedSweep) -> Header:
     config = sweep.config
     stages = tuple(str(stage.name) for stage in config.stages)
-    points = {
-        stage: tuple(dict.fromkeys(place_of([one], config.axes, stages[: number + 1]) for one in config.points))
+    configurations = {
+        stage: tuple(dict.fromkeys(place_of([one], config.axes, stages[: number + 1]) for one in config.configurations))
         for number, stage in enumerate(stages)
     }
     return Header(
@@ -191,11 +184,11 @@ def _header(sweep: ResolvedSweep) -> Header:
         seeds=tuple(config.seeds),
         objectives=tuple(config.objectives.names),
         stages=stages,
-        points=points,
+        configurations=configurations,
         requested=sweep.requested,
         axes=config.axes,
         tune=config.tune,
-        trails=() if sweep.is_searching else tuple(sweep.trails),
+        studies=() if sweep.is_searching else tuple(sweep.studies),
         written=time.time(),
         version=version("goal-sweep"),
     )

@@ -36,9 +36,7 @@ class Attempt(Provenance):
     """One attempt at a training, with the provenance of what it computes."""
 
     n: int
-    """From 1."""
     launch: str
-    """Id of the launch that it belongs to."""
     user: str = ""
     host: str = ""
     machine: str = ""
@@ -93,11 +91,7 @@ class Attempt(Provenance):
 
 
 class AttemptFolder:
-    """The attempts at a training.
-
-    Args:
-        folder: the training's folder; attempts are in ``attempts/`` below it. For reading, neither needs to exist.
-    """
+    """The attempts at a training, in its folder. For reading, nothing needs to exist."""
 
     def __init__(self, folder: Path, storage: Storage = LOCAL) -> None:
         self.folder, self._storage = folder / "attempts", storage
@@ -127,23 +121,20 @@ class AttemptFolder:
         numbers = self.numbers()
         return self.read(numbers[-1]) if numbers else None
 
-    def is_held(self, attempt: Attempt, *, now: float | None = None) -> bool:
+    def is_held(self, attempt: Attempt, *, exactly: bool = False) -> bool:
         """Whether an attempt holds the training.
 
         Args:
-            now: the file system's time, from `Storage.now`; this machine's clock where nothing may be written.
+            exactly: ask for the storage's time, which writes a probe; else this machine's clock is read.
         """
         if attempt.outcome != "running":
             return False
         lives = attempt.process_lives()
         if lives is None:
-            age = (time.time() if now is None else now) - self._storage.seen(self._path(attempt.n))
+            now = self._storage.now(self.folder) if exactly else time.time()
+            age = now - self._storage.seen(self._path(attempt.n))
             lives = abs(age) <= STALE_S  # a record from the future is no sign of life either
         return lives
-
-    def now(self) -> float:
-        """The time of the file system, in seconds since 1970; writes a probe."""
-        return self._storage.now(self.folder)
 
     def create(self, attempt: Attempt) -> bool:
         """Claim an attempt's number; False if another process was faster."""
@@ -158,7 +149,7 @@ class AttemptFolder:
 
 
 def counted_failures(attempts: Iterable[Attempt]) -> int:
-    """The failures that count against `resources.max_attempts`: those since a state was last saved.
+    """How many failures since a state was last saved count against `resources.max_attempts`.
 
     Args:
         attempts: all of a training, in order.

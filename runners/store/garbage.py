@@ -30,10 +30,8 @@ class Garbage:
 
     kind: Kind
     what: str
-    """Whose they are."""
     storage: Storage
     files: dict[Path, int] = field(default_factory=dict)
-    """The bytes of each."""
 
     @property
     def bytes(self) -> int:
@@ -42,10 +40,7 @@ class Garbage:
 
 
 def find_garbage(store: Store, trainings: Sequence[Training]) -> list[Garbage]:
-    """Find what can be removed: of a sweep's cells, and what dead processes left there. Changes nothing.
-
-    Raises `StorageError` where the store cannot be read.
-    """
+    """Find what can be removed: of a sweep's cells, and what dead processes left there. Changes nothing."""
     statuses, storage = store.status(trainings), store.storage
     names = {store.folder(training).folder: training.name for training in trainings}
     kept = {  # of finished trainings, by folder: the files that their results state
@@ -68,15 +63,7 @@ def find_garbage(store: Store, trainings: Sequence[Training]) -> list[Garbage]:
 
 
 def remove_garbage(store: Store, trainings: Sequence[Training]) -> list[Garbage]:
-    """Remove what `find_garbage` finds, while nothing of the sweep is trained.
-
-    Returns:
-        What was removed.
-
-    Raises:
-        GoalError: a training is running; nothing was removed.
-        StorageError: the store cannot be read, or something not removed.
-    """
+    """Remove what `find_garbage` finds, and return it. Raises `GoalError` where a training is running."""
     for training, status in store.status(trainings).items():
         if status.state == "running":
             raise GoalError(f"{training.name} is being trained by {status.holder}; nothing was removed")

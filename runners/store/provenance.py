@@ -34,11 +34,10 @@ class Provenance:
     git_diff_sha256: str = ""
     """SHA-256 of the whole diff, even if the text was cut; empty if there is none."""
     device: str = ""
-    """Name of the GPU, or else of the CPU."""
 
 
 def gather() -> Provenance:
-    """Collect the provenance of the calling process. The first call takes about 20 ms, later ones no time."""
+    """The provenance of this process. The first call takes about 20 ms, later ones no time."""
     commit, diff = _checkout()
     text = diff if len(diff) <= _MAX_DIFF else diff[:_MAX_DIFF] + f"\n[cut; {len(diff)} characters in all]\n"
     return Provenance(
@@ -84,15 +83,11 @@ def built_from(record: Path) -> tuple[str, str]:
 
 
 def checkout_state(file: Path, within: Sequence[str] = ()) -> tuple[str, str]:
-    """Find the commit and the uncommitted changes of the git checkout that tracks a file.
+    """The hash of the commit, and the uncommitted changes, of the git checkout that tracks a file; else both empty.
 
     Args:
-        file: absolute path. Git must track the file; to lie inside a checkout is not enough, because a virtual
-            environment often does.
+        file: absolute. To lie inside a checkout is not enough, because a virtual environment often does.
         within: folders whose changes count; all folders if none is given.
-
-    Returns:
-        The hash of the commit and the diff against it; both empty without a checkout or without git.
     """
     if _git(file.parent, "ls-files", "--error-unmatch", file.name) is None:
         return "", ""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
+from goal_sweep.goal_core.basics.atomic import DamagedError
 from goal_sweep.goal_core.basics.errors import UnfinishedError
 from goal_sweep.goal_core.checkpoints.names import LAST
 from goal_sweep.runners.store.attempts import counted_failures
@@ -29,9 +29,7 @@ class TrainingStatus:
     failures: int = 0
     """Attempts that count against `resources.max_attempts`."""
     holder: str = ""
-    """Who trains it, while it is running."""
     launch: str = ""
-    """The launch of its newest attempt."""
     epochs: int = 0
     """Epochs done, while it is running, or in the saved state from which it continues, while it waits."""
     best_rsum: float = math.nan
@@ -56,17 +54,14 @@ def status_of(folder: TrainingFolder, max_attempts: int) -> TrainingStatus:
     """
     problem = ""
     try:
-        result = folder.result()
-        if result is not None:
-            return TrainingStatus(state="done", result=result, attempts=result["attempt"])
+        try:
+            if (result := folder.result()) is not None:
+                return TrainingStatus(state="done", result=result, attempts=result["attempt"])
+        except DamagedError as error:
+            problem = str(error)
+        return _unfinished(folder, max_attempts, problem)
     except UnfinishedError:
         raise
-    except DamagedError as error:
-        problem = str(error)
-    except StorageError as error:
-        return TrainingStatus(state="waiting", reason=str(error))
-    try:
-        return _unfinished(folder, max_attempts, problem)
     except OSError as error:
         return TrainingStatus(state="waiting", reason=str(error))
 
@@ -79,18 +74,12 @@ def _unfinished(folder: TrainingFolder, max_attempts: int, problem: str) -> Trai
     counts: dict[str, Any] = {"attempts": newest.n, "failures": failures, "launch": newest.launch}
     if folder.attempts.is_held(newest):
         return TrainingStatus(state="running", holder=newest.describe(), **_so_far(folder), **counts)
-    if newest.outcome == "running":
-        reason = problem or "its process ended unexpectedly"
-        return TrainingStatus(state="waiting", reason=reason, **_saved(folder), **counts)
-    if (newest.outcome == "failed" and newest.final) or failures >= max_attempts:
+    if (newest.outcome == "failed" and newest.final) or (newest.outcome != "running" and failures >= max_attempts):
         reason = next((attempt.reason for attempt in reversed(attempts) if attempt.outcome == "failed"), "")
         return TrainingStatus(state="failed", reason=problem or reason, **counts)
-    return TrainingStatus(state="waiting", reason=problem or newest.reason, **_saved(folder), **counts)
-
-
-def _saved(folder: TrainingFolder) -> dict[str, Any]:
-    """What a training that waits continues from: nothing without a saved state."""
-    return _so_far(folder) if folder.storage.written(folder.folder / LAST) is not None else {}
+    reason = "its process ended unexpectedly" if newest.outcome == "running" else newest.reason
+    saved = _so_far(folder) if folder.storage.written(folder.folder / LAST) is not None else {}
+    return TrainingStatus(state="waiting", reason=problem or reason, **saved, **counts)
 
 
 def _so_far(folder: TrainingFolder) -> dict[str, Any]:

@@ -39,15 +39,13 @@ _VERSION = 6
 class Store:
     """A store: a results folder on a local disk or NFS, or a place in a bucket of an object store.
 
-    Its methods raise `StorageError` where it cannot be read or written.
+    Its methods raise `StorageError` where it cannot be read or written. Raises `StorageError` where the location is a
+    file or of an unknown kind, cannot be read, or another version wrote it.
 
     Args:
-        location: the folder, which `prepare` creates, or ``s3://bucket/prefix``. A relative path starts at the current
-            working directory.
+        location: the folder, which `prepare` creates, or ``s3://bucket/prefix``. A relative path starts at the
+            current working directory.
         patience: seconds to wait for an object store that has not answered yet; None for those of a command.
-
-    Raises:
-        StorageError: the location is a file or of an unknown kind, cannot be read, or another version wrote it.
     """
 
     def __init__(self, location: str | Path, *, patience: float | None = None) -> None:
@@ -59,11 +57,9 @@ class Store:
         """As every process of the launch can open it."""
         version = self._version()
         if version not in (None, _VERSION):
-            is_later = isinstance(version, int) and version > _VERSION
-            what, advice = ("a later", "upgrade it") if is_later else ("an earlier", "start another store")
             raise StorageError(
-                f"store {self.location} was written by {what} version of goal-sweep (layout {version}, this version "
-                f"reads {_VERSION}); {advice}"
+                f"store {self.location} was written by another version of goal-sweep (layout {version}, this version "
+                f"reads {_VERSION}); use that version, or start another store"
             )
 
     @property
@@ -124,11 +120,7 @@ class Store:
         self.storage.replace(path, json_bytes(cell.describe()))
 
     def status(self, trainings: Iterable[Training], *, max_attempts: int = 1) -> dict[Training, TrainingStatus]:
-        """Read the status of trainings, in the given order. Writes nothing.
-
-        Args:
-            max_attempts: counted failures after which a training is failed instead of waiting for another try.
-        """
+        """Read the status of trainings, in the given order, as `status_of` does. Writes nothing."""
         asked = list(trainings)
         statuses = self.storage.each(lambda training: status_of(self.folder(training), max_attempts), asked)
         return dict(zip(asked, statuses, strict=True))
@@ -161,10 +153,6 @@ class Store:
 
     def _launch(self, launch: str, suffix: str) -> Path:
         return self._base / "launches" / f"{launch}.{suffix}"
-
-    def fetch(self, path: str) -> Path:
-        """A file of this machine with the content of a path in the store, such as a results table states it."""
-        return self.storage.fetch(self._base / path)
 
     def write_results(self, sweep: str, content: bytes) -> None:
         """Write the results table of a sweep, as ``sweeps/<sweep>/results.parquet``."""

@@ -32,15 +32,12 @@ class Submission:
     id: str
     """Unique on every cluster: the sweep's name, a digest of the store's place, and a number."""
     sweep: str
-    """Name of the sweep."""
     to: str
-    """Kind of cluster: `slurm` or `ray`."""
     job: str = ""
     """The cluster's own id of the job; empty until the cluster has taken it."""
     submitted: float = 0.0
     """When, in seconds since 1970."""
     host: str = ""
-    """The machine that submitted."""
     code: str = ""
     """Digest of the code of goal-sweep that submitted."""
     address: str = ""
@@ -92,11 +89,7 @@ class Submissions:
         return self.folder / f"{submission_id}.json"
 
     def of(self, sweep: str) -> list[Submission]:
-        """The submissions of a sweep, by its name, oldest first. Writes nothing.
-
-        Raises:
-            DamagedError: the record of a job is damaged; says what to do.
-        """
+        """The submissions of a sweep, by its name, oldest first. Writes nothing."""
         paths = [path for path in self.folder.glob("*.json") if _ID.fullmatch(path.stem)]
         known = [one for one in map(self._read, paths) if one is not None and one.sweep == sweep]
         return sorted(known, key=lambda one: (one.submitted, one.id))

@@ -23,7 +23,6 @@ from goal_sweep.runners.store.storage.folders import LOCAL, Storage
 LOG = "log.txt"
 WORKING = re.compile(r"last(?:-spare)?\.safetensors|best-\d+\.safetensors")
 """Files that a training needs until it is done; afterwards only the weights of its best epoch."""
-_RIVALS = 50
 
 
 class AlreadyDoneError(GoalError):
@@ -56,9 +55,6 @@ class TrainingFolder:
         self._writing = threading.Lock()
         """Of the attempt's record, which another thread renews."""
 
-    def __repr__(self) -> str:
-        return f"TrainingFolder({str(self.folder)!r})"
-
     # Reading.
 
     def path(self, name: str) -> Path:
@@ -66,12 +62,7 @@ class TrainingFolder:
         return self.storage.fetch(self.place(name))
 
     def place(self, name: str, result: Mapping[str, Any] | None = None) -> Path:
-        """The path of a file in the store; it may not exist.
-
-        Args:
-            name: such as ``metrics.jsonl``. `BEST` stands for the weights that gave the result.
-            result: the result, if it has been read already.
-        """
+        """The path of a file in the store; it may not exist. `BEST` stands for the weights that gave the result."""
         if name == BEST:
             if result is None:
                 with contextlib.suppress(DamagedError):
@@ -80,10 +71,7 @@ class TrainingFolder:
         return self.folder / name
 
     def result(self) -> dict[str, Any] | None:
-        """The result; None if the training is not done.
-
-        Raises `DamagedError` where the file is not a result of this training.
-        """
+        """The result; None if the training is not done. Raises `DamagedError` where it is not of this training."""
         content, source = self.storage.read(self.folder / RESULT), self.storage.shown(self.folder / RESULT)
         if content is None:
             return None
@@ -95,10 +83,7 @@ class TrainingFolder:
         return result
 
     def stated(self, name: str, result: Mapping[str, Any]) -> bytes | None:
-        """The content of a file that a result states; None if it states none.
-
-        Raises `DamagedError` where the file is missing, or not as stated.
-        """
+        """The content of a file that a result states; None if it states none. Raises `DamagedError` if it differs."""
         if (stated := result.get("files", {}).get(name)) is None:
             return None
         path = self.place(name, result)
@@ -109,12 +94,9 @@ class TrainingFolder:
         return content
 
     def records(self, result: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-        """The epochs' records so far, in order.
+        """The epochs' records so far, in order; those of a finished training must be as its result states.
 
         Raises `DamagedError` where they are not, or a line is not an epoch's record.
-
-        Args:
-            result: the result, if the training is done; then they must be those that it states.
         """
         path = self.folder / METRICS
         content = self.stated(METRICS, result) if result else self.storage.read(path)
@@ -123,9 +105,9 @@ class TrainingFolder:
 
     def logs(self) -> dict[Path, int]:
         """The files of the log, and the bytes of each, to see what is added. In a bucket, each attempt has one."""
-        paths = [path for path in self.storage.entries(self.folder) if re.fullmatch(r"log(\.\d+)?\.txt", path.name)]
-        sizes = {path: self.storage.written(path) for path in sorted(paths, key=lambda path: (len(path.name), path))}
-        return {path: written.bytes for path, written in sizes.items() if written is not None}
+        files = self.storage.files(self.folder).items()
+        sizes = {path: written.bytes for path, written in files if re.fullmatch(r"log(\.\d+)?\.txt", path.name)}
+        return dict(sorted(sizes.items(), key=lambda each: (len(each[0].name), each[0])))
 
     def log_text(self) -> str:
         """The log of all attempts."""
@@ -149,26 +131,19 @@ class TrainingFolder:
     def claim(self, launch: str, shared_by: int = 1) -> None:
         """Begin an attempt, to which all further writes belong.
 
-        It supersedes a running attempt of the same launch, whose driver saw the process end.
-
-        Raises:
-            AlreadyDoneError: the training has its result.
-            ClaimedError: another process trains it.
-            StorageError: the folder cannot be written.
+        It supersedes a running attempt of the same launch, whose driver saw the process end. Raises `AlreadyDoneError`
+        where the training has its result; `ClaimedError` where another process trains it.
         """
         self.storage.make_folder(self.attempts.folder)
-        for _ in range(_RIVALS):
+        while True:
             self._refuse_if_done()
             newest = self.attempts.newest()
-            if newest is not None and newest.launch != launch and self._is_held(newest):
+            if newest is not None and newest.launch != launch and self.attempts.is_held(newest, exactly=True):
                 raise ClaimedError(f"{self.folder.parent.name}/{self.folder.name} is trained by {newest.describe()}")
-            number = 1 if newest is None else newest.n + 1
             how = {"state_before": self._state_written(), "shared_by": shared_by}
-            attempt = Attempt.of_this_process(number, launch, **how)
+            attempt = Attempt.of_this_process(1 if newest is None else newest.n + 1, launch, **how)
             if self.attempts.create(attempt):
                 break
-        else:
-            raise ClaimedError(f"too many processes claim {self.folder} at the same time; try again later")
         self.attempt = attempt
         self.check()
         for earlier in self.attempts.all()[:-1]:
@@ -184,16 +159,11 @@ class TrainingFolder:
             self.end("interrupted", "the training was already done")
             raise
 
-    def _is_held(self, newest: Attempt) -> bool:
-        here = newest.outcome != "running" or newest.process_lives() is not None
-        return self.attempts.is_held(newest, now=None if here else self.attempts.now())
-
     def _refuse_if_done(self) -> None:
         try:
             done = self.result() is not None
         except DamagedError as error:
-            self.log(f"trained again: {error}")
-            self.storage.remove(self.folder / RESULT)
+            self.forget_result(str(error))
             return
         if done:
             raise AlreadyDoneError(f"{self.folder.parent.name}/{self.folder.name} is done")
@@ -219,21 +189,12 @@ class TrainingFolder:
     # Writing.
 
     def save_with(self, name: str, write: Callable[[Path], object]) -> None:
-        """Let a library write a file, which then takes the place of the one before.
-
-        Args:
-            write: writes the whole content to its argument, a path that does not exist yet.
-        """
+        """Let a library write a file, whole to the path that it is given; it takes the place of the one before."""
         self.check()
         self.storage.save_with(self.folder / name, write, guard=self.check)
 
     def write_metrics(self, records: Sequence[Mapping[str, Any]]) -> None:
-        """Write ``metrics.jsonl`` anew with exactly these records, a line each.
-
-        Args:
-            records: ``{"epoch": 1-based, "time": seconds since 1970, "metrics": {name: float}}``, and any other JSON
-                values.
-        """
+        """Write ``metrics.jsonl`` anew with exactly these records (`training.files.EpochRecord`), a line each."""
         content = b"".join(json_bytes(record, indent=None) for record in records)
         self.save_with(METRICS, lambda path: path.write_bytes(content))
 
@@ -247,22 +208,22 @@ class TrainingFolder:
     def discard(self, name: str) -> None:
         """Remove a file that is no longer needed. If it cannot be removed, it stays."""
         self.check()
-        self.storage.discard(self.folder / name, guard=self.check)
+        with contextlib.suppress(OSError):
+            self.storage.remove(self.folder / name)
 
     def finish(self, result: Mapping[str, Any]) -> None:
-        """Write the result. The training is then done, and nothing in the folder changes any more.
+        """Write the result as the trainer reports it. The training is then done, and what nobody needs is removed.
 
         Adds ``"stage_key"``, ``"attempt"``, ``"finished"`` (seconds since 1970), and ``"files"``: by name, the files
-        that the result rests on, with their SHA-256; a `StorageError` where one is gone. What nobody needs then is
-        removed.
-
-        Args:
-            result: as the trainer reports it; ``status`` is ``done`` and ``metrics`` maps names to numbers.
+        that the result rests on, with their SHA-256; a `StorageError` where one is gone.
         """
         attempt = self.check()
         atomic.crash_point("finish: begin")
         files = {BEST: best_name(int(result["best_epoch"])), METRICS: METRICS, RANKS: RANKS}
-        stated = {key: self._stated(name) for key, name in files.items() if key == BEST or self._has(name)}
+        for name in (METRICS, RANKS):
+            if self.storage.written(self.folder / name) is None:
+                del files[name]
+        stated = {key: {"name": name, "sha256": self.storage.digest(self.folder / name)} for key, name in files.items()}
         own = {"stage_key": self._key, "attempt": attempt.n, "finished": time.time(), "files": stated}
         if not self.storage.create(self.folder / RESULT, json_bytes({**result, **own}), guard=self.check):
             raise ClaimLostError(f"{self.folder / RESULT} was written by another attempt; this one's is discarded")
@@ -272,21 +233,10 @@ class TrainingFolder:
         with contextlib.suppress(OSError):
             for path in self.storage.entries(self.folder):
                 if WORKING.fullmatch(path.name) and path.name not in kept:
-                    atomic.before_operation("remove", path)
                     self.storage.remove(path)
 
-    def _has(self, name: str) -> bool:
-        return self.storage.written(self.folder / name) is not None
-
-    def _stated(self, name: str) -> dict[str, str]:
-        return {"name": name, "sha256": self.storage.digest(self.folder / name)}
-
     def end(self, outcome: Outcome, reason: str = "", **how: Any) -> None:
-        """End this object's attempt.
-
-        Args:
-            **how: ``trace``, ``counted`` and ``final`` of `Attempt`.
-        """
+        """End this object's attempt; `how` has its ``trace``, ``counted`` and ``final``."""
         with self._writing:
             attempt, self.attempt = self.check(), None
             progressed = outcome != "done" and self.progressed(attempt)
@@ -295,12 +245,7 @@ class TrainingFolder:
     # For the driver, about a training whose worker has ended.
 
     def end_for(self, launch: str, outcome: Outcome, reason: str, *, counted: bool = False) -> None:
-        """End the newest attempt if it is still that of a launch, whose process has ended.
-
-        Args:
-            reason: one line, unless the process has left one.
-            counted: whether it counts against `resources.max_attempts`.
-        """
+        """End the newest attempt if it is still that of a launch, whose process has ended. Its own reason stays."""
         newest = self.attempts.newest()
         if newest is not None and newest.launch == launch and newest.outcome in ("running", "lost"):
             how = {"ended": newest.ended or time.time(), "counted": counted, "progressed": self.progressed(newest)}

@@ -27,9 +27,6 @@ def connect(uri: str) -> Any:
     """A client of a tracking database, which is made if it is missing, or of a server.
 
     Raises `TrackingError` where it can never work: the file is not a database, or of an older MLflow.
-
-    Args:
-        uri: from `runners.tracking.uri.resolve_uri`.
     """
     for name in ("mlflow", "alembic"):  # which log migrations, and each database error with its trace
         logging.getLogger(name).setLevel(logging.ERROR)
@@ -125,10 +122,8 @@ class SweepPage:
     def attach_report(self, folder: Path, files: Sequence[str]) -> None:
         """Log a report as ``report/`` among the parent run's artifacts; afterwards this contains exactly these files.
 
-        Raises `TrackingError` where a file cannot be logged.
-
         Args:
-            files: its files, relative to it, with forward slashes.
+            files: relative to the folder, with forward slashes.
         """
         with told("cannot attach the report"):
             repository = get_artifact_repository(self._artifacts, tracking_uri=self.uri)

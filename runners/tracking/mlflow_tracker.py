@@ -17,16 +17,7 @@ from goal_sweep.goal_core.basics.scratch import scratch_folder
 from goal_sweep.runners.results import ResultsTable
 from goal_sweep.runners.tracking import values as names
 from goal_sweep.runners.tracking.experiment import connect, ensure_experiment
-from goal_sweep.runners.tracking.values import (
-    LoggedStep,
-    Row,
-    epochs_of,
-    final_of,
-    logged,
-    name_of,
-    params_of,
-    tags_of,
-)
+from goal_sweep.runners.tracking.values import LoggedStep, Row, epochs_of, final_of, logged, name_of, params_of, tags_of
 from goal_sweep.sweeps.results import RESULTS_FILE
 
 _RUN_STATUS: Mapping[str, str] = {"waiting": "KILLED", "running": "RUNNING", "done": "FINISHED", "failed": "FAILED"}
@@ -54,7 +45,7 @@ class MlflowTracker:
 
     Args:
         uri: from `runners.tracking.uri.resolve_uri`.
-        name: the sweep's name, which is that of its experiment and its parent run.
+        name: of the sweep, its experiment and its parent run.
         live: whether this process trains, so that the parent run is shown as running.
     """
 
@@ -110,18 +101,16 @@ class MlflowTracker:
 
     def catch_up(self, table: ResultsTable) -> None:
         """Write the runs that are missing or behind, of trainings that nobody trains now."""
-        fixed = ("training", "status", "attempts", "role")
-        behind = [
-            row["training"]
-            for row in table.rows(fixed)
-            if row["status"] != "running"
-            and (row["attempts"] or row["status"] == "done")
-            and ((run := self._runs.get(row["training"])) is None or run.status != row["status"] or run.is_former)
-        ]
-        wanted = frozenset(behind)
-        for row in table.rows() if wanted else ():
-            if row["training"] in wanted:
+        behind = {row["training"] for row in table.rows(("training", "status", "attempts")) if self._is_behind(row)}
+        for row in table.rows() if behind else ():
+            if row["training"] in behind:
                 self.end(row["training"], row)
+
+    def _is_behind(self, row: Row) -> bool:
+        if row["status"] == "running" or not (row["attempts"] or row["status"] == "done"):
+            return False
+        run = self._runs.get(row["training"])
+        return run is None or run.status != row["status"] or run.is_former
 
     def remove_all(self) -> None:
         """Delete the runs of all trainings, so that `catch_up` writes everything again."""
@@ -215,7 +204,6 @@ class MlflowTracker:
 
 
 def _outcome(table: ResultsTable) -> Literal["FINISHED", "FAILED", "KILLED"]:
-    """The status of the parent run of a launch that ends with this table."""
     states = set(table.table["status"].unique().to_pylist())
     if states <= {"done"}:
         return "FINISHED"

@@ -124,10 +124,7 @@ class TrackerThread(Generic[T]):
         self._calls.put(call)
 
     def check(self, seconds: float) -> None:
-        """Wait until the tracker is made, no longer than so many seconds.
-
-        Raises `TrackingError` where it can never work.
-        """
+        """Wait so many seconds at most until the tracker is made. Raises `TrackingError` where it can never work."""
         self._opened.wait(seconds)
         if self.refused is not None:
             raise self.refused

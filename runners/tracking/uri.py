@@ -26,16 +26,11 @@ def resolve_uri(uri: str, store: Path) -> str:
     """Make the paths of a tracking URI absolute. Raises `TrackingError` where the location is not supported.
 
     Args:
-        uri: the URI in the sweep file; ``{store}`` is replaced by the store's folder.
-        store: the store's folder, absolute.
+        store: the store's folder, absolute, which replaces ``{store}``.
     """
     text = uri.replace("{store}", quote_path(str(store)))
-    if text.startswith((_SQLITE, _QUOTED)):
-        path, _, query = text.removeprefix(_QUOTED).removeprefix(_SQLITE).partition("?")
-        if not path or ":memory:" in path:
-            raise TrackingError(f"tracking {uri!r}: a database in memory is lost when the launch ends; name a file")
-        if query:
-            raise TrackingError(f"tracking {uri!r}: what follows ? is not supported; a ? in a path is written %3F")
+    path = text.removeprefix(_QUOTED).removeprefix(_SQLITE)
+    if path not in ("", text) and ":memory:" not in path and "?" not in path:
         return sqlite_uri(Path(unquote(path)).expanduser().absolute())
     scheme = re.match(r"([a-z]+)(\+[a-z0-9]+)?:(//|$)|databricks$", text)
     if scheme and (scheme[1] in _SERVERS or text == "databricks"):
@@ -71,10 +66,7 @@ def read_only(uri: str) -> str:
 
 
 def require_database(uri: str) -> None:
-    """Check that a sweep that is tracked in a file of this machine has been launched.
-
-    Raises `TrackingError` where there is no such file, or it is no database.
-    """
+    """Raises `TrackingError` where the database of a sweep that is tracked in a file is missing, or is none."""
     path = sqlite_file(uri)
     if path is not None and not (path.is_file() and _is_database(path)):
         raise TrackingError(f"no tracking database at {path}; launch the sweep first, or give its --store")
@@ -85,10 +77,8 @@ def prepare_database(path: Path, create: Callable[[Path], None]) -> None:
 
     Processes that create the tables of one SQLite file at the same time leave a broken file, and so does a process that
     is killed while creating them. So one process at a time creates the file under another name, and then renames it.
-    Raises `TrackingError` where the file exists but is not a database, or it or its folder cannot be written.
 
     Args:
-        path: the database file; its folder is created too.
         create: creates a complete database at the given path and closes it.
     """
     if why := read_only(sqlite_uri(path)):

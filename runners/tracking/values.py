@@ -13,7 +13,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from goal_sweep.sweeps.results import EPOCHS, SETTING, TEST, VAL
+from goal_sweep.goal_core.evaluation.metrics import TEST, VAL
+from goal_sweep.sweeps.results import EPOCHS, SETTING
 
 PARENT_RUN: Final = "mlflow.parentRunId"
 SOURCE: Final = {"mlflow.source.name": "goal-sweep launch", "mlflow.source.type": "LOCAL"}
@@ -32,26 +33,11 @@ STATUS: Final = "goal.status"
 OBJECTIVE: Final = "objective"
 """The parameter ``pair/triplet``, by which runs can be grouped."""
 
-COLUMNS_OF_TAGS: Final[Mapping[str, str]] = {
-    "goal.cell": "cell",
-    "goal.stage": "stage",
-    STAGE_KEY: "training",
-    "goal.pair": "pair",
-    "goal.triplet": "triplet",
-    "goal.seed": "seed",
-    "goal.backbone": "backbone",
-    "goal.framework": "framework",
-    "goal.dataset": "dataset",
-    STATUS: "status",
-    "goal.git_commit": "git_commit",
-    "goal.data_fingerprint": "data_fingerprint",
-    ROLE: "role",
-    "goal.variant": "variant",
-    "goal.point": "point",
-    "goal.grid": "grid",
-    "goal.reason": "reason",
-    "goal.checkpoint": "checkpoint",
-}
+_TAGGED = (
+    *("cell", "stage", "pair", "triplet", "seed", "backbone", "framework", "dataset", "status", "git_commit"),
+    *("data_fingerprint", "role", "variant", "configuration", "grid", "reason", "checkpoint"),
+)
+COLUMNS_OF_TAGS: Final[Mapping[str, str]] = {f"goal.{name}": name for name in _TAGGED} | {STAGE_KEY: "training"}
 """The tags of a training's run, each with its column of the results table; those that are empty are left out."""
 
 SELECTED: Final = "selected/val_"

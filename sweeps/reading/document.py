@@ -145,8 +145,7 @@ def name_of(item: Any) -> str | None:
 def read_mapping(path: Path, what: str, problems: list[Problem], sources: list[str]) -> Document:
     """Read the mapping of a file, which is `what`. `sources` receives its name as messages show it.
 
-    Raises:
-        SweepError: there is none.
+    Raises `SweepError` where there is none.
     """
     absolute, here = path.absolute(), Path.cwd()
     sources.append(str(absolute.relative_to(here) if absolute.is_relative_to(here) else absolute))
@@ -164,10 +163,8 @@ def read_mapping(path: Path, what: str, problems: list[Problem], sources: list[s
 def parse_yaml(text: str, source: str, problems: list[Problem], *, lines: bool = True) -> Document:
     """Parse one document of YAML 1.2, where `no` and `on` are text and `1e-4` is a number. Its root may be any value.
 
-    Places have the `source` and, unless it is a `--set`, lines. `problems` receives duplicate keys.
-
-    Raises:
-        SweepError: it has bad syntax, anchors, tags, merge keys, or keys that are no text.
+    Places have the `source` and, unless it is a `--set`, lines. `problems` receives duplicate keys. Raises `SweepError`
+    where it has bad syntax, anchors, tags, merge keys, or keys that are no text.
     """
     line, yaml = 0, YAML(typ="safe", pure=True)
     try:
@@ -188,8 +185,6 @@ def parse_yaml(text: str, source: str, problems: list[Problem], *, lines: bool =
 
 
 class _Reader:
-    """Converts ruamel's nodes, and collects duplicate keys on the way."""
-
     def __init__(self, yaml: YAML, source: str, problems: list[Problem], *, lines: bool) -> None:
         self._yaml, self._source, self._problems, self._lines = yaml, source, problems, lines
         self.places: dict[KeyPath, Where] = {}

@@ -57,17 +57,13 @@ def load_sweep(
     """Read and check a sweep, and run its plugins.
 
     Relative paths start at the folder of the file that says them, those of overrides and defaults at the current one.
+    Raises `SweepNotFoundError`, or a `SweepError` that lists all mistakes, each as `file:line: key.path: message`.
 
     Args:
         path_or_name: a sweep file, or the name of a shipped sweep with or without `.yaml`; an existing file wins.
             `+smoke` after it makes the sweep small, before `overrides`.
         overrides: each `key.path=value`, with the value in YAML; later ones win.
         trusted: also run plugins of a sweep that lies outside the current folder.
-        environ: the environment that `${VAR}` refers to; `os.environ` when not given.
-
-    Raises:
-        SweepNotFoundError: there is no such sweep.
-        SweepError: the sweep has mistakes; lists all of them, each as `file:line: key.path: message`.
     """
     return load_for_cluster(path_or_name, overrides, trusted=trusted, environ=environ).config
 
@@ -140,7 +136,6 @@ class _File:
         self.cluster = self._cluster(environ)
         make_absolute(self.root, expanded=False)
         self.plain = deepcopy(self.root.content)
-        """As in `ClusterSweep`."""
         self._expand(kind, environ)
 
     def _refuse(self, root: Document, key: str, why: str) -> None:
@@ -148,7 +143,6 @@ class _File:
             self.problems.append(Problem(root.place((key,)), key, why))
 
     def _merged(self, path: Path, above: tuple[Path, ...]) -> Document:
-        """Read a file and merge it over what it extends."""
         root = read_mapping(path, "a sweep file", self.problems, self.sources)
         if "extends" not in root.content:
             return root
@@ -169,9 +163,8 @@ class _File:
         return validate(own, ClusterConfig, self.problems)
 
     def _expand(self, kind: str, environ: Mapping[str, str]) -> None:
-        """Give variables their values, and places their defaults."""
         kinds = () if self.cluster is None else fields(self.cluster)
-        of_kind = {one.name: dict(getattr(getattr(self.cluster, one.name), "environment", {})) for one in kinds}
+        of_kind = {one.name: getattr(self.cluster, one.name).environment for one in kinds}
         anywhere = {key: value for one in of_kind.values() for key, value in one.items()}
         expand_environment(self.root, {**anywhere, **environ, **of_kind.get(kind, {})}, self.problems)
         root = self.root.content
@@ -234,8 +227,7 @@ def list_shipped() -> list[str]:
 def find_sweep(sweep: str | Path, folder: Path | None = None) -> Path:
     """Find the file that a SWEEP argument or an `extends` in a `folder` names: one that exists, or a shipped sweep.
 
-    Raises:
-        SweepNotFoundError: there is none.
+    Raises `SweepNotFoundError` where there is none.
     """
     path = (folder or Path()) / Path(sweep).expanduser()
     if os.path.isfile(path):  # False also for a name that is too long for a file

@@ -31,10 +31,8 @@ def expand_environment(
     """Replace `${VAR}` and `${VAR:-default}` in the values that are paths.
 
     All other values must be the same on every machine, or a cell's id would depend on where it is computed. No variable
-    becomes part of an address, because a sweep file from elsewhere could send its value there.
-
-    An empty variable counts as unset. If not `strict`, variables in other places than `allowed` stay as they are, and
-    none is refused for its name or place.
+    becomes part of an address, because a sweep file from elsewhere could send its value there. If not `strict`,
+    variables in other places than `allowed` stay as they are, and none is refused for its name or place.
     """
     for path, text in root.texts():
         key = root.shown(path)

@@ -19,7 +19,6 @@ from goal_sweep.sweeps.reading.validation import Schema, schema_of
 from goal_sweep.sweeps.tuning import block
 
 _CONFIGS = (plugins, data_config, model_config, training_config, schema, block)
-"""The modules that define settings."""
 _WORDS = {"integer": "whole number", "array": "list", "object": "mapping", "string": "text", "boolean": "truth value"}
 _LIMITS = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to", "exclusiveMaximum": "below"}
 _HEAD = """# Settings
@@ -86,7 +85,6 @@ def _keys(of: Schema, whole: Schema, prefix: str) -> Iterator[tuple[str, str, Sc
 
 
 def _values(setting: Schema) -> str:
-    """What a setting may be, in words."""
     if several := [*setting.get("anyOf", ()), *setting.get("oneOf", ())]:
         return " or ".join(dict.fromkeys(map(_values, several)))
     if "enum" in setting or "const" in setting:

@@ -17,10 +17,7 @@ _PARTS: Final[dict[str, dict[str, Any]]] = {
 }
 """The small parts of each framework whose models can be made up."""
 _STAGE: Final = {"epochs": 1, "batch_size": 16}
-_KEPT: Final = (
-    *("name", "lr", "optimizer", "weight_decay", "beta2", "schedule", "lr_warmup", "grad_clip", "drop_last", "bn_mode"),
-)
-"""Settings of a stage that stay."""
+_KEPT: Final = "name lr optimizer weight_decay beta2 schedule lr_warmup grad_clip drop_last bn_mode".split()
 
 
 def shrunk(root: Document, problems: list[Problem]) -> Document:

@@ -55,13 +55,12 @@ def validate(root: Document, kind: type[T], problems: list[Problem]) -> T | None
     while True:
         try:
             built: T = reader_of(kind).validate_json(json.dumps(check.root.content), strict=True)
+            return built
         except ValidationError as failure:
             before = len(check.gone)
             problems += list(check.problems(failure))
             if len(check.gone) == before:
                 return None
-        else:
-            return built
 
 
 @dataclass(slots=True)

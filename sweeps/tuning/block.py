@@ -29,7 +29,6 @@ class Domain(Settings):
     """Values of which one is drawn."""
 
     def problems(self) -> Iterator[str]:
-        """Another number of words than one, and bounds that are none."""
         given = [item.name for item in fields(self) if getattr(self, item.name)]
         if len(given) != 1:
             words = ", ".join(item.name for item in fields(self))

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, combinations, count, islice, product
+from itertools import chain, count, islice, product
 from typing import Any
 
 from goal_sweep.goal_core.basics.errors import nearest
@@ -23,17 +23,16 @@ from goal_sweep.sweeps.axes import (
     PARAMETER,
     VARIANT,
     AxisValue,
-    Point,
+    Configuration,
     Setting,
     axis_names,
     checked_value,
     idle,
     settings_at,
-    value_text,
 )
 from goal_sweep.sweeps.checks import failures, refuse
 from goal_sweep.sweeps.tuning.block import Domain, TuneConfig
-from goal_sweep.sweeps.tuning.trail import Values
+from goal_sweep.sweeps.tuning.study import Values
 
 _MAX_LISTED = 20_000
 """Combinations of listed values that are shuffled as a whole; of more, each is drawn by itself."""
@@ -75,7 +74,7 @@ class Space:
 
     def __init__(self, config: Any, name: tuple[str, str]) -> None:
         self._config, self._tune, self.name = config, config.tune, name
-        self._known: dict[str, tuple[ObjectiveConfig, Point]] = {}
+        self._known: dict[str, tuple[ObjectiveConfig, Configuration]] = {}
 
     @cached_property
     def dimensions(self) -> dict[str, Dimension]:
@@ -90,22 +89,25 @@ class Space:
         own = self._with({})[0].resolved()
         return any(self._with({dimension.key: value})[0].resolved() != own for value in dimension.domain.choice)
 
-    def at(self, values: Values) -> tuple[ObjectiveConfig, Point]:
+    def at(self, values: Values) -> tuple[ObjectiveConfig, Configuration]:
         """The objective and the sweep's settings with some values; a `ConfigError` if they do not go together."""
         return self._with({self.dimensions[name].key: value for name, value in values.items()})
 
-    def _with(self, by_key: Values) -> tuple[ObjectiveConfig, Point]:
+    def _with(self, by_key: Values) -> tuple[ObjectiveConfig, Configuration]:
         text = json.dumps(by_key, sort_keys=True)
         if text not in self._known:
-            point = settings_at(self._config, by_key)
-            self._known[text] = point.objectives.configs[point.objectives.names.index(self.name)], point
+            configuration = settings_at(self._config, by_key)
+            self._known[text] = (
+                configuration.objectives.configs[configuration.objectives.names.index(self.name)],
+                configuration,
+            )
         return self._known[text]
 
     def shown(self, values: Values) -> Values:
         """The value of every setting that the objective knows; the sweep's own where none is given."""
-        objective, point = self.at(values)
+        objective, configuration = self.at(values)
         constants = {**objective.resolved(), "variant": objective.variant}
-        stages = {str(stage.name): stage for stage in point.stages}
+        stages = {str(stage.name): stage for stage in configuration.stages}
         return {
             name: getattr(stages[own.stage], own.setting) if own.stage else constants[own.setting]
             for name, own in self.dimensions.items()
@@ -127,8 +129,8 @@ class Space:
 
     def _model(self, values: Values) -> str:
         """The same text for values that train the same model."""
-        objective, point = self.at(values)
-        return json.dumps(objective.resolved(), sort_keys=True) + repr(point.stages)
+        objective, configuration = self.at(values)
+        return json.dumps(objective.resolved(), sort_keys=True) + repr(configuration.stages)
 
     def first(self) -> list[Values]:
         """The sweep's own settings, where they are among the candidates."""
@@ -165,11 +167,10 @@ def check_tune(config: Any) -> None:
         return
     dimensions = list(dimensions_of(tune).values())
     of_space = (f"tune.space.{item.key}: {text}" for item in dimensions for text in _dimension(config, item))
-    refuse([*of_space, *_block(config, tune)])
-    refuse(_pairs(config, dimensions))
+    refuse([*of_space, *_problems(config, tune)])
 
 
-def _block(config: Any, tune: TuneConfig) -> Iterator[str]:
+def _problems(config: Any, tune: TuneConfig) -> Iterator[str]:
     """What does not go together with the sweep."""
     if config.axes:
         keys = ", ".join(axis.key for axis in config.axes)
@@ -184,27 +185,14 @@ def _block(config: Any, tune: TuneConfig) -> Iterator[str]:
 
 def _dimension(config: Any, searched: Dimension) -> list[str]:
     """What is wrong with a setting of the space and its values, each by itself."""
-    variant = config.objectives.variant
-    accepted = (accepted_parameters(pair, triplet, variant) for pair, triplet in config.objectives.names)
-    parameters, stages = dict.fromkeys(name for own in accepted for name in own), [one.name for one in config.stages]
-    known = [VARIANT, *(PARAMETER + name for name in parameters)]
-    known += [f"stages.{stage}.{setting}" for stage in stages for setting in OF_ONE_TRAINING]
+    variant, known = config.objectives.variant, {VARIANT: None}
+    for pair, triplet in config.objectives.names:
+        known |= dict.fromkeys(PARAMETER + name for name in accepted_parameters(pair, triplet, variant))
+    known |= dict.fromkeys(f"stages.{stage.name}.{name}" for stage in config.stages for name in OF_ONE_TRAINING)
     if searched.key not in known:
-        of_stages = f"stages.{' or '.join(stages)} with {', '.join(OF_ONE_TRAINING)}"
-        can = f"{VARIANT}, {PARAMETER[:-1]} with {', '.join(parameters)}, {of_stages}"
-        return [f"cannot be searched{nearest(searched.key, known)}; a space may have {can}"]
+        return [f"cannot be searched{nearest(searched.key, known)}; a space may have {', '.join(known)}"]
     if why := idle(config, searched):
         return [why]
     ends = searched.domain.ends
     wrong = [text for one in ends for text in failures(checked_value, config, searched.key, one)]
     return wrong if searched.domain.choice else [f"{text}; choice lists values" for text in wrong[:1]]
-
-
-def _pairs(config: Any, dimensions: list[Dimension]) -> Iterator[str]:
-    """Values of two settings that do not go together, of ranges their bounds; the first such pair."""
-    for searched, other in combinations(dimensions, 2):
-        for value, beside in product(searched.domain.ends, other.domain.ends):
-            for text in failures(settings_at, config, {searched.key: value, other.key: beside}):
-                values = f"{searched.setting} {value_text(value)} and {other.setting} {value_text(beside)}"
-                yield f"tune.space.{other.key}: {values} do not go together: {text}"
-                return

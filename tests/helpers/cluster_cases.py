@@ -11,7 +11,7 @@ import pytest
 from goal_sweep.runners.cluster.backend import Job
 from goal_sweep.runners.cluster.submission import sweep_text
 from goal_sweep.runners.store.submissions import Submission
-from goal_sweep.sweeps import load_for_cluster
+from goal_sweep.sweeps.reading.load import load_for_cluster
 
 SWEEP = {
     "name": "tiny",

@@ -51,7 +51,7 @@ class OneMachine:
         return
 
     def machines(self) -> list[Machine]:
-        return [Machine(id="here", host="here", address="127.0.0.1", resources={"CPU": 1.0})]
+        return [Machine(id="here", resources={"CPU": 1.0})]
 
 
 class NoTracking:

@@ -127,14 +127,6 @@ def _refuse(environ: dict[str, Any], start: Callable[..., Any], status: str, bod
     return [body]
 
 
-def flip(bucket: str, key: str) -> None:
-    """Change a bit in the middle of an object, and nothing else of it."""
-    held: Any = s3_backends[DEFAULT_ACCOUNT_ID]["aws"].get_object(bucket, key)
-    content = bytearray(held.value)
-    content[len(content) // 2] ^= 1
-    held.value = bytes(content)
-
-
 @contextmanager
 def served(port: int = 0) -> Iterator[FaultyServer]:
     """Run a server in a thread of this process."""

@@ -18,7 +18,8 @@ from goal_sweep.goal_core.objectives import ObjectiveConfig
 from goal_sweep.goal_core.training.config import StageConfig
 from goal_sweep.goal_core.training.files import EpochRecord
 from goal_sweep.runners.store import RESULT, TrainingFolder
-from goal_sweep.sweeps import Cell, Training
+from goal_sweep.sweeps import Training
+from goal_sweep.sweeps.cells import Cell
 
 
 def named(cell_id: str, key: str = "k" * 16) -> Training:

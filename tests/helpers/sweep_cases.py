@@ -14,7 +14,8 @@ from goal_sweep.runners.execution.inputs import code_digest, software
 from goal_sweep.runners.execution.job import UnitJob
 from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.store import Store
-from goal_sweep.sweeps import ResolvedSweep, SweepConfig, SweepModel, SweepObjectives, load_sweep, pack
+from goal_sweep.sweeps import ResolvedSweep, SweepConfig, SweepObjectives, load_sweep, pack
+from goal_sweep.sweeps.schema import SweepModel
 from tests.helpers.paths import SCENES
 
 SETTINGS = ["seeds=[1]", "objectives={only: [con/con, sig/cir]}"]

@@ -13,6 +13,7 @@ from tests.helpers.launches import (
     Launch,
     attempts,
     check_mlflow,
+    failures,
     records_of,
     results,
     run_by_every_process,
@@ -34,15 +35,10 @@ def cluster(tmp_path: Path) -> Iterator[RayCluster]:
         yield cluster
 
 
-def charged(folder: Path) -> int:
-    return sum(
-        one["charged"] for stage in ("frozen", "finetune") for all_ in attempts(folder, stage).values() for one in all_
-    )
-
-
 def check_equal(folder: Path, unbroken: Path) -> None:
     assert results(folder) == results(unbroken)
     assert records_of(folder) == records_of(unbroken)
+    assert failures(folder) == []
     check_mlflow(folder)
 
 
@@ -52,26 +48,14 @@ def test_a_cluster_without_workers_is_waited_for_and_so_is_one_that_loses_its_on
     folder = sweep_in(tmp_path / "run")
     slow = tampered_trainer(tmp_path / "site", SLOWLY)["PYTHONPATH"]
     launch = Launch(folder, "--address", cluster.address)
-    launch.says("waiting for capacity: a unit needs 1 CPU and 0 GPU, and the cluster has 0 CPU and 0 GPU now")
+    launch.says("no machine has what a unit needs, 1 CPU and 0 GPU (resources): it waits for one that joins")
     first = cluster.add("first", PYTHONPATH=slow)
     launch.says("epoch 1/")
-    launch.says("there is room for a unit again")
     first.kill()
-    launch.says("its worker died")
-    launch.says("waiting for capacity", times=2)
+    launch.says("its worker process died")
     cluster.add("second")
     launch.ends()
-    assert launch.said.count("waiting for capacity") == 2
     check_equal(folder, unbroken)
-    assert charged(folder) == 0
-
-
-def test_no_wait_begins_where_nothing_can_come(cluster: RayCluster, tmp_path: Path) -> None:
-    folder = sweep_in(tmp_path / "run")
-    cluster.add("small")
-    launch = Launch(folder, "--address", cluster.address, "--set", "resources.cpus=64")
-    launch.ends(2)
-    assert launch.said.splitlines()[-1].startswith("error: a unit needs 64 CPU and 0 GPU (resources.*), but no machine")
 
 
 def test_a_worker_that_ray_ends_for_want_of_memory_is_started_again_later_and_costs_nothing(
@@ -80,15 +64,12 @@ def test_a_worker_that_ray_ends_for_want_of_memory_is_started_again_later_and_co
     folder = sweep_in(tmp_path / "run")
     starved = cluster.add("starved", RAY_memory_usage_threshold="0.01", RAY_memory_monitor_refresh_ms="100")
     launch = Launch(folder, "--address", cluster.address)
-    ended = "Ray ended its worker, because the memory of the machine was nearly full"
-    launch.says(f"{ended}; restarting from the last checkpoints in 10 s")
-    launch.says(f"{ended}; restarting from the last checkpoints in 20 s")
+    launch.says("Ray ended its worker, because the memory of the machine was nearly full", times=2)
     starved.kill()
     cluster.add("second")
     launch.ends()
     assert "internal error" not in launch.said
     check_equal(folder, unbroken)
-    assert charged(folder) == 0
 
 
 def test_machines_that_lack_the_store_the_code_or_the_versions_are_left_alone(
@@ -103,7 +84,7 @@ def test_machines_that_lack_the_store_the_code_or_the_versions_are_left_alone(
     cluster.add("other", PYTHONPATH=other)
     cluster.add("blind", PYTHONPATH=blind)
     launch = Launch(folder, "--address", cluster.address)
-    launch.ends(2)
+    launch.ends(75)
     last = launch.said.splitlines()[-1]
     assert last.startswith("error: no machine of the cluster can train this sweep: "), launch.said
     assert "has other versions than the machine that launched the sweep: torch 0.1, not " in last
@@ -112,7 +93,6 @@ def test_machines_that_lack_the_store_the_code_or_the_versions_are_left_alone(
     launch = Launch(folder, "--address", cluster.address)
     launch.ends()
     check_equal(folder, unbroken)
-    assert charged(folder) == 0
 
 
 OTHER_TORCH = """
@@ -138,7 +118,7 @@ def test_code_that_was_changed_is_refused(cluster: RayCluster, tmp_path: Path) -
     cluster.add("old", PYTHONPATH=str(old))
     folder = sweep_in(tmp_path / "run")
     launch = Launch(folder, "--address", cluster.address)
-    launch.ends(2)
+    launch.ends(75)
     assert "has other code of goal-sweep" in launch.said.splitlines()[-1]
 
 
@@ -156,7 +136,6 @@ def test_a_head_that_dies_ends_the_launch_and_the_next_one_continues(
         launch = Launch(folder, "--address", again.address)
         launch.ends()
     check_equal(folder, unbroken)
-    assert charged(folder) == 0
 
 
 def test_a_driver_that_is_killed_leaves_nothing_behind_on_the_cluster(
@@ -175,7 +154,6 @@ def test_a_driver_that_is_killed_leaves_nothing_behind_on_the_cluster(
     launch = Launch(folder, "--address", cluster.address)
     launch.ends()
     check_equal(folder, unbroken)
-    assert charged(folder) == 0
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and the package iproute2")
@@ -193,12 +171,11 @@ def test_a_machine_that_is_cut_off_and_comes_back_writes_nothing_late(unbroken: 
         launch.says("epoch 2/")
         cluster.add("near", PYTHONPATH=slow)
         cable.cut()
-        launch.says("its worker died")
+        launch.says("its worker process died")
         launch.says("epoch 4/")
         cable.mend()
         launch.ends()
     check_equal(folder, unbroken)
-    assert charged(folder) == 0
     frozen = attempts(folder)
     assert [[one["outcome"] for one in all_] for all_ in frozen.values()] == [["lost", "done"]] * 2
 
@@ -231,7 +208,7 @@ def test_two_nodes_that_have_neither_the_file_nor_the_folder_train_the_cells_of_
     launch.says("epoch 1/")
     seen = [Path("/proc", str(node.process.pid), "root", folder.relative_to("/")) for node in nodes]
     assert [list(own.iterdir()) for own in seen] == [[], []]
+    until(lambda: all(node.processes("ray::Implicit") for node in nodes), "worker on each")
     launch.ends()
     made = attempts(store.parent)
     assert [[one["outcome"] for one in all_] for all_ in made.values()] == [["done"]] * 8
-    assert len({one["node"] for all_ in made.values() for one in all_}) == 2

@@ -9,16 +9,8 @@ from goal_sweep.goal_core.data.config import ScenesConfig
 from goal_sweep.goal_core.models.config import BackboneConfig
 from goal_sweep.goal_core.objectives import pair_weights, triplet_weights
 from goal_sweep.goal_core.training.config import StageConfig
-from goal_sweep.sweeps import ResolvedSweep, SweepConfig, SweepModel, SweepObjectives
-
-WEIGHTS = {"resnet10t": "random", "resnet18": "timm:resnet18.a1_in1k"}
-
-
-def test_cells_carry_what_trains_them(small: SweepConfig) -> None:
-    cell = ResolvedSweep(config=small, data_fingerprint="f", weights=WEIGHTS).cells[0]
-    assert cell.data == small.data
-    assert cell.model == small.model.models[0]
-    assert (cell.data_fingerprint, cell.weights_id) == ("f", "random")
+from goal_sweep.sweeps import ResolvedSweep, SweepConfig, SweepObjectives
+from goal_sweep.sweeps.schema import SweepModel
 
 
 def test_trainings_are_the_stages_of_every_cell_stage_by_stage(resolved: ResolvedSweep) -> None:

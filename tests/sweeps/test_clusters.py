@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from goal_sweep.sweeps import SweepError, load_for_cluster
+from goal_sweep.sweeps import SweepError
+from goal_sweep.sweeps.reading.load import load_for_cluster
 
 
 @pytest.mark.parametrize(

@@ -97,12 +97,6 @@ def test_the_header_says_what_the_published_number_had_and_what_the_sweep_has(na
     assert "goal-sweep plan" in text
 
 
-@pytest.mark.parametrize("name", GPU_SWEEPS)
-def test_images_are_decoded_beside_the_training(name: str) -> None:
-    config = load_sweep(name, environ=PLACES)
-    assert (config.resources.loader_workers > 0) == (config.data.image is not None)
-
-
 @pytest.mark.parametrize("name", [name for name in GPU_SWEEPS if name != "precomp_vsepp"])
 def test_the_memory_that_the_header_states_is_what_is_counted(name: str) -> None:
     stated = dict(re.findall(r"(frozen|finetune) (\d+) GB", re.sub(r"\n# +", " ", header(name))))

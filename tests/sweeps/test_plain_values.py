@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from goal_sweep.goal_core.basics.errors import ConfigError
-from goal_sweep.sweeps import Cell, SweepConfig, list_shipped, load_sweep
+from goal_sweep.sweeps import SweepConfig, list_shipped, load_sweep
+from goal_sweep.sweeps.cells import Cell
 from goal_sweep.sweeps.identity import from_mapping, to_mapping
 from goal_sweep.sweeps.overview import unopened
 
@@ -26,10 +27,7 @@ def test_every_shipped_sweep_and_its_cells_survive_json(name: str) -> None:
     ("change", "message"),
     [
         ({"seeds": "3"}, "not a valid stored SweepConfig: seeds: "),
-        ({"colour": 1}, "not a valid stored SweepConfig: colour: "),
         ({"seeds": [1, 1]}, r"seeds: .*must be distinct"),
-        ({"seeds": []}, r"seeds: .*at least 1"),
-        ({"tracking": "http://[broken"}, r"tracking: .*is not a valid URI"),
     ],
 )
 def test_damaged_mapping(small: SweepConfig, change: dict[str, Any], message: str) -> None:

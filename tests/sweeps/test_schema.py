@@ -1,36 +1,17 @@
 from __future__ import annotations
 
-from dataclasses import MISSING, fields, replace
-from typing import Any, get_type_hints
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from goal_sweep.goal_core.basics.errors import ConfigError
-from goal_sweep.goal_core.models.config import ModelConfig
 from goal_sweep.goal_core.objectives import pair_weights, triplet_weights
-from goal_sweep.sweeps import (
-    SweepConfig,
-    SweepError,
-    SweepModel,
-    SweepObjectives,
-    load_sweep,
-)
-from goal_sweep.sweeps.schema import ExecutionConfig, ResourceConfig
+from goal_sweep.sweeps import SweepConfig, SweepError, SweepObjectives, load_sweep
+from goal_sweep.sweeps.schema import ExecutionConfig
 from tests.helpers.paths import SCENES
 
 PAIRS, TRIPLETS = list(pair_weights), list(triplet_weights)
-
-
-def test_model_settings_are_those_of_one_model() -> None:
-    """`SweepModel` is `ModelConfig` with several backbones; nothing else may differ."""
-    ours, theirs = ({item.name: item for item in fields(kind)} for kind in (SweepModel, ModelConfig))
-    our_types, their_types = get_type_hints(SweepModel), get_type_hints(ModelConfig)
-    assert ours.keys() - {"backbones"} == theirs.keys() - {"backbone"}
-    for name in theirs.keys() - {"backbone"}:
-        assert our_types[name] == their_types[name]
-        assert ours[name].default == theirs[name].default
-        if theirs[name].default is MISSING:
-            assert ours[name].default_factory() == theirs[name].default_factory()  # type: ignore[operator]
 
 
 def test_parameters_go_to_the_objectives_that_have_them() -> None:
@@ -38,16 +19,6 @@ def test_parameters_go_to_the_objectives_that_have_them() -> None:
     given = {config.name: config.params for config in objectives.configs}
     assert given == {"con/con": {}, "con/nca": {"tau": 5.0}, "sig/con": {"alpha": 3.0},
                      "sig/nca": {"tau": 5.0, "alpha": 3.0}}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [{"cpus": 0}, {"gpus": -1.0}, {"gpus": 2}, {"max_attempts": 0}, {"watchdog": -1}, {"accelerator": "A100"}],
-)
-def test_resources(wrong: dict[str, float]) -> None:
-    with pytest.raises(ConfigError, match=next(iter(wrong))):
-        ResourceConfig(**wrong)  # type: ignore[arg-type]
-    assert ResourceConfig(gpus=0.25, accelerator="A100").accelerator == "A100"
 
 
 def test_stacked_heads_are_refused_where_they_cannot_be(small: SweepConfig) -> None:

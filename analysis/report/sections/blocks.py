@@ -8,7 +8,7 @@ from goal_sweep.analysis.blocks import BlockResults
 from goal_sweep.analysis.report.inputs import Inputs
 from goal_sweep.analysis.report.parts import GridTable, Section, TextTable
 from goal_sweep.analysis.wording import numbers_text, seeds_text
-from goal_sweep.sweeps.results import MEASURES
+from goal_sweep.goal_core.evaluation.metrics import MEASURES
 
 
 def block_section(block: BlockResults, colour: str, *, folded: bool) -> Section:

@@ -10,24 +10,23 @@ from goal_sweep.analysis.report.parts import TextTable
 from goal_sweep.analysis.results import SweepResults
 from goal_sweep.analysis.statistics.aggregation import TEST_SELECTION_WARNING, stages_selected_on_test
 from goal_sweep.analysis.wording import mean_text, seeds_text
-from goal_sweep.sweeps.results import METRICS, RSUM, ResultsError
+from goal_sweep.goal_core.evaluation.metrics import METRICS, RSUM
+from goal_sweep.sweeps.results import ResultsError
 
 
 def model_card(results: SweepResults) -> str:
     """The card, in Markdown, of the objective, stage and settings whose seeds have the highest mean val rsum.
 
     The weights that it names are those of the seed with the highest val rsum. Nothing is chosen on the test split.
-
-    Raises:
-        ResultsError: no training is done that has val's recall.
+    Raises `ResultsError` where no training is done that has val's recall.
     """
     runs = results.counted[results.counted[RSUM.val].notna()]
     if runs.empty:
         raise ResultsError("no training is done, so there is no model to describe")
-    groups = runs.groupby([*BLOCK_COLUMNS, "pair", "triplet", "point", "grid"])
+    groups = runs.groupby([*BLOCK_COLUMNS, "pair", "triplet", "configuration", "grid"])
     seeds = groups.get_group(groups[RSUM.val].mean().idxmax()).sort_values("seed")
     best = seeds.sort_values(RSUM.val, ascending=False, kind="stable").iloc[0]
-    key = BlockKey(**{name: best[name] for name in BLOCK_COLUMNS}, point=best["point"])
+    key = BlockKey(**{name: best[name] for name in BLOCK_COLUMNS}, configuration=best["configuration"])
     weights = str(Path(best["store"], best["checkpoint"]))
     settings = results.settings(seeds).iloc[0]
     facts = {

@@ -12,7 +12,8 @@ from goal_sweep.analysis.report.parts import Section, TextTable
 from goal_sweep.analysis.statistics.ablations import Ablation, ablations
 from goal_sweep.analysis.statistics.aggregation import same_but_grid
 from goal_sweep.analysis.wording import objectives_text, signed
-from goal_sweep.sweeps.results import DEFAULT, MAIN_METRICS, TUNED, Metric
+from goal_sweep.goal_core.evaluation.metrics import MAIN_METRICS, Metric
+from goal_sweep.sweeps.results import DEFAULT, TUNED
 
 _NOTE = "Mean ± standard deviation over seeds (ddof = 1), and the change from the first column in points, not tested."
 _AXES_NOTE = (
@@ -54,7 +55,7 @@ def stages_section(inputs: Inputs) -> Section | None:
     """The stages of each model side by side; None where each has one with a number."""
     groups: dict[BlockKey, list[BlockResults]] = {}
     for block in (block for block in inputs.first if not block.is_empty):
-        groups.setdefault(replace(block.key, stage="", point=""), []).append(block)
+        groups.setdefault(replace(block.key, stage="", configuration=""), []).append(block)
     tables = [
         change_table(f"{metric.title}, {blocks[0].key.model_title}", [(b.key.stage, b) for b in blocks], metric)
         for blocks in groups.values()
@@ -76,7 +77,7 @@ def ablation_section(inputs: Inputs) -> Section | None:
         anchor="ablation",
         title="Ablations: one setting at a time",
         paragraphs=(_AXES_NOTE, _NOTE),
-        tables=(replace(best, title="The highest mean at each point: R@1"), *tables),
+        tables=(replace(best, title="The highest mean at each configuration: R@1"), *tables),
     )
 
 

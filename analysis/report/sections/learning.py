@@ -12,7 +12,8 @@ from goal_sweep.analysis.report.inputs import Inputs
 from goal_sweep.analysis.report.parts import Picture, Section
 from goal_sweep.analysis.statistics.aggregation import values_in
 from goal_sweep.analysis.wording import list_text
-from goal_sweep.sweeps.results import BASELINE, RSUM
+from goal_sweep.goal_core.evaluation.metrics import RSUM
+from goal_sweep.sweeps.results import BASELINE
 
 CURVES: Final[dict[str, str]] = {
     "val/rsum": "val rsum",

@@ -7,7 +7,7 @@ from goal_sweep.analysis.report.inputs import Inputs
 from goal_sweep.analysis.report.parts import Section, TextTable
 from goal_sweep.analysis.statistics.weights import crossed
 from goal_sweep.analysis.wording import p_equation
-from goal_sweep.sweeps.results import MAIN_METRICS, RSUM
+from goal_sweep.goal_core.evaluation.metrics import MAIN_METRICS, RSUM
 
 _NOTE = (
     "Rows of weights: the mean over the other weight within each seed, then mean ± standard deviation (ddof = 1) over "

@@ -81,9 +81,7 @@ def region_mlp(num_features: int, embed_dim: int) -> nn.Sequential:
 class SetImageEncoder(nn.Module):
     """Linear (for regions, plus the output of an MLP), then the pooling operator and l2norm.
 
-    Args:
-        regions: whether images are precomputed regions, which pass the MLP, rather than cells of a backbone, some of
-            which are dropped here in training.
+    Precomputed regions pass the MLP. Of a backbone's cells some are dropped here in training.
     """
 
     def __init__(self, num_features: int, embed_dim: int, *, regions: bool, size_augment: float) -> None:

@@ -84,12 +84,7 @@ def text_head(model: ModelConfig, vocab_size: int) -> nn.Module:
 
 
 class VseppHeads(Heads):
-    """Everything of VSE++ that trains while the backbone is frozen.
-
-    Args:
-        seed: the cell's seed; the initial weights depend on it and on nothing else, so the cells of one seed
-            start equal whatever their objective.
-    """
+    """Everything of VSE++ that trains while the backbone is frozen; cells of one seed start equal."""
 
     def __init__(self, model: ModelConfig, *, num_features: int, vocab_size: int, seed: int) -> None:
         super().__init__()
@@ -112,21 +107,14 @@ class VectorHeads(Heads):
         sides = (model.vectors.image_head, num_features), (model.vectors.text_head, text_features)
         image, text = (width if kind == "none" else model.embed_dim for kind, width in sides)
         if image != text:
-            raise ConfigError(
-                f"images would have {image} numbers and texts {text}; set model.embed_dim to the width of the side "
-                "without a head"
-            )
+            raise ConfigError(f"images have {image} numbers, texts {text}; set model.embed_dim to that without a head")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive_seed(seed, "init"))
             self.image, self.text = (
                 Normalized() if kind == "none" else ImageHead(width, model.embed_dim) for kind, width in sides
             )
         for head in (self.image, self.text):
-            if (
-                model.framework == "dual"
-                and isinstance(head, ImageHead)
-                and head.fc.in_features == head.fc.out_features
-            ):
+            if model.framework == "dual" and isinstance(head, ImageHead) and head.fc.in_features == model.embed_dim:
                 nn.init.eye_(head.fc.weight)
 
     def stacked(self, tensors: Mapping[str, Tensor]) -> StackedVectors:

@@ -173,7 +173,6 @@ def contrastive_loss(image_BD: Tensor, text_BD: Tensor, ids_B: Tensor, temperatu
     Args:
         image_BD: unit vectors, (B, D); row i belongs to row i of the texts.
         ids_B: equal for pairs of the same image, (B,) int64.
-        temperature: divides the similarities, scalar > 0.
 
     Source: X-VLM (Zeng et al., ICML 2022), section 3.2, with the targets that its code uses for retrieval.
     """
@@ -189,11 +188,6 @@ def draw_negatives(similarity_BB: Tensor, ids_B: Tensor, temperature: Tensor) ->
     """Draw one negative for each row from the softmax of its similarities, pairs of the row's own image excluded.
 
     Draws from torch's global generator of the similarities' device.
-
-    Args:
-        similarity_BB: similarity of each row's query to the candidates, (B, B), any float.
-        ids_B: equal for pairs of the same image, (B,) int64.
-        temperature: of the softmax, scalar > 0.
 
     Returns:
         The candidate drawn for each row, (B,) int64; and whether the row has any negative, (B,) bool. Where it has

@@ -57,12 +57,7 @@ class MinedBatch:
 
 
 def mine(images_ND: Tensor, texts_ND: Tensor, ids_N: Tensor | None) -> MinedBatch:
-    """Search a batch's similarities.
-
-    Args:
-        images_ND: image embeddings, shape (N, D), or (C, N, D) of C cells; float32 or float64, without gradient.
-        ids_N: two pairs of the same id are not negative pairs, shape (N,); None: all ids differ.
-    """
+    """Search a batch's similarities, or those of C cells; arguments as for :class:`SimilarityBlocks`."""
     blocks = SimilarityBlocks(images_ND, texts_ND, ids_N)
     best_A, hardest_A = hardest_negatives(blocks)
     pos_A = torch.cat((blocks.pos_N, blocks.pos_N), -1)

@@ -34,8 +34,7 @@ class SimilarityBlocks:
         images_ND: image embeddings, shape (N, D), float32 or float64, without gradient.
         ids_N: two pairs of the same id are not negative pairs, shape (N,); None: all ids differ.
 
-    Attributes:
-        pos_N: the diagonal of S, shape (N,); filled by the first pass over the blocks.
+    The first pass over the blocks fills `pos_N`, the diagonal of S, shape (N,).
     """
 
     def __init__(self, images_ND: Tensor, texts_ND: Tensor, ids_N: Tensor | None) -> None:
@@ -59,11 +58,11 @@ class SimilarityBlocks:
 
     def of(self, cells: Place) -> SimilarityBlocks:
         """The blocks of some of C cells, already searched; those that are kept are not made again."""
-        if self._stored is None:
-            chosen = SimilarityBlocks(self.images_ND[cells], self.texts_ND[cells], self.ids_N)
-            chosen.pos_N = self.pos_N[cells]
-            return chosen
-        return _KeptBlocks(self, cells)
+        chosen = SimilarityBlocks(self.images_ND[cells], self.texts_ND[cells], self.ids_N)
+        chosen.pos_N = self.pos_N[cells]
+        if self._stored is not None:
+            chosen._rows, chosen._stored = self._rows, [block_CRN[cells] for block_CRN in self._stored]
+        return chosen
 
     def _make(self, start: int) -> Tensor:
         rows = slice(start, start + self._rows)
@@ -74,18 +73,6 @@ class SimilarityBlocks:
             block_RN.masked_fill_(self.ids_N[rows, None] == self.ids_N, -torch.inf)
         diagonal.fill_(-torch.inf)
         return block_RN
-
-
-class _KeptBlocks(SimilarityBlocks):
-    """Blocks of some cells, read from those of all."""
-
-    def __init__(self, every: SimilarityBlocks, cells: Place) -> None:
-        self.num_pairs, self.ids_N, self.pos_N = every.num_pairs, every.ids_N, every.pos_N[cells]
-        self._every, self._cells = every, cells
-
-    def __iter__(self) -> Iterator[tuple[int, Tensor]]:
-        for start, block_CRN in self._every:
-            yield start, block_CRN[self._cells]
 
 
 def hardest_negatives(blocks: SimilarityBlocks) -> tuple[Tensor, Tensor]:
@@ -112,11 +99,8 @@ def hardest_negatives(blocks: SimilarityBlocks) -> tuple[Tensor, Tensor]:
 def first_maximum(block: Tensor, *, dim: int) -> tuple[Tensor, Tensor]:
     """Largest entries of a matrix along one dimension, and the first index of each, int64.
 
-    As `torch.max(dim)`, but several times faster on the CPU and with a defined answer for ties on every device.
-
-    Args:
-        block: matrix of floats, or several; a length up to 2**24 along `dim`, so that float32 counts it exactly.
-        dim: -1 for the maximum of each row, -2 for that of each column.
+    As `torch.max(dim)`, but several times faster on the CPU and with a defined answer for ties on every device. The
+    length along `dim`, -1 or -2, is at most 2**24, so that float32 counts it exactly.
     """
     length = block.shape[dim]
     values = block.amax(dim, keepdim=True)

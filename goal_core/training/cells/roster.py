@@ -10,7 +10,6 @@ from traceback import clear_frames
 import torch
 
 from goal_sweep.goal_core.basics.errors import FencedError
-from goal_sweep.goal_core.basics.plugins import exits_are_errors
 from goal_sweep.goal_core.data.batches import Batch, BatchSource
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer
 from goal_sweep.goal_core.training.files import TrainingFiles
@@ -43,8 +42,7 @@ class Roster:
     def failing_alone(self, key: str) -> Iterator[None]:
         """If the block raises, this training fails and leaves the unit; the others go on."""
         try:
-            with exits_are_errors():
-                yield
+            yield
         except FencedError:  # another attempt owns the training now, so nothing may be written
             self.cells.pop(key, None)
         except Exception as error:

@@ -36,10 +36,7 @@ def scale_from(norms: Iterable[tuple[float, float]]) -> float:
     """The factor with which the objective's gradient is as large as the replaced loss's, from both norms by batch."""
     objective, replaced = (sum(column) for column in zip(*norms, strict=True))
     if not objective > 0:
-        raise DivergedError(
-            "the objective has no gradient on the first batches, so it cannot be scaled to the loss that it replaces; "
-            "set model.xvlm.objective_scale to a number"
-        )
+        raise DivergedError("the objective has no gradient at its start; set model.xvlm.objective_scale to a number")
     return float(replaced / objective)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -30,7 +31,6 @@ from goal_sweep.goal_core.models.backbones import ImageBackbone
 from goal_sweep.goal_core.models.heads import Encoder, Heads
 from goal_sweep.goal_core.objectives.stats import CollapseDetector
 from goal_sweep.goal_core.training.cells.optim import build_optimizer, parameter_groups
-from goal_sweep.goal_core.training.cells.random_stream import RandomStream
 from goal_sweep.goal_core.training.files import EpochRecord, TrainingFiles
 from goal_sweep.goal_core.training.plan import TrainingPlan, UnitPlan
 
@@ -38,6 +38,43 @@ _VALUES: Final = (
     "epoch next_step steps_before stacked_steps seconds sums scales best_epoch best_rsum history before".split()
 )
 """Attributes of a cell that its state has as they are."""
+
+
+class RandomStream:
+    """The state of torch's global generators for one cell, swapped in for its step.
+
+    So cells side by side each draw the numbers they would draw alone: dropout, for one, cannot be given a generator.
+    """
+
+    def __init__(self, seed: int, device: torch.device) -> None:
+        self._cuda = [device] if device.type == "cuda" else []
+        with torch.random.fork_rng(self._cuda):
+            torch.manual_seed(seed)
+            self._state = self._read()
+
+    def _read(self) -> dict[str, Tensor]:
+        state = {"cpu": torch.get_rng_state()}
+        return state | {device.type: torch.cuda.get_rng_state(device) for device in self._cuda}
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Within the block torch draws from this stream; afterwards the outer state is restored."""
+        with torch.random.fork_rng(self._cuda):
+            torch.set_rng_state(self._state["cpu"])
+            for device in self._cuda:
+                torch.cuda.set_rng_state(self._state["cuda"], device)
+            try:
+                yield
+            finally:
+                self._state = self._read()
+
+    def state(self) -> dict[str, Tensor]:
+        """The stream's state, uint8 tensors by device type."""
+        return dict(self._state)
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Continue from a state that :meth:`state` returned; one of a CPU leaves that of CUDA as it is."""
+        self._state = {**self._state, **state}
 
 
 class CellState:
@@ -103,7 +140,8 @@ class CellState:
         """Steps of this stage that the cell took as part of a stack."""
         self.scales: dict[str, float] = {}
         """Factors of the `objective`, and of the `hinge` in warm-up epochs, where the heads scale the objective."""
-        check_splits(unit)
+        if unit.stage.needs_whole_batches(unit.data.format) and unit.stage.micro_batch:
+            raise ConfigError(f"micro_batch: {unit.model.framework} normalises here by the statistics of whole batches")
         self.sums: dict[str, tuple[float, int]] = {}
         """Sum and count of every value logged in this epoch."""
 
@@ -234,12 +272,3 @@ def _read_weights(path: Path, training: str, epoch: int | None = None) -> tuple[
     if epoch not in (None, state["epoch"]):
         raise DamagedError(f"{path} has the weights of epoch {state['epoch']}, not of {epoch}")
     return tensors, state["epoch"]
-
-
-def check_splits(unit: UnitPlan) -> None:
-    """Check that the unit splits no batch whose statistics the model needs."""
-    if unit.stage.needs_whole_batches(unit.data.format) and unit.stage.micro_batch:
-        raise ConfigError(
-            f"micro_batch={unit.stage.micro_batch}: {unit.model.framework} normalises here by the statistics of whole "
-            "batches, which cannot be split"
-        )

@@ -21,9 +21,6 @@ from goal_sweep.goal_core.training.diagnostics import below_warmup, weak_objecti
 from goal_sweep.goal_core.training.failures import fits_or_says
 from goal_sweep.goal_core.training.plan import EpochDone, TrainingDone, UnitPlan
 
-Inputs = Callable[[Split], Callable[[], Iterator[Tensor]]]
-"""Gives a function that passes over a split's images, chunk by chunk on the device."""
-
 
 class Validation:
     """Evaluates the cells of a unit and records it."""
@@ -33,7 +30,7 @@ class Validation:
         unit: UnitPlan,
         dataset: Dataset,
         tokenizer: Tokenizer,
-        inputs_of: Inputs,
+        inputs_of: Callable[[Split], Callable[[], Iterator[Tensor]]],
         roster: Roster,
         stacks: Stacks,
         alive: Callable[[], None],

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from goal_sweep.sweeps import Candidate, Space, TuneConfig
+from goal_sweep.sweeps import Candidate
 from goal_sweep.sweeps.axes import AxisValue
+from goal_sweep.sweeps.tuning import Space, TuneConfig
 from goal_sweep.sweeps.tuning.space import Dimension
-from goal_sweep.sweeps.tuning.trail import Values
+from goal_sweep.sweeps.tuning.study import Values
 
 if TYPE_CHECKING:
     from optuna import Study

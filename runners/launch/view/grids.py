@@ -15,8 +15,8 @@ from rich.text import Text
 
 from goal_sweep.goal_core.objectives import LOSS, baselines, pair_weights, triplet_weights
 from goal_sweep.runners.launch.view.progress import Objective, SweepProgress
-from goal_sweep.sweeps import Block, Training
-from goal_sweep.sweeps.cells import CANDIDATES
+from goal_sweep.sweeps import Training
+from goal_sweep.sweeps.cells import CANDIDATES, Block
 
 METRICS = {"test/i2t_r1": "image -> text R@1", "test/t2i_r1": "text -> image R@1"}
 """The test results that have a grid, and what it calls them."""
@@ -27,11 +27,11 @@ MAX_MARKS = 6
 
 
 class Judgement(NamedTuple):
-    """What the one rule for "within noise" says of a grid."""
+    """Which cells of a grid are not significantly worse than the best."""
 
     best: Objective
     level: frozenset[Objective]
-    """Those within noise of the best, without the best itself."""
+    """Those not significantly worse than the best, without the best itself."""
 
 
 Judge = Callable[[Mapping[Objective, Mapping[int, float]]], Judgement | None]
@@ -43,7 +43,7 @@ WAITING, SHARES, DONE, FAILED = "·", "▁▂▃▄▅▆▇", "█", "x"
 
 def block_title(block: Block) -> str:
     """Name a block: `coco vsepp resnet152 frozen`, with axes `coco vsepp resnet152 frozen, tau 5`."""
-    return ", ".join(words for words in (" ".join(block[:-1]), block.point) if words)
+    return ", ".join(words for words in (" ".join(block[:-1]), block.configuration) if words)
 
 
 def block_grid(
@@ -54,16 +54,15 @@ def block_grid(
     A star marks the best by the judgement, or without one, the best of those whose seeds are all done.
 
     Args:
-        block: the block; of the candidates of a search, the score of the best is drawn.
+        block: of the candidates of a search, the score of the best is drawn.
         metric: one of `METRICS`, or "" for the val rsum of the best epoch so far.
-        judge: the rule for "within noise"; None marks nothing by it.
 
     Returns:
-        The grid with its title, a line for each pair weight, and whether it was judged.
+        The grid with its title, and whether it was judged.
     """
     seeds = progress.seeds(block)
     points = {name: of_seed for name, own in seeds.items() if (of_seed := _points(progress, own, metric))}
-    searched = block.point == CANDIDATES
+    searched = block.configuration == CANDIDATES
     means = {name: (max if searched else statistics.fmean)(of_seed.values()) for name, of_seed in points.items()}
     judged = judge(points) if judge else None
     if judged is None:
@@ -86,7 +85,6 @@ def block_grid(
 
 
 def _points(progress: SweepProgress, seeds: Sequence[Training], metric: str) -> dict[int, float]:
-    """The value of each seed that has one; candidates of one seed are numbered."""
     if metric:
         return {one.cell.seed: value for one in seeds if (value := progress[one].metrics.get(metric)) is not None}
     scores = enumerate(progress[one].best_rsum for one in seeds)
@@ -124,7 +122,7 @@ def block_counts(progress: SweepProgress, block: Block) -> str:
         parts.append(f"{begun} begun")
     if counts["failed"]:
         parts.append(f"{counts['failed']} failed")
-    return ", ".join(parts) + (", score of the best" if block.point == CANDIDATES else "")
+    return ", ".join(parts) + (", score of the best" if block.configuration == CANDIDATES else "")
 
 
 def legend(*, judged: bool = False) -> Text:
@@ -134,7 +132,7 @@ def legend(*, judged: bool = False) -> Text:
     text.append(f"\na mark for each seed: {WAITING} waiting  {share}  {DONE} done  {FAILED} failed")
     text.append("\n* highest of those that are done")
     if judged:
-        text.append("\n≈ within noise of the highest (at 5 %, by other seeds on these images)")
+        text.append("\n≈ not significantly below the highest (5 %, other seeds on these images)")
     text.no_wrap, text.overflow = True, "crop"
     return text
 

@@ -18,7 +18,6 @@ from goal_sweep.runners.store import State, TrainingStatus
 from goal_sweep.sweeps.cells import CANDIDATES, Training
 
 MAX_FAILURES = 10
-"""Failed trainings that the view names."""
 _PERIOD_S = 3600.0
 """Seconds of the past by whose pace the time left is told."""
 _ORDER: tuple[State, ...] = ("running", "waiting", "failed", "done")
@@ -39,7 +38,6 @@ def overview(progress: SweepProgress, name: str, judge: Judge | None = None, *, 
     """Draw the state of a sweep in full: what trains with its scores, what is done with its test results.
 
     Args:
-        judge: the rule for "not significantly worse"; None marks nothing by it.
         live: a launch runs; then blocks in training come first, because a terminal crops what it has no room for.
     """
     parts: list[RenderableType] = [header(progress, name)]
@@ -48,7 +46,7 @@ def overview(progress: SweepProgress, name: str, judge: Judge | None = None, *, 
     of_block = {block: {statuses[one].state for one in progress.of_block(block)} for block in progress.blocks()}
     in_turn = sorted(of_block, key=lambda block: min(map(_ORDER.index, of_block[block]))) if live else of_block
     for block in in_turn:
-        has_results = "done" in of_block[block] and block.point != CANDIDATES  # which are not tested
+        has_results = "done" in of_block[block] and block.configuration != CANDIDATES  # which are not tested
         metrics = [""] if "running" in of_block[block] or not has_results else []
         metrics += METRICS if has_results else []
         for metric in metrics:
@@ -65,7 +63,6 @@ def _named(training: Training, status: TrainingStatus) -> str:
 
 
 def _listed(heading: str, lines: Sequence[str]) -> list[Text]:
-    """A heading and the first of some lines; nothing without lines."""
     if not lines:
         return []
     more = [f"and {len(lines) - MAX_FAILURES} more"] if len(lines) > MAX_FAILURES else []
@@ -74,12 +71,7 @@ def _listed(heading: str, lines: Sequence[str]) -> list[Text]:
 
 
 class LiveView:
-    """Shows a sweep while it trains; a context manager.
-
-    Args:
-        command: writes another command on the same sweep, from the verb and its arguments.
-        judge: the rule for "not significantly worse", for the grids at the end.
-    """
+    """Shows a sweep while it trains; see `launch_sweep`. A context manager."""
 
     def __init__(
         self,

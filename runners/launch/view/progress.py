@@ -12,17 +12,14 @@ from goal_sweep.sweeps.cells import Block, Training
 from goal_sweep.sweeps.identity import content_id
 
 Objective = tuple[str, str]
-"""A pair weight and a triplet weight."""
 STATES: tuple[State, ...] = ("done", "running", "waiting", "failed")
 _NEW = TrainingStatus(state="waiting")
 
 
 class SweepProgress:
-    """The status of every training of one sweep: as the store has it, then as its launch tells.
+    """The status of every training of one sweep, in its order: as the store has it, then as its launch tells.
 
-    Args:
-        trainings: all trainings, in the sweep's order.
-        statuses: what the store says of them; those that are missing wait.
+    Those of which the store says nothing wait.
     """
 
     def __init__(
@@ -53,10 +50,6 @@ class SweepProgress:
         """The status of a training."""
         return self._statuses[training]
 
-    def __contains__(self, training: Training) -> bool:
-        """Whether a training is one of the sweep."""
-        return training in self._statuses
-
     def set(self, training: Training, status: TrainingStatus) -> None:
         """Take a status that was read from the store. The stages after a failed one cannot start and fail too."""
         if status.state == "done":
@@ -66,10 +59,8 @@ class SweepProgress:
             for later in self._later.get(training, ()):
                 reason = f"its {training.stage.name} stage failed"
                 self.set(later, replace(self._statuses[later], state="failed", reason=reason))
-        elif self._statuses[training].state == "failed" and training.before is not None:
-            before = self._statuses[training.before]
-            if before.state == "failed":
-                return
+        elif training.before is not None and self[training].state == self[training.before].state == "failed":
+            return
         self._statuses[training] = status
 
     def running(self, training: Training, epoch: int | None = None, rsum: float = math.nan) -> None:
@@ -103,7 +94,7 @@ class SweepProgress:
         return total - sum(map(self.epochs_left, self.trainings)), total
 
     def blocks(self) -> list[Block]:
-        """The blocks, ordered by stage, then by cell. A training at several points of the axes is in several."""
+        """The blocks, ordered by stage, then by cell. A training of several configurations is in several."""
         return list(self._blocks)
 
     def seeds(self, block: Block) -> Mapping[Objective, Sequence[Training]]:
@@ -121,7 +112,7 @@ class SweepProgress:
 
 
 def _in_order(trainings: Iterable[Training]) -> list[Block]:
-    """The blocks by stage, then by cell, then in the order of the points, in which trainings of a single one come."""
+    """The blocks by stage, then by cell, then in the order of the configurations of trainings that have one."""
     blocks_of = [training.blocks for training in trainings]
     number: dict[tuple[str, ...], int] = {}
     for blocks in blocks_of:

@@ -15,7 +15,7 @@ from goal_sweep.goal_core.basics import atomic
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError, perform
 from goal_sweep.goal_core.basics.errors import ConfigError, UnfinishedError
 from goal_sweep.goal_core.basics.sealed_json import parse_json
-from goal_sweep.sweeps import from_mapping
+from goal_sweep.sweeps.identity import from_mapping
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -61,7 +61,7 @@ class Storage:
         return str(path)
 
     def read(self, path: Path) -> bytes | None:
-        """The content of a file; None if there is none. A `DamagedError` if it is not what was written."""
+        """The content of a file; None if there is none."""
         return atomic.read_bytes(path)
 
     def replace(self, path: Path, content: bytes) -> None:
@@ -135,6 +135,7 @@ class Storage:
 
     def remove(self, path: Path) -> None:
         """Remove a file, if there is one."""
+        atomic.before_operation("remove", path)
         path.unlink(missing_ok=True)
 
     def save_with(self, path: Path, write: Callable[[Path], object], *, guard: Task) -> None:
@@ -155,13 +156,6 @@ class Storage:
                 os.close(descriptor)
 
         perform("append", path, write, doing="write")
-
-    def discard(self, path: Path, *, guard: Task) -> None:
-        """Remove a file that nobody needs any more. If that fails, it stays."""
-        guard()
-        with contextlib.suppress(OSError):
-            atomic.before_operation("remove", path)
-            path.unlink(missing_ok=True)
 
     def fetch(self, path: Path) -> Path:
         """A file of this machine with the content of a file, for a library; it does not exist if the other does not."""

@@ -1,8 +1,7 @@
 """Storage in a bucket: small files directly, and what a library writes or reads through a working copy.
 
 A path of the store stands for the object of the same name. Under the path itself lies the working copy of a file that
-this process has saved or fetched; it belongs to this process alone, and nobody else reads it. Every object has the
-digest of its content in its metadata.
+this process has saved or fetched; it belongs to this process alone, and nobody else reads it.
 """
 
 from __future__ import annotations
@@ -18,16 +17,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
-from goal_sweep.goal_core.basics.atomic import (
-    DamagedError,
-    StorageError,
-    make_folder,
-    perform,
-    read_bytes,
-    replace_with,
-)
+from goal_sweep.goal_core.basics.atomic import StorageError, make_folder, perform, read_bytes, replace_with
 from goal_sweep.runners.store.storage.connection import Connection, RefusedError, failure
 from goal_sweep.runners.store.storage.folders import Storage, Task, Written
 
@@ -35,7 +27,6 @@ T = TypeVar("T")
 R = TypeVar("R")
 PART = 5 * 2**20
 """Bytes of a large object that travel in one request. The smallest that S3 allows."""
-_SHA256 = "sha256"
 _SIDE_BY_SIDE = 16
 
 
@@ -87,10 +78,7 @@ class ObjectStorage(Storage):
 
     def read(self, path: Path) -> bytes | None:
         content = io.BytesIO()
-        is_whole = self._download(path, content)
-        if is_whole is False:
-            raise DamagedError(f"{self.shown(path)} is damaged: its content does not match its checksum")
-        return None if is_whole is None else content.getvalue()
+        return content.getvalue() if self._pass_on(path, content.write) else None
 
     def replace(self, path: Path, content: bytes) -> None:
         self._put(path, content)
@@ -129,10 +117,10 @@ class ObjectStorage(Storage):
         return asked is not None and asked.result()
 
     def digest(self, path: Path) -> str:
-        digests = self._digests(path, len)
-        if digests is None:
+        digest = hashlib.sha256()
+        if not self._pass_on(path, digest.update):
             raise failure(errno.ENOENT, f"cannot read {self.shown(path)}: there is no such object")
-        return digests[1]
+        return digest.hexdigest()
 
     def remove(self, path: Path) -> None:
         self._ask("remove", path, self._api.delete)
@@ -162,11 +150,6 @@ class ObjectStorage(Storage):
         with contextlib.suppress(StorageError):
             self._put(own, read_bytes(own) or b"")
 
-    def discard(self, path: Path, *, guard: Task) -> None:
-        guard()
-        with contextlib.suppress(StorageError):
-            self.remove(path)
-
     def fetch(self, path: Path) -> Path:
         if path.exists():
             return path
@@ -175,8 +158,7 @@ class ObjectStorage(Storage):
 
         def write() -> None:
             with fresh.open("wb") as file:
-                # One that is not what was written is left for its reader, who knows what to do about damage.
-                is_there = self._download(path, file) is not None
+                is_there = self._pass_on(path, file.write)
             if is_there:
                 fresh.replace(path)
 
@@ -200,42 +182,22 @@ class ObjectStorage(Storage):
         files = {self._base / each["path"]: _written(each) for each in found["objects"]}
         return {path: written for path, written in {**folders, **files}.items() if path != folder}
 
-    def _download(self, path: Path, into: IO[bytes]) -> bool | None:
-        """Copy an object to a file; twice if it is not what was written, for damage on the way does not come twice.
+    def _pass_on(self, path: Path, take: Callable[[bytes], object]) -> bool:
+        """Pass on the content of an object, part by part; False if there is none."""
 
-        Returns:
-            Whether it is what was written, as far as its digest tells; None if there is no such object.
-        """
-        for _ in range(2):
-            into.seek(0)
-            into.truncate()
-            digests = self._digests(path, into.write)
-            if digests is None:
-                return None
-            if digests[0] in ("", digests[1]):  # what another program has written has none
-                return True
-        return False
-
-    def _digests(self, path: Path, take: Callable[[bytes], object]) -> tuple[str, str] | None:
-        """Pass an object on, part by part. Returns its stated digest and its own; None if there is no object."""
-
-        def read(client: Any, key: str) -> tuple[str, str]:
-            found, digest = self._api.get(client, key), hashlib.sha256()
-            for part in found.stream(PART):
-                digest.update(part)
+        def read(client: Any, key: str) -> None:
+            for part in self._api.get(client, key).stream(PART):
                 take(part)
-            return found.attributes.get(_SHA256, ""), digest.hexdigest()
 
         try:
-            return self._ask("read", path, read)
+            self._ask("read", path, read)
         except FileNotFoundError:
-            return None
+            return False
+        return True
 
     def _put(self, path: Path, content: bytes | Path, mode: str = "overwrite") -> None:
         """Write an object, in parts if it is large, with all of its content or with that of a file."""
-        with content.open("rb") if isinstance(content, Path) else io.BytesIO(content) as file:
-            attributes = {_SHA256: hashlib.file_digest(file, "sha256").hexdigest()}
-        how = {"mode": mode, "attributes": attributes, "chunk_size": PART, "max_concurrency": 4}
+        how = {"mode": mode, "chunk_size": PART, "max_concurrency": 4}
         self._ask("write", path, lambda client, key: self._api.put(client, key, content, **how))
 
 

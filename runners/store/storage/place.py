@@ -22,13 +22,7 @@ _opening = threading.Lock()
 
 
 def opened(location: str, patience: float | None) -> tuple[Path, Storage]:
-    """Where the paths of a store's files start, and what keeps them. Nothing is created.
-
-    Raises `StorageError` where it is neither, or a file.
-
-    Args:
-        patience: seconds to wait for an object store that has not answered yet; None for those of a command.
-    """
+    """Where the paths of a store's files start, and what keeps them; see `Store`. Nothing is created."""
     if is_object_store(location):
         with _opening:
             return _bucket(*parse_url(location), patience, os.getpid())
@@ -45,9 +39,9 @@ def _bucket(bucket: str, prefix: str, patience: float | None, pid: int) -> tuple
     from goal_sweep.runners.store.storage.objects import ObjectStorage
 
     connection = Connection(bucket, prefix, first=FIRST_S if patience is None else patience)
-    folder = make_scratch_folder()
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    base = folder / bucket / prefix
+    scratch = make_scratch_folder()
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    base = scratch / bucket / prefix
     return base, ObjectStorage(connection, base)
 
 

@@ -19,7 +19,7 @@ from goal_sweep.analysis.published.numbers import published_blocks
 from goal_sweep.analysis.report.parts import Section, TextTable
 from goal_sweep.analysis.report.sections.published import published_section
 from goal_sweep.analysis.statistics.aggregation import cells_frame
-from goal_sweep.sweeps.results import METRICS, OBJECTIVES
+from goal_sweep.goal_core.evaluation.metrics import METRICS, OBJECTIVES
 from tests.helpers.paths import SHARED
 from tests.helpers.results_cases import inputs_of
 

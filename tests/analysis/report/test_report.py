@@ -15,8 +15,9 @@ from goal_sweep.analysis.report.folder import files_of_report
 from goal_sweep.analysis.report.sections.card import model_card
 from goal_sweep.analysis.report.writing import ReportResult
 from goal_sweep.analysis.results import SweepResults, read_results
+from goal_sweep.goal_core.evaluation.metrics import METRICS
 from goal_sweep.runners.cli.options import console
-from goal_sweep.sweeps.results import METRICS, ResultsError
+from goal_sweep.sweeps.results import ResultsError
 from tests.helpers.blank_figures import write_texts
 from tests.helpers.results_cases import SweepWriter, large_table, recalls
 

@@ -11,7 +11,7 @@ import pytest
 from goal_sweep.analysis.report.answer import answer_table, answers_of
 from goal_sweep.analysis.report.sentences import first_words, sentences
 from goal_sweep.analysis.statistics.aggregation import aggregate
-from goal_sweep.sweeps.results import METRICS
+from goal_sweep.goal_core.evaluation.metrics import METRICS
 from tests.helpers.results_cases import NAMES, SweepWriter, inputs_of
 
 CIR = {name: -6.0 for name in NAMES if name.endswith("/cir")}

@@ -10,7 +10,7 @@ from goal_sweep.analysis.figures.heatmap import draw_heatmap
 from goal_sweep.analysis.report.latex import block_to_latex
 from goal_sweep.analysis.report.markdown import block_to_markdown
 from goal_sweep.analysis.statistics.aggregation import aggregate
-from goal_sweep.sweeps.results import measure_slug
+from goal_sweep.goal_core.evaluation.metrics import measure_slug
 from tests.helpers.results_cases import SweepWriter, example, recalls
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -11,7 +11,7 @@ from goal_sweep.analysis.blocks import Gap
 from goal_sweep.analysis.report.writing import runs_frame
 from goal_sweep.analysis.results import SweepResults
 from goal_sweep.analysis.statistics.aggregation import aggregate, cells_frame
-from goal_sweep.sweeps.results import METRICS
+from goal_sweep.goal_core.evaluation.metrics import METRICS
 from tests.helpers.blank_figures import write_texts
 from tests.helpers.results_cases import FINGERPRINT, NAMES, RECALLS, SweepWriter, recalls
 

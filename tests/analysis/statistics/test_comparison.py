@@ -10,7 +10,8 @@ import pytest
 from scipy import stats
 
 from goal_sweep.analysis.statistics.comparison import compare, critical, tail
-from goal_sweep.sweeps.results import BASELINE, OBJECTIVES
+from goal_sweep.goal_core.evaluation.metrics import OBJECTIVES
+from goal_sweep.sweeps.results import BASELINE
 
 GENERATOR = np.random.default_rng(3)
 COLUMNS = pd.MultiIndex.from_tuples(OBJECTIVES, names=["pair", "triplet"])

@@ -10,7 +10,7 @@ import pytest
 
 from goal_sweep.analysis.statistics.comparison import compare
 from goal_sweep.analysis.statistics.images import image_scores, shared_noise
-from goal_sweep.sweeps.results import METRICS
+from goal_sweep.goal_core.evaluation.metrics import METRICS
 
 NUM = 400
 CAPTIONS = np.tile([1, 5, 3, 7], NUM // 4)

@@ -15,7 +15,7 @@ from goal_sweep.analysis.blocks import CellSummary
 from goal_sweep.analysis.published.comparison import compare_cells
 from goal_sweep.analysis.statistics.comparison import compare
 from goal_sweep.analysis.statistics.weights import weigh
-from goal_sweep.sweeps.results import OBJECTIVES
+from goal_sweep.goal_core.evaluation.metrics import OBJECTIVES
 
 COLUMNS = pd.MultiIndex.from_tuples(OBJECTIVES)
 EQUAL = np.ones(15)

@@ -8,7 +8,7 @@ import pytest
 
 from goal_sweep.analysis.statistics.comparison import critical
 from goal_sweep.analysis.statistics.weights import crossed, weigh
-from goal_sweep.sweeps.results import OBJECTIVES, PAIRS, TRIPLETS
+from goal_sweep.goal_core.evaluation.metrics import OBJECTIVES, PAIRS, TRIPLETS
 
 GENERATOR = np.random.default_rng(7)
 COLUMNS = pd.MultiIndex.from_tuples(OBJECTIVES)

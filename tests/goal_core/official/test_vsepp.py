@@ -151,7 +151,7 @@ def test_what_does_not_fit_is_one_clear_line(tmp_path: Path) -> None:
     moved = {name.replace("cnn.module.", "cnn."): value for name, value in image.items()}
     refused(r"100 missing .*100 unexpected", save_published(tmp_path / "c.pth.tar", moved, text))
     torch.save({"state_dict": text}, tmp_path / "d.pth.tar")
-    refused(r"not a checkpoint of VSE\+\+", tmp_path / "d.pth.tar")
+    refused(r"is not VSE\+\+'s", tmp_path / "d.pth.tar")
 
 
 def test_full_size_backbone_has_the_published_tensors() -> None:

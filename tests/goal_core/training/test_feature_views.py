@@ -10,7 +10,7 @@ import torch
 
 from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.goal_core.checkpoints.initial_model import InitialModel
-from goal_sweep.goal_core.data.batches import BatchSource, sample_seed, view_seed
+from goal_sweep.goal_core.data.batches import BatchSource, epoch_order, sample_seed, view_seed
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.transforms import transform_of
 from goal_sweep.goal_core.training import StageConfig
@@ -35,7 +35,7 @@ def test_each_pair_gets_the_features_of_a_view_of_its_image(tmp_path: Path) -> N
         batch = next(source.batches(epoch))
         inputs = shared.load(batch).inputs
         for row in (0, 7, 15):
-            image, caption = int(batch.image_index[row]), int(batch.caption_index[row])
+            image, caption = int(batch.image_index[row]), int(epoch_order(train.num_captions, 1, epoch)[row])
             view = sample_seed(1, epoch, caption) % 3
             pixels = transform_of(CROPS.image).for_training(train.load_image(image), view_seed(1, image, view))
             assert shared.backbone is not None

@@ -80,15 +80,14 @@ def test_a_command_whose_reader_has_left_does_not_end_as_if_cells_had_failed() -
 
 NOBODY_READS = """
 import sys, types
-from goal_sweep.runners.launch.parent import say
+from goal_sweep.runners.launch.parent import own_status
 
 app = sys.modules["goal_sweep.runners.cli.app"] = types.ModuleType("app")
 
 def train():
     for _ in range(3):
         print("a line", flush=True)
-    say(7)
-    sys.exit(7)
+    sys.exit(own_status(7))
 
 app.main = train
 """

@@ -14,7 +14,7 @@ NEED = Resources(cpus=2, gpus=0.5, accelerator="A100")
 
 def machine(name: str, cpus: float = 0, gpus: float = 0, kind: str = "") -> Machine:
     resources = {"CPU": cpus, "GPU": gpus} | ({f"accelerator_type:{kind}": 1.0} if kind else {})
-    return Machine(id=name, host=name, address="10.0.0.1", resources=resources)
+    return Machine(id=name, resources=resources)
 
 
 def test_a_unit_asks_for_its_part_of_a_gpu_of_its_kind() -> None:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from goal_sweep.goal_core.data.formats.image_files import FileReader
@@ -18,16 +17,9 @@ from goal_sweep.runners.launch.opened import OpenedSweep, open_sweep
 from tests.helpers.disturbed import SWEEP, calm_results, disturbed, swap, sweep_in
 from tests.helpers.in_process import Train, counted, launch, results
 from tests.helpers.karpathy_fixture import write_dataset
-from tests.helpers.region_files import write_regions
 from tests.helpers.vector_files import write_vectors
 
-FRAMEWORKS = {
-    "regions": "{framework: vse_infty, backbones: [{name: butd, weights: precomputed}], embed_dim: 16, "
-    "bert: {weights: random, layers: 1, width: 16, heads: 2}}",
-    "precomp": "{backbones: [{name: vgg19, weights: precomputed}], text: {word_dim: 8}, embed_dim: 16}",
-    "embeddings": "{framework: vectors, backbones: [{name: any, weights: precomputed}], embed_dim: 16}",
-}
-"""The model for each format of features."""
+OF_VECTORS = "model: {backbones: [{name: vgg19, weights: precomputed}], text: {word_dim: 8}, embed_dim: 16}"
 EXCHANGED = {("frozen begins", "none"), ("finetune epoch 1", "crop_flip")}
 
 
@@ -85,45 +77,19 @@ def replaced(path: Path, content: bytes) -> None:
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-def exchange(name: str, ours: bytes, theirs: bytes) -> Callable[[Path], None]:
-    """Exchange two parts of a file of the data, as many times as it is called."""
-
-    def act(data: Path) -> None:
-        content = (data / name).read_bytes()
-        old, new = (ours, theirs) if ours in content else (theirs, ours)
-        replaced(data / name, content.replace(old, new, 1))
-
-    return act
-
-
-def numbers(name: str) -> Callable[[Path], None]:
-    """Flip a bit of the first numbers of a file of the data."""
-
-    def act(data: Path) -> None:
-        content = bytearray((data / name).read_bytes())
-        content[129] ^= 1
-        replaced(data / name, bytes(content))
-
-    return act
+def numbers(data: Path) -> None:
+    """Flip a bit of the first numbers of the images."""
+    content = bytearray((data / "train_ims.npy").read_bytes())
+    content[129] ^= 1
+    replaced(data / "train_ims.npy", bytes(content))
 
 
 def captions(data: Path) -> None:
-    exchange("dataset_tiny.json", b"number 0 said in way 0", b"number 0 said in wax 0")(data)
-
-
-def linked_data(data: Path) -> None:
-    """An image that is a link within the data."""
-    write_dataset(data)
-    (data / "pictures/0001.png").rename(data / "kept.png")
-    (data / "pictures/0001.png").symlink_to(data / "kept.png")
-
-
-def other_target(data: Path) -> None:
-    """Let the link lead to another image, or back."""
-    link = data / "pictures/0001.png"
-    target = data / ("kept.png" if link.resolve().name != "kept.png" else "pictures/0002.png")
-    link.unlink()
-    link.symlink_to(target)
+    """Exchange a word of a caption, as many times as it is called."""
+    content = (data / "dataset_tiny.json").read_bytes()
+    words = [b"number 0 said in way 0", b"number 0 said in wax 0"]
+    old, new = words if words[0] in content else reversed(words)
+    replaced(data / "dataset_tiny.json", content.replace(old, new, 1))
 
 
 def sharded(data: Path) -> None:
@@ -147,20 +113,11 @@ def in_shard(data: Path) -> None:
     replaced(data / "train.tar", bytes(content))
 
 
-def embedded(data: Path) -> None:
-    for number, split in enumerate(("train", "val", "test")):
-        for part, count in (("images", 12), ("texts", 24)):
-            np.save(data / f"{split}_{part}.npy", np.random.default_rng([number, count]).normal(size=(count, 8)))
-
-
 IMAGE = "min_word_count: 1, image: {size: 32, resize: 32, augment: crop_flip}"
 CHANGES: dict[str, tuple[str, Callable[[Path], object], Callable[[Path], None], str]] = {
     "captions": (f"karpathy, {IMAGE}", write_dataset, captions, "the data ("),
-    "link": (f"karpathy, {IMAGE}", linked_data, other_target, "0001.png"),
     "shard": (f"source, {IMAGE}", sharded, in_shard, "train.tar"),
-    "regions": ("regions, min_word_count: 1", write_regions, numbers("train_ims.npy"), "row 0 of"),
-    "vectors": ("precomp, min_word_count: 1", write_vectors, numbers("train_ims.npy"), "row 0 of"),
-    "texts": ("embeddings", embedded, numbers("train_texts.npy"), "text 0 of image 0"),
+    "vectors": ("precomp, min_word_count: 1", write_vectors, numbers, "row 0 of"),
 }
 """What changes: the data's settings, who writes them, who changes them and changes them back, and what is named."""
 
@@ -170,12 +127,11 @@ def sweep_of(folder: Path, change: str) -> OpenedSweep:
     if not (folder / "data").exists():
         (folder / "data").mkdir(parents=True)
         write(folder / "data")
-    kind = settings.partition(",")[0]
     data = f"{{name: tiny, root: {folder / 'data'}, format: {settings}}}"
     lines = [line for line in SWEEP.splitlines() if not line.startswith("data:")]
-    if kind in FRAMEWORKS:
+    if change == "vectors":
         lines = [line for line in lines if not line.startswith("model:") and "finetune" not in line]
-        lines.append(f"model: {FRAMEWORKS[kind]}")
+        lines.append(OF_VECTORS)
     (folder / "tiny.yaml").write_text("\n".join([*lines, f"data: {data}", "resources: {loader_workers: 0}"]))
     return open_sweep(str(folder / "tiny.yaml"), [f"store={folder / 'store'}", f"tracking=sqlite:///{folder}/m.db"])
 
@@ -197,11 +153,11 @@ def check_stopped_and_continued(
 
 
 MOMENTS = {
-    **dict.fromkeys(("link", "shard"), ("frozen begins", "finetune begins", "finetune epoch 1")),
+    "shard": ("frozen begins", "finetune begins", "finetune epoch 1"),
     "captions": ("frozen begins", "finetune begins"),  # a unit that has begun has those of its index
-    **dict.fromkeys(("regions", "vectors", "texts"), ("frozen begins", "frozen epoch 1")),
+    "vectors": ("frozen begins", "frozen epoch 1"),
 }
-QUICK = {("link", "finetune epoch 1"), ("shard", "finetune begins"), ("texts", "frozen begins")}
+QUICK = {("shard", "finetune begins"), ("vectors", "frozen begins")}
 """Some changes at one moment. That of an exchanged image is noticed at all of them."""
 
 

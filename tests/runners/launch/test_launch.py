@@ -109,7 +109,7 @@ def test_units_that_compute_features_come_first_and_both_stages_go_on_together(
 def test_a_machine_that_lacks_something_is_avoided_and_when_all_do_the_launch_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machines = [Machine(id=name, host=name, address="a", resources={"CPU": 1.0}) for name in ("blind", "good")]
+    machines = [Machine(id=name, resources={"CPU": 1.0}) for name in ("blind", "good")]
     monkeypatch.setattr(OneMachine, "machines", lambda self: machines)
     trains, lacking, said = Trains(tmp_path, monkeypatch, ONE_STAGE), ["blind"], io.StringIO()
 

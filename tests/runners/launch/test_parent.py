@@ -24,8 +24,7 @@ from goal_sweep.runners.launch import parent
 def stop(number, frame):
     with open("signals", "a") as file:
         file.write(f"{number} ")
-    parent.say(75)
-    os._exit(75)
+    os._exit(parent.own_status(75))
 
 if not parent.has_parent():
     sys.exit(parent.watch_over([sys.executable, *sys.argv]))
@@ -71,13 +70,15 @@ def started(folder: Path) -> int:
 
 @pytest.mark.parametrize("status", [0, 1, 2, 75, 130])
 def test_a_launch_that_ends_by_itself_ends_with_its_status(status: int, tmp_path: Path) -> None:
-    assert end_of(tmp_path, f"parent.say({status}); sys.exit({status})") == (status, "", [""])
+    assert end_of(tmp_path, f"sys.exit(parent.own_status({status}))") == (status, "", [""])
 
 
 @pytest.mark.parametrize("end", ["os._exit(1)", "os.abort()", "os.kill(os.getpid(), 9)", "os._exit(0)"])
 def test_a_launch_that_ends_without_a_word_goes_on(end: str, tmp_path: Path) -> None:
     """Also if it looks like a success, which only the launch itself can know."""
-    status, said, starts = end_of(tmp_path, f"({end}) if starts() == 1 else parent.say(1); sys.exit(1)", "launch", "x")
+    status, said, starts = end_of(
+        tmp_path, f"({end}) if starts() == 1 else sys.exit(parent.own_status(1))", "launch", "x"
+    )
     assert (status, starts) == (1, ["launch x"] * 2)
     assert said == "this launch was ended, by Ray or from outside; it goes on\n"
 

@@ -42,14 +42,9 @@ def test_other_locations_are_refused_in_one_line(location: str) -> None:
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("version", "said"), [(99, "a later version.*layout 99.*upgrade"), (2, "an earlier version.*layout 2")]
-)
-def test_a_store_of_another_version_is_refused_in_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], version: int, said: str
-) -> None:
-    (tmp_path / "store.json").write_text(f'{{"version": {version}, "checksum": "of another kind"}}')
-    with pytest.raises(StorageError, match=said):
+def test_a_store_of_another_version_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "store.json").write_text('{"version": 99, "checksum": "of another kind"}')
+    with pytest.raises(StorageError, match="layout 99"):
         Store(tmp_path)
     assert run(["status", "quickstart", "--store", str(tmp_path)]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1

@@ -54,14 +54,6 @@ def test_backbones_merge_by_name_and_those_of_the_base_alone_go(write: Write) ->
     assert replaced.model.backbones == (BackboneConfig(name="resnet50"),)
 
 
-def test_chain_of_files_in_other_folders(write: Write) -> None:
-    write("lib/base.yaml")
-    write("lib/middle.yaml", "extends: base.yaml\nname: middle\nseeds: [3]\n")
-    path = write("mine/top.yaml", "extends: ../lib/middle.yaml\ndata: {num_val: 9}\n")
-    config = load_sweep(path)
-    assert (config.name, config.seeds, config.data) == ("middle", (3,), ScenesConfig(num_train=20, num_val=9))
-
-
 @pytest.mark.parametrize("how", ["above", "absolute", "link"])
 def test_a_file_outside_the_folders_of_the_sweep_is_not_read(
     write: Write, errors_of: Errors, tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch

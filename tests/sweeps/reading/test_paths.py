@@ -167,7 +167,3 @@ def test_a_variable_that_is_named_like_a_secret_is_no_part_of_a_path(
     lines = errors_of(write("a.yaml", TEXT.replace("ROOT", name)), environ={name: "hunter2"})
     check_mistakes(lines, f"a.yaml:5 | data.root | {name}")
     assert "hunter2" not in lines[0]
-
-
-def test_a_path_of_braces_without_end_is_refused_at_once(write: Write, errors_of: Errors) -> None:
-    check_mistakes(errors_of(write(), f"store='{'${A:-' * 20_000}'"), "--set store | store | ${NAME}")

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from goal_sweep.sweeps import SweepError, load_for_cluster, load_sweep
+from goal_sweep.sweeps import SweepError, load_sweep
+from goal_sweep.sweeps.reading.load import load_for_cluster
 
 
 def written(path: Path, text: str) -> Path:
@@ -56,13 +57,6 @@ def test_a_sweep_file_holds_no_settings_of_clusters(block: str, tmp_path: Path) 
     assert said.startswith("s.yaml:2: cluster: settings of clusters stand in the site file or in --set cluster...")
     with pytest.raises(SweepError, match=r"s.yaml:2: cluster: "):
         load_sweep(tmp_path / "s.yaml")
-
-
-def test_mistakes_of_a_set_are_named(tmp_path: Path) -> None:
-    sweep = extended(tmp_path, "")
-    assert problems(sweep, None, "cluster.slurm.node=2")[0].startswith(
-        "--set cluster.slurm.node:0: slurm.node: unknown key (did you mean 'nodes'?)"
-    )
 
 
 @pytest.mark.parametrize("text", ["", "- a\n", "a: [\n"])

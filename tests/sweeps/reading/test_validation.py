@@ -9,27 +9,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from goal_sweep.sweeps import Problem, SweepError, load_sweep
+from goal_sweep.sweeps import SweepError, load_sweep
+from goal_sweep.sweeps.reading.document import Problem
 from tests.helpers.mistakes import check_mistakes
 
 Write = Callable[..., Path]
 Errors = Callable[..., list[str]]
 
-KEYS = [
-    "name",
-    "data",
-    "format",
-    "scenes",
-    "model",
-    "backbones",
-    "stages",
-    "epochs",
-    "lr",
-    "image",
-    "params",
-    "tau",
-    "x",
-]
+KEYS = "name data format scenes model backbones stages epochs lr image params tau x".split()
 values = st.recursive(
     st.sampled_from(
         [None, True, -1, 0, 3, 0.5, float("nan"), 2**70, "", "all", "scenes", "karpathy", "frozen", "${X}"]

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from goal_sweep.sweeps import Problem, SweepError
-from goal_sweep.sweeps.reading.document import parse_yaml
+from goal_sweep.sweeps import SweepError
+from goal_sweep.sweeps.reading.document import Problem, parse_yaml
 from tests.helpers.mistakes import check_mistakes
 
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from goal_sweep.sweeps import ExecutionConfig, pack
+from goal_sweep.sweeps import pack
+from goal_sweep.sweeps.schema import ExecutionConfig
 from tests.helpers.tuning_cases import LRS, SPACE, searched, space_of, tuned
 
 VARIANT = "objectives.variant: {choice: [paper, released]}"
@@ -80,7 +81,7 @@ def test_a_training_of_both_grids_is_one() -> None:
     sweep = tuned("seeds=[1]", budget=2)
     whole = searched(sweep, lambda one: -float(one.number or 0))
     assert {one.grids for one in whole.reporting} == {("default", "tuned")}
-    assert {one.points for one in whole.reporting} == {("", "tuned")}
+    assert {one.configurations for one in whole.reporting} == {("", "tuned")}
     assert len(whole.reporting) == 15
 
 
@@ -90,16 +91,3 @@ def test_candidates_share_units_with_each_other_and_not_with_what_reports() -> N
     units = pack(whole.trainings, ExecutionConfig(sharing="trunk", cells_per_unit=0))
     assert sorted(len(unit.trainings) for unit in units) == [30, 5 * 2 + 10 * 4]
     assert {len({one.cell.tested for one in unit.trainings}) for unit in units} == {1}
-
-
-def test_only_draws_without_end_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("goal_sweep.sweeps.tuning.space._MAX_REPEATS", 2)
-    monkeypatch.setattr("goal_sweep.sweeps.tuning.space._MAX_LISTED", 24)
-    # With cir_shift given, both variants of lin/cir are the same objective.
-    listed = "{choice: [1e-3, 2e-3, 3e-3, 4e-3]}"
-    both = f"objectives.params.cir_shift: {{choice: [0, 0.5, 1]}}, {VARIANT}, stages.frozen.lr: {listed}"
-    space = space_of(tuned("tune.include_default=false", space=both), "lin/cir")
-    assert tuple(space.dimensions) == ("cir_shift", "variant", "lr")
-    assert len(list(space.random())) == 12
-    monkeypatch.setattr("goal_sweep.sweeps.tuning.space._MAX_LISTED", 23)
-    assert len(list(space.random())) <= 12  # which has no end otherwise

@@ -18,7 +18,7 @@ from tests.helpers.until import until
 pytest.importorskip("moto", reason="moto[server] is not installed")
 pytest.importorskip("obstore", reason="obstore is not installed")
 
-from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
+from goal_sweep.goal_core.basics.atomic import StorageError
 from goal_sweep.goal_core.basics.errors import UnfinishedError
 from goal_sweep.goal_core.basics.machine import process_tag
 from goal_sweep.runners.store import Store
@@ -26,7 +26,6 @@ from goal_sweep.runners.store.storage import connection, place
 from goal_sweep.runners.store.storage.connection import Connection
 from goal_sweep.runners.store.storage.folders import ExpiredCredentialsError
 from goal_sweep.runners.store.storage.objects import PART
-from tests.helpers.s3_server import flip
 
 _number = itertools.count()
 
@@ -174,14 +173,6 @@ def test_a_large_file_travels_in_parts_of_which_only_those_that_fail_are_repeate
     assert len(server.requests) - before <= 5 + 5  # begin, three parts, complete; and the tries again
     assert bucket.read("large") == content
     assert bucket.storage.fetch(bucket.base / "large").read_bytes() == content
-
-
-def test_damage_shows_when_an_object_is_read(bucket):
-    bucket.replace("x", b"content")
-    flip("bucket", f"{bucket.prefix}/x")
-    with pytest.raises(DamagedError, match=rf"s3://bucket/{bucket.prefix}/x is damaged"):
-        bucket.read("x")
-    assert bucket.storage.fetch(bucket.base / "x").read_bytes() != b"content"  # its reader knows what to do
 
 
 def test_a_server_without_conditional_writes_is_refused(server):

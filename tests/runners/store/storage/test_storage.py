@@ -87,7 +87,7 @@ def test_what_is_saved_is_there(storage, place):
         save(storage, place / f"best-{number}.bin", b"%d" % number)
         save(storage, place / "last.bin", b"%d" % number)
         if number:
-            storage.discard(place / f"best-{number - 1}.bin", guard=lambda: None)
+            storage.remove(place / f"best-{number - 1}.bin")
     assert sorted(path.name for path in storage.files(place, below=True)) == ["best-4.bin", "last.bin"]
     assert storage.read(place / "last.bin") == b"4"
     assert storage.digest(place / "last.bin") == "4b227777d4dd1fc61c6f884f48641d02b4d121d3fd328cb08b5531fcacdabf8a"

@@ -27,7 +27,6 @@ class Candidate:
     score: _Score | None = None
     """The mean over the search's seeds of its metric at the selected epoch."""
     scores: Mapping[str, _Score] = field(default_factory=dict)
-    """By seed."""
     failed: str = ""
     """Why it has no score; empty if it has one, or has not ended."""
 
@@ -38,7 +37,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trail:
+class Study:
     """The search of one objective on one backbone."""
 
     backbone: str
@@ -47,11 +46,10 @@ class Trail:
     names: tuple[str, ...]
     """The searched settings that the objective has, as labels have them."""
     candidates: tuple[Candidate, ...]
-    """In the order of their numbers."""
     is_over: bool = False
     """Whether all candidates have ended and no more will come."""
     chosen: int | None = None
-    """The number of the chosen candidate; None until all trails of the sweep are over, and where none has a score."""
+    """The number of the chosen candidate; None until all studies of the sweep are over, and where none has a score."""
 
     @property
     def objective(self) -> tuple[str, str]:
