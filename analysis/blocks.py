@@ -14,7 +14,7 @@ from typing import Any, Generic, Literal, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from goal_sweep.analysis.wording import file_stem, mean_text, name_text, point_values, seeds_text, signed
+from goal_sweep.analysis.wording import configuration_values, file_stem, mean_text, name_text, seeds_text, signed
 from goal_sweep.goal_core.evaluation.metrics import METRICS, Metric
 from goal_sweep.sweeps.results import BASELINE, LOSS
 
@@ -43,7 +43,7 @@ class BlockKey:
     variant: str
     data_fingerprint: str
     """Hexadecimal; empty when the source of the numbers does not state it."""
-    point: str = ""
+    configuration: str = ""
     """The values of the sweep's axes, such as ``tau 5 lr 0.0002``; empty without axes."""
     grid: str = ""
     """``default`` or ``tuned``, of a tuned sweep; empty for others."""
@@ -51,16 +51,16 @@ class BlockKey:
     @property
     def own_variant(self) -> str:
         """The variant where it is neither the usual one nor said elsewhere in the key; else empty."""
-        is_said = self.variant in ("paper", OF_EACH) or "variant" in point_values(self.point)
+        is_said = self.variant in ("paper", OF_EACH) or "variant" in configuration_values(self.configuration)
         return "" if is_said else self.variant
 
     @property
     def title(self) -> str:
         """The block's name for a reader."""
         variant = f", variant {self.own_variant}" if self.own_variant else ""
-        point = f", {self.point}" if self.point else ""
+        configuration = f", {self.configuration}" if self.configuration else ""
         grid = f", {self.grid} grid" if self.grid else ""
-        return f"{self.model_title}, stage {self.stage}{variant}{point}{grid}"
+        return f"{self.model_title}, stage {self.stage}{variant}{configuration}{grid}"
 
     @property
     def model_title(self) -> str:
@@ -70,13 +70,13 @@ class BlockKey:
     @property
     def slug(self) -> str:
         """The block's name in file names, without its fingerprint."""
-        point = (f"{name}_{value}" for name, value in point_values(self.point).items())
-        words = (self.dataset, self.framework, self.backbone, self.stage, self.own_variant, *point, self.grid)
+        configuration = (f"{name}_{value}" for name, value in configuration_values(self.configuration).items())
+        words = (self.dataset, self.framework, self.backbone, self.stage, self.own_variant, *configuration, self.grid)
         return file_stem(*filter(None, words))
 
 
-BLOCK_COLUMNS = tuple(column.name for column in fields(BlockKey) if column.name not in ("point", "grid"))
-"""The columns that identify the block of a training, but for point and grid: a training may be in several."""
+BLOCK_COLUMNS = tuple(column.name for column in fields(BlockKey) if column.name not in ("configuration", "grid"))
+"""The columns that identify the block of a training, but for configuration and grid: a training may be in several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

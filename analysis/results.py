@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from goal_sweep.analysis.blocks import OF_EACH, BlockKey
-from goal_sweep.analysis.wording import point_values
+from goal_sweep.analysis.wording import configuration_values
 from goal_sweep.goal_core.evaluation.metrics import METRICS
 from goal_sweep.sweeps.axes import ANY, VARIANT
 from goal_sweep.sweeps.results import DEFAULT, EPOCHS, HEADER_KEY, SETTING, TUNED, Header, ResultsError
@@ -24,7 +24,7 @@ _TESTS = [metric.test for metric in METRICS.values()]
 _NUMBERS = [*_TESTS, *(metric.val for metric in METRICS.values())]
 _PLACE = [
     *("dataset", "framework", "backbone", "variant", "data_fingerprint", "stage", "pair", "triplet", "seed"),
-    *("point", "grid", "role", "candidate"),
+    *("configuration", "grid", "role", "candidate"),
 ]
 """Columns that say for which cell and stage a training stands: one training each."""
 UNUSABLE = "unusable"
@@ -59,7 +59,7 @@ class SweepResults:
     @property
     def is_searching(self) -> bool:
         """Whether the sweep tunes and has not chosen yet."""
-        return bool(self.header.grids) and not self.header.trails
+        return bool(self.header.grids) and not self.header.studies
 
     @property
     def tunes_variant(self) -> bool:
@@ -74,7 +74,7 @@ class SweepResults:
     def of_block(self, runs: pd.DataFrame, key: BlockKey) -> pd.DataFrame:
         """Those of some trainings that belong to a block."""
         names = ["dataset", "framework", "backbone", "stage", "data_fingerprint"]
-        if VARIANT.partition(".")[2] not in point_values(key.point) and key.variant != OF_EACH:
+        if VARIANT.partition(".")[2] not in configuration_values(key.configuration) and key.variant != OF_EACH:
             names.append("variant")
         is_here = pd.Series(True, index=runs.index)
         for name in names:
@@ -82,7 +82,7 @@ class SweepResults:
         runs = runs[is_here]
         if key.grid:
             runs = runs[in_grid(runs, key.grid)]
-        return runs[is_at(runs, key.point)] if key.point else runs
+        return runs[is_at(runs, key.configuration)] if key.configuration else runs
 
     def epochs(self, runs: pd.DataFrame, metrics: Sequence[str]) -> pd.DataFrame:
         """A row for each epoch of some `runs`, with ``training``, ``epoch`` and the metrics (NaN if missing)."""
@@ -141,7 +141,7 @@ def united(parts: Sequence[SweepResults]) -> SweepResults:
         max(headers, key=lambda own: len(own.stages)),
         seeds=tuple(sorted({seed for own in headers for seed in own.seeds})),
         objectives=tuple(dict.fromkeys(objective for own in headers for objective in own.objectives)),
-        trails=next((own.trails for own in headers if own.trails), ()),
+        studies=next((own.studies for own in headers if own.studies), ()),
     )
     return _results(header, table.take(pa.array(frame.index)))
 
@@ -178,11 +178,11 @@ def in_grid(runs: pd.DataFrame, grid: str) -> pd.Series[bool]:
     return pd.Series([grid in text.split(",") for text in runs["grid"]], index=runs.index, dtype=bool)
 
 
-def is_at(runs: pd.DataFrame, point: str) -> pd.Series[bool]:
-    """Which of some trainings belong to a point: those whose values are its values, or do not matter to them."""
-    wanted = point_values(point)
+def is_at(runs: pd.DataFrame, configuration: str) -> pd.Series[bool]:
+    """Which trainings belong to a configuration: those whose values are its values, or do not matter to them."""
+    wanted = configuration_values(configuration)
     by_place = {
-        place: all(value in (ANY, wanted.get(name)) for name, value in point_values(place).items())
-        for place in runs["point"].unique()
+        place: all(value in (ANY, wanted.get(name)) for name, value in configuration_values(place).items())
+        for place in runs["configuration"].unique()
     }
-    return runs["point"].map(by_place).astype(bool)
+    return runs["configuration"].map(by_place).astype(bool)

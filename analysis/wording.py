@@ -22,9 +22,9 @@ def file_stem(*words: str) -> str:
     return stem if text.isascii() else f"{stem}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
-def point_values(point: str) -> dict[str, str]:
-    """The values of a point by the names of their axes."""
-    words = point.split()
+def configuration_values(configuration: str) -> dict[str, str]:
+    """The values of a configuration by the names of their axes."""
+    words = configuration.split()
     return dict(zip(words[::2], words[1::2], strict=False))
 
 

@@ -1,6 +1,6 @@
-"""Axes: settings with a list in the place of one value, which multiply a sweep into points.
+"""Axes: settings with a list in the place of one value, which multiply a sweep into configurations.
 
-They leave the batches alone, so the cells of all points can share units like the objectives do.
+They leave the batches alone, so the cells of all configurations can share units like the objectives do.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Axis(Setting):
     """At least two, distinct. The first is that of the sweep's own settings."""
 
 
-class Point(NamedTuple):
+class Configuration(NamedTuple):
     """A sweep's settings with one value of each axis."""
 
     values: tuple[AxisValue, ...]
@@ -71,7 +71,7 @@ def combinations(axes: Sequence[Axis]) -> Iterator[dict[str, AxisValue]]:
 
 
 def check_axes(config: Any) -> None:
-    """Refuse axes that change nothing, and points that are not valid."""
+    """Refuse axes that change nothing, and configurations that are not valid."""
     axes: Sequence[Axis] = config.axes
     refuse(f"{axis.key}: takes one value, because {why}" for axis in axes if (why := idle(config, axis)))
     for values in combinations(axes) if axes else ():
@@ -89,14 +89,14 @@ def idle(config: Any, searched: Setting) -> str:
     return ""
 
 
-def settings_at(config: Any, values: Mapping[str, AxisValue]) -> Point:
+def settings_at(config: Any, values: Mapping[str, AxisValue]) -> Configuration:
     """A sweep's settings with other values of some, by `Setting.key`; a `ConfigError` if they are not allowed."""
     objectives: dict[str, Any] = {"params": dict(config.objectives.params)}
     stages: dict[str, dict[str, Any]] = {stage.name: {} for stage in config.stages}
     for setting, value in ((Setting(key=key), value) for key, value in values.items()):
         own = stages[setting.stage] if setting.stage else objectives if setting.key == VARIANT else objectives["params"]
         own[setting.setting] = value
-    return Point(
+    return Configuration(
         tuple(values.values()),
         replace(config.objectives, **objectives) if values else config.objectives,
         tuple(replace(stage, **stages[stage.name]) if stages[stage.name] else stage for stage in config.stages),
@@ -144,13 +144,13 @@ def value_text(value: AxisValue) -> str:
     return "_".join(str(value).split())
 
 
-def place_of(points: Sequence[Point], axes: Sequence[Axis], stages: Sequence[str]) -> str:
-    """How what is the same at some points is called by the values of the axes that touch its stages, or by `ANY`."""
+def place_of(configurations: Sequence[Configuration], axes: Sequence[Axis], stages: Sequence[str]) -> str:
+    """What is the same at some configurations, by the values of the axes that touch its stages, or by `ANY`."""
     words: list[tuple[str, AxisValue]] = []
     for number, (axis, name) in enumerate(zip(axes, axis_names(axes), strict=True)):
         if axis.stage in ("", *stages):
-            taken = {point.values[number] for point in points}
-            words.append((name, points[0].values[number] if len(taken) < len(axis.values) else ANY))
+            taken = {configuration.values[number] for configuration in configurations}
+            words.append((name, configurations[0].values[number] if len(taken) < len(axis.values) else ANY))
     return label(words)
 
 

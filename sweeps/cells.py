@@ -13,11 +13,11 @@ from goal_sweep.goal_core.models.config import ModelConfig
 from goal_sweep.goal_core.models.frameworks import framework_of
 from goal_sweep.goal_core.objectives.config import ObjectiveConfig
 from goal_sweep.goal_core.training.config import Precision, StageConfig
-from goal_sweep.sweeps.axes import Point, label, needed, place_of
+from goal_sweep.sweeps.axes import Configuration, label, needed, place_of
 from goal_sweep.sweeps.identity import cell_settings, content_id, flat_text, stage_key, stage_settings, to_mapping
 from goal_sweep.sweeps.results import DEFAULT, TUNED, Requested
 from goal_sweep.sweeps.schema import SweepConfig
-from goal_sweep.sweeps.tuning import Candidate, Space, Trail
+from goal_sweep.sweeps.tuning import Candidate, Space, Study
 
 CANDIDATES: Final = "candidates"
 """Where a sweep asks for a cell in a search; like `TUNED` also the name of a table."""
@@ -25,13 +25,13 @@ Grid = Literal["default", "tuned"]
 
 
 class Block(NamedTuple):
-    """One table: all objectives and seeds of one dataset, framework, backbone, stage and point."""
+    """One table: all objectives and seeds of one dataset, framework, backbone, stage and configuration."""
 
     dataset: str
     framework: str
     backbone: str
     stage: str
-    point: str = ""
+    configuration: str = ""
     """The values of the axes, such as `tau 5 lr 0.0002`; of a sweep that tunes, `CANDIDATES` or `TUNED`; else empty."""
 
 
@@ -80,8 +80,8 @@ class Training:
     """The training of the stage before, whose best weights this one starts from; None in the first stage."""
     place: str = ""
     """Its values of the sweep's axes, such as `tau * lr 0.0002`; `*` stands for every value."""
-    points: tuple[str, ...] = ("",)
-    """The points of the sweep in whose tables it stands: several, if it does not have a parameter that is an axis."""
+    configurations: tuple[str, ...] = ("",)
+    """Those in whose tables it stands: several, if it does not have a parameter that is an axis."""
     values: str = ""
     """Values of the settings that a search tried or chose, such as `tau 3.5 lr 0.004`; empty for the sweep's own."""
     number: int | None = None
@@ -98,10 +98,10 @@ class Training:
     @property
     def name(self) -> str:
         """The name shown to people: `sig-ms/cir resnet152 seed 1 (frozen)`, with axes `... seed 1 tau 5 (frozen)`."""
-        return " ".join(word for word in (self.cell.label, self.point, f"({self.stage.name})") if word)
+        return " ".join(word for word in (self.cell.label, self.configuration, f"({self.stage.name})") if word)
 
     @property
-    def point(self) -> str:
+    def configuration(self) -> str:
         """The values that it does not share with all trainings of its objective, such as `candidate 3 lr 0.0002`."""
         number = "" if self.number is None else f"candidate {self.number}"
         return " ".join(words for words in (number, needed(self.place), self.values) if words)
@@ -111,7 +111,7 @@ class Training:
         """The tables that show its result."""
         model = self.cell.model
         own = self.cell.data.name, model.framework, model.backbone.name, self.stage.name
-        return tuple(Block(*own, point) for point in self.points)
+        return tuple(Block(*own, configuration) for configuration in self.configurations)
 
     @property
     def settings(self) -> dict[str, str]:
@@ -129,7 +129,7 @@ class Training:
 
 class _Place(NamedTuple):
     cell: Cell
-    point: Point
+    configuration: Configuration
     grid: Literal[Grid, "candidates"] = DEFAULT
     candidate: Candidate | None = None
     """What a search tries or chose; None for the sweep's own settings."""
@@ -144,7 +144,7 @@ class ResolvedSweep:
     """Hash of the dataset's images and captions."""
     weights: Mapping[str, str]
     """Content id of each backbone's initial weights, by the backbone's name."""
-    trails: tuple[Trail, ...] = ()
+    studies: tuple[Study, ...] = ()
     """The sweep's search by now: by backbone, then by objective. Empty without `tune`, or if nobody looked."""
 
     @property
@@ -156,11 +156,11 @@ class ResolvedSweep:
     @property
     def is_searching(self) -> bool:
         """Whether candidates of its search are still to be trained, before anything that reports."""
-        return not all(trail.is_over for trail in self.trails)
+        return not all(study.is_over for study in self.studies)
 
     @cached_property
     def cells(self) -> list[Cell]:
-        """All cells, each once: backbones x seeds x points of the axes x objectives, then those of a search.
+        """All cells, each once: backbones x seeds x configurations of the axes x objectives, then those of a search.
 
         Objectives change fastest and follow the table, row by row (each pair weight with every triplet weight).
         """
@@ -173,7 +173,7 @@ class ResolvedSweep:
 
     @cached_property
     def by_stage(self) -> list[list[Training]]:
-        """The trainings of each stage, in the order of the cells. What is the same at several points is one."""
+        """The trainings of each stage, in the order of the cells. What is the same at several configurations is one."""
         stages: list[dict[str, Training]] = []
         for index in range(len(self.config.stages)):
             places: dict[str, list[_Place]] = {}
@@ -201,23 +201,25 @@ class ResolvedSweep:
         """Each cell wherever the sweep asks for it: one object for what is the same in several places."""
         config, placed, cells = self.config, list[_Place](), dict[Any, Cell]()
 
-        def place(model: ModelConfig, objective: ObjectiveConfig, seed: int, point: Point, *of: Any) -> None:
+        def place(
+            model: ModelConfig, objective: ObjectiveConfig, seed: int, configuration: Configuration, *of: Any
+        ) -> None:
             asked = model.backbone.name, objective, seed, of[:1] == (CANDIDATES,)
             if asked not in cells:
                 cell = self._cell(model, objective, seed, tested=not asked[-1])
                 cells[asked] = cells.setdefault(cell.id, cell)
-            placed.append(_Place(cells[asked], point, *of))
+            placed.append(_Place(cells[asked], configuration, *of))
 
-        points = [(point, objective) for point in config.points for objective in point.objectives.configs]
-        for model, seed, (point, objective) in product(config.model.models, config.seeds, points):
-            place(model, objective, seed, point)
+        own = [(at, objective) for at in config.configurations for objective in at.objectives.configs]
+        for model, seed, (at, objective) in product(config.model.models, config.seeds, own):
+            place(model, objective, seed, at)
         models = {model.backbone.name: model for model in config.model.models}
-        tried = [(CANDIDATES, trail, one) for trail in self.trails for one in trail.candidates]
-        for grid, trail, candidate in [*((TUNED, trail, trail.choice) for trail in self.trails), *tried]:
+        tried = [(CANDIDATES, study, one) for study in self.studies for one in study.candidates]
+        for grid, study, candidate in [*((TUNED, study, study.choice) for study in self.studies), *tried]:
             if candidate is not None and config.tune is not None:
-                objective, point = self.spaces[trail.objective].at(candidate.values)
+                objective, configuration = self.spaces[study.objective].at(candidate.values)
                 for seed in config.seeds if grid == TUNED else config.tune.seeds:
-                    place(models[trail.backbone], objective, seed, point, grid, candidate)
+                    place(models[study.backbone], objective, seed, configuration, grid, candidate)
         return placed
 
     def _cell(self, model: ModelConfig, objective: ObjectiveConfig, seed: int, *, tested: bool) -> Cell:
@@ -230,24 +232,26 @@ class ResolvedSweep:
         return replace(cell, id=content_id(cell.settings))
 
     def _key(self, place: _Place, index: int) -> str:
-        return stage_key(place.cell.id, place.point.stages[: index + 1], self.config.precision)
+        return stage_key(place.cell.id, place.configuration.stages[: index + 1], self.config.precision)
 
     def _training(self, key: str, index: int, places: Sequence[_Place], before: Training | None) -> Training:
-        points, first = [place.point for place in places if place.candidate is None], places[0]
+        configurations, first = [place.configuration for place in places if place.candidate is None], places[0]
         stages = [str(stage.name) for stage in self.config.stages[: index + 1]]
         grids, values, axes = dict.fromkeys(place.grid for place in places), "", self.config.axes
-        named = [place_of([point], axes, stages) for point in points]
-        if not points and first.candidate is not None:  # called by the values that its stages up to this one have
+        named = [place_of([configuration], axes, stages) for configuration in configurations]
+        if (
+            not configurations and first.candidate is not None
+        ):  # called by the values that its stages up to this one have
             own = self.spaces[first.cell.objective.pair, first.cell.objective.triplet].dimensions
             values = label(one for one in first.candidate.values.items() if own[one[0]].stage in ("", *stages))
         return Training(
             cell=first.cell,
-            stage=first.point.stages[index],
+            stage=first.configuration.stages[index],
             key=key,
             precision=self.config.precision,
             before=before,
-            place=place_of(points, axes, stages) if points else "",
-            points=(*dict.fromkeys(named), *(grid for grid in grids if grid != DEFAULT)),
+            place=place_of(configurations, axes, stages) if configurations else "",
+            configurations=(*dict.fromkeys(named), *(grid for grid in grids if grid != DEFAULT)),
             values=values,
             number=first.candidate.number if first.grid == CANDIDATES and first.candidate else None,
             grids=tuple(grid for grid in grids if grid != CANDIDATES) if self.config.tune is not None else (),

@@ -11,7 +11,7 @@ from goal_sweep.sweeps.schema import SweepConfig
 
 def factors(sweep: ResolvedSweep) -> dict[str, int]:
     """The number of a sweep's own cells, and its factors; an objective counts once for each setting that it has."""
-    cells = len(replace(sweep, trails=()).cells)
+    cells = len(replace(sweep, studies=()).cells)
     backbones, seeds = len(sweep.config.model.backbones), len(sweep.config.seeds)
     return {"cells": cells, "backbones": backbones, "seeds": seeds, "objectives": cells // (backbones * seeds)}
 

@@ -16,7 +16,7 @@ from goal_sweep.sweeps.axes import Axis, axis_names
 from goal_sweep.sweeps.identity import from_mapping, to_mapping
 from goal_sweep.sweeps.tuning.block import TuneConfig
 from goal_sweep.sweeps.tuning.space import Dimension, dimensions_of
-from goal_sweep.sweeps.tuning.trail import Trail
+from goal_sweep.sweeps.tuning.study import Study
 
 LOSS: Final = "loss"
 """In place of a triplet weight: a contrastive loss beside the grid, such as ``infonce/loss``."""
@@ -45,7 +45,7 @@ COLUMNS: Final[Mapping[str, tuple[str, str]]] = {
     "triplet": ("string", "triplet weight"),
     "variant": ("string", "variant of the objective"),
     "seed": ("int64", "the cell's seed"),
-    "point": ("string", "values of the axes, such as `tau 5 lr *`, * where it needs none; empty without axes"),
+    "configuration": ("string", "values of the axes, such as `tau 5 lr *`, * where it needs none; empty without axes"),
     "grid": ("string", "of a sweep that tunes: default, tuned, or both with a comma; else empty"),
     "role": ("string", "report, or candidate for a training of a search, which has no test numbers"),
     "candidate": ("int64", "number of the candidate; null for a training that reports"),
@@ -98,13 +98,13 @@ class Header:
     seeds: tuple[int, ...]
     objectives: tuple[tuple[str, str], ...]
     stages: tuple[str, ...]
-    points: Mapping[str, tuple[str, ...]]
+    configurations: Mapping[str, tuple[str, ...]]
     """By stage, every combination of the values of the axes that touch it, such as ``tau 5 lr 0.001``; that of the
     sweep's own settings comes first. Without axes a single empty text."""
     requested: Requested
     axes: tuple[Axis, ...] = ()
     tune: TuneConfig | None = None
-    trails: tuple[Trail, ...] = ()
+    studies: tuple[Study, ...] = ()
     """What was tried and chosen; empty until the search is over."""
     written: float = 0.0
     """When the table was written, in seconds since 1970."""

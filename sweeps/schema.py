@@ -25,7 +25,7 @@ from goal_sweep.goal_core.objectives.triplet_weights import triplet_weights
 from goal_sweep.goal_core.objectives.variants import Variant, accepted_parameters
 from goal_sweep.goal_core.training.config import Precision, Sharing, StageConfig
 from goal_sweep.sweeps import checks
-from goal_sweep.sweeps.axes import Axis, Point, check_axes, combinations, settings_at
+from goal_sweep.sweeps.axes import Axis, Configuration, check_axes, combinations, settings_at
 from goal_sweep.sweeps.checks import Settings, distinct, failures, registered
 from goal_sweep.sweeps.tuning.block import TuneConfig
 from goal_sweep.sweeps.tuning.space import check_tune
@@ -190,7 +190,7 @@ class SweepConfig(SweepPlaces):
         check_tune(self)
 
     @property
-    def points(self) -> tuple[Point, ...]:
+    def configurations(self) -> tuple[Configuration, ...]:
         """Every combination of the values of the axes; one without axes."""
         return tuple(settings_at(self, values) for values in combinations(self.axes))
 

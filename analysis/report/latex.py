@@ -61,7 +61,7 @@ def _model_text(key: BlockKey) -> str:
     """
     stage = "fine-tuned" if key.stage == "finetune" else key.stage
     grid = f"{key.grid} grid" if key.grid else ""
-    words = (key.backbone.split(".")[0], stage, key.own_variant, key.point, grid)
+    words = (key.backbone.split(".")[0], stage, key.own_variant, key.configuration, grid)
     return f"{name_text(key.framework)} ({', '.join(filter(None, words))})"
 
 

@@ -58,7 +58,7 @@ def notes(inputs: Inputs) -> list[str]:
 
 
 def _axes_note(results: SweepResults) -> list[str]:
-    """Of which point of the axes the report speaks first."""
+    """Of which configuration of the axes the report speaks first."""
     header = results.header
     if not header.axes:
         return []
@@ -66,7 +66,7 @@ def _axes_note(results: SweepResults) -> list[str]:
     axes = "; ".join(f"{name} {', '.join(map(value_text, axis.values))}" for name, axis in header.axes_of(last).items())
     return [
         f"AXES: {axes}. The first sentences and the statistics are those of the first values "
-        f"({header.points[last][0]}), not of the highest; the highest mean of each point is under Ablations."
+        f"({header.configurations[last][0]}), not of the highest; the highest mean of each is under Ablations."
     ]
 
 

@@ -81,7 +81,7 @@ class Section:
     """Of a block's section; other sections have ``tables``."""
     tables: tuple[TextTable, ...] = ()
     folded: bool = False
-    """Whether a block's tables are collapsed in the page: those of the axes' other points."""
+    """Whether a block's tables are collapsed in the page: those of the axes' other configurations."""
 
     @property
     def is_empty(self) -> bool:

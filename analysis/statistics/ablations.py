@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from goal_sweep.analysis.blocks import BlockKey, BlockResults, Objective
 from goal_sweep.analysis.results import SweepResults
-from goal_sweep.analysis.wording import point_values
+from goal_sweep.analysis.wording import configuration_values
 from goal_sweep.sweeps.axes import ANY, value_text
 
 
@@ -34,7 +34,7 @@ class Ablation:
     def title(self) -> str:
         """The axis, and the model and stage, for a reader."""
         variant = "paper" if self.axis == "variant" else self.key.variant
-        return f"{self.axis}, {replace(self.key, point='', variant=variant).title}"
+        return f"{self.axis}, {replace(self.key, configuration='', variant=variant).title}"
 
 
 def ablations(results: SweepResults, blocks: Iterable[BlockResults]) -> tuple[Ablation, ...]:
@@ -42,12 +42,12 @@ def ablations(results: SweepResults, blocks: Iterable[BlockResults]) -> tuple[Ab
     header, by_key = results.header, {block.key: block for block in blocks}
     made = []
     for key in by_key:
-        if not header.axes or key.point != header.points[key.stage][0]:
+        if not header.axes or key.configuration != header.configurations[key.stage][0]:
             continue
         for name, axis in header.axes_of(key.stage).items():
             values = tuple(map(value_text, axis.values))
             along = tuple(by_key[_at(key, name, value)] for value in values)
-            others = {other: value for other, value in point_values(key.point).items() if other != name}
+            others = {other: value for other, value in configuration_values(key.configuration).items() if other != name}
             if not all(block.is_empty for block in along):
                 made.append(
                     Ablation(
@@ -63,13 +63,13 @@ def ablations(results: SweepResults, blocks: Iterable[BlockResults]) -> tuple[Ab
 
 def _at(key: BlockKey, name: str, value: str) -> BlockKey:
     """The key of the block with another value of one axis."""
-    values = point_values(key.point) | {name: value}
-    point = " ".join(f"{axis} {at}" for axis, at in values.items())
-    return replace(key, point=point, variant=values.get("variant", key.variant))
+    values = configuration_values(key.configuration) | {name: value}
+    configuration = " ".join(f"{axis} {at}" for axis, at in values.items())
+    return replace(key, configuration=configuration, variant=values.get("variant", key.variant))
 
 
 def _untouched(results: SweepResults, axis: str, stage: str) -> frozenset[Objective]:
     """The objectives that train the same at every value of the axis, as the places of their trainings say."""
     runs = results.runs[results.runs["stage"] == stage]
-    places = zip(runs["pair"], runs["triplet"], runs["point"], strict=True)
-    return frozenset((pair, triplet) for pair, triplet, place in places if point_values(place).get(axis) == ANY)
+    places = zip(runs["pair"], runs["triplet"], runs["configuration"], strict=True)
+    return frozenset((pair, triplet) for pair, triplet, place in places if configuration_values(place).get(axis) == ANY)

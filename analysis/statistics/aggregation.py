@@ -23,7 +23,7 @@ from goal_sweep.analysis.results import UNUSABLE, SweepResults
 from goal_sweep.analysis.statistics.comparison import compare
 from goal_sweep.analysis.statistics.images import shared_noise
 from goal_sweep.analysis.statistics.weights import weigh
-from goal_sweep.analysis.wording import count_text, numbers_text, point_values, seeds_text
+from goal_sweep.analysis.wording import configuration_values, count_text, numbers_text, seeds_text
 from goal_sweep.goal_core.evaluation.metrics import METRICS, PAIRS, TRIPLETS, in_order
 from goal_sweep.sweeps.results import DEFAULT, TUNED, Header
 
@@ -46,19 +46,19 @@ def aggregate(results: SweepResults) -> tuple[BlockResults, ...]:
 
 
 def _keys_of(results: SweepResults, model: Mapping[str, str]) -> Iterator[BlockKey]:
-    """The blocks of a model: one for each stage and each point of the axes that touch it."""
-    for stage, points in results.header.points.items():
-        for point, grid in product(points, results.header.grids or ("",)):
-            variant = point_values(point).get("variant", model.get("variant", ""))
+    """The blocks of a model: one for each stage and each configuration of the axes that touch it."""
+    for stage, configurations in results.header.configurations.items():
+        for configuration, grid in product(configurations, results.header.grids or ("",)):
+            variant = configuration_values(configuration).get("variant", model.get("variant", ""))
             if grid == TUNED and results.tunes_variant:
                 variant = OF_EACH
-            yield BlockKey(**{**model, "variant": variant}, stage=stage, point=point, grid=grid)
+            yield BlockKey(**{**model, "variant": variant}, stage=stage, configuration=configuration, grid=grid)
 
 
 def first_blocks(results: SweepResults, blocks: Iterable[BlockResults], *grids: str) -> tuple[BlockResults, ...]:
     """The blocks at the first value of every axis and, of a tuned sweep, of some grids (the main one by default)."""
-    points = results.header.points
-    here = (block for block in blocks if block.key.point == points[block.key.stage][0])
+    configurations = results.header.configurations
+    here = (block for block in blocks if block.key.configuration == configurations[block.key.stage][0])
     return tuple(block for block in here if block.key.grid in (grids or (results.main_grid,)))
 
 
@@ -83,7 +83,7 @@ def cells_frame(blocks: Iterable[BlockResults]) -> pd.DataFrame:
     points: the simultaneous 95 % interval, ``p`` corrected for all pairs of the grid, and the verdict.
     """
     blocks = tuple(blocks)
-    own = (*BLOCK_COLUMNS, *(name for name in ("point", "grid") if any(getattr(b.key, name) for b in blocks)))
+    own = (*BLOCK_COLUMNS, *(name for name in ("configuration", "grid") if any(getattr(b.key, name) for b in blocks)))
     rows: list[tuple[Any, ...]] = []
     for block in blocks:
         key = [getattr(block.key, name) for name in own]

@@ -157,7 +157,7 @@ def validate(sweep: Sweep, set_: Set = None, trust_plugins: Trust = False) -> No
     for line in (*opened.dataset.notes, f"{skipped}: `goal-sweep data check` does that"):
         console.print(f"data: {line}")
     console.print(describe_size(opened))
-    if opened.trails:
+    if opened.studies:
         console.print(opened.progress().phase)
     try:
         check_here(Resources.of(opened.config.resources))
@@ -265,7 +265,9 @@ def log_lines(sweep: OpenedSweep, pattern: str, *, failed: bool, follow: bool) -
     folders = {
         sweep.store.folder(one): one
         for one in sweep.trainings
-        if one.cell.id.startswith(pattern) or one.key.startswith(pattern) or pattern in f"{one.cell.label} {one.point}"
+        if one.cell.id.startswith(pattern)
+        or one.key.startswith(pattern)
+        or pattern in f"{one.cell.label} {one.configuration}"
     }
     if not folders:
         raise GoalError(f"no cell of {sweep.config.name} has {pattern!r} in its id or name")

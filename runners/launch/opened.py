@@ -60,7 +60,7 @@ class OpenedSweep(ResolvedSweep):
     def progress(self) -> SweepProgress:
         """The progress of the sweep, read from the store."""
         progress = SweepProgress(self.trainings, self.statuses())
-        progress.phase = describe(self) if self.trails else ""
+        progress.phase = describe(self) if self.studies else ""
         return progress
 
     def unlike_published(self) -> str:

@@ -73,10 +73,10 @@ class Remaining:
 
     def search_on(self) -> bool:
         """Ask the search for what follows from the scores by now. Returns whether there is anything new."""
-        if not self.sweep.trails or self._options.failed == "only":
+        if not self.sweep.studies or self._options.failed == "only":
             return False
         later = self.sweep.searched()
-        if later.trails == self.sweep.trails:
+        if later.studies == self.sweep.studies:
             return False
         self.sweep = later
         known = set(self.progress.trainings)

@@ -39,7 +39,7 @@ def asked_row(training: Training) -> dict[str, Any]:
         "triplet": cell.objective.triplet,
         "variant": cell.objective.variant,
         "seed": cell.seed,
-        "point": training.place,
+        "configuration": training.place,
         "grid": ",".join(training.grids),
         "role": "report" if training.number is None else "candidate",
         "candidate": training.number,

@@ -131,7 +131,7 @@ def listed_again(header: Header, config: SweepPlaces) -> ResolvedSweep:
     asked = header.requested
     own = replace(from_mapping(SweepConfig, asked.config), store=config.store, tracking=config.tracking)
     return ResolvedSweep(
-        config=own, data_fingerprint=asked.data_fingerprint, weights=asked.weights, trails=header.trails
+        config=own, data_fingerprint=asked.data_fingerprint, weights=asked.weights, studies=header.studies
     )
 
 
@@ -175,8 +175,8 @@ def _stored_schema(rows: Sequence[Mapping[str, Any]]) -> pa.Schema:
 def _header(sweep: ResolvedSweep) -> Header:
     config = sweep.config
     stages = tuple(str(stage.name) for stage in config.stages)
-    points = {
-        stage: tuple(dict.fromkeys(place_of([one], config.axes, stages[: number + 1]) for one in config.points))
+    configurations = {
+        stage: tuple(dict.fromkeys(place_of([one], config.axes, stages[: number + 1]) for one in config.configurations))
         for number, stage in enumerate(stages)
     }
     return Header(
@@ -184,11 +184,11 @@ def _header(sweep: ResolvedSweep) -> Header:
         seeds=tuple(config.seeds),
         objectives=tuple(config.objectives.names),
         stages=stages,
-        points=points,
+        configurations=configurations,
         requested=sweep.requested,
         axes=config.axes,
         tune=config.tune,
-        trails=() if sweep.is_searching else tuple(sweep.trails),
+        studies=() if sweep.is_searching else tuple(sweep.studies),
         written=time.time(),
         version=version("goal-sweep"),
     )

@@ -35,7 +35,7 @@ OBJECTIVE: Final = "objective"
 
 _TAGGED = (
     *("cell", "stage", "pair", "triplet", "seed", "backbone", "framework", "dataset", "status", "git_commit"),
-    *("data_fingerprint", "role", "variant", "point", "grid", "reason", "checkpoint"),
+    *("data_fingerprint", "role", "variant", "configuration", "grid", "reason", "checkpoint"),
 )
 COLUMNS_OF_TAGS: Final[Mapping[str, str]] = {f"goal.{name}": name for name in _TAGGED} | {STAGE_KEY: "training"}
 """The tags of a training's run, each with its column of the results table; those that are empty are left out."""

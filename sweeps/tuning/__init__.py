@@ -2,4 +2,4 @@
 
 from goal_sweep.sweeps.tuning.block import Domain, TuneConfig
 from goal_sweep.sweeps.tuning.space import Dimension, Space, dimensions_of
-from goal_sweep.sweeps.tuning.trail import Candidate, Trail
+from goal_sweep.sweeps.tuning.study import Candidate, Study

@@ -23,7 +23,7 @@ from goal_sweep.sweeps.axes import (
     PARAMETER,
     VARIANT,
     AxisValue,
-    Point,
+    Configuration,
     Setting,
     axis_names,
     checked_value,
@@ -32,7 +32,7 @@ from goal_sweep.sweeps.axes import (
 )
 from goal_sweep.sweeps.checks import failures, refuse
 from goal_sweep.sweeps.tuning.block import Domain, TuneConfig
-from goal_sweep.sweeps.tuning.trail import Values
+from goal_sweep.sweeps.tuning.study import Values
 
 _MAX_LISTED = 20_000
 """Combinations of listed values that are shuffled as a whole; of more, each is drawn by itself."""
@@ -74,7 +74,7 @@ class Space:
 
     def __init__(self, config: Any, name: tuple[str, str]) -> None:
         self._config, self._tune, self.name = config, config.tune, name
-        self._known: dict[str, tuple[ObjectiveConfig, Point]] = {}
+        self._known: dict[str, tuple[ObjectiveConfig, Configuration]] = {}
 
     @cached_property
     def dimensions(self) -> dict[str, Dimension]:
@@ -89,22 +89,25 @@ class Space:
         own = self._with({})[0].resolved()
         return any(self._with({dimension.key: value})[0].resolved() != own for value in dimension.domain.choice)
 
-    def at(self, values: Values) -> tuple[ObjectiveConfig, Point]:
+    def at(self, values: Values) -> tuple[ObjectiveConfig, Configuration]:
         """The objective and the sweep's settings with some values; a `ConfigError` if they do not go together."""
         return self._with({self.dimensions[name].key: value for name, value in values.items()})
 
-    def _with(self, by_key: Values) -> tuple[ObjectiveConfig, Point]:
+    def _with(self, by_key: Values) -> tuple[ObjectiveConfig, Configuration]:
         text = json.dumps(by_key, sort_keys=True)
         if text not in self._known:
-            point = settings_at(self._config, by_key)
-            self._known[text] = point.objectives.configs[point.objectives.names.index(self.name)], point
+            configuration = settings_at(self._config, by_key)
+            self._known[text] = (
+                configuration.objectives.configs[configuration.objectives.names.index(self.name)],
+                configuration,
+            )
         return self._known[text]
 
     def shown(self, values: Values) -> Values:
         """The value of every setting that the objective knows; the sweep's own where none is given."""
-        objective, point = self.at(values)
+        objective, configuration = self.at(values)
         constants = {**objective.resolved(), "variant": objective.variant}
-        stages = {str(stage.name): stage for stage in point.stages}
+        stages = {str(stage.name): stage for stage in configuration.stages}
         return {
             name: getattr(stages[own.stage], own.setting) if own.stage else constants[own.setting]
             for name, own in self.dimensions.items()
@@ -126,8 +129,8 @@ class Space:
 
     def _model(self, values: Values) -> str:
         """The same text for values that train the same model."""
-        objective, point = self.at(values)
-        return json.dumps(objective.resolved(), sort_keys=True) + repr(point.stages)
+        objective, configuration = self.at(values)
+        return json.dumps(objective.resolved(), sort_keys=True) + repr(configuration.stages)
 
     def first(self) -> list[Values]:
         """The sweep's own settings, where they are among the candidates."""

@@ -57,7 +57,7 @@ def test_trainings_of_one_cell_with_other_settings_are_an_error() -> None:
 def test_stores_of_sweeps_with_other_axes_are_an_error() -> None:
     axes = (Axis(key="objectives.params.tau", values=(10, 1)),)
     other = SweepWriter("shared", seeds=(1,), objectives=TWO, axes=axes, points={"frozen": ["tau 10", "tau 1"]})
-    other.write("con/con", 1, point="tau *")
+    other.write("con/con", 1, configuration="tau *")
     with pytest.raises(ResultsError, match="different sweeps named shared"):
         united([store("a", (1,)), other.results()])
 

@@ -20,7 +20,7 @@ from goal_sweep.goal_core.evaluation.metrics import METRICS, OBJECTIVES
 from goal_sweep.sweeps.axes import Axis
 from goal_sweep.sweeps.results import COLUMNS, EPOCHS, HEADER_KEY, SETTING, Header, Requested
 from goal_sweep.sweeps.tuning.block import TuneConfig
-from goal_sweep.sweeps.tuning.trail import Trail
+from goal_sweep.sweeps.tuning.study import Study
 
 NAMES = ["/".join(objective) for objective in OBJECTIVES]
 RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10")
@@ -55,7 +55,7 @@ class SweepWriter:
     points: Mapping[str, Sequence[str]] | None = None
     axes: Sequence[Axis] = ()
     tune: TuneConfig | None = None
-    trails: Sequence[Trail] = ()
+    studies: Sequence[Study] = ()
     rows: list[dict[str, Any]] = field(default_factory=list)
 
     def write(
@@ -87,7 +87,7 @@ class SweepWriter:
         """
         pair, triplet = objective.split("/")
         backbone, done = columns.get("backbone", "resnet152"), status == "done"
-        words = [objective, seed, stage, backbone, columns.get("point", ""), columns.get("grid", "")]
+        words = [objective, seed, stage, backbone, columns.get("configuration", ""), columns.get("grid", "")]
         key = "-".join(str(word) for word in words if word != "")
         row: dict[str, Any] = {name: "" if kind == "string" else None for name, (kind, _) in COLUMNS.items()}
         row |= {
@@ -124,11 +124,11 @@ class SweepWriter:
             seeds=tuple(self.seeds),
             objectives=tuple((pair, triplet) for pair, triplet in (name.split("/") for name in self.objectives)),
             stages=tuple(self.stages),
-            points={stage: tuple((self.points or {}).get(stage, ("",))) for stage in self.stages},
+            configurations={stage: tuple((self.points or {}).get(stage, ("",))) for stage in self.stages},
             requested=Requested(config={}, data_fingerprint=FINGERPRINT, weights={}),
             axes=tuple(self.axes),
             tune=self.tune,
-            trails=tuple(self.trails),
+            studies=tuple(self.studies),
             written=1.7e9,
             version="0",
         )

@@ -1,4 +1,4 @@
-"""Fabricates the table of a sweep that tunes: its candidates, their trails, and both grids."""
+"""Fabricates the table of a sweep that tunes: its candidates, their studies, and both grids."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from goal_sweep.sweeps.results import DEFAULT as DEFAULT_GRID
 from goal_sweep.sweeps.results import TUNED
 from goal_sweep.sweeps.tuning.block import Domain, TuneConfig
-from goal_sweep.sweeps.tuning.trail import Candidate, Trail
+from goal_sweep.sweeps.tuning.study import Candidate, Study
 from tests.helpers.results_cases import NAMES, SweepWriter, recalls
 
 SPACE: dict[str, Domain] = {
@@ -45,14 +45,14 @@ def quality(objective: str, values: Mapping[str, Any]) -> float:
 
 
 def candidate(number: int, values: Mapping[str, Any], score: float | None, **changes: Any) -> Candidate:
-    """One candidate of a trail."""
+    """One candidate of a study."""
     scores = {} if score is None else {str(TUNE_SEED): score}
     own = Candidate(number=number, values=dict(values), score=score, scores=scores)
     return replace(own, **changes)
 
 
-def trail(objective: str, budget: int = TUNE.budget, search_seed: int = 1, **changes: Any) -> Trail:
-    """The trail of one objective, by random search; ``changes`` replace its parts."""
+def study(objective: str, budget: int = TUNE.budget, search_seed: int = 1, **changes: Any) -> Study:
+    """The study of one objective, by random search; ``changes`` replace its parts."""
     generator = np.random.default_rng([search_seed, NAMES.index(objective)])
     names, candidates = names_of(objective), []
     for number in range(budget):
@@ -68,7 +68,7 @@ def trail(objective: str, budget: int = TUNE.budget, search_seed: int = 1, **cha
         candidates.append(candidate(number, values, score, default=number == 0))
     chosen = max(candidates, key=lambda one: one.score or 0.0).number
     pair, _, triplet = objective.partition("/")
-    made = Trail(
+    made = Study(
         backbone="resnet152",
         pair=pair,
         triplet=triplet,
@@ -81,13 +81,13 @@ def trail(objective: str, budget: int = TUNE.budget, search_seed: int = 1, **cha
 
 
 def tuned_sweep(
-    trails: Sequence[Trail], tune: TuneConfig | None = None, seeds: Sequence[int] = (1, 2, 3), noise: float = 0.2
+    studies: Sequence[Study], tune: TuneConfig | None = None, seeds: Sequence[int] = (1, 2, 3), noise: float = 0.2
 ) -> SweepWriter:
     """A whole tuned sweep; a choice of the default is one training of both grids."""
-    writer = unfinished_sweep(trails, tune, seeds)
-    writer.trails = tuple(trails)
+    writer = unfinished_sweep(studies, tune, seeds)
+    writer.studies = tuple(studies)
     generator = np.random.default_rng(5)
-    for own in trails:
+    for own in studies:
         objective = "/".join(own.objective)
         assert own.choice is not None
         default = {name: DEFAULT[name] for name in own.names if name in DEFAULT}
@@ -102,13 +102,13 @@ def tuned_sweep(
 
 
 def unfinished_sweep(
-    trails: Iterable[Trail], tune: TuneConfig | None = None, seeds: Sequence[int] = (1, 2, 3), finished: int = 10_000
+    studies: Iterable[Study], tune: TuneConfig | None = None, seeds: Sequence[int] = (1, 2, 3), finished: int = 10_000
 ) -> SweepWriter:
     """A tuned sweep that still searches: its candidates from ``finished`` on wait."""
-    trails = list(trails)
-    objectives = ["/".join(own.objective) for own in trails]
+    studies = list(studies)
+    objectives = ["/".join(own.objective) for own in studies]
     writer = SweepWriter("tuned", seeds=seeds, objectives=objectives, tune=tune or TUNE)
-    for own in trails:
+    for own in studies:
         for one in own.candidates:
             done = one.number < finished
             status = "waiting" if not done else "failed" if one.failed else "done"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from goal_sweep.runners.launch.tuning import replay
-from goal_sweep.sweeps import Candidate, ResolvedSweep, Trail, Training, load_sweep
+from goal_sweep.sweeps import Candidate, ResolvedSweep, Study, Training, load_sweep
 from goal_sweep.sweeps.tuning import Space
 
 SPACE = "objectives.params.tau: {loguniform: [1, 20]}, objectives.params.cir_shift: {choice: [0, 0.25, 0.5]}"
@@ -43,12 +43,12 @@ def tau_of(training: Training) -> float:
 
 def of(sweep: ResolvedSweep, objective: str = "sig/nca") -> tuple[Candidate, ...]:
     """The candidates of an objective."""
-    return trail_of(sweep, objective).candidates
+    return study_of(sweep, objective).candidates
 
 
-def trail_of(sweep: ResolvedSweep, objective: str = "sig/nca") -> Trail:
-    (trail,) = [trail for trail in sweep.trails if "/".join(trail.objective) == objective]
-    return trail
+def study_of(sweep: ResolvedSweep, objective: str = "sig/nca") -> Study:
+    (study,) = [study for study in sweep.studies if "/".join(study.objective) == objective]
+    return study
 
 
 def space_of(sweep: ResolvedSweep, objective: str) -> Space:

@@ -46,39 +46,39 @@ def test_a_parameter_multiplies_the_objectives_that_have_it(sweep: Sweep) -> Non
     names = [one.name for one in _of(axes.by_stage[0], "sig-ms/cir")]
     assert names == [f"sig-ms/cir resnet10t seed 1 tau {tau} (frozen)" for tau in (10, 1, 5)]
     (con,) = _of(axes.by_stage[0], "sig/con")
-    assert (con.name, con.points) == ("sig/con resnet10t seed 1 (frozen)", ("tau 10", "tau 1", "tau 5"))
+    assert (con.name, con.configurations) == ("sig/con resnet10t seed 1 (frozen)", ("tau 10", "tau 1", "tau 5"))
 
 
 def test_the_variant_multiplies_the_objectives_that_it_changes(sweep: Sweep) -> None:
     found = sweep("objectives.variant=[paper,released]").by_stage[0]
     assert len(found) == 30 - 3  # the variants agree on con/nca, lin/nca and sig/nca
-    assert [one.point for one in _of(found, "sig/cir")] == ["variant paper", "variant released"]
+    assert [one.configuration for one in _of(found, "sig/cir")] == ["variant paper", "variant released"]
     (same,) = _of(found, "sig/nca")
-    assert (same.point, same.points) == ("", ("variant paper", "variant released"))
+    assert (same.configuration, same.configurations) == ("", ("variant paper", "variant released"))
     both = sweep("objectives.variant=[paper,released]", "objectives.params={cir_shift: [0, .5]}").by_stage[0]
     # With the shift given, all that the variant changes of sig/cir is given.
-    assert [one.point for one in _of(both, "sig/cir")] == ["cir_shift 0", "cir_shift 0.5"]
+    assert [one.configuration for one in _of(both, "sig/cir")] == ["cir_shift 0", "cir_shift 0.5"]
 
 
 def test_a_setting_of_a_stage_multiplies_its_trainings_and_those_that_follow(sweep: Sweep) -> None:
     axes = sweep("stages.frozen.lr=[1e-3,5e-4]", "stages.finetune.lr=[1e-4,2e-4,3e-4]")
     frozen, finetune = axes.by_stage
     assert (len(axes.cells), len(frozen), len(finetune)) == (15, 30, 90)
-    assert [one.point for one in frozen[::15]] == ["frozen.lr 0.001", "frozen.lr 0.0005"]
-    assert len({one.points for one in frozen}) == 2
+    assert [one.configuration for one in frozen[::15]] == ["frozen.lr 0.001", "frozen.lr 0.0005"]
+    assert len({one.configurations for one in frozen}) == 2
     for one in finetune:
         assert one.before is not None
-        assert one.point == f"{one.before.point} finetune.lr {one.stage.lr:g}"
+        assert one.configuration == f"{one.before.configuration} finetune.lr {one.stage.lr:g}"
         assert one.before.cell is one.cell
     assert {one.before for one in finetune} == set(frozen)
 
 
 def test_blocks_are_those_of_the_points_of_a_stage(sweep: Sweep) -> None:
     axes = sweep("objectives.params={tau: [10, 1]}", "stages.finetune.lr=[1e-4,2e-4]")
-    frozen, finetune = ({one.point for training in stage for one in training.blocks} for stage in axes.by_stage)
+    frozen, finetune = ({one.configuration for training in stage for one in training.blocks} for stage in axes.by_stage)
     assert frozen == {"tau 10", "tau 1"}
     assert finetune == {f"tau {tau} lr {lr}" for tau in (10, 1) for lr in ("0.0001", "0.0002")}
-    counts = [len([one for one in axes.by_stage[0] if point in one.points]) for point in ("tau 10", "tau 1")]
+    counts = [len([one for one in axes.by_stage[0] if point in one.configurations]) for point in ("tau 10", "tau 1")]
     assert counts == [15, 15]
 
 

@@ -23,10 +23,10 @@ def model_card(results: SweepResults) -> str:
     runs = results.counted[results.counted[RSUM.val].notna()]
     if runs.empty:
         raise ResultsError("no training is done, so there is no model to describe")
-    groups = runs.groupby([*BLOCK_COLUMNS, "pair", "triplet", "point", "grid"])
+    groups = runs.groupby([*BLOCK_COLUMNS, "pair", "triplet", "configuration", "grid"])
     seeds = groups.get_group(groups[RSUM.val].mean().idxmax()).sort_values("seed")
     best = seeds.sort_values(RSUM.val, ascending=False, kind="stable").iloc[0]
-    key = BlockKey(**{name: best[name] for name in BLOCK_COLUMNS}, point=best["point"])
+    key = BlockKey(**{name: best[name] for name in BLOCK_COLUMNS}, configuration=best["configuration"])
     weights = str(Path(best["store"], best["checkpoint"]))
     settings = results.settings(seeds).iloc[0]
     facts = {

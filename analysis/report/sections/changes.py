@@ -55,7 +55,7 @@ def stages_section(inputs: Inputs) -> Section | None:
     """The stages of each model side by side; None where each has one with a number."""
     groups: dict[BlockKey, list[BlockResults]] = {}
     for block in (block for block in inputs.first if not block.is_empty):
-        groups.setdefault(replace(block.key, stage="", point=""), []).append(block)
+        groups.setdefault(replace(block.key, stage="", configuration=""), []).append(block)
     tables = [
         change_table(f"{metric.title}, {blocks[0].key.model_title}", [(b.key.stage, b) for b in blocks], metric)
         for blocks in groups.values()
@@ -77,7 +77,7 @@ def ablation_section(inputs: Inputs) -> Section | None:
         anchor="ablation",
         title="Ablations: one setting at a time",
         paragraphs=(_AXES_NOTE, _NOTE),
-        tables=(replace(best, title="The highest mean at each point: R@1"), *tables),
+        tables=(replace(best, title="The highest mean at each configuration: R@1"), *tables),
     )
 
 

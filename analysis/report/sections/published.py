@@ -30,8 +30,10 @@ def published_section(inputs: Inputs) -> Section:
     """A sweep compared with the paper."""
     blocks, printed = inputs.as_printed, published_blocks()
     comparisons = compare_blocks(blocks, printed)
-    models = groupby(inputs.blocks, key=lambda block: replace(block.key, point="", variant="paper", grid=""))
-    orders = [table for key, points in models if (table := _order_table(key, list(points), printed)).rows]
+    models = groupby(inputs.blocks, key=lambda block: replace(block.key, configuration="", variant="paper", grid=""))
+    orders = [
+        table for key, configurations in models if (table := _order_table(key, list(configurations), printed)).rows
+    ]
     said = [_ORDER_NOTE] if orders else []
     if comparisons:
         said.append(f"Of {sum(len(own.cells) for own in comparisons)} cells {_counts(comparisons)}. {_CELL_NOTE}")
@@ -65,9 +67,9 @@ def _comparison_table(own: GridComparison) -> TextTable:
     )
 
 
-def _order_table(model: BlockKey, points: Sequence[BlockResults], printed: Sequence[BlockResults]) -> TextTable:
-    """The rank correlations of a model's points with the printed grids, the nearest to the paper first."""
-    found = [(block, order) for block in points if (order := order_agreement(block, printed))]
+def _order_table(model: BlockKey, configurations: Sequence[BlockResults], printed: Sequence[BlockResults]) -> TextTable:
+    """The rank correlations of a model's configurations with the printed grids, the nearest to the paper first."""
+    found = [(block, order) for block in configurations if (order := order_agreement(block, printed))]
     found.sort(key=lambda own: -fmean(own[1].values()))
     rows = [("mean", *(f"{fmean(order.values()):+z.2f}" for _, order in found))] if found else []
     for key, metric in found[0][1] if found else ():
@@ -81,4 +83,4 @@ def _order_table(model: BlockKey, points: Sequence[BlockResults], printed: Seque
 
 
 def _label(key: BlockKey) -> str:
-    return ", ".join(filter(None, (key.point, f"{key.grid} grid" if key.grid else ""))) or "this sweep"
+    return ", ".join(filter(None, (key.configuration, f"{key.grid} grid" if key.grid else ""))) or "this sweep"

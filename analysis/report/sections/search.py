@@ -14,7 +14,7 @@ from goal_sweep.analysis.wording import list_text, signed
 from goal_sweep.sweeps.axes import AxisValue
 from goal_sweep.sweeps.results import Header
 from goal_sweep.sweeps.tuning.block import Domain
-from goal_sweep.sweeps.tuning.trail import Trail
+from goal_sweep.sweeps.tuning.study import Study
 
 _EDGE: Final = 0.05
 """The share of a range, at either end, in which a choice is said to lie on its edge."""
@@ -27,11 +27,11 @@ _CHOICE_NOTE = (
 def search_section(inputs: Inputs) -> Section | None:
     """The candidates of each model; None before anything was chosen."""
     header = inputs.results.header
-    if header.tune is None or not header.trails:
+    if header.tune is None or not header.studies:
         return None
     keys = {block.key.backbone: block.key for block in inputs.blocks}
-    trails = {backbone: [trail for trail in header.trails if trail.backbone == backbone] for backbone in keys}
-    candidates = [candidate for trail in header.trails for candidate in trail.candidates]
+    studies = {backbone: [study for study in header.studies if study.backbone == backbone] for backbone in keys}
+    candidates = [candidate for study in header.studies for candidate in study.candidates]
     failed = sum(bool(one.failed) for one in candidates)
     searched = "; ".join(f"{name} {_domain_text(own.domain)}" for name, own in header.dimensions.items())
     said = f"{len(candidates)} candidates were trained; {failed} failed and have no score. Searched: {searched}."
@@ -40,7 +40,7 @@ def search_section(inputs: Inputs) -> Section | None:
         title="What was tried and chosen",
         warnings=tuple(_edge_warnings(header)),
         paragraphs=(said,),
-        tables=tuple(_choice_table(header, keys[backbone], own) for backbone, own in trails.items() if own),
+        tables=tuple(_choice_table(header, keys[backbone], own) for backbone, own in studies.items() if own),
     )
 
 
@@ -79,17 +79,17 @@ def _value_text(value: AxisValue) -> str:
     return f"{value:.4g}" if _is_number(value) else str(value)
 
 
-def _choice_table(header: Header, key: BlockKey, trails: list[Trail]) -> TextTable:
+def _choice_table(header: Header, key: BlockKey, studies: list[Study]) -> TextTable:
     rows = []
-    for trail in trails:
-        values = {} if trail.choice is None else trail.choice.values
+    for study in studies:
+        values = {} if study.choice is None else study.choice.values
         chosen = [_value_text(values[name]) if name in values else "--" for name in header.dimensions]
-        scores = [None if tried is None else tried.score for tried in (trail.default, trail.choice)]
+        scores = [None if tried is None else tried.score for tried in (study.default, study.choice)]
         gain = "--" if scores[0] is None or scores[1] is None else signed(scores[1] - scores[0])
-        scored = sum(candidate.score is not None for candidate in trail.candidates)
-        which = "nothing" if trail.choice is None else "the default" if trail.choice.default else f"no. {trail.chosen}"
+        scored = sum(candidate.score is not None for candidate in study.candidates)
+        which = "nothing" if study.choice is None else "the default" if study.choice.default else f"no. {study.chosen}"
         texts = ["--" if score is None else f"{score:.1f}" for score in scores]
-        rows.append(("/".join(trail.objective), which, *chosen, *texts, gain, str(scored)))
+        rows.append(("/".join(study.objective), which, *chosen, *texts, gain, str(scored)))
     metric = "" if header.tune is None else header.tune.metric
     head = ("objective", "chosen", *header.dimensions, f"{metric} of the default", f"{metric} of the choice")
     return TextTable(
@@ -104,11 +104,11 @@ def _choice_table(header: Header, key: BlockKey, trails: list[Trail]) -> TextTab
 def _edge_warnings(header: Header) -> list[str]:
     """A sentence for each setting of which choices lie on an edge, with the objectives."""
     edges: dict[tuple[str, str], list[str]] = {}
-    several = len({trail.backbone for trail in header.trails}) > 1
-    for trail in header.trails:
-        for name, value in () if trail.choice is None else trail.choice.values.items():
+    several = len({study.backbone for study in header.studies}) > 1
+    for study in header.studies:
+        for name, value in () if study.choice is None else study.choice.values.items():
             if where := edge(header.dimensions[name].domain, value):
-                text = f"{'/'.join(trail.objective)}{f' of {trail.backbone}' if several else ''} ({_value_text(value)})"
+                text = f"{'/'.join(study.objective)}{f' of {study.backbone}' if several else ''} ({_value_text(value)})"
                 edges.setdefault((name, where), []).append(text)
     return [
         f"ON THE EDGE: the choice of {name} lies {where} for {list_text(which)}. A better value may lie beyond; widen "

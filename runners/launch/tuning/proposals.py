@@ -15,7 +15,7 @@ from goal_sweep.sweeps import Candidate
 from goal_sweep.sweeps.axes import AxisValue
 from goal_sweep.sweeps.tuning import Space, TuneConfig
 from goal_sweep.sweeps.tuning.space import Dimension
-from goal_sweep.sweeps.tuning.trail import Values
+from goal_sweep.sweeps.tuning.study import Values
 
 if TYPE_CHECKING:
     from optuna import Study

@@ -23,7 +23,7 @@ def refreshed_results(store: Store, config: SweepPlaces) -> bytes | None:
         sweep = listed_again(before.header, config)
     except ConfigError:  # of settings that this goal-sweep does not know
         return before.content
-    if sweep.config.tune is not None and not sweep.trails:
+    if sweep.config.tune is not None and not sweep.studies:
         sweep = replay(sweep, lambda trainings: ends_of(store, trainings, sweep.config.resources.max_attempts))
     asked = {training.key for training in sweep.trainings}
     if any(row["training"] not in asked for row in before.rows(("training", "grid")) if row["grid"] != TUNED):

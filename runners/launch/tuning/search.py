@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from goal_sweep.runners.launch.tuning.proposals import propose
 from goal_sweep.runners.store import Store
-from goal_sweep.sweeps import Candidate, ResolvedSweep, Trail, Training
+from goal_sweep.sweeps import Candidate, ResolvedSweep, Study, Training
 
 Ended = Mapping[str, Any] | str
 """How a training ended: its result, or why it failed."""
@@ -22,28 +22,28 @@ def replay(sweep: _Sweep, read: Read) -> _Sweep:
     """A sweep that has a `tune` block, with the candidates and the choice that follow from the results so far."""
     tune, names = sweep.config.tune, sweep.spaces
     assert tune is not None
-    trails = [
-        Trail(backbone=one.name, pair=pair, triplet=triplet, names=tuple(space.dimensions), candidates=())
+    studies = [
+        Study(backbone=one.name, pair=pair, triplet=triplet, names=tuple(space.dimensions), candidates=())
         for one in sweep.config.model.backbones
         for (pair, triplet), space in names.items()
     ]
     ended: dict[Training, Ended | None] = {}
     while True:
-        trails, proposed = _scored(replace(sweep, trails=tuple(trails)), read, ended), 0
-        for place, trail in enumerate(trails):
-            if all(candidate.ended for candidate in trail.candidates):
-                new = propose(names[trail.objective], tune, trail.candidates)
-                numbered = enumerate(new, start=len(trail.candidates))
+        studies, proposed = _scored(replace(sweep, studies=tuple(studies)), read, ended), 0
+        for place, study in enumerate(studies):
+            if all(candidate.ended for candidate in study.candidates):
+                new = propose(names[study.objective], tune, study.candidates)
+                numbered = enumerate(new, start=len(study.candidates))
                 added = [
                     Candidate(number=n, values=one, default=tune.include_default and n == 0) for n, one in numbered
                 ]
-                trails[place] = replace(trail, candidates=(*trail.candidates, *added), is_over=not new)
+                studies[place] = replace(study, candidates=(*study.candidates, *added), is_over=not new)
                 proposed += len(new)
         if not proposed:
             break
-    if all(trail.is_over for trail in trails):
-        trails = [replace(trail, chosen=_best(trail)) for trail in trails]
-    return replace(sweep, trails=tuple(trails))
+    if all(study.is_over for study in studies):
+        studies = [replace(study, chosen=_best(study)) for study in studies]
+    return replace(sweep, studies=tuple(studies))
 
 
 class Forecast(NamedTuple):
@@ -61,7 +61,7 @@ def foresee(sweep: ResolvedSweep, read: Read) -> Forecast:
     """Foresee what a search will train, with the earlier candidates taken for the better ones."""
     tune = sweep.config.tune
     assert tune is not None
-    bare, metric = replace(sweep, trails=()), tune.metric
+    bare, metric = replace(sweep, studies=()), tune.metric
 
     def foreseen(trainings: Sequence[Training]) -> Mapping[Training, Ended]:
         return {one: end or {"metrics": {metric: -float(one.number or 0)}} for one, end in read(trainings).items()}
@@ -71,16 +71,16 @@ def foresee(sweep: ResolvedSweep, read: Read) -> Forecast:
     for training in searched.trainings:
         if training.number is not None:
             rounds.setdefault(training.number // tune.batch if tune.search == "tpe" else 0, []).append(training)
-    counts = [len(trail.candidates) for trail in searched.trails]
-    chosen = sweep.trails
+    counts = [len(study.candidates) for study in searched.studies]
+    chosen = sweep.studies
     if not chosen or sweep.is_searching:
         # The choice is not known: the last candidate of each objective stands for it, because the first has the sweep's
         # own settings, and then no cell would be added.
-        chosen = tuple(replace(trail, chosen=len(trail.candidates) - 1) for trail in searched.trails)
+        chosen = tuple(replace(study, chosen=len(study.candidates) - 1) for study in searched.studies)
     return Forecast(
         rounds=tuple(tuple(rounds[number]) for number in sorted(rounds)),
         candidates=(min(counts), max(counts)),
-        grid=tuple(replace(bare, trails=chosen).reporting),
+        grid=tuple(replace(bare, studies=chosen).reporting),
     )
 
 
@@ -99,24 +99,24 @@ def ends_of(
 
 def describe(sweep: ResolvedSweep) -> str:
     """What a sweep's search does now, in words."""
-    tune, trails = sweep.config.tune, sweep.trails
+    tune, studies = sweep.config.tune, sweep.studies
     assert tune is not None
-    if all(trail.is_over for trail in trails):
-        chosen = [trail.choice for trail in trails if trail.choice is not None]
+    if all(study.is_over for study in studies):
+        chosen = [study.choice for study in studies if study.choice is not None]
         others = f"{sum(not candidate.default for candidate in chosen)} of {len(chosen)} objectives"
         return f"search over: {others} get other constants than the sweep's own; the default and the tuned grid report"
-    ended = [candidate.ended for trail in trails for candidate in trail.candidates]
-    made = " to ".join(map(str, sorted({f(len(trail.candidates) for trail in trails) for f in (min, max)})))
+    ended = [candidate.ended for study in studies for candidate in study.candidates]
+    made = " to ".join(map(str, sorted({f(len(study.candidates) for study in studies) for f in (min, max)})))
     return f"search {tune.search}: {made} of {tune.budget} candidates per objective, {sum(ended)} of {len(ended)} ended"
 
 
-def _best(trail: Trail) -> int | None:
-    scored = [candidate for candidate in trail.candidates if candidate.score is not None]
+def _best(study: Study) -> int | None:
+    scored = [candidate for candidate in study.candidates if candidate.score is not None]
     return max(scored, key=lambda candidate: candidate.score or 0.0).number if scored else None
 
 
-def _scored(sweep: ResolvedSweep, read: Read, ended: dict[Training, Ended | None]) -> list[Trail]:
-    """The trails with the scores of candidates that ended; `ended` has what was read already, and receives the rest."""
+def _scored(sweep: ResolvedSweep, read: Read, ended: dict[Training, Ended | None]) -> list[Study]:
+    """The studies with the scores of candidates that ended; `ended` has what was read, and receives the rest."""
     assert sweep.config.tune is not None
     candidates = [training for training in sweep.trainings if training.number is not None]
     ended.update(read([training for training in candidates if training not in ended]))
@@ -127,13 +127,13 @@ def _scored(sweep: ResolvedSweep, read: Read, ended: dict[Training, Ended | None
         own[training.cell.seed] = _end(training, ended)
     return [
         replace(
-            trail,
+            study,
             candidates=tuple(
-                _with_score(one, last[trail.backbone, *trail.objective, one.number], sweep.config.tune.metric)
-                for one in trail.candidates
+                _with_score(one, last[study.backbone, *study.objective, one.number], sweep.config.tune.metric)
+                for one in study.candidates
             ),
         )
-        for trail in sweep.trails
+        for study in sweep.studies
     ]
 
 

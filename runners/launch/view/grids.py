@@ -27,11 +27,11 @@ MAX_MARKS = 6
 
 
 class Judgement(NamedTuple):
-    """What the one rule for "within noise" says of a grid."""
+    """Which cells of a grid are not significantly worse than the best."""
 
     best: Objective
     level: frozenset[Objective]
-    """Those within noise of the best, without the best itself."""
+    """Those not significantly worse than the best, without the best itself."""
 
 
 Judge = Callable[[Mapping[Objective, Mapping[int, float]]], Judgement | None]
@@ -43,7 +43,7 @@ WAITING, SHARES, DONE, FAILED = "·", "▁▂▃▄▅▆▇", "█", "x"
 
 def block_title(block: Block) -> str:
     """Name a block: `coco vsepp resnet152 frozen`, with axes `coco vsepp resnet152 frozen, tau 5`."""
-    return ", ".join(words for words in (" ".join(block[:-1]), block.point) if words)
+    return ", ".join(words for words in (" ".join(block[:-1]), block.configuration) if words)
 
 
 def block_grid(
@@ -62,7 +62,7 @@ def block_grid(
     """
     seeds = progress.seeds(block)
     points = {name: of_seed for name, own in seeds.items() if (of_seed := _points(progress, own, metric))}
-    searched = block.point == CANDIDATES
+    searched = block.configuration == CANDIDATES
     means = {name: (max if searched else statistics.fmean)(of_seed.values()) for name, of_seed in points.items()}
     judged = judge(points) if judge else None
     if judged is None:
@@ -122,7 +122,7 @@ def block_counts(progress: SweepProgress, block: Block) -> str:
         parts.append(f"{begun} begun")
     if counts["failed"]:
         parts.append(f"{counts['failed']} failed")
-    return ", ".join(parts) + (", score of the best" if block.point == CANDIDATES else "")
+    return ", ".join(parts) + (", score of the best" if block.configuration == CANDIDATES else "")
 
 
 def legend(*, judged: bool = False) -> Text:
@@ -132,7 +132,7 @@ def legend(*, judged: bool = False) -> Text:
     text.append(f"\na mark for each seed: {WAITING} waiting  {share}  {DONE} done  {FAILED} failed")
     text.append("\n* highest of those that are done")
     if judged:
-        text.append("\n≈ within noise of the highest (at 5 %, by other seeds on these images)")
+        text.append("\n≈ not significantly below the highest (5 %, other seeds on these images)")
     text.no_wrap, text.overflow = True, "crop"
     return text
 

@@ -46,7 +46,7 @@ def overview(progress: SweepProgress, name: str, judge: Judge | None = None, *, 
     of_block = {block: {statuses[one].state for one in progress.of_block(block)} for block in progress.blocks()}
     in_turn = sorted(of_block, key=lambda block: min(map(_ORDER.index, of_block[block]))) if live else of_block
     for block in in_turn:
-        has_results = "done" in of_block[block] and block.point != CANDIDATES  # which are not tested
+        has_results = "done" in of_block[block] and block.configuration != CANDIDATES  # which are not tested
         metrics = [""] if "running" in of_block[block] or not has_results else []
         metrics += METRICS if has_results else []
         for metric in metrics:

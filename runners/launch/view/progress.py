@@ -94,7 +94,7 @@ class SweepProgress:
         return total - sum(map(self.epochs_left, self.trainings)), total
 
     def blocks(self) -> list[Block]:
-        """The blocks, ordered by stage, then by cell. A training at several points of the axes is in several."""
+        """The blocks, ordered by stage, then by cell. A training of several configurations is in several."""
         return list(self._blocks)
 
     def seeds(self, block: Block) -> Mapping[Objective, Sequence[Training]]:
@@ -112,7 +112,7 @@ class SweepProgress:
 
 
 def _in_order(trainings: Iterable[Training]) -> list[Block]:
-    """The blocks by stage, then by cell, then in the order of the points, in which trainings of a single one come."""
+    """The blocks by stage, then by cell, then in the order of the configurations of trainings that have one."""
     blocks_of = [training.blocks for training in trainings]
     number: dict[tuple[str, ...], int] = {}
     for blocks in blocks_of:

@@ -14,19 +14,19 @@ from goal_sweep.analysis.report.writing import ReportResult
 from goal_sweep.analysis.results import SweepResults
 from goal_sweep.analysis.statistics.aggregation import aggregate, first_blocks, missing_counts, same_but_grid
 from goal_sweep.sweeps.tuning.block import Domain, TuneConfig
-from goal_sweep.sweeps.tuning.trail import Trail
+from goal_sweep.sweeps.tuning.study import Study
 from tests.helpers.blank_figures import write_texts
 from tests.helpers.results_cases import inputs_of, recalls
-from tests.helpers.tuned_cases import TUNE, trail, tuned_sweep, unfinished_sweep, write_cell
+from tests.helpers.tuned_cases import TUNE, study, tuned_sweep, unfinished_sweep, write_cell
 
 SIX = replace(TUNE, budget=6)
 
 
-def _trails() -> list[Trail]:
-    first, last = trail("con/con", 6, chosen=0), trail("sig/nca", 6, chosen=1)
+def _trails() -> list[Study]:
+    first, last = study("con/con", 6, chosen=0), study("sig/nca", 6, chosen=1)
     tried = list(last.candidates)
     tried[5] = replace(tried[5], score=None, scores={}, failed="loss is NaN at step 3")
-    return [first, trail("con/nca", 6), replace(last, candidates=tuple(tried)), trail("sig-ms/cir", 6)]
+    return [first, study("con/nca", 6), replace(last, candidates=tuple(tried)), study("sig-ms/cir", 6)]
 
 
 @pytest.fixture(scope="module")
@@ -125,14 +125,14 @@ def test_a_sweep_that_is_still_tuning_says_how_far_it_is(tmp_path_factory: pytes
 
 def test_a_variant_that_was_chosen_is_one_tuned_grid() -> None:
     tune = TuneConfig(space={"objectives.variant": Domain(choice=("paper", "released"))}, budget=2)
-    trails = []
+    studies = []
     for objective, chosen in (("con/nca", 0), ("con/cir", 1)):
-        own = trail(objective, 2, names=("variant",), chosen=chosen)
+        own = study(objective, 2, names=("variant",), chosen=chosen)
         variants = zip(own.candidates, ("paper", "released"), strict=True)
         tried = [replace(one, values={"variant": variant}) for one, variant in variants]
-        trails.append(replace(own, candidates=tuple(tried)))
-    writer = unfinished_sweep(trails, tune)
-    writer.trails = tuple(trails)
+        studies.append(replace(own, candidates=tuple(tried)))
+    writer = unfinished_sweep(studies, tune)
+    writer.studies = tuple(studies)
     for seed in (1, 2, 3):
         write_cell(writer, "con/nca", seed, "default,tuned", {})
         write_cell(writer, "con/cir", seed, "default", {}, metrics=recalls("con/cir", seed))

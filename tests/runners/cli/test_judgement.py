@@ -36,7 +36,7 @@ def test_the_grids_carry_the_mark_and_its_legend() -> None:
     lines = [" ".join(line.split()) for line in capture.get().splitlines()]
     assert "con 50.2 ± 0.2 ≈ *50.4 ± 0.3 41.1 ± 0.2" in lines
     assert "con *3.0 ± 0.0 *3.0 ± 0.0 *3.0 ± 0.0" in lines
-    assert lines[-1].startswith("≈ within noise of the highest")
+    assert lines[-1].startswith("≈ not significantly below the highest")
     with console.capture() as capture:
         console.print(overview(progress, "sweep"))
     assert "≈" not in capture.get()

@@ -73,12 +73,12 @@ def test_the_results_table_has_the_axes_and_each_trainings_place(tmp_path: Path)
         ("stages.frozen.lr", (0.004, 0.001)),
         ("stages.finetune.grad_clip", (2, 1)),
     ]
-    assert len(table.header.points["frozen"]) == 4
+    assert len(table.header.configurations["frozen"]) == 4
     rows = {row["name"]: row for row in table.rows()}
-    assert rows["con/con test_byobnet seed 1 lr 0.001 (frozen)"]["point"] == "tau * lr 0.001"
-    assert rows["sig/cir test_byobnet seed 1 tau 1 lr 0.004 (frozen)"]["point"] == "tau 1 lr 0.004"
+    assert rows["con/con test_byobnet seed 1 lr 0.001 (frozen)"]["configuration"] == "tau * lr 0.001"
+    assert rows["sig/cir test_byobnet seed 1 tau 1 lr 0.004 (frozen)"]["configuration"] == "tau 1 lr 0.004"
     last = rows[sweep.trainings[-1].name]
-    assert last["point"] == "tau 1 lr 0.001 grad_clip 1"
+    assert last["configuration"] == "tau 1 lr 0.001 grad_clip 1"
     settings = ("objective.tau", "stages.frozen.lr", "stages.finetune.grad_clip")
     assert [last[f"setting/{name}"] for name in settings] == ["1", "0.001", "1"]
 

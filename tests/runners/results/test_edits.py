@@ -30,7 +30,7 @@ def source(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 def launched(sweep: ResolvedSweep, **columns: Any) -> ResultsTable:
     """The table of an earlier launch that has trained everything."""
     rows = [asked_row(one) | {"status": "done", "git_diff": ""} | columns for one in sweep.trainings]
-    header = Header(sweep="s", seeds=(), objectives=(), stages=(), points={}, requested=sweep.requested)
+    header = Header(sweep="s", seeds=(), objectives=(), stages=(), configurations={}, requested=sweep.requested)
     return ResultsTable.of(header, pa.Table.from_pylist(rows))
 
 

@@ -178,10 +178,10 @@ def float_of_number(training: Training) -> float:
     return float(training.number or 0)
 
 
-def test_the_table_of_a_search_has_its_candidates_its_grids_and_its_trail(store: Store) -> None:
+def test_the_table_of_a_search_has_its_candidates_its_grids_and_its_study(store: Store) -> None:
     sweep = tuned("objectives={only: [sig/cir]}", "seeds=[1]", budget=3)
     half = searched(sweep, float_of_number, done=lambda one: one.number == 0)
-    assert update_results(store, half).header.trails == ()
+    assert update_results(store, half).header.studies == ()
     chosen = searched(sweep, float_of_number)
     written = update_results(store, chosen)
     places = [(row["role"], row["candidate"], row["grid"]) for row in written.rows(("role", "candidate", "grid"))]
@@ -192,8 +192,8 @@ def test_the_table_of_a_search_has_its_candidates_its_grids_and_its_trail(store:
         ("report", None, "default"),
         ("report", None, "tuned"),
     ]
-    (trail,) = written.header.trails
-    assert (trail.objective, trail.chosen) == (("sig", "cir"), 2)
-    assert [tried.score for tried in trail.candidates] == [0.0, 1.0, 2.0]
+    (study,) = written.header.studies
+    assert (study.objective, study.chosen) == (("sig", "cir"), 2)
+    assert [tried.score for tried in study.candidates] == [0.0, 1.0, 2.0]
     listed = listed_again(written.header, chosen.config)
     assert [one.key for one in listed.trainings] == [one.key for one in chosen.trainings]

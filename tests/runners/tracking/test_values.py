@@ -100,7 +100,7 @@ def test_a_row_becomes_tags_and_metrics_and_what_is_not_finite_is_left_out() -> 
     tags = tags_of(row)
     assert tags["goal.git_commit"] == f"{'0' * 40}, modified (ab12)"
     assert params_of(row)["objective"] == "con/con"
-    assert not {"goal.reason", "goal.grid", "goal.point"} & tags.keys()
+    assert not {"goal.reason", "goal.grid", "goal.configuration"} & tags.keys()
     first, second = epochs_of(row)
     assert (first.step, first.metrics, first.time_ms) == (1, {"val/rsum": 301.0}, 1_700_000_001_000)
     assert second.metrics == {"val/rsum": 302.0, "train/hinge": 0.5}

@@ -81,7 +81,7 @@ def test_a_training_of_both_grids_is_one() -> None:
     sweep = tuned("seeds=[1]", budget=2)
     whole = searched(sweep, lambda one: -float(one.number or 0))
     assert {one.grids for one in whole.reporting} == {("default", "tuned")}
-    assert {one.points for one in whole.reporting} == {("", "tuned")}
+    assert {one.configurations for one in whole.reporting} == {("", "tuned")}
     assert len(whole.reporting) == 15
 
 

@@ -35,7 +35,7 @@ def results() -> SweepResults:
     for (objective, tau, lr), seed in product(PLACES, (1, 2)):
         status = "failed" if (objective, tau, lr, seed) == ("con/cir", "1", "0.2", 2) else "done"
         metrics = recalls(objective, seed, SHIFT[tau, lr]) if status == "done" else {}
-        writer.write(objective, seed, status=status, metrics=metrics, point=f"tau {tau} lr {lr}")
+        writer.write(objective, seed, status=status, metrics=metrics, configuration=f"tau {tau} lr {lr}")
     return writer.results()
 
 
@@ -46,7 +46,7 @@ def report(results: SweepResults, tmp_path_factory: pytest.TempPathFactory) -> R
 
 def test_each_point_is_a_block_and_a_training_at_several_counts_once(results: SweepResults) -> None:
     blocks = aggregate(results)
-    assert [block.key.point for block in blocks] == POINTS
+    assert [block.key.configuration for block in blocks] == POINTS
     assert len({block.key.slug for block in blocks}) == 4
     means = [{name: round(cell.mean or 0, 2) for name, cell in block.grids["i2t_r1"].cells.items()} for block in blocks]
     # The mean of seeds 1 and 2 is 0.15 above their objective's number; the last lacks seed 2.
@@ -81,8 +81,8 @@ def test_the_report_shows_the_axes(report: ReportResult) -> None:
     assert "### Image → Text R@1 by tau, MS-COCO, VSE++ (resnet152), stage frozen" in rest
     assert re.search(r"\| con/cir \| 42\.[34] ± 0\.2 \| 44\.[34] ± 0\.2 \| \+2\.0 \|", rest)
     assert "con/con does not depend on tau" in rest
-    assert pd.read_csv(report.folder / "cells.csv")["point"].unique().tolist() == POINTS
-    best = rest.split("### The highest mean at each point: R@1")[1].split("###")[0]
+    assert pd.read_csv(report.folder / "cells.csv")["configuration"].unique().tolist() == POINTS
+    best = rest.split("### The highest mean at each configuration: R@1")[1].split("###")[0]
     assert all(best.count(f"stage frozen, {point} |") == 2 for point in POINTS)
 
 
@@ -90,11 +90,11 @@ def test_the_variant_as_an_axis_places_a_training_of_one_variant_in_both() -> No
     axis = Axis(key="objectives.variant", values=("paper", "released"))
     points = {"frozen": ["variant paper", "variant released"]}
     writer = SweepWriter("variants", seeds=(1,), objectives=("con/nca", "sig/nca"), axes=(axis,), points=points)
-    writer.write("con/nca", 1, point="variant paper")
-    writer.write("con/nca", 1, point="variant released", variant="released")
-    writer.write("sig/nca", 1, point="variant *")
+    writer.write("con/nca", 1, configuration="variant paper")
+    writer.write("con/nca", 1, configuration="variant released", variant="released")
+    writer.write("sig/nca", 1, configuration="variant *")
     blocks = aggregate(writer.results())
-    assert [(block.key.variant, block.key.point) for block in blocks] == [
+    assert [(block.key.variant, block.key.configuration) for block in blocks] == [
         ("paper", "variant paper"),
         ("released", "variant released"),
     ]

@@ -9,7 +9,7 @@ import pytest
 
 from goal_sweep.runners.launch.tuning import describe
 from goal_sweep.sweeps import Candidate, Training
-from tests.helpers.tuning_cases import LRS, of, searched, tau_of, trail_of, tuned
+from tests.helpers.tuning_cases import LRS, of, searched, study_of, tau_of, tuned
 
 BEST_TAU = 3.0
 TAU = "objectives.params.tau: {loguniform: [1, 20]}"
@@ -33,11 +33,11 @@ def _planted(training: Training) -> float:
 )
 def test_each_search_finds_a_planted_optimum(search: str, space: str, budget: int) -> None:
     sweep = tuned(f"tune.search={search}", NCA, space=space, budget=budget)
-    trail = trail_of(searched(sweep, _planted))
-    assert trail.is_over
-    assert len(trail.candidates) == budget
-    assert trail.choice is not None
-    assert abs(math.log(float(trail.choice.values["tau"]) / BEST_TAU)) < math.log(1.25)  # type: ignore[arg-type]
+    study = study_of(searched(sweep, _planted))
+    assert study.is_over
+    assert len(study.candidates) == budget
+    assert study.choice is not None
+    assert abs(math.log(float(study.choice.values["tau"]) / BEST_TAU)) < math.log(1.25)  # type: ignore[arg-type]
 
 
 def test_tpe_proposes_where_scores_are_high() -> None:
@@ -82,7 +82,7 @@ def test_the_order_in_which_trainings_end_changes_nothing() -> None:
             break
         assert found.is_searching
         done.update(rng.sample(waiting, -(-len(waiting) // 2)))
-    assert found.trails == whole.trails
+    assert found.studies == whole.studies
     # A look that leaves out what nobody asked for trained no more than the whole search did.
     everything: set[Training] = set()
     searched(sweep, _planted, done=lambda one: not everything.add(one))  # type: ignore[func-returns-value]
@@ -99,9 +99,9 @@ def test_a_batch_of_tpe_waits_for_the_scores_of_the_one_before() -> None:
 
 def test_failed_candidates_are_named_and_the_others_decide() -> None:
     sweep = tuned(NCA, space=TAU, budget=4)
-    trail = trail_of(searched(sweep, lambda one: "it diverged" if one.number == 2 else float(one.number or 0)))
-    assert [one.failed for one in trail.candidates] == ["", "", "it diverged", ""]
-    assert (trail.candidates[2].score, trail.chosen) == (None, 3)
+    study = study_of(searched(sweep, lambda one: "it diverged" if one.number == 2 else float(one.number or 0)))
+    assert [one.failed for one in study.candidates] == ["", "", "it diverged", ""]
+    assert (study.candidates[2].score, study.chosen) == (None, 3)
     none = searched(sweep, lambda one: "it diverged")
     assert not none.is_searching
 
@@ -111,7 +111,7 @@ def test_the_score_is_the_mean_over_the_seeds_of_the_search_and_the_first_of_equ
     candidates = of(searched(sweep, lambda one: 10.0 * (one.number == 1) + one.cell.seed))
     assert [one.score for one in candidates] == [101.5, 111.5, 101.5]
     assert candidates[1].scores == {"101": 111.0, "102": 112.0}
-    assert trail_of(searched(sweep, lambda one: 1.0)).chosen == 0
+    assert study_of(searched(sweep, lambda one: 1.0)).chosen == 0
 
 
 def test_a_score_that_is_no_number_is_a_failure() -> None:
@@ -129,10 +129,10 @@ def test_a_search_in_words_has_the_fewest_and_the_most_candidates_of_an_objectiv
     assert describe(searched(sweep, lambda one: 0.0)).startswith("search over: 0 of 15 objectives")
 
 
-def test_the_trails_say_what_was_tried_for_each_objective() -> None:
+def test_the_studies_say_what_was_tried_for_each_objective() -> None:
     sweep = searched(tuned(budget=2), _planted)
-    assert [trail.objective for trail in sweep.trails] == list(sweep.config.objectives.names)
-    assert {trail.backbone for trail in sweep.trails} == {"tf_efficientnet_lite0"}
+    assert [study.objective for study in sweep.studies] == list(sweep.config.objectives.names)
+    assert {study.backbone for study in sweep.studies} == {"tf_efficientnet_lite0"}
     default = of(sweep, "con/nca")[0]
     assert default == Candidate(
         number=0,

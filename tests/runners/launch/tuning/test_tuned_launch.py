@@ -15,7 +15,7 @@ from goal_sweep.runners.execution.worker import Send, run_unit
 from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.launch.view.live import overview
 from goal_sweep.runners.results import read_results
-from goal_sweep.sweeps import Trail
+from goal_sweep.sweeps import Study
 from tests.helpers.forked import exit_status, forked
 from tests.helpers.in_process import counted, launch, results, sweep_in
 from tests.helpers.pretended import Trains
@@ -29,11 +29,11 @@ def _sweep(folder: Path, *overrides: str) -> OpenedSweep:
     return sweep_in(folder, ONE_STAGE, TUNE, *overrides)
 
 
-def _trails(sweep: OpenedSweep) -> tuple[Trail, ...]:
+def _studies(sweep: OpenedSweep) -> tuple[Study, ...]:
     """What the results table says of the search."""
     table = read_results(sweep.store, "tiny")
     assert table is not None
-    return table.header.trails
+    return table.header.studies
 
 
 @pytest.fixture(scope="module")
@@ -60,11 +60,11 @@ def test_candidates_train_first_without_the_test_split_and_the_choice_reports(
         if training.number is not None:
             assert metrics.keys() >= {"val/rsum", "val/i2t_r1", "val/t2i_r10"}
     # con/con has no tau, and so two different candidates.
-    assert [len(trail.candidates) for trail in _trails(done)] == [2, 4]
-    for trail in _trails(done):
-        scores = [candidate.score or 0.0 for candidate in trail.candidates]
-        assert trail.chosen is not None
-        assert scores[trail.chosen] == max(scores)
+    assert [len(study.candidates) for study in _studies(done)] == [2, 4]
+    for study in _studies(done):
+        scores = [candidate.score or 0.0 for candidate in study.candidates]
+        assert study.chosen is not None
+        assert scores[study.chosen] == max(scores)
     # The default grid has the numbers of the same sweep without a search.
     plain = sweep_in(tmp_path, ONE_STAGE)
     assert launch(plain, monkeypatch).status == 0
@@ -90,7 +90,7 @@ def test_what_was_killed_continues_with_the_same_candidates_and_the_same_choice(
     assert [exit_status(forked(dies_after, units)) for units in (1, 1)] == [9, 9]
     assert launch(_sweep(tmp_path), monkeypatch).status == 0
     broken, unbroken = _sweep(tmp_path), _sweep(whole)
-    assert _trails(broken) == _trails(unbroken)
+    assert _studies(broken) == _studies(unbroken)
     assert results(broken) == results(unbroken)
     assert counted(broken) == []
 
@@ -114,8 +114,8 @@ def test_a_search_works_with_two_stages_and_shares_what_is_equal(
     sweep = sweep_in(tmp_path, *settings)
     frozen, finetune = ([one for one in stage if one.number is not None] for stage in sweep.by_stage)
     assert (len(frozen), len(finetune)) == (2, 4)
-    assert _trails(sweep)[0].names == ("frozen.lr", "finetune.lr")
-    assert {one.point for one in frozen} >= {"candidate 0 frozen.lr 0.001"}
+    assert _studies(sweep)[0].names == ("frozen.lr", "finetune.lr")
+    assert {one.configuration for one in frozen} >= {"candidate 0 frozen.lr 0.001"}
 
 
 def test_an_objective_whose_candidates_fail_reports_its_default(

@@ -37,7 +37,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trail:
+class Study:
     """The search of one objective on one backbone."""
 
     backbone: str
@@ -49,7 +49,7 @@ class Trail:
     is_over: bool = False
     """Whether all candidates have ended and no more will come."""
     chosen: int | None = None
-    """The number of the chosen candidate; None until all trails of the sweep are over, and where none has a score."""
+    """The number of the chosen candidate; None until all studies of the sweep are over, and where none has a score."""
 
     @property
     def objective(self) -> tuple[str, str]:
