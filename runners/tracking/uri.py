@@ -11,7 +11,6 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from goal_sweep.goal_core.basics.errors import GoalError
-from goal_sweep.sweeps.reading.paths import quote_path
 
 _SQLITE, _QUOTED = "sqlite:///", "sqlite+pysqlite:///"
 _MAGIC = b"SQLite format 3\x00"
@@ -28,7 +27,7 @@ def resolve_uri(uri: str, store: Path) -> str:
     Args:
         store: the store's folder, absolute, which replaces ``{store}``.
     """
-    text = uri.replace("{store}", quote_path(str(store)))
+    text = uri.replace("{store}", _quoted(store))
     path = text.removeprefix(_QUOTED).removeprefix(_SQLITE)
     if path not in ("", text) and ":memory:" not in path and "?" not in path:
         return sqlite_uri(Path(unquote(path)).expanduser().absolute())
@@ -47,8 +46,12 @@ def sqlite_uri(file: Path) -> str:
     A path with signs that mean something there is quoted, and its URI names the driver: without that, MLflow makes the
     folder that the quoted path would name.
     """
-    quoted = quote_path(str(file))
+    quoted = _quoted(file)
     return (_SQLITE if quoted == str(file) else _QUOTED) + quoted
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("%", "%25").replace("?", "%3F")
 
 
 def sqlite_file(uri: str) -> Path | None:

@@ -17,7 +17,7 @@ from goal_sweep.goal_core.objectives.triplet_weights import triplet_weights
 from goal_sweep.sweeps.clusters import ClusterConfig
 from goal_sweep.sweeps.reading.document import Document, Problem, SweepError, Where, read_mapping
 from goal_sweep.sweeps.reading.merging import apply_override, merge, with_names
-from goal_sweep.sweeps.reading.paths import expand_environment, make_absolute, quote_path
+from goal_sweep.sweeps.reading.paths import expand_environment, make_absolute
 from goal_sweep.sweeps.reading.smoke import SUFFIX, shrunk
 from goal_sweep.sweeps.reading.validation import validate, validate_lists
 from goal_sweep.sweeps.schema import SweepConfig, SweepPlaces
@@ -172,10 +172,6 @@ class _File:
             if item.default is not MISSING:
                 root.setdefault(item.name, item.default)
         make_absolute(self.root, expanded=True)
-        if isinstance(root["store"], str) and isinstance(root["tracking"], str) and "://" not in root["store"]:
-            root["tracking"] = root["tracking"].replace(
-                "{store}", quote_path(root["store"])
-            )  # of a bucket: a folder here
 
     def run_plugins(self, *, trusted: bool) -> bool:
         """Run each plugin, and put its text beside its name; False, and a problem, where one fails."""

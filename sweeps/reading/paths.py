@@ -103,8 +103,3 @@ def _absolute_at(path: KeyPath, text: str, folder: str, *, is_dual: bool) -> str
         case ("tracking",) if "{store}" not in text and "://" not in text and ("/" in text or text[0] in ".~"):
             return place
     return text
-
-
-def quote_path(path: str) -> str:
-    """A path in the URI of a database, of which SQLAlchemy takes ``?`` and ``%`` for more than signs."""
-    return path.replace("%", "%25").replace("?", "%3F")

@@ -9,9 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 
-from goal_sweep.runners.tracking.experiment import create_database
-from goal_sweep.runners.tracking.uri import TrackingError, prepare_database, read_only, resolve_uri
+from goal_sweep.runners.tracking.experiment import connect, create_database, ensure_experiment
+from goal_sweep.runners.tracking.uri import TrackingError, prepare_database, read_only, resolve_uri, sqlite_file
 
 
 @pytest.mark.exhaustive
@@ -64,6 +65,21 @@ def test_uris_that_cannot_work_are_refused_in_one_line(given):
     with pytest.raises(TrackingError) as error:
         resolve_uri(given, Path("/data/store"))
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["50%20off a?b", "100% ü#&;", "x" * 200])
+def test_a_database_may_lie_in_a_folder_of_any_name(name, tmp_path):
+    folder = tmp_path / "here" / name
+    uri = resolve_uri("sqlite:///{store}/mlflow.db", folder)
+    assert resolve_uri(uri, folder) == uri
+    assert sqlite_file(uri) == folder / "mlflow.db"
+    assert make_url(uri).database == str(folder / "mlflow.db")
+    prepare_database(folder / "mlflow.db", create_database)
+    experiment = ensure_experiment(connect(uri), uri, "s")
+    assert str(connect(uri).get_experiment(experiment).name) == "s"
+    assert [path.name for path in (tmp_path / "here").iterdir()] == [name]
+    assert {path.name for path in folder.iterdir()} <= {"mlflow.db", "mlflow.db.lock", "artifacts"}
+    assert [path.name for path in tmp_path.iterdir()] == ["here"]
 
 
 def test_a_database_that_is_read_only_is_named_and_left_alone(tmp_path, monkeypatch):

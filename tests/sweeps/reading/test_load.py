@@ -33,7 +33,7 @@ def test_small_sweep(write: Write) -> None:
     assert config.execution.sharing == "auto"
     assert len(config.objectives.configs) == len(pair_weights) * len(triplet_weights)
     assert config.store == str(Path.cwd() / "goal-sweep-store")
-    assert config.tracking == f"sqlite:///{config.store}/mlflow.db"
+    assert config.tracking == "sqlite:///{store}/mlflow.db"
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def test_relative_paths_start_at_the_folder_of_the_file_that_says_them(write: Wr
     own = tmp_path / "folder"
     assert [item.weights for item in config.model.backbones] == [str(own / "w.safetensors"), "random", "timm"]
     assert config.store == str(own / "out")
-    assert config.tracking == f"sqlite:///{own}/out/mlflow.db"
+    assert config.tracking == "sqlite:///{store}/mlflow.db"
     there = load_sweep(path, ["store=out", "data.root=coco", "tracking=./runs"])
     assert (there.store, there.data.root) == (str(tmp_path / "out"), str(tmp_path / "coco"))
     assert there.tracking == str(tmp_path / "runs")
