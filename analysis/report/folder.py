@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from goal_sweep.sweeps.results import ResultsError
@@ -21,10 +22,16 @@ class ReportFolder:
         self._before = files_of_report(folder) if (folder / REPORT_LIST).is_file() else ()
 
     def path(self, name: str) -> Path:
-        """Where to write a file (relative, with forward slashes); its folder is created."""
-        self._names.append(name)
+        """Where to write a file (relative, with forward slashes); its folder is created.
+
+        A `ResultsError` says that there is one which no report has written.
+        """
         path = self.folder / name
+        if path.exists() and name not in (*self._before, *self._names, REPORT_LIST):
+            raise ResultsError(f"{path} is no file of a report, so it stays; give the report another folder")
+        self._names.append(name)
         path.parent.mkdir(parents=True, exist_ok=True)
+        self._list([*self._before, *self._names])  # before it is written, so that another report may replace it
         return path
 
     def write(self, name: str, text: str) -> None:
@@ -35,8 +42,13 @@ class ReportFolder:
         """Remove files of the earlier report that this one lacks, write the list of files, and return all files."""
         for name in set(self._before) - set(self._names):
             (self.folder / name).unlink(missing_ok=True)
-        self.write(REPORT_LIST, json.dumps({"files": [*self._names, REPORT_LIST]}, indent=2) + "\n")
+        self._names.append(REPORT_LIST)
+        self._list(self._names)
         return tuple(self.folder / name for name in self._names)
+
+    def _list(self, names: Sequence[str]) -> None:
+        text = json.dumps({"files": [*dict.fromkeys(names)]}, indent=2)
+        (self.folder / REPORT_LIST).write_text(f"{text}\n", encoding="utf-8", newline="\n")
 
 
 def files_of_report(folder: Path) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from goal_sweep.goal_core.basics.user_files import content_of, text_in
 from goal_sweep.goal_core.data.formats.index import own_indexes
 from goal_sweep.goal_core.data.formats.layout import PICTURES
 from goal_sweep.goal_core.data.formats.opening import open_dataset
-from goal_sweep.runners.cli.options import AsJson, Device, Set, SweepArguments, console, local_path
+from goal_sweep.runners.cli.options import AsJson, Device, Force, Set, SweepArguments, console, local_path, new_file
 from goal_sweep.sweeps import load_sweep
 
 checkpoints = typer.Typer()
@@ -99,8 +99,9 @@ def embed(
     weights: Weights = None,
     plugin: Plugins = None,
     device: Device = "cpu",
+    force: Force = False,
 ) -> None:
-    """Embed pictures or sentences with a trained cell, and list beside them (.txt) what each row is.
+    """Embed pictures or sentences with a trained cell, and list beside them (.npy.txt) what each row is.
 
     Example: goal-sweep embed STORE/cells/CELL/finetune-KEY --images holidays --out holidays.npy
     """
@@ -108,6 +109,8 @@ def embed(
 
     if (images is None) == (texts is None):
         raise GoalError("give --images or --texts")
+    out = new_file(out if out.suffix == ".npy" else Path(f"{out}.npy"), force=force)
+    listed = new_file(Path(f"{out}.txt"), force=force)
     model = load_model(checkpoint, weights=weights, device=device, plugins=plugin or ())
     if texts is None:
         names = [str(path) for path in _pictures(images or Path())]
@@ -115,10 +118,9 @@ def embed(
     else:
         names = [line for line in text_in(content_of(texts), texts).split("\n") if line.strip()]
         rows = model.encode_texts(names)
-    out = out.with_suffix(".npy")
     with out.open("wb") as file:
         np.save(file, rows)
-    out.with_suffix(".txt").write_text("".join(f"{' '.join(name.split())}\n" for name in names))
+    listed.write_text("".join(f"{' '.join(name.split())}\n" for name in names))
     console.print(f"{out}: {rows.shape[0]} rows of {rows.shape[1]} numbers, of unit length")
 
 
@@ -132,6 +134,7 @@ def search(
     weights: Weights = None,
     plugin: Plugins = None,
     device: Device = "cpu",
+    force: Force = False,
 ) -> None:
     """Find the pictures that a trained cell takes for the nearest to a sentence.
 
@@ -141,6 +144,7 @@ def search(
 
     if not text.strip():
         raise GoalError("give a sentence to look for")
+    page = page and new_file(page, force=force)
     paths = _pictures(images)
     model = load_model(checkpoint, weights=weights, device=device, plugins=plugin or ())
     found = [(paths[index], similarity) for index, similarity in model.search(text, model.encode_images(paths), top)]
@@ -216,6 +220,7 @@ def convert(
     ],
     sweep: Annotated[str, typer.Option(help="A sweep of the same framework, whose `data` it will be evaluated on.")],
     set_: Set = None,
+    force: Force = False,
 ) -> None:
     """Convert a published checkpoint of VSE++, VSE-infinity or X-VLM, without running code from its pickle.
 
@@ -223,6 +228,7 @@ def convert(
     """
     from goal_sweep.goal_core.official import read_published
 
+    new_file(out, force=force)
     config = load_sweep(sweep, set_ or ())
     with SweepArguments(sweep, set_).placed():
         fingerprint = open_dataset(config.data, own_indexes()).fingerprint

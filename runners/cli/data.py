@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.basics.errors import ConfigError, WeightsError
+from goal_sweep.goal_core.data import Dataset
 from goal_sweep.goal_core.data.formats.index import own_indexes
 from goal_sweep.goal_core.data.formats.opening import check_data, open_dataset
 from goal_sweep.goal_core.evaluation.feature_files import check_origin
@@ -46,8 +48,15 @@ def check(
     Example: goal-sweep data check emoji_vsepp.yaml --set data.root=/data/emoji
     """
     config = load_sweep(sweep, set_ or [])
+
+    def captions(dataset: Dataset) -> None:
+        from goal_sweep.goal_core.checkpoints.initial_model import check_captions  # with torch
+
+        with suppress(WeightsError):  # of the text encoder, which `validate` tells
+            check_captions(config.model.models[0], config.data, dataset)
+
     with progress_bar("reading") as count:
-        report = check_data(config.data, quick=quick, progress=partial(count, "images"))
+        report = check_data(config.data, quick=quick, progress=partial(count, "images"), captions=captions)
     names = [backbone.name for backbone in config.model.backbones]
     if report.complete:
         report.attempt("features.json", lambda: check_origin(config.data, names))

@@ -153,8 +153,7 @@ def validate(sweep: Sweep, set_: Set = None, trust_plugins: Trust = False) -> No
         opened.check_trainable()
     splits = (f"{s.name} {s.num_images} images {s.num_captions} captions" for s in opened.dataset.splits.values())
     console.print(f"{opened.config.name}: valid. {opened.dataset.name}: {', '.join(splits)}")
-    skipped = "the images were not decoded" if opened.config.data.image else "NaN and infinity were not looked for"
-    for line in (*opened.dataset.notes, f"{skipped}: `goal-sweep data check` does that"):
+    for line in opened.dataset.notes:
         console.print(f"data: {line}")
     console.print(describe_size(opened))
     if opened.studies:

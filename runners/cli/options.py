@@ -49,6 +49,14 @@ def local_path(text: str) -> Path:
     return Path(text)
 
 
+def new_file(path: Path, *, force: bool) -> Path:
+    """A file to write, which is refused where it is there already, unless forced."""
+    if path.exists() and not force:
+        raise GoalError(f"{path} is there already; give another name, or write over it with --force")
+    return path
+
+
+Force = Annotated[bool, typer.Option("--force", help="Write over a file that is there.")]
 Sweep = Annotated[str, typer.Argument(help="A sweep file, or the name of one that ships with goal-sweep.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="Replace a setting: stages.frozen.epochs=2")]
 StoreDir = Annotated[

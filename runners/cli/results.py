@@ -13,6 +13,7 @@ import typer
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.runners.cli.options import (
     AsJson,
+    Force,
     Scale,
     Set,
     StoreDir,
@@ -22,6 +23,7 @@ from goal_sweep.runners.cli.options import (
     Uri,
     console,
     local_path,
+    new_file,
 )
 from goal_sweep.runners.store.garbage import find_garbage, remove_garbage
 
@@ -68,6 +70,7 @@ def card(
     store: StoreDir = None,
     tracking_uri: Uri = None,
     out: Annotated[Path | None, typer.Option(parser=local_path, help="Write it here, not to the terminal.")] = None,
+    force: Force = False,
 ) -> None:
     """Write the model card of the sweep's best model on val: data, objective, settings, mean and spread over seeds.
 
@@ -81,7 +84,7 @@ def card(
     if out is None:
         print(text, end="")
     else:
-        out.write_text(text)
+        new_file(out, force=force).write_text(text)
         console.print(str(out))
 
 

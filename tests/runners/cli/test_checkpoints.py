@@ -57,10 +57,32 @@ def test_embeddings_are_written_with_their_names(cell: Path, pictures: Path, tmp
     assert run(["embed", str(cell), "--images", str(pictures), "--out", str(tmp_path / "i.npy")]) == 0
     model = load_model(cell)
     assert np.array_equal(np.load(tmp_path / "t.npy"), model.encode_texts(["a red square", "a dog"]))
-    assert (tmp_path / "t.txt").read_text().splitlines() == ["a red square", "a dog"]
-    names = (tmp_path / "i.txt").read_text().splitlines()
+    assert (tmp_path / "t.npy.txt").read_text().splitlines() == ["a red square", "a dog"]
+    names = (tmp_path / "i.npy.txt").read_text().splitlines()
     assert len(names) == 4
     assert np.array_equal(np.load(tmp_path / "i.npy"), model.encode_images(names))
+
+
+@pytest.mark.parametrize("kind", ["texts", "images"])
+def test_nothing_is_written_over_that_is_there(
+    cell: Path, pictures: Path, tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (given := tmp_path / "captions.txt").write_text("a cup\na hat\n")
+    embed = ["embed", str(cell), f"--{kind}", str(given if kind == "texts" else pictures), "--out"]
+    assert run([*embed, str(tmp_path / "captions.npy")]) == 0
+    assert given.read_text() == "a cup\na hat\n"
+    before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    for out in ("captions.npy", "captions"):
+        assert run([*embed, str(tmp_path / out)]) == 2
+        assert "is there already" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in before} == before
+    assert run([*embed, str(tmp_path / "captions.npy"), "--force"]) == 0
+    for name in ("a.v1", "a.v2"):
+        assert run([*embed, str(tmp_path / name)]) == 0
+        assert {f"{name}.npy", f"{name}.npy.txt"} <= {path.name for path in tmp_path.iterdir()}
+    search = ["search", str(cell), "x", "--images", str(pictures), "--page"]
+    assert run([*search, str(given)]) == 2
+    assert given.read_text() == "a cup\na hat\n"
 
 
 def test_mistakes_are_one_line(cell: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
