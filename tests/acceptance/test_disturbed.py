@@ -83,6 +83,7 @@ def test_a_killed_launch_continues_with_the_same_numbers(unbroken: Path, tmp_pat
     assert not any(attempt["counted"] for each in attempts(folder).values() for attempt in each)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("number", "says"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
 def test_a_signal_saves_and_the_same_command_continues(
     unbroken: Path, tmp_path: Path, number: signal.Signals, says: int
@@ -98,6 +99,7 @@ def test_a_signal_saves_and_the_same_command_continues(
     check_mlflow(folder)
 
 
+@pytest.mark.exhaustive
 def test_two_launches_at_once_share_the_work(unbroken: Path, tmp_path: Path) -> None:
     folder = tiny_in(tmp_path / "run")
     environment = slowed(tmp_path / "slow")
@@ -108,6 +110,7 @@ def test_two_launches_at_once_share_the_work(unbroken: Path, tmp_path: Path) -> 
     check_mlflow(folder)
 
 
+@pytest.mark.exhaustive
 def test_a_cell_fails_alone(unbroken: Path, tmp_path: Path) -> None:
     folder = tiny_in(tmp_path / "run")
     fault = 'if objective == "con/con": raise RuntimeError("a fault of this cell")'

@@ -65,6 +65,7 @@ def test_a_failing_step_hides_no_other(programs: Path, tmp_path: Path) -> None:
     assert found["steps"]["good"]["status"] == "done"
 
 
+@pytest.mark.exhaustive
 def test_a_late_step_ends_with_all_that_it_started(
     programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ COLLECTED = ["--collect-only", "-m", "gpu", "tests/goal_core"]
 BESIDE = ["evaluation/test_retrieval.py", "objectives/test_stacked.py"]
 
 
+@pytest.mark.exhaustive
 def test_every_gpu_test_is_collected_and_tests_beside_them_run(tmp_path: Path) -> None:
     files = (ROOT / "tests/goal_core").rglob("test_*.py")
     marked = sum(file.read_text().count("\n@pytest.mark.gpu\n") for file in files)

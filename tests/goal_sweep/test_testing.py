@@ -17,7 +17,7 @@ from goal_sweep.goal_core.basics.registry import REGISTRIES
 from goal_sweep.goal_core.checkpoints.initial_model import check_initial_weights
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.models import image_backbones, text_encoders
-from goal_sweep.objectives import Triplets, pair_weights, triplet_weights
+from goal_sweep.objectives import Triplets, triplet_weights
 from goal_sweep.testing import check_backbone, check_text_encoder, check_training, check_weights
 from tests.helpers.training_cases import DATA, MODEL
 
@@ -68,12 +68,6 @@ def test_a_wrong_triplet_weight_is_named(weight: Callable[[Triplets], Tensor], c
     triplet_weights.register("mine")(weight)
     with pytest.raises(AssertionError, match=rf"mine.*{complaint}"):
         check_weights(triplet="mine")
-
-
-def test_a_pair_weight_of_another_kind_is_named() -> None:
-    pair_weights.register("mine")(lambda triplets: (triplets.pos, triplets.neg))  # type: ignore[arg-type, return-value]
-    with pytest.raises(AssertionError, match=r"mine.*PairWeights"):
-        check_weights(pair="mine")
 
 
 class _Mixing(nn.Module):

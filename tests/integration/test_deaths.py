@@ -36,14 +36,8 @@ def check_unharmed(folder: Path, unbroken: Path) -> None:
     check_mlflow(folder)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "process",
-    [
-        "raylet/raylet",
-        *[pytest.param(one, marks=pytest.mark.exhaustive) for one in ("gcs/gcs_server", "-P -m goal_sweep", WORKER)],
-    ],
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("process", ["raylet/raylet", "gcs/gcs_server", "-P -m goal_sweep", WORKER])
 def test_the_same_launch_goes_on_when_a_process_of_it_is_killed(unbroken: Path, tmp_path: Path, process: str) -> None:
     folder = sweep_in(tmp_path / "run")
     launch = Launch(folder)

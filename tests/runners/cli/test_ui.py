@@ -26,7 +26,7 @@ def test_a_store_that_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.Ca
 def test_a_store_of_another_version_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "store.json").write_text('{"version": 2}')
     assert run(["ui", "quickstart", "--store", str(tmp_path)]) == 2
-    assert f"store {tmp_path} was written by an earlier version" in capsys.readouterr().err
+    assert f"store {tmp_path} was written by another version" in capsys.readouterr().err
 
 
 @pytest.mark.integration

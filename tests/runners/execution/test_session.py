@@ -61,6 +61,7 @@ def run(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.exhaustive
 def test_a_local_ray_listens_on_loopback_only_and_leaves_no_token_and_no_process(tmp_path: Path) -> None:
     """Even if a thread collects garbage while it is left."""
     done = run(_LAUNCH, HOME=str(tmp_path))

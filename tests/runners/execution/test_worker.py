@@ -205,6 +205,7 @@ def waits(sweep: OpenedSweep, why: str, is_ready: Event) -> None:
             callback.events([EpochDone(key=training.key, record=record(1))])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("why", ["suspended", "driver"])
 def test_who_is_suspended_or_waits_for_the_driver_does_not_hang(sweep: OpenedSweep, why: str) -> None:
     is_ready = FORK.Event()

@@ -128,6 +128,7 @@ def test_a_locked_database_holds_nobody_up_and_is_caught_up_with(uri: str, store
     assert Content(uri).child().info.status == "FINISHED"
 
 
+@pytest.mark.exhaustive
 def test_a_database_or_a_run_that_is_deleted_meanwhile_is_made_again(
     uri: str, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

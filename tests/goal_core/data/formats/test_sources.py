@@ -43,8 +43,8 @@ def data(tmp_path: Path) -> Path:
 def cell_id(config: DataConfig, dataset: Dataset) -> str:
     settings: dict[str, Any] = {"model": MODEL, "objective": ObjectiveConfig(pair="con", triplet="nca"), "seed": 1}
     sweeps = pytest.importorskip("goal_sweep.sweeps")
-    cell = sweeps.Cell(id="", data=config, data_fingerprint=dataset.fingerprint, weights_id="w", **settings)
-    return str(sweeps.content_id(cell.settings))
+    cell = sweeps.cells.Cell(id="", data=config, data_fingerprint=dataset.fingerprint, weights_id="w", **settings)
+    return str(sweeps.identity.content_id(cell.settings))
 
 
 def seen(dataset: Dataset) -> Iterator[tuple[str, list[str], list[bytes]]]:

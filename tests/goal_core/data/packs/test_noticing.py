@@ -41,6 +41,7 @@ def test_a_damaged_pack_is_set_aside_and_packing_again_mends_it(
     assert same(expected, seen(packed(root, CROPS, packs), CROPS))
 
 
+@pytest.mark.exhaustive
 def test_two_hundred_flipped_bits_never_give_other_images(tmp_path: Path) -> None:
     root, packs, draw = write_dataset(tmp_path / "data"), tmp_path / "packs", random.Random(1)
     expected = seen(packed(root, CROPS, packs), CROPS)
