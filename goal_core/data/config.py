@@ -203,13 +203,12 @@ class SourceConfig(_Captioned):
     image_column: str = ""
     """Column with the path of each image, relative to the table, or with images; empty takes one with a usual name."""
     caption_column: str = ""
-    """Column with a caption, or a list of captions, in a text file as JSON or Python write it. Rows of the same image
-    come together. In shards, the key of each image's JSON; empty takes its text file, or else what the JSON has."""
+    """Column with a caption, or a list of captions. Rows of the same image come together. Of shards, the key of each
+    image's JSON that counts in place of its text file."""
     split_column: str = ""
     """Column with the split; `restval` counts as train."""
     val_share: Annotated[float, Range(at_least=0, below=1)] = 0.1
-    """Share of the images that become val where no image has a split, drawn by a hash of each one's name, or of its
-    path where names repeat; exactly this share of fewer than 1,000 images."""
+    """Share of the images that become val where no image has a split: exactly, or by a hash of names above 1,000."""
     test_share: Annotated[float, Range(at_least=0, below=1)] = 0.1
     """The same for test."""
     max_captions: Limit = 0

@@ -65,7 +65,7 @@ def test_towers_lie_in_a_folder_or_on_the_hub(
     [
         ("sqlite:///runs.db", "sqlite:///{cwd}/runs.db"),
         ("sqlite:////abs/runs.db", "sqlite:////abs/runs.db"),
-        ("'sqlite:///{store}/runs.db'", "sqlite:///{cwd}/goal-sweep-store/runs.db"),
+        ("'sqlite:///{store}/runs.db'", "sqlite:///{store}/runs.db"),
         ("./mlruns", "{cwd}/mlruns"),
         ("http://host:5000/x", "http://host:5000/x"),
         ("databricks", "databricks"),
