@@ -1,4 +1,4 @@
-"""The vocabulary of results: the metrics, and the columns and the header of a sweep's results table.
+"""The vocabulary of results: the columns and the header of a sweep's results table.
 
 The store keeps one such table for each sweep, as a Parquet file with a row for each training.
 """

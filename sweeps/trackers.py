@@ -11,7 +11,7 @@ from goal_sweep.goal_core.basics.registry import Registry
 class Tracker(Protocol):
     """Follows the trainings of a launch, each named by its key, the same in every launch.
 
-    Its class is called with the sweep's name when the first training begins. All calls come one after another from one
+    Its class is called with the sweep's name when a launch begins. All calls come one after another from one
     thread, which is not that of the launch. What a call raises is told once, and harms no training.
     """
 

@@ -1,6 +1,7 @@
 """`goal-sweep launch`: have Ray train what a sweep lacks, and tell the view and the trackers what becomes of it.
 
-How a training ended is read from the store once, in `Launch._settle`. What workers report only wakes the view.
+How a training ended is read from the store: in `Launch._settle`, or in `_release` as the launch ends. What workers
+report only wakes the view.
 """
 
 from __future__ import annotations

@@ -29,7 +29,6 @@ class TrainingStatus:
     failures: int = 0
     """Attempts that count against `resources.max_attempts`."""
     holder: str = ""
-    launch: str = ""
     epochs: int = 0
     """Epochs done, while it is running, or in the saved state from which it continues, while it waits."""
     best_rsum: float = math.nan
@@ -71,7 +70,7 @@ def _unfinished(folder: TrainingFolder, max_attempts: int, problem: str) -> Trai
     if not attempts:
         return TrainingStatus(state="waiting", reason=problem)
     newest, failures = attempts[-1], counted_failures(attempts)
-    counts: dict[str, Any] = {"attempts": newest.n, "failures": failures, "launch": newest.launch}
+    counts: dict[str, Any] = {"attempts": newest.n, "failures": failures}
     if folder.attempts.is_held(newest):
         return TrainingStatus(state="running", holder=newest.describe(), **_so_far(folder), **counts)
     if (newest.outcome == "failed" and newest.final) or (newest.outcome != "running" and failures >= max_attempts):
