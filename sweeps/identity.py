@@ -1,6 +1,6 @@
 """Which settings make a trained model, and the ids that hash them.
 
-All settings of a model and its stages, except those that are listed here; of the data their fingerprint, and `_OF_THE_DATA`.
+Of a model and its stages all but those that are listed here; of the data their fingerprint and `_OF_THE_DATA`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ import argparse
 import contextlib
 import json
 import math
-import os
 import random
 import signal
 import sqlite3
@@ -37,7 +36,6 @@ from tests.helpers.launches import (
     sweep_in,
     tampered_trainer,
 )
-from tests.helpers.paths import ROOT
 
 EPOCHS = 60
 PACE = 0.03
@@ -261,17 +259,6 @@ def compare_charges(folder: Path) -> None:
             sys.exit(f"a healthy cell was charged: {counted[-1]}")
 
 
-def sequences(seed: int, number: int) -> None:
-    """Try sequences of commands and faults in processes without Ray; Hypothesis shortens one that goes wrong."""
-    words = ["-m", "pytest", "-q", "-m", "exhaustive", "tests/runners/store/test_sequences.py"]
-    environment = os.environ | {"SEQUENCES": str(number), "OMP_NUM_THREADS": "1"}
-    tried = subprocess.run(
-        [sys.executable, *words, f"--hypothesis-seed={seed}"], cwd=ROOT, env=environment, check=False
-    )
-    if tried.returncode:
-        sys.exit(f"a sequence went wrong with seed {seed}")
-
-
 def main() -> None:
     """Run rounds of faults for a while, compare each with the unbroken run, and print the counts."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -279,12 +266,9 @@ def main() -> None:
         "--minutes", type=float, default=27.0, help="when to stop killing; what runs then ends by itself"
     )
     parser.add_argument("--kills", type=int, default=60, help="stop after this many killed processes")
-    parser.add_argument("--sequences", type=int, default=20, help="sequences of commands and faults without Ray, first")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     given = parser.parse_args()
     print(f"seed {given.seed}", flush=True)
-    if given.sequences:
-        sequences(given.seed, given.sequences)
     log, deadline = Log(random.Random(given.seed)), time.monotonic() + 60 * given.minutes
     with tempfile.TemporaryDirectory(prefix="goal-sweep-chaos-") as scratch:
         whole = sweep_in(Path(scratch) / "unbroken", EPOCHS)

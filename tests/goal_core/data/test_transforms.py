@@ -74,6 +74,30 @@ def test_greyscale_of_1_8_and_16_bits(tmp_path: Path) -> None:
     assert decode_image(saved(tmp_path, bits))[0, :, 2].tolist() == [0, 255]
 
 
+@pytest.mark.parametrize(
+    ("kind", "values", "seen"),
+    [
+        (np.float32, [0.0, 0.5, 1.0], [0, 127, 255]),
+        (np.float32, [0.0, 128.0, 255.0], [0, 128, 255]),
+        (np.int32, [0, 128, 255], [0, 128, 255]),
+        (np.int32, [0, 32768, 65535], [0, 128, 255]),
+        (np.float32, [0.0, 1.0, 256.0], None),
+        (np.float32, [-1.0, 0.0, 1.0], None),
+        (np.int32, [0, 1, 70_000], None),
+        (np.int32, [-1, 0, 1], None),
+    ],
+)
+def test_wide_greyscale_has_a_known_range_or_is_refused(
+    tmp_path: Path, kind: type, values: list[float], seen: list[int] | None
+) -> None:
+    Image.fromarray(np.array([values], dtype=kind)).save(tmp_path / "w.tif")
+    if seen is None:
+        with pytest.raises(DataError, match=r"w\.tif: its numbers lie between"):
+            decode_image(tmp_path / "w.tif")
+    else:
+        assert decode_image(tmp_path / "w.tif")[0].tolist() == [[value] * 3 for value in seen]
+
+
 def test_numbers_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     numbers = np.array([[0, 1, np.nan]], dtype=np.float32)
     assert decode_image(saved(tmp_path, Image.fromarray(numbers[:, :2]), "fine.tif")).shape == (1, 2, 3)
