@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from goal_sweep.goal_core.basics.devices import send
-from goal_sweep.goal_core.basics.errors import CollapsedError
+from goal_sweep.goal_core.basics.errors import CollapsedError, warn
 from goal_sweep.goal_core.data import ImageConfig, Split, index_parts
 from goal_sweep.goal_core.data.captions import Captions, captions_of
 from goal_sweep.goal_core.data.decoding import DecodedImages
@@ -93,13 +93,15 @@ def check_embedded(embedded: Embedded, where: str) -> Embedded:
 
     Raises:
         NonFiniteEmbeddingError: some are not finite, or not of unit length.
-        CollapsedError: all of the images are equal, or all of the captions.
+        CollapsedError: those of all images are equal. Equal captions are warned of: their words may be unknown.
     """
     if any(bool(no_unit_vectors(emb).any()) for emb in embedded):
         raise NonFiniteEmbeddingError(f"{where}: {describe_unsound(images=embedded[0], captions=embedded[1])}")
-    for kind, emb in zip(("images", "captions"), embedded, strict=True):
-        if len(emb) > 1 and bool((emb == emb[0]).all()):
-            raise CollapsedError(f"{where}: the embeddings of all {len(emb)} {kind} are equal")
+    images, captions = (len(emb) > 1 and bool((emb == emb[0]).all()) for emb in embedded)
+    if images:
+        raise CollapsedError(f"{where}: the embeddings of all {len(embedded[0])} images are equal")
+    if captions:
+        warn(f"{where}: the embeddings of all {len(embedded[1])} captions are equal: unknown words, or a collapse")
     return embedded
 
 

@@ -72,6 +72,7 @@ def kill_all(launch: subprocess.Popen[bytes]) -> None:
     launch.wait(60)
 
 
+@pytest.mark.exhaustive
 def test_a_killed_launch_continues_with_the_same_numbers(unbroken: Path, tmp_path: Path) -> None:
     folder = tiny_in(tmp_path / "run")
     kill_all(started_training(folder, slowed(tmp_path / "slow")))

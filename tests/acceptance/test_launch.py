@@ -54,6 +54,7 @@ def test_a_second_launch_trains_nothing(unbroken: Path, tmp_path: Path) -> None:
     assert files(folder) == before
 
 
+@pytest.mark.exhaustive
 def test_a_new_seed_and_an_edited_rate_train_only_what_is_new(unbroken: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     shutil.copytree(unbroken, folder)

@@ -54,6 +54,7 @@ def run_steps(out: Path, *steps: Step, deadline: float = 1000.0) -> tuple[int, d
     return status, json.loads((out / "gpu.json").read_text())
 
 
+@pytest.mark.exhaustive
 def test_a_failing_step_hides_no_other(programs: Path, tmp_path: Path) -> None:
     good = Step("good", "a good one", "benchmarks.ratios", full="--batch 16 --dim 8 --images 50 --rounds 1")
     status, found = run_steps(tmp_path / "out", Step("bad", "a bad one", "benchmarks.failing"), good)

@@ -42,6 +42,7 @@ def test_a_port_that_is_taken_is_one_line(
     assert shown.out == ""
 
 
+@pytest.mark.exhaustive
 @pytest.mark.integration
 @pytest.mark.slow
 def test_the_address_is_printed_once_the_page_answers_and_the_server_ends_with_the_command(

@@ -193,6 +193,7 @@ def test_several_nodes_are_joined_by_ray_with_a_token_which_ends_with_the_launch
     assert not list(script.folder.glob("run-*"))
 
 
+@pytest.mark.exhaustive
 def test_a_ray_that_does_not_start_is_tried_three_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script(tmp_path, monkeypatch, "slurm.nodes=2")
     runs = [script.run(RAY_FAILS="1", ROWS='[["waiting", 0]]') for _ in range(3)]

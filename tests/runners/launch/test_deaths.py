@@ -24,8 +24,8 @@ def dies_at(*places: tuple[str, int]) -> Act:
     return act
 
 
-@pytest.mark.parametrize("setting", ["seeds=[1]", ALL_15], ids=["2 cells", "15 cells"])
-@pytest.mark.parametrize("epoch", [1, 3, EPOCHS + 1], ids=["first epoch", "third epoch", "test"])
+@pytest.mark.parametrize("setting", ["seeds=[1]", pytest.param(ALL_15, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("epoch", [1, *(pytest.param(one, marks=pytest.mark.exhaustive) for one in (3, EPOCHS + 1))])
 def test_of_a_unit_the_cell_at_fault_is_found_and_fails_and_the_others_end_well(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, epoch: int
 ) -> None:

@@ -22,6 +22,7 @@ def data(tmp_path: Path) -> Path:
     return write_dataset(tmp_path / "data")
 
 
+@pytest.mark.exhaustive
 def test_flipped_bits_of_arrow_and_parquet_files_never_end_in_another_error(data: Path) -> None:
     draw, tables = random.Random(3), [*as_arrow(data).rglob("*.arrow"), as_parquet(data)]
     for path in tables:
