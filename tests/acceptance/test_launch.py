@@ -69,6 +69,7 @@ def test_a_new_seed_and_an_edited_rate_train_only_what_is_new(unbroken: Path, tm
     assert {row["state"] for row in status(folder, *asked)} == {"done"}
 
 
+@pytest.mark.exhaustive
 def test_a_store_is_a_folder(unbroken: Path, tmp_path: Path) -> None:
     """Copied or moved anywhere, it is what it was, and nothing in it leads back."""
     folder = tiny_in(tmp_path / "elsewhere")

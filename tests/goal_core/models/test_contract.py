@@ -83,7 +83,11 @@ CASES = {
 }
 COSTLY = ("vsepp cropped finetuned", "vsepp legacy finetuned", "vse_infty grid finetuned")
 """Cases whose parts other cases have too."""
-KILLED = [pytest.param(name, stops, id=f"{name}-{stops}") for name, case in CASES.items() for stops in case.killed]
+KILLED = [
+    pytest.param(name, stops, id=f"{name}-{stops}", marks=[pytest.mark.exhaustive] * (name in COSTLY or number > 0))
+    for name, case in CASES.items()
+    for number, stops in enumerate(case.killed)
+]
 
 
 @dataclass(frozen=True)

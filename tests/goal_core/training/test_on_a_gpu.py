@@ -58,7 +58,7 @@ CASES: dict[str, dict[str, Any]] = {
 COSTLY = (
     *("vsepp frozen in chunks", "vsepp finetune"),
     *("vse_infty frozen", "vse_infty finetune in chunks"),
-    "xvlm",
+    *("xvlm", "vsepp finetune in chunks", "vse_infty on regions"),
 )
 """Cases whose parts other cases have too."""
 STACKED = ("vsepp frozen", "vsepp frozen, features once")

@@ -19,6 +19,7 @@ from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.store import BEST, LAST
 from goal_sweep.sweeps import Training
 from tests.helpers.damage import cut, flip, killed_after
+from tests.helpers.few import few
 from tests.helpers.in_process import counted, launch, results, sweep_in
 
 Damage = Callable[[Path], object]
@@ -108,7 +109,7 @@ def test_a_damaged_result_is_trained_again_and_nothing_else_is(
         assert f"trained again: {folder.folder / name} is" in folder.log_text()
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", few(DAMAGES))
 def test_weights_are_compared_when_a_stage_starts_from_them(
     sweep: OpenedSweep, finished: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch, damage: str
 ) -> None:
@@ -150,7 +151,7 @@ def test_the_weights_of_another_training_are_not_taken(
 STATES = ("last.safetensors", "best", "metrics.jsonl", "attempts/1.json")
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", few(DAMAGES))
 @pytest.mark.parametrize("name", STATES)
 def test_a_damaged_state_is_never_continued(
     killed: OpenedSweep,
@@ -165,7 +166,7 @@ def test_a_damaged_state_is_never_continued(
     check_mended(killed, finished[1], monkeypatch)
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", few(DAMAGES))
 def test_of_two_states_the_one_that_is_whole_is_continued(
     finished: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
 ) -> None:
@@ -199,9 +200,9 @@ def test_features_of_another_split_are_computed_again(
     check_mended(killed, finished[1], monkeypatch)
 
 
-@pytest.mark.parametrize("kind", ["folder", "pipe"])
+@pytest.mark.parametrize("kind", few(["folder", "pipe"]))
 @pytest.mark.parametrize(
-    "name", ["result.json", "attempts/1.json", "../cell.json", "last.safetensors", "metrics.jsonl"]
+    "name", few(["last.safetensors", "result.json", "attempts/1.json", "../cell.json", "metrics.jsonl"], 2)
 )
 def test_what_lies_in_a_files_place_and_is_none_is_said_and_costs_nothing(
     killed: OpenedSweep, finished: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch, name: str, kind: str

@@ -10,6 +10,7 @@ import pytest
 
 from goal_sweep.goal_core.basics import atomic
 from tests.helpers.damage import FAULTS, let_fail
+from tests.helpers.few import few
 from tests.helpers.forked import in_child
 from tests.helpers.in_process import counted, launch, results, sweep_in
 
@@ -51,7 +52,7 @@ def run_all(unbroken: Unbroken, fault: str, most: int, root: Path, patch: pytest
     return len(chosen)
 
 
-@pytest.mark.parametrize("fault", ["kill", "flip", "ENOSPC"])
+@pytest.mark.parametrize("fault", few(["kill", "flip", "ENOSPC"]))
 def test_some_faults(unbroken: Unbroken, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run_all(unbroken, fault, SOME, tmp_path, monkeypatch) >= SOME
 

@@ -87,7 +87,9 @@ with StopSignals() as signals:
     assert ended.stderr == f"{said}: the same command continues\n"
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGTERM, 75), pytest.param(signal.SIGINT, 130, marks=pytest.mark.exhaustive)]
+)
 def test_a_signal_lets_the_cells_save_and_the_next_launch_ends_with_the_same_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, status: int
 ) -> None:

@@ -48,11 +48,8 @@ def is_damaged(store: Store, folder: TrainingFolder, said: str) -> None:
 
 FIELDS: dict[str, tuple[dict[str, Any], str]] = {
     "no seconds": ({"seconds": None}, "seconds"),
-    "no best epoch": ({"best_epoch": None}, "best_epoch"),
-    "metrics as list": ({"metrics": [1]}, "'list'"),
     "a metric as list": ({"metrics": {"test/rsum": [42]}}, "'list'"),
     "no files": ({"files": None}, "files"),
-    "files as list": ({"files": [1]}, "files"),
     "empty files": ({"files": {}}, "files"),
 }
 
@@ -68,17 +65,13 @@ def test_a_field_that_no_training_writes(
 @pytest.mark.parametrize(
     ("key", "change", "said"),
     [
-        ("metrics.jsonl", {}, "files"),
         ("metrics.jsonl", None, "files"),
         ("metrics.jsonl", "metrics.jsonl", "files"),
         ("secret.txt", {"name": "secret.txt", "sha256": SHA}, "files"),
         ("last.safetensors", {"name": "last.safetensors", "sha256": SHA}, "files"),
         (BEST, {"name": "../../b/frozen-k/best-3.safetensors"}, "files"),
         (BEST, {"name": "/etc/passwd"}, "files"),
-        (BEST, {"name": "last.safetensors"}, "files"),
         (BEST, {"name": "best-2.safetensors"}, "files"),
-        (BEST, {"name": "best-3.safetensors\n"}, "files"),
-        (BEST, {"name": ["best-3.safetensors"]}, "files"),
         ("ranks.npz", {"name": "metrics.jsonl"}, "files"),
     ],
 )
@@ -113,7 +106,6 @@ def test_json_that_cannot_be_parsed_is_damage(store: Store, folder: TrainingFold
 @pytest.mark.parametrize(
     "line",
     [
-        '{"epoch": 1, "time": 0}',
         '{"epoch": 1, "time": 0, "metrics": [1]}',
         '{"time": 0, "metrics": {}}',
         "[" * 200_000,
