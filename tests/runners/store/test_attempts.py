@@ -93,7 +93,6 @@ def test_numbers_are_sorted_as_numbers_and_other_files_ignored(folder: TrainingF
         {"started": "yesterday"},
         {"ended": []},
         {"outcome": "???"},
-        {"counted": "no"},
         {"versions": [1]},
     ],
 )
