@@ -312,7 +312,7 @@ class Launch:
                     claimed.append(training)
                     progressed |= folder.progressed(newest)
                     reason = newest.reason or reason
-        at_fault = death.kind == "died" and len(claimed) == 1 and not progressed
+        at_fault = death.kind == "died" and len(claimed) == len(left) == 1 and not progressed
         for training in claimed:
             with suppress(OSError, DamagedError):  # the next launch finds that the attempt was cut off
                 folders[training].end_for(self.id, "failed" if at_fault else "lost", reason, counted=at_fault)
@@ -326,7 +326,7 @@ class Launch:
         if waiting.deaths >= MOST_DEATHS:
             for training in again:
                 self._leave(training, f"its workers died {waiting.deaths} times in a row: {death.line}")
-        elif len(claimed) > 1 and not progressed and death.kind != "machine":
+        elif claimed and len(again) > 1 and not progressed and death.kind != "machine":
             middle = -(-len(again) // 2)
             for half in (again[:middle], again[middle:]):
                 self._again(waiting, half, pause_s=0.0)

@@ -125,6 +125,21 @@ def test_a_worker_that_dies_before_it_begins_is_nobodys_fault(tmp_path: Path, mo
     assert trains.launch().status == 0
 
 
+def test_a_worker_that_dies_among_its_claims_is_nobodys_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trains, starts = Trains(tmp_path, monkeypatch, ONE_STAGE), list[UnitJob]()
+
+    def dies(job: UnitJob, send: Send) -> None:
+        starts.append(job)
+        if len(starts) == 1:
+            trains.sweep.store.folder(job.unit.trainings[1]).claim(job.launch, 2)
+            raise Dies
+        run_unit(job, send)
+
+    assert trains.launch(train=dies).status == 0
+    assert trains.counts == [0, 0]
+    assert [len(job.unit.trainings) for job in starts] == [2, 1, 1]
+
+
 def test_a_hang_fails_the_cell_that_hangs_alone_with_its_own_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
