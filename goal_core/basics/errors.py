@@ -19,6 +19,14 @@ class GoalError(ValueError):
     """The setting that it is about, such as `data.root`; empty where it is about none."""
 
 
+class CombinedError(GoalError):
+    """Several at once, so that a user mends them together."""
+
+    def __init__(self, errors: Iterable[GoalError]) -> None:
+        self.errors = [*errors]
+        super().__init__("\n".join(map(str, self.errors)))
+
+
 class UnfinishedError(GoalError):
     """The work could not be finished now, through nobody's mistake; the same command continues it."""
 

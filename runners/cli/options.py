@@ -20,7 +20,7 @@ import typer
 from rich.console import Console
 from rich.progress import TaskID
 
-from goal_sweep.goal_core.basics.errors import ConfigError, DataError, GoalError, printable
+from goal_sweep.goal_core.basics.errors import CombinedError, ConfigError, GoalError, printable
 from goal_sweep.runners.launch.opened import OpenedSweep, open_sweep
 from goal_sweep.sweeps.reading.load import placed
 
@@ -137,11 +137,15 @@ class SweepArguments:
         """Begin what is wrong with data or with a setting with the place in the sweep file."""
         try:
             yield
-        except (ConfigError, DataError) as error:
-            if not error.key:
+        except GoalError as error:
+            errors = error.errors if isinstance(error, CombinedError) else [error]
+            if not any(one.key for one in errors):
                 raise
-            message = "; ".join(error.problems) if isinstance(error, ConfigError) else str(error)
-            raise GoalError(self.place(error.key, message)) from error
+            raise GoalError("\n".join(map(self._told, errors))) from error
+
+    def _told(self, error: GoalError) -> str:
+        message = "; ".join(error.problems) if isinstance(error, ConfigError) else str(error)
+        return self.place(error.key, message) if error.key else message
 
     def place(self, key: str, message: str) -> str:
         """A message about a setting, after the place in the sweep file."""

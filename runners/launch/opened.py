@@ -11,7 +11,7 @@ from pathlib import Path
 from shutil import copyfile
 
 from goal_sweep.goal_core.basics.atomic import make_folder, replace_with
-from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.basics.errors import CombinedError, ConfigError, GoalError
 from goal_sweep.goal_core.data import Dataset, Progress, SplitCounts, published_counts
 from goal_sweep.goal_core.data.formats.index import index_path
 from goal_sweep.goal_core.data.formats.opening import open_dataset
@@ -74,15 +74,25 @@ class OpenedSweep(ResolvedSweep):
         return f"{'; '.join(lines)}; {name_it}" if lines else ""
 
     def check_trainable(self) -> None:
-        """Check what would otherwise fail only in training: batch sizes, weights, and the parts of plugins."""
-        captions = self.dataset.splits["train"].num_captions
-        for stage in self.config.stages:
-            if stage.batch_size > captions:
-                raise ConfigError(
-                    f"must be at most {captions}, the number of captions in the train split of {self.dataset.name!r}, "
-                    f"got {stage.batch_size}",
-                    key=f"stages.{stage.name}.batch_size",
-                )
+        """Check what would otherwise fail only in training: batch sizes, captions, weights, parts of plugins."""
+        captions, name = self.dataset.splits["train"].num_captions, self.dataset.name
+        errors: list[GoalError] = [
+            ConfigError(
+                f"must be at most {captions}, the number of captions in the train split of {name!r}, "
+                f"got {stage.batch_size}",
+                key=f"stages.{stage.name}.batch_size",
+            )
+            for stage in self.config.stages
+            if stage.batch_size > captions
+        ]
+        try:
+            self._check_parts()
+        except GoalError as error:
+            errors.append(error)
+        if errors:
+            raise errors[0] if len(errors) == 1 else CombinedError(errors)
+
+    def _check_parts(self) -> None:
         if self.config.plugins:
             from goal_sweep.goal_core.objectives.trial import try_objective  # with torch
 

@@ -27,6 +27,8 @@ WITH_FOLDER = ("", "images")
 """Where the folder of an image name is looked for, relative to the root: the root itself, then `images`."""
 WITHOUT_FOLDER = ("images", "flickr30k-images", "flickr30k_images", "")
 """Where an image name without a folder is looked for, relative to the root, the root itself last."""
+MOST_FOLDERS = 12
+"""Which a report of the data lists one by one."""
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 """The formats of images that are read. Pillow knows others, of which some start programs, whatever a file is called."""
 MAX_PIXELS = 89_000_000
@@ -102,8 +104,11 @@ def find_images(root: Path, pictures: Mapping[str, Sequence[str]], report: DataR
     for folder, listed in sorted(folders.items()):
         item = f"{folder}/" if folder else "images"
         if there := report.attempt(item, partial(_files_in, root, folder, listed)):
-            report.note(item, "ok", f"{len(there):,} files in {root / os.path.dirname(there[listed[0]])}")
+            if len(folders) <= MOST_FOLDERS:
+                report.note(item, "ok", f"{len(there):,} files in {root / os.path.dirname(there[listed[0]])}")
             files |= there
+    if len(folders) > MOST_FOLDERS:
+        report.note("images", "ok", f"{len(files):,} files in {len(folders):,} folders of {root}")
     return files
 
 

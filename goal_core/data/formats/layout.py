@@ -130,8 +130,8 @@ def with_splits(rows: Iterable[Row], val_share: float, test_share: float) -> tup
         return given, ""
     drawn = drawn_splits({row.key or row.image for row in given}, val_share, test_share)
     says = (
-        f"no image has a split, so {val_share:.0%} of {len(drawn):,} become val and {test_share:.0%} test "
-        "(data.val_share, data.test_share)"
+        f"no image has a split, so {val_share:.0%} of {len(drawn):,} become val and {test_share:.0%} test, "
+        "drawn by name (data.val_share, data.test_share, or give a `split` to each)"
     )
     return [row._replace(split=drawn[row.key or row.image]) for row in given], says
 

@@ -14,6 +14,7 @@ from goal_sweep.goal_core.basics.errors import GoalError, UnfinishedError
 from goal_sweep.runners.cli import reports
 from goal_sweep.runners.cli.app import app, run
 from goal_sweep.runners.cli.options import SweepArguments, console
+from tests.helpers.product import TINY
 
 
 @pytest.mark.parametrize(
@@ -141,3 +142,16 @@ def test_names_in_messages_cannot_steer_the_terminal(capsys) -> None:
     assert "\x1b" not in capsys.readouterr().err
     console.print("an image \x1b]0;title\x07.jpg")
     assert "\x1b" not in capsys.readouterr().out
+
+
+def test_what_would_fail_in_training_is_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("page.pth").write_text("<!doctype html><html></html>")
+    weights = TINY.replace("EPOCHS", "2").replace("weights: random", "weights: page.pth")
+    Path("mine.yaml").write_text(weights.replace("batch_size: 16", "batch_size: 999"))
+    for command in ("validate", "launch"):
+        assert run([command, "mine.yaml"]) == 2
+        said = capsys.readouterr().err
+        for one in ("mine.yaml:8: stages.frozen.batch_size", "stages.finetune.batch_size", "page.pth is a web page"):
+            assert one in said
+        assert not Path("goal-sweep-store/cells").exists()
