@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import psutil
+
 from goal_sweep.goal_core.basics.errors import GoalError, UnfinishedError
 from goal_sweep.runners.execution.capacity import Machine, Resources, check_here
 
@@ -83,6 +85,8 @@ class RaySession:
 
     def __init__(self, address: str | None, need: Resources, patience_s: int) -> None:
         self.address, self.need, self._patience_s = address, need, patience_s
+        self._processes: list[psutil.Process] = []
+        """Those without which a local Ray is over."""
 
     def __enter__(self) -> Self:
         """Start or join Ray.
@@ -99,6 +103,8 @@ class RaySession:
         try:
             self._init()
             if self.address is None:
+                own = psutil.Process().children()
+                self._processes = [one for one in own if one.name() in ("raylet", "gcs_server")]
                 check_here(self.need, self.machines()[0])
         except BaseException:
             self.__exit__()
@@ -144,6 +150,14 @@ class RaySession:
             ray.shutdown()
         finally:
             gc.enable()
+
+    def end_without_ray(self) -> None:
+        """End this process where one of a local Ray's has ended.
+
+        Ray's library mostly does so itself. If not, it waits as long as for one that is slow to answer.
+        """
+        if psutil.wait_procs(self._processes, timeout=0)[0]:
+            os._exit(1)
 
     def machines(self) -> list[Machine]:
         """The machines alive. Raises `RayLostError` where Ray does not answer."""
