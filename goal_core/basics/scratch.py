@@ -16,7 +16,7 @@ from goal_sweep.goal_core.basics.machine import has_ended, process_tag
 
 SCRATCH: Final = "GOAL_SWEEP_SCRATCH"
 """The environment variable that names another folder than that for temporary files."""
-_NAME = re.compile(r"goal-sweep-work-([0-9a-f]+-\d+)-\w+")
+_PREFIX = "goal-sweep-work-"
 
 
 @contextmanager
@@ -38,14 +38,19 @@ def make_scratch_folder() -> Path:
         StorageError: it cannot be made.
     """
     parent = Path(os.environ.get(SCRATCH) or tempfile.gettempdir()).absolute()
-    for path in parent.glob("goal-sweep-work-*"):
-        with suppress(OSError):
-            match = _NAME.fullmatch(path.name)
-            if match and has_ended(match[1]) and path.stat().st_uid == os.getuid():
-                shutil.rmtree(path, ignore_errors=True)
+    remove_left_behind(parent, _PREFIX)
     try:
-        return Path(tempfile.mkdtemp(prefix=f"goal-sweep-work-{process_tag()}-", dir=parent))
+        return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{process_tag()}-", dir=parent))
     except OSError as error:
         raise StorageError(
             f"cannot create a folder in {parent} for temporary files: {error.strerror}; name another with {SCRATCH}"
         ) from error
+
+
+def remove_left_behind(parent: Path, prefix: str) -> None:
+    """Remove this user's folders of processes that have ended; after the prefix their names have the process's tag."""
+    for path in parent.glob(f"{prefix}*"):
+        with suppress(OSError):
+            tag = re.match(r"[0-9a-f]+-\d+", path.name.removeprefix(prefix))
+            if tag and has_ended(tag[0]) and path.lstat().st_uid == os.getuid():
+                shutil.rmtree(path, ignore_errors=True)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import logging
 import os
 import secrets
+import shutil
 import socket
-import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -16,6 +15,8 @@ from typing import Any, Self
 import psutil
 
 from goal_sweep.goal_core.basics.errors import GoalError, UnfinishedError
+from goal_sweep.goal_core.basics.machine import process_tag
+from goal_sweep.goal_core.basics.scratch import remove_left_behind
 from goal_sweep.runners.execution.capacity import Machine, Resources, check_here
 
 # Read by ray when it is imported. They replace Tune's display by ours, switch off the csv, json and tensorboard loggers
@@ -87,6 +88,7 @@ class RaySession:
         self.address, self.need, self._patience_s = address, need, patience_s
         self._processes: list[psutil.Process] = []
         """Those without which a local Ray is over."""
+        self._folder: Path | None = None
 
     def __enter__(self) -> Self:
         """Start or join Ray.
@@ -98,6 +100,8 @@ class RaySession:
         else:
             check_address(self.address)
             _connect(self.address)
+        if self.address is None:
+            self._make_folder()
         for name, value in (_QUIET | (_IN_JOB if self.address else self._local())).items():
             os.environ.setdefault(name, value)
         try:
@@ -112,10 +116,25 @@ class RaySession:
         return self
 
     def _local(self) -> dict[str, str]:
-        """Variables of a local Ray; other users of this machine get neither at its sockets nor at its services."""
+        """Variables of a local Ray; other users of this machine do not get at its services."""
         slow = patient(STARTING + _ANSWERING, self._patience_s)
-        folder = _private_folder(Path(os.environ.get("RAY_TMPDIR") or "/tmp") / f"goal-sweep-{os.geteuid()}")
-        return _ALONE | slow | {"RAY_TMPDIR": str(folder), "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+        return _ALONE | slow | {"RAY_AUTH_TOKEN": secrets.token_hex(32)}
+
+    def _make_folder(self) -> None:
+        """Make the folder of a local Ray, whose sockets Ray opens to everybody, for this user alone.
+
+        Its name is short, because a socket's path has at most 107 bytes. Folders of earlier ones are removed.
+        """
+        parent = Path(os.environ.get("RAY_TMPDIR") or "/tmp")
+        remove_left_behind(parent, "goal-ray-")
+        self._folder = parent / f"goal-ray-{process_tag()}"
+        try:
+            self._folder.mkdir(mode=0o700)
+        except OSError as error:
+            raise GoalError(
+                f"cannot make {self._folder} for Ray: {error.strerror}; RAY_TMPDIR names another"
+            ) from error
+        os.environ["RAY_TMPDIR"] = str(self._folder)
 
     def _init(self) -> None:
         import ray
@@ -150,6 +169,9 @@ class RaySession:
             ray.shutdown()
         finally:
             gc.enable()
+        if self._folder is not None:
+            os.environ["RAY_TMPDIR"] = str(self._folder.parent)
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def end_without_ray(self) -> None:
         """End this process where one of a local Ray's has ended.
@@ -192,15 +214,3 @@ def _connect(address: str) -> None:
             f"no Ray cluster at {address} ({why}): is its head running (`ray start --head --port={port}`), and may "
             "this machine reach the port? Then the same command continues"
         ) from error
-
-
-def _private_folder(path: Path) -> Path:
-    """Make a folder that nobody else may enter, or check that it is one: Ray opens its sockets to everybody."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(FileExistsError):
-        path.mkdir(mode=0o700)
-    status = path.lstat()  # a link could lead into a folder of somebody else
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
-        raise GoalError(f"{path} belongs to another user, and Ray's files are to lie there; remove it")
-    path.chmod(0o700)
-    return path

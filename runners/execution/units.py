@@ -110,9 +110,11 @@ class _End(_NotKept, tune.Stopper):  # type: ignore[misc]  # ray is not typed
 
 
 def _fit(session: RaySession, queue: _Queue) -> None:
-    def resources(config: Mapping[str, Any]) -> Any:
+    bundle = session.need.bundle
+
+    def resources(config: Mapping[str, Any]) -> Any:  # Ray writes it, and what it holds, into a file
         others = [{_NODE_ID: f"!in({','.join(config['avoid'])})"}] if config["avoid"] else None
-        return tune.PlacementGroupFactory([session.need.bundle], bundle_label_selector=others)
+        return tune.PlacementGroupFactory([bundle], bundle_label_selector=others)
 
     ears = _Ears(session, queue)
     # Tune must write its bookkeeping somewhere; nothing reads it.
