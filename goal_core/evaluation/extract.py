@@ -121,7 +121,7 @@ def _claim(out: Path, description: dict[str, object]) -> None:
     with storage_errors(out, "write to"):
         out.mkdir(parents=True, exist_ok=True)
         remove_leftovers(out)
-        foreign = sorted(file.name for file in out.glob("*_ims.npy"))
+        foreign = sorted(file.name for end in ("ims.npy", "caps.txt", "ids.txt") for file in out.glob(f"*_{end}"))
         if foreign and not path.exists():
             raise DataError(f"{out} contains {foreign[0]} but no {DESCRIPTION}; choose another folder")
         if not path.exists():

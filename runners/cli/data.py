@@ -89,8 +89,8 @@ def pack(
     GOAL_SWEEP_PACKS. No number and no id depends on it: it holds evaluation's squares of pixels, and images that are
     cropped at random whole. For a smaller pack set data.image.shrink, which is part of every id.
 
-    Called again, it continues where it was interrupted, and compares all that is packed with its checksums: what is
-    damaged is written again. It ends at an image that cannot be read; `data check` names all of them.
+    Called again, it continues where it was interrupted. A damaged file of it is removed when it is read, and the images
+    are decoded instead. The command ends at an image that cannot be read; `data check` names all of them.
 
     Example: goal-sweep data pack coco_vsepp.yaml --set data.image.shrink=256
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import json
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +17,7 @@ from rich.table import Table
 from goal_sweep.goal_core.basics.errors import GoalError, nearest
 from goal_sweep.goal_core.models.weights import TORCHVISION, timm_library, torchvision_names
 from goal_sweep.goal_core.objectives import VARIANTS, list_objectives, pair_weights, triplet_weights
-from goal_sweep.runners.cli.options import AsJson, console, local_path
+from goal_sweep.runners.cli.options import AsJson, Force, console, local_path, new_file
 from goal_sweep.sweeps.reading.reference import editor_schema, settings_page
 
 Array = NDArray[np.float64]
@@ -29,13 +30,14 @@ def objectives(
         Path | None, typer.Option(parser=local_path, help="Draw the weights and gradient fields into this folder.")
     ] = None,
     as_json: AsJson = False,
+    force: Force = False,
 ) -> None:
     """List the 15 objectives, their names in the literature, and which are the gradient of a loss.
 
     Example: goal-sweep objectives --plot figures
     """
     if plot is not None:
-        for path in draw_objectives(plot):
+        for path in draw_objectives(plot, force=force):
             console.print(str(path))
         return
 
@@ -89,7 +91,7 @@ def schema(
     print(settings_page() if markdown else json.dumps(editor_schema(), indent=2))
 
 
-def draw_objectives(folder: Path) -> Iterator[Path]:
+def draw_objectives(folder: Path, *, force: bool = False) -> Iterator[Path]:
     """Draw the triplet weights, pair weights and gradient fields as PNG files into a folder, made if missing."""
     from goal_sweep.analysis.figures.objectives import draw_gradient_fields, draw_pair_weights, draw_triplet_weights
 
@@ -98,13 +100,14 @@ def draw_objectives(folder: Path) -> Iterator[Path]:
     pairs = {name: _numbers(name, "con", lambda weights: [weights.pos, weights.neg]) for name in pair_weights}
     fields = {names: _numbers(*names, lambda weights: weights.gradient) for names in grid}
     folder.mkdir(parents=True, exist_ok=True)
-    for name, figure in (
-        ("triplet-weights", draw_triplet_weights(triplets)),
-        ("pair-weights", draw_pair_weights(pairs)),
-        ("gradient-fields", draw_gradient_fields(fields)),
+    for name, draw in (
+        ("triplet-weights", partial(draw_triplet_weights, triplets)),
+        ("pair-weights", partial(draw_pair_weights, pairs)),
+        ("gradient-fields", partial(draw_gradient_fields, fields)),
     ):
-        figure.savefig(folder / f"{name}.png", dpi=150, bbox_inches="tight")
-        yield folder / f"{name}.png"
+        path = new_file(folder / f"{name}.png", force=force)
+        draw().savefig(path, dpi=150, bbox_inches="tight")
+        yield path
 
 
 def _numbers(pair: str, triplet: str, parts: Callable[[Any], Iterable[Any]]) -> Callable[[Array, Array], Any]:

@@ -87,8 +87,14 @@ def test_a_folder_of_other_features_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"contains other features: kind is grid, not vectors; choose another folder"):
         features(root, tmp_path / "out", kind="vectors")
     (tmp_path / "out" / "features.json").unlink()
-    with pytest.raises(DataError, match=r"contains dev_ims\.npy but no features\.json; choose another folder"):
+    with pytest.raises(DataError, match=r"contains dev_.* but no features\.json; choose another folder"):
         features(root, tmp_path / "out")
+    for name in ("dev_ims.npy", "train_caps.txt", "test_ids.txt"):
+        (own := tmp_path / name / name).parent.mkdir()
+        own.write_text("mine")
+        with pytest.raises(DataError, match=rf"contains {name} but no features\.json"):
+            features(root, own.parent)
+        assert own.read_text() == "mine"
 
 
 def test_features_of_features_and_a_full_disk_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,3 +155,10 @@ def test_what_would_fail_in_training_is_said_at_once(tmp_path: Path, monkeypatch
         for one in ("mine.yaml:8: stages.frozen.batch_size", "stages.finetune.batch_size", "page.pth is a web page"):
             assert one in said
         assert not Path("goal-sweep-store/cells").exists()
+
+
+def test_a_drawing_is_not_written_over_a_file(tmp_path: Path, capsys) -> None:
+    (own := tmp_path / "triplet-weights.png").write_text("mine")
+    assert run(["objectives", "--plot", str(tmp_path)]) == 2
+    assert "triplet-weights.png is there already" in capsys.readouterr().err
+    assert own.read_text() == "mine"
