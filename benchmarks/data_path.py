@@ -32,7 +32,7 @@ from goal_sweep.goal_core.data.batches import BatchSource
 from goal_sweep.goal_core.data.config import KarpathyConfig
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.packs import open_packed, plan_pack, write_pack
-from goal_sweep.goal_core.data.text.vocabulary import Vocabulary
+from goal_sweep.goal_core.data.text import Vocabulary
 
 OPTIONS = {**UNIT, "images": 128, "size": 224, "batch": 64, "files": 12_000}
 

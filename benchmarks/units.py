@@ -25,7 +25,7 @@ from goal_sweep.goal_core.data import Dataset
 from goal_sweep.goal_core.data.config import ImageConfig, KarpathyConfig
 from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig
 from goal_sweep.goal_core.objectives import ObjectiveConfig, list_objectives
-from goal_sweep.goal_core.training import Callback, FolderFiles, StageConfig, TrainingPlan, UnitPlan, unit_trainer
+from goal_sweep.goal_core.training import Callback, FolderFiles, StageConfig, TrainingPlan, UnitPlan, train
 from goal_sweep.goal_core.training.cells.roster import EpochBatches
 from goal_sweep.goal_core.training.train import train_unit
 
@@ -168,7 +168,7 @@ def timed(given: argparse.Namespace, unit: UnitPlan, dataset: Dataset) -> dict[s
         gc.collect()
         torch.cuda.empty_cache()
     clock = _Clock(unit, given.warm, given.steps)
-    watched = mock.patch.object(unit_trainer, "EpochBatches", clock.watched)
+    watched = mock.patch.object(train, "EpochBatches", clock.watched)
     with tempfile.TemporaryDirectory() as scratch, watched:
         files = {plan.key: _Nowhere(Path(scratch, plan.key)) for plan in unit.trainings}
         try:

@@ -28,9 +28,9 @@ from benchmarks.program import clock_of, wait_for
 from benchmarks.units import data_of
 from goal_sweep.goal_core.basics.devices import set_arithmetic
 from goal_sweep.goal_core.data import Split
-from goal_sweep.goal_core.data.captions import EncodedCaptions
 from goal_sweep.goal_core.data.formats.opening import open_dataset
-from goal_sweep.goal_core.data.text.vocabulary import Vocabulary
+from goal_sweep.goal_core.data.inputs import EncodedCaptions
+from goal_sweep.goal_core.data.text import Vocabulary
 
 
 class Pairs(Dataset[tuple[Tensor, Tensor]]):

@@ -1,7 +1,7 @@
 """The objectives for a training loop of one's own, and what a plugin needs to register weights; torch and numpy do."""
 
+from goal_sweep.goal_core.objectives.arguments import Positive, Triplets, Value
 from goal_sweep.goal_core.objectives.baselines import baselines
-from goal_sweep.goal_core.objectives.catalogue import ObjectiveInfo, list_objectives
 from goal_sweep.goal_core.objectives.config import ObjectiveConfig
 from goal_sweep.goal_core.objectives.gradient_objective import (
     GradientObjective,
@@ -11,9 +11,8 @@ from goal_sweep.goal_core.objectives.gradient_objective import (
     ShapeError,
 )
 from goal_sweep.goal_core.objectives.pair_weights import PairWeights, pair_weights
-from goal_sweep.goal_core.objectives.parameters import Positive, Value
 from goal_sweep.goal_core.objectives.triplet_weights import triplet_weights
-from goal_sweep.goal_core.objectives.triplets import Triplets
+from goal_sweep.goal_core.objectives.variants import ObjectiveInfo, list_objectives
 
 __all__ = [
     "GradientObjective",

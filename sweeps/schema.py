@@ -11,16 +11,16 @@ from pydantic import AfterValidator, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from goal_sweep.goal_core.basics.errors import UnknownNameError, nearest
-from goal_sweep.goal_core.basics.plugins import Plugin
 from goal_sweep.goal_core.basics.ranges import Range
+from goal_sweep.goal_core.basics.registry import Plugin
 from goal_sweep.goal_core.data.config import DataConfig
 from goal_sweep.goal_core.data.dataset import importers
 from goal_sweep.goal_core.models.config import ModelConfig, ModelParts
 from goal_sweep.goal_core.models.frameworks import frameworks
+from goal_sweep.goal_core.objectives.arguments import Value
 from goal_sweep.goal_core.objectives.baselines import LOSS, baselines
 from goal_sweep.goal_core.objectives.config import ObjectiveConfig
 from goal_sweep.goal_core.objectives.pair_weights import pair_weights
-from goal_sweep.goal_core.objectives.parameters import Value
 from goal_sweep.goal_core.objectives.triplet_weights import triplet_weights
 from goal_sweep.goal_core.objectives.variants import Variant, accepted_parameters
 from goal_sweep.goal_core.training.config import Precision, Sharing, StageConfig

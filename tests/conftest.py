@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from goal_sweep.goal_core.basics import atomic, plugins
+from goal_sweep.goal_core.basics import atomic
+from goal_sweep.goal_core.basics import registry as registry_module
 from goal_sweep.goal_core.basics.registry import REGISTRIES
 from tests.helpers import properties  # noqa: F401  # whose profile holds for all tests
 from tests.helpers.once import made_once
@@ -46,7 +47,7 @@ def _nothing_remembered(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytes
 def without_plugins() -> Iterator[None]:
     """Leave no part of a plugin behind, and remember none."""
     yield
-    plugins._ran.clear()
+    registry_module._ran.clear()
     for registry in REGISTRIES.values():
         for name in set(registry) - set(registry.shipped):
             del registry[name]

@@ -16,17 +16,15 @@ import torch
 
 from goal_sweep.analysis.statistics.images import image_scores
 from goal_sweep.goal_core.basics.atomic import DamagedError
-from goal_sweep.goal_core.basics.columns import read_columns
 from goal_sweep.goal_core.basics.errors import GoalError
-from goal_sweep.goal_core.basics.sealed_json import read_json
-from goal_sweep.goal_core.checkpoints.description import read_model
-from goal_sweep.goal_core.checkpoints.file import read_checkpoint, read_of_training
+from goal_sweep.goal_core.basics.sealed import read_columns, read_json
+from goal_sweep.goal_core.checkpoints.file import read_checkpoint, read_model, read_of_training
 from goal_sweep.goal_core.data.config import RegionsConfig
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.models import BackboneConfig, BertConfig
 from goal_sweep.goal_core.models.backbones import build_backbone
 from goal_sweep.goal_core.models.hub import build_bert
-from goal_sweep.goal_core.official.pickles import read_torch_file, read_vocabulary
+from goal_sweep.goal_core.official.convert import read_torch_file, read_vocabulary
 from goal_sweep.runners.store.store import Store
 from goal_sweep.sweeps import load_sweep
 from tests.helpers.paths import ROOT
@@ -193,4 +191,4 @@ def test_no_other_call_can_unpickle() -> None:
         # Of ruamel's kinds, these two build no Python objects by name.
         if function == "YAML" and given.get("typ") not in ("'safe'", "'rt'"):
             found.append(where)
-    assert found == ["goal_core/basics/plugins.py: exec", "goal_core/official/pickles.py: _VocabularyUnpickler"]
+    assert found == ["goal_core/basics/registry.py: exec", "goal_core/official/convert.py: _VocabularyUnpickler"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from goal_sweep.goal_core.basics.errors import DataError
-from goal_sweep.goal_core.basics.plugins import Plugin, read_plugin
+from goal_sweep.goal_core.basics.registry import Plugin, read_plugin
 from goal_sweep.goal_core.data.config import KarpathyConfig, SourceConfig
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.text import Vocabulary

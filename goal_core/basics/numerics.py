@@ -1,6 +1,8 @@
-"""The part of the code that enters a cell's id: the version of the arithmetic, and which weights it covers."""
+"""What decides the numbers: the version of the arithmetic, which code it covers, and random streams."""
 
 from __future__ import annotations
+
+import hashlib
 
 NUMERICS_VERSION = 2
 """Part of every cell id. Raise it with a change that moves the numbers a cell ends with although its settings stay the
@@ -20,3 +22,9 @@ BUILT_IN_CODE = frozenset(
 """Hashes of the source of the registered functions that `NUMERICS_VERSION` speaks for. Of any other, be it added or one
 of these that was edited, the file that defines it is part of the ids of the cells that use it. After an edit that
 cannot move a number record the new hash here; after one that can, raise the version too."""
+
+
+def derive_seed(seed: int, *purpose: object) -> int:
+    """A seed in [0, 2^63) for one purpose of a cell's seed, such as ``"train", "frozen"``; the same everywhere."""
+    digest = hashlib.sha256("/".join(map(str, (seed, *purpose))).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1

@@ -11,10 +11,9 @@ from pathlib import Path
 import torch
 
 from goal_sweep.goal_core.basics.errors import GoalError, WeightsError, first_line
-from goal_sweep.goal_core.checkpoints.description import ModelDescription, TrainedModel, read_model
-from goal_sweep.goal_core.checkpoints.file import check_fits, load_module
+from goal_sweep.goal_core.checkpoints.file import ModelDescription, TrainedModel, check_fits, load_module, read_model
 from goal_sweep.goal_core.data import DataConfig, Dataset
-from goal_sweep.goal_core.data.captions import captions_of
+from goal_sweep.goal_core.data.inputs import captions_of
 from goal_sweep.goal_core.data.text import TextVectors, Tokenizer
 from goal_sweep.goal_core.models import ModelConfig
 from goal_sweep.goal_core.models.backbones import ImageBackbone

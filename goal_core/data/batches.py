@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from goal_sweep.goal_core.basics.errors import ConfigError
-from goal_sweep.goal_core.basics.seeding import derive_seed
-from goal_sweep.goal_core.data.captions import EncodedCaptions, captions_of
+from goal_sweep.goal_core.basics.numerics import derive_seed
 from goal_sweep.goal_core.data.config import ImageConfig
 from goal_sweep.goal_core.data.dataset import Split, num_batches
-from goal_sweep.goal_core.data.decoding import RAM_LIMIT, DecodedImages
+from goal_sweep.goal_core.data.inputs import RAM_LIMIT, DecodedImages, EncodedCaptions, captions_of
 from goal_sweep.goal_core.data.text import Tokenizer
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from goal_sweep.goal_core.basics.errors import DataError
 from goal_sweep.goal_core.basics.registry import Registry
-from goal_sweep.goal_core.basics.sealed_json import key_of
+from goal_sweep.goal_core.basics.sealed import key_of
 from goal_sweep.goal_core.data.config import ImageConfig
 
 SPLIT_NAMES = ("train", "val", "test")

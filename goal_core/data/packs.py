@@ -37,7 +37,7 @@ from goal_sweep.goal_core.basics.atomic import (
     replace_with,
 )
 from goal_sweep.goal_core.basics.errors import first_line, warn
-from goal_sweep.goal_core.basics.sealed_json import json_bytes, key_of, read_json
+from goal_sweep.goal_core.basics.sealed import json_bytes, key_of, read_json
 from goal_sweep.goal_core.data.config import ImageConfig
 from goal_sweep.goal_core.data.dataset import Dataset, Split
 from goal_sweep.goal_core.data.transforms import transform_of

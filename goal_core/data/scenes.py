@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from goal_sweep.goal_core.basics.seeding import derive_seed
+from goal_sweep.goal_core.basics.numerics import derive_seed
 from goal_sweep.goal_core.data.config import ScenesConfig
 from goal_sweep.goal_core.data.dataset import COUNTED, SPLIT_NAMES, Dataset, Split, fingerprint_of
 

@@ -10,14 +10,21 @@ from typing import Any, Literal
 import torch
 
 from goal_sweep.goal_core.basics.errors import CollapsedError, ConfigError, DataError
-from goal_sweep.goal_core.checkpoints.description import ModelDescription, read_model
+from goal_sweep.goal_core.checkpoints.file import ModelDescription, read_model
 from goal_sweep.goal_core.checkpoints.initial_model import trained_encoder
 from goal_sweep.goal_core.data import DataConfig, Dataset, Split
 from goal_sweep.goal_core.data.formats.index import own_indexes
 from goal_sweep.goal_core.data.formats.opening import open_dataset
-from goal_sweep.goal_core.data.text.vocabulary import tokenize
-from goal_sweep.goal_core.evaluation.embedding import Embedded, EvalSplit, embed_split, prepare_split, split_inputs
-from goal_sweep.goal_core.evaluation.recalls import all_recalls_of, recalls_between
+from goal_sweep.goal_core.data.text import tokenize
+from goal_sweep.goal_core.evaluation.recalls import (
+    Embedded,
+    EvalSplit,
+    all_recalls_of,
+    embed_split,
+    prepare_split,
+    recalls_between,
+    split_inputs,
+)
 from goal_sweep.goal_core.evaluation.retrieval import EmbeddingError
 from goal_sweep.goal_core.models.heads import Encoder
 
@@ -40,7 +47,7 @@ class OpenedCheckpoint:
     """Name of the data that it was trained on."""
 
     def prepared(self, split: str) -> EvalSplit:
-        """A split in the form that :func:`goal_core.evaluation.embedding.embed_split` takes."""
+        """A split in the form that :func:`goal_core.evaluation.recalls.embed_split` takes."""
         chosen = self.dataset.splits[split]
         inputs = split_inputs(chosen, self.description.data.image, self.encoder.device)
         return prepare_split(chosen, self.description.vocabulary, inputs)

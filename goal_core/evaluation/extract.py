@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from goal_sweep.goal_core.basics.atomic import check_space, remove_leftovers, replace_bytes, storage_errors
 from goal_sweep.goal_core.basics.errors import DataError, DeviceError
-from goal_sweep.goal_core.basics.sealed_json import json_bytes, read_json
+from goal_sweep.goal_core.basics.sealed import json_bytes, read_json
 from goal_sweep.goal_core.data import Dataset, ImageConfig, Split, index_parts
-from goal_sweep.goal_core.data.decoding import DecodedImages
 from goal_sweep.goal_core.data.formats.layout import FILE_WORDS
-from goal_sweep.goal_core.evaluation.embedding import CHUNK
+from goal_sweep.goal_core.data.inputs import DecodedImages
 from goal_sweep.goal_core.evaluation.feature_files import DESCRIPTION, write_features
+from goal_sweep.goal_core.evaluation.recalls import CHUNK
 from goal_sweep.goal_core.models import BackboneConfig, weights_id
 from goal_sweep.goal_core.models.backbones import ImageBackbone, build_backbone
 

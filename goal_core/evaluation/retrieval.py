@@ -26,7 +26,7 @@ from torch import Tensor
 
 from goal_sweep.goal_core.basics.devices import full_precision
 from goal_sweep.goal_core.basics.errors import GoalError, first_line
-from goal_sweep.goal_core.objectives.lengths import warn_of_lengths
+from goal_sweep.goal_core.objectives.stats import warn_of_lengths
 
 # Equal vectors must give equal similarities wherever they stand, or ties go undetected. Matrix products round equally
 # only away from ragged edges, so every block is padded to one shape, a multiple of this many rows and columns.

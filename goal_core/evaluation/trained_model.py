@@ -17,16 +17,16 @@ from torch import nn
 
 from goal_sweep.goal_core.basics.devices import send
 from goal_sweep.goal_core.basics.errors import ConfigError, DataError, warn
-from goal_sweep.goal_core.basics.plugins import run_plugins
-from goal_sweep.goal_core.checkpoints.description import ModelDescription, TrainedModel, read_model
+from goal_sweep.goal_core.basics.registry import run_plugins
+from goal_sweep.goal_core.checkpoints.file import ModelDescription, TrainedModel, read_model
 from goal_sweep.goal_core.checkpoints.initial_model import trained_encoder
-from goal_sweep.goal_core.data.captions import EncodedCaptions
-from goal_sweep.goal_core.data.formats.image_files import decode_image, to_rgb
+from goal_sweep.goal_core.data.formats.index import decode_image, to_rgb
+from goal_sweep.goal_core.data.inputs import EncodedCaptions
 from goal_sweep.goal_core.data.transforms import transform_of
-from goal_sweep.goal_core.evaluation.embedding import CHUNK, embed_captions
+from goal_sweep.goal_core.evaluation.recalls import CHUNK, embed_captions
 from goal_sweep.goal_core.models.heads import Encoder
 from goal_sweep.goal_core.models.systems.vse_infty import GeneralizedPooling
-from goal_sweep.goal_core.objectives.lengths import describe_unsound, no_unit_vectors
+from goal_sweep.goal_core.objectives.stats import describe_unsound, no_unit_vectors
 
 Picture = str | os.PathLike[str] | Image.Image | NDArray[np.uint8]
 """A file, an open picture, or pixels (H, W, 3), uint8 RGB."""

@@ -15,8 +15,8 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from goal_sweep.goal_core.basics.errors import DataError, WeightsError, first_line, nearest, warn
+from goal_sweep.goal_core.basics.numerics import derive_seed
 from goal_sweep.goal_core.basics.registry import Entry
-from goal_sweep.goal_core.basics.seeding import derive_seed
 from goal_sweep.goal_core.basics.user_files import seems
 from goal_sweep.goal_core.models.config import BackboneConfig
 from goal_sweep.goal_core.models.weights import (

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.goal_core.basics.registry import Registry
-from goal_sweep.goal_core.data.text.vocabulary import Vocabulary
+from goal_sweep.goal_core.data.text import Vocabulary
 from goal_sweep.goal_core.models.config import ModelConfig
 from goal_sweep.goal_core.models.sizes import CAPTION_LENGTH, HeadSize, bert_size, encoder_size, num_regions
 from goal_sweep.goal_core.models.weights import (
@@ -27,13 +27,12 @@ from goal_sweep.goal_core.models.weights import (
     weights_id,
 )
 from goal_sweep.goal_core.objectives import ObjectiveConfig
-from goal_sweep.goal_core.objectives.parameters import FROM_MODEL
+from goal_sweep.goal_core.objectives.arguments import FROM_MODEL
 
 if TYPE_CHECKING:
     from goal_sweep.goal_core.data import DataConfig
     from goal_sweep.goal_core.data.batches import Augment
-    from goal_sweep.goal_core.data.text import Tokenizer
-    from goal_sweep.goal_core.data.text.wordpieces import Wordpieces
+    from goal_sweep.goal_core.data.text import Tokenizer, Wordpieces
     from goal_sweep.goal_core.models.backbones import ImageBackbone
     from goal_sweep.goal_core.models.heads import Heads
 
@@ -186,8 +185,8 @@ class VseInfty(Framework):
         return HeadSize(params, image / 1e9, caption / 1e9, regions=regions, word_width=word_width)
 
     def augment(self, model: ModelConfig, tokenizer: Tokenizer, seed: int) -> Augment | None:
-        from goal_sweep.goal_core.data.text.wordpieces import Wordpieces
-        from goal_sweep.goal_core.models.systems.pair_augment import PairAugment
+        from goal_sweep.goal_core.data.text import Wordpieces
+        from goal_sweep.goal_core.models.systems.vse_infty import PairAugment
 
         if not (rate := model.vse_infty.size_augment):
             return None
@@ -220,7 +219,7 @@ class Xvlm(Framework):
         )
 
     def tokenizer(self, model: ModelConfig, captions: Iterable[str], min_word_count: int) -> Wordpieces:
-        from goal_sweep.goal_core.data.text.wordpieces import Wordpieces, clean_caption
+        from goal_sweep.goal_core.data.text import Wordpieces, clean_caption
         from goal_sweep.goal_core.models.hub import bert_wordpieces
 
         cleaned = map(clean_caption, captions if model.bert.weights == "random" else ())
@@ -283,7 +282,7 @@ class Dual(_OnVectors):
     def backbone(self, model: ModelConfig, data: DataConfig, seed: int) -> ImageBackbone:
         assert data.image is not None
         if model.backbone.name.startswith(OPEN_CLIP):
-            from goal_sweep.goal_core.models.open_clip_towers import build_open_clip
+            from goal_sweep.goal_core.models.hub import build_open_clip
 
             return build_open_clip(model.backbone, image_size=data.image.size)
         from goal_sweep.goal_core.models.hub import build_dual
@@ -295,7 +294,7 @@ class Dual(_OnVectors):
 
     def tokenizer(self, model: ModelConfig, captions: Iterable[str], min_word_count: int) -> Tokenizer:
         if model.backbone.name.startswith(OPEN_CLIP):
-            from goal_sweep.goal_core.models.open_clip_towers import open_clip_tokens
+            from goal_sweep.goal_core.models.hub import open_clip_tokens
 
             return open_clip_tokens(model.backbone.name)
         from goal_sweep.goal_core.models.hub import subwords_of

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from goal_sweep.goal_core.basics.ranges import Range
 from goal_sweep.goal_core.basics.registry import Registry
-from goal_sweep.goal_core.objectives.parameters import FROM_MODEL
+from goal_sweep.goal_core.objectives.arguments import FROM_MODEL
 
 if TYPE_CHECKING:
     from torch import Tensor

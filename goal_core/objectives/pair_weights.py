@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from goal_sweep.goal_core.basics.registry import Registry
-from goal_sweep.goal_core.objectives.parameters import NonNegative, Positive
-from goal_sweep.goal_core.objectives.triplets import Triplets
+from goal_sweep.goal_core.objectives.arguments import NonNegative, Positive, Triplets
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -1,19 +1,25 @@
-"""A trial of an objective with weights of one's own, before anything is trained with it."""
+"""Weights outside of training: a trial of an objective with weights of one's own, and any objective at single points.
+
+At single points (s_p, s_n) an objective is, per triplet, a field (-T P+, T P-), relative sets held fixed.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
 from goal_sweep.goal_core.basics.errors import ConfigError, first_line
+from goal_sweep.goal_core.objectives.arguments import RelativeSet, Triplets
 from goal_sweep.goal_core.objectives.baselines import LOSS
 from goal_sweep.goal_core.objectives.config import ObjectiveConfig
 from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
-from goal_sweep.goal_core.objectives.mining import mine
+from goal_sweep.goal_core.objectives.mining import SummedSet, mine
 from goal_sweep.goal_core.objectives.pair_weights import pair_weights
 from goal_sweep.goal_core.objectives.triplet_weights import triplet_weights
-from goal_sweep.goal_core.objectives.triplets import Triplets
 
 _PAIRS, _DIM = 6, 8
 
@@ -54,3 +60,55 @@ def _weights(objective: GradientObjective, kind: str, triplets: Triplets) -> tup
     if not isinstance(given, tuple) or not all(isinstance(one, Tensor) for one in given):
         raise TypeError(f"gives {type(given).__name__}, not PairWeights(pos, neg) or a tensor")
     return given
+
+
+OTHER_POSITIVES: Final = (0.35, 0.55, 0.7)
+OTHER_NEGATIVES: Final = (-0.1, 0.05, 0.3)
+"""Relative similarities for weights that use them, the same at every point."""
+
+
+class PointWeights(NamedTuple):
+    """The weights at given similarities; all of the shape of the points."""
+
+    triplet: Tensor
+    """T."""
+    pos: Tensor
+    """P+."""
+    neg: Tensor
+    """P-."""
+
+    @property
+    def gradient(self) -> tuple[Tensor, Tensor]:
+        """dL/ds_p = -T P+ and dL/ds_n = T P-."""
+        return -self.triplet * self.pos, self.triplet * self.neg
+
+
+class _FixedSet(SummedSet):
+    """Relative similarities that are the same for every anchor."""
+
+    def __init__(self, selected_A: Tensor, members: Sequence[float]) -> None:
+        self._gap_AK = selected_A[:, None] - torch.tensor(members).to(selected_A)
+
+    def _sum(self, transform: Callable[[Tensor], Tensor]) -> Tensor:
+        return transform(self._gap_AK.clone()).sum(1)
+
+
+class _FixedSets(NamedTuple):
+    """The sets at single points, whatever the thresholds."""
+
+    pos: Tensor
+    neg: Tensor
+
+    def positives(self, *, eps: float, strict: bool) -> RelativeSet:
+        return _FixedSet(self.pos, OTHER_POSITIVES)
+
+    def negatives(self, *, eps: float, strict: bool) -> RelativeSet:
+        return _FixedSet(self.neg, OTHER_NEGATIVES)
+
+
+def weights_at(objective: GradientObjective, pos: Tensor, neg: Tensor) -> PointWeights:
+    """The weights of single triplets of similarities of any one shape, the relative sets held fixed."""
+    pos_A, neg_A = pos.flatten(), neg.flatten()
+    triplets = Triplets(pos=pos_A, neg=neg_A, sets=_FixedSets(pos_A, neg_A))
+    weights = objective.triplet_weight(triplets), *objective.pair_weight(triplets)
+    return PointWeights(*(weight_A.view_as(pos) for weight_A in weights))

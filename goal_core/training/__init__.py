@@ -5,13 +5,15 @@
 
 from goal_sweep.goal_core.training.config import Precision, StageConfig
 from goal_sweep.goal_core.training.diagnostics import below_warmup, weak_objective
-from goal_sweep.goal_core.training.files import EpochRecord, FolderFiles, TrainingFiles
 from goal_sweep.goal_core.training.plan import (
     Callback,
     EpochDone,
+    EpochRecord,
+    FolderFiles,
     TrainingDone,
     TrainingEvent,
     TrainingFailed,
+    TrainingFiles,
     TrainingPlan,
     UnitPlan,
 )

@@ -17,7 +17,7 @@ Count = Annotated[int, Range(at_least=0)]
 Factor = Annotated[float, Range(at_least=0)]
 Share = Annotated[float, Range(at_least=0, below=1)]
 Sharing = Literal["none", "trunk", "heads", "auto"]
-"""How the cells of a unit share a device; see `goal_core.training.sharing`."""
+"""How the cells of a unit share a device; see `goal_core.training.shared_backbone`."""
 
 OF_ONE_TRAINING: Final = (
     *("lr", "lr_drops", "lr_drop_factor", "schedule", "lr_warmup", "bert_lr_scale", "backbone_lr_scale"),

@@ -1,20 +1,100 @@
-"""The plan of a unit's training, the events that it reports, and who listens to them."""
+"""The plan of a unit's training, the events that it reports and who listens to them, and the files of a training."""
 
 from __future__ import annotations
 
+import json
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypedDict
 
-from goal_sweep.goal_core.basics.errors import GoalError
-from goal_sweep.goal_core.basics.plugins import Plugin, place_in
+from goal_sweep.goal_core.basics.atomic import DamagedError
+from goal_sweep.goal_core.basics.errors import (
+    CollapsedError,
+    DataError,
+    DivergedError,
+    GoalError,
+    TooLargeError,
+    UnfinishedError,
+    WeightsError,
+)
+from goal_sweep.goal_core.basics.registry import Plugin, place_in
+from goal_sweep.goal_core.basics.sealed import json_bytes
+from goal_sweep.goal_core.checkpoints.names import weights_in
 from goal_sweep.goal_core.data import DataConfig
 from goal_sweep.goal_core.models import ModelConfig
 from goal_sweep.goal_core.objectives import ObjectiveConfig
 from goal_sweep.goal_core.training.config import Precision, Sharing, StageConfig
-from goal_sweep.goal_core.training.files import EpochRecord
+
+
+class EpochRecord(TypedDict):
+    """The metrics of one training after one epoch."""
+
+    epoch: int
+    """Counted from 1."""
+    time: float
+    """When the epoch ended, seconds since 1970."""
+    metrics: dict[str, float]
+    """By name: `train/...`, `val/...`, `time/...`, `system/...`."""
+
+
+class TrainingFiles(Protocol):
+    """The files of one training.
+
+    Every write but a log line is atomic, and refused once another process owns the training.
+    """
+
+    def path(self, name: str) -> Path:
+        """A path on this machine with the content of a file; it does not exist where there is no such file."""
+
+    def save_with(self, name: str, write: Callable[[Path], None]) -> None:
+        """Let ``write`` fill a temporary file, then put it in place under ``name``."""
+
+    def write_metrics(self, records: Sequence[EpochRecord]) -> None:
+        """Make the metrics file contain exactly these epochs."""
+
+    def log(self, line: str) -> None:
+        """Add a line to the log."""
+
+    def finish(self, result: Mapping[str, Any]) -> None:
+        """Write the result, which alone means that the training is done, and remove what nobody needs then."""
+
+    def discard(self, name: str) -> None:
+        """Remove a file that is no longer needed."""
+
+
+class FolderFiles(TrainingFiles):
+    """The files in a folder of this machine, made if it is missing; no other process has the training."""
+
+    def __init__(self, root: Path) -> None:
+        root.mkdir(parents=True, exist_ok=True)
+        self.root = root
+
+    def path(self, name: str) -> Path:
+        return self.root / name
+
+    def save_with(self, name: str, write: Callable[[Path], None]) -> None:
+        temporary = self.path(f"{name}.new")
+        write(temporary)
+        temporary.replace(self.path(name))
+
+    def write_metrics(self, records: Sequence[EpochRecord]) -> None:
+        self.path("metrics.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
+
+    def log(self, line: str) -> None:
+        with self.path("log.txt").open("a") as file:
+            file.write(f"{line}\n")
+
+    def finish(self, result: Mapping[str, Any]) -> None:
+        self.path("result.json").write_bytes(json_bytes(result))
+
+    def discard(self, name: str) -> None:
+        self.path(name).unlink(missing_ok=True)
+
+    def best(self) -> Path:
+        """The weights of the best epoch, once the training is done."""
+        return weights_in(self.root)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +134,7 @@ class UnitPlan:
     loader_workers: int = 0
     """Processes that decode images; 0 decodes in the training process. The numbers do not depend on it."""
     sharing: Sharing = "auto"
-    """How its cells run side by side; see :func:`goal_core.training.sharing.choose_path`."""
+    """How its cells run side by side; see :func:`goal_core.training.shared_backbone.choose_path`."""
     cache: Path | None = None
     """Folder for the frozen backbone's features; None keeps them in memory only."""
     plugins: tuple[Plugin, ...] = ()
@@ -99,10 +179,6 @@ class TrainingFailed:
     @classmethod
     def because_of(cls, key: str, error: Exception) -> TrainingFailed:
         """The failure of a training by an exception."""
-        from goal_sweep.goal_core.training.failures import (
-            failure_kind,  # with torch, which readers of events do without
-        )
-
         text = " ".join(str(error).split()) or "no message"
         place = "" if isinstance(error, GoalError) else f"{place_in(error)}{type(error).__name__}: "
         return cls(
@@ -111,6 +187,29 @@ class TrainingFailed:
             reason=f"{place}{text}",
             trace="".join(traceback.format_exception(error)),
         )
+
+
+def failure_kind(error: Exception) -> str:
+    """The kind of a failure; see :attr:`TrainingFailed.kind`."""
+    import torch  # which readers of events do without
+
+    from goal_sweep.goal_core.basics.devices import is_out_of_memory
+    from goal_sweep.goal_core.evaluation.retrieval import NonFiniteEmbeddingError
+    from goal_sweep.goal_core.objectives.gradient_objective import NonFiniteError
+
+    kinds: dict[str, Any] = {  # of which the first counts
+        "refused": UnfinishedError,
+        "storage": OSError,
+        "inputs": DataError | WeightsError,
+        "damaged": DamagedError,
+        "diverged": DivergedError | NonFiniteError | NonFiniteEmbeddingError,
+        "collapsed": CollapsedError,
+        "too_large": TooLargeError,
+        "device": torch.AcceleratorError,
+    }
+    if is_out_of_memory(error):
+        return "memory"
+    return next((kind for kind, errors in kinds.items() if isinstance(error, errors)), "error")
 
 
 TrainingEvent = EpochDone | TrainingDone | TrainingFailed

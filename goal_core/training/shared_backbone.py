@@ -1,4 +1,9 @@
-"""What the cells of a unit share: every batch, and the forward pass of a frozen backbone."""
+"""What the cells of a unit share: every batch, the forward pass of a frozen backbone, and the path that they take.
+
+Path `trunk` trains one cell after the other on every batch, and gives each the numbers that it has alone, on the CPU
+bit for bit. `heads` trains them as one stack (`cells.stack`), which adds up the same products in another order. A path
+never depends on a measurement, so that the same sweep gives the same numbers on the same kind of device.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +18,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from goal_sweep.goal_core.basics.columns import kept_columns, write_columns
 from goal_sweep.goal_core.basics.devices import kind_of, send
-from goal_sweep.goal_core.basics.sealed_json import key_of
+from goal_sweep.goal_core.basics.sealed import kept_columns, key_of, write_columns
 from goal_sweep.goal_core.checkpoints.initial_model import InitialModel
 from goal_sweep.goal_core.data import Dataset, ImageConfig, Split, index_parts
 from goal_sweep.goal_core.data.batches import Batch, view_seed
-from goal_sweep.goal_core.data.captions import captions_of
-from goal_sweep.goal_core.data.decoding import DecodedImages
+from goal_sweep.goal_core.data.inputs import DecodedImages, captions_of
 from goal_sweep.goal_core.data.packs import libraries
-from goal_sweep.goal_core.evaluation.embedding import CHUNK, caption_chunks, split_inputs
+from goal_sweep.goal_core.evaluation.recalls import CHUNK, caption_chunks, split_inputs
 from goal_sweep.goal_core.models.backbones import ImageBackbone
+from goal_sweep.goal_core.models.frameworks import framework_of
 from goal_sweep.goal_core.models.heads import autocast
 from goal_sweep.goal_core.training.plan import UnitPlan
 
@@ -179,3 +183,35 @@ class SharedBackbone:
             "libraries": libraries(),
         }
         return self.unit.cache / f"{split.name}-{key_of(what)}.safetensors"
+
+
+def choose_path(unit: UnitPlan) -> tuple[str, str]:
+    """Choose the path of a unit from its settings and its device: `none`, `trunk` or `heads`, and why, in a line.
+
+    `auto` is `heads` on a GPU, which small kernels of one cell after the other leave idle, and `trunk` on a CPU.
+    """
+    if len(unit.trainings) == 1:
+        return "none", "the unit has one cell"
+    if unit.sharing in ("none", "trunk"):
+        return "trunk", f"sharing {unit.sharing} is set"
+    if obstacle := _obstacle(unit):
+        return "trunk", f"sharing {unit.sharing}, but {obstacle}"
+    if unit.sharing == "heads":
+        return "heads", "sharing heads is set"
+    if unit.device == "cpu":
+        return "trunk", "sharing auto on a CPU, where it keeps the numbers of each cell alone bit for bit"
+    return "heads", "sharing auto on a GPU"
+
+
+def _obstacle(unit: UnitPlan) -> str:
+    """Why heads cannot be stacked, in words; empty if they can."""
+    model, stage = unit.model, unit.stage
+    if not framework_of(model).stacks(model):
+        return f"framework {model.framework} has no stacked heads" + " of this text encoder" * bool(model.text.encoder)
+    if not stage.shares_backbone:
+        return f"stage {stage.name} does not share a frozen backbone"
+    if unit.precision == "fp16":
+        return "with precision fp16 each cell skips steps of its own"
+    if 0 < stage.micro_batch < stage.batch_size:
+        return f"micro_batch {stage.micro_batch} encodes each cell's batches in chunks"
+    return ""

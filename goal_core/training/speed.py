@@ -6,12 +6,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from goal_sweep.goal_core.basics.atomic import scratch_folder
 from goal_sweep.goal_core.basics.errors import GoalError
-from goal_sweep.goal_core.basics.scratch import scratch_folder
 from goal_sweep.goal_core.data import SPLIT_NAMES, Dataset, num_batches
 from goal_sweep.goal_core.training.config import StageConfig
-from goal_sweep.goal_core.training.files import FolderFiles
-from goal_sweep.goal_core.training.plan import Callback, EpochDone, TrainingEvent, TrainingFailed, UnitPlan
+from goal_sweep.goal_core.training.plan import Callback, EpochDone, FolderFiles, TrainingEvent, TrainingFailed, UnitPlan
 from goal_sweep.goal_core.training.train import begin_process, train_unit
 
 EVAL_IMAGES = 128

@@ -115,7 +115,7 @@ def _numbers(pair: str, triplet: str, parts: Callable[[Any], Iterable[Any]]) -> 
     import torch
 
     from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
-    from goal_sweep.goal_core.objectives.pointwise import weights_at
+    from goal_sweep.goal_core.objectives.trial import weights_at
 
     objective = GradientObjective(pair=pair, triplet=triplet)
 

@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from goal_sweep import goal_core
-from goal_sweep.goal_core.basics.atomic import replace_bytes
+from goal_sweep.goal_core.basics.atomic import replace_bytes, scratch_folder
 from goal_sweep.goal_core.basics.errors import ConfigError, GoalError, first_line
-from goal_sweep.goal_core.basics.scratch import scratch_folder
-from goal_sweep.goal_core.basics.sealed_json import json_bytes
+from goal_sweep.goal_core.basics.sealed import json_bytes
 from goal_sweep.runners.cluster.backend import (
     ClusterError,
     Job,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
-from goal_sweep.goal_core.basics.plugins import Plugin
+from goal_sweep.goal_core.basics.registry import Plugin
 from goal_sweep.goal_core.training.config import Sharing
 from goal_sweep.sweeps.schema import ResourceConfig
 from goal_sweep.sweeps.units import Unit

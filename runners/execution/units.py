@@ -15,7 +15,7 @@ import ray
 from ray import tune
 from ray.tune.search import Searcher
 
-from goal_sweep.goal_core.basics.scratch import scratch_folder
+from goal_sweep.goal_core.basics.atomic import scratch_folder
 from goal_sweep.runners.execution.job import Death, Work
 from goal_sweep.runners.execution.session import AGAIN, RayLostError, RaySession
 from goal_sweep.runners.execution.worker import train_trial

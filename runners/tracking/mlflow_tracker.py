@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from mlflow.entities import Metric, Param, RunTag
 
-from goal_sweep.goal_core.basics.scratch import scratch_folder
+from goal_sweep.goal_core.basics.atomic import scratch_folder
 from goal_sweep.runners.results import ResultsTable
 from goal_sweep.runners.tracking import values as names
 from goal_sweep.runners.tracking.experiment import connect, ensure_experiment

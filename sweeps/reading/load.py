@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from goal_sweep.goal_core.basics.errors import GoalError, nearest
-from goal_sweep.goal_core.basics.plugins import Plugin, PluginError, read_plugin
+from goal_sweep.goal_core.basics.registry import Plugin, PluginError, read_plugin
 from goal_sweep.goal_core.objectives.pair_weights import pair_weights
 from goal_sweep.goal_core.objectives.triplet_weights import triplet_weights
 from goal_sweep.sweeps.clusters import ClusterConfig

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from goal_sweep.goal_core.basics import plugins
+from goal_sweep.goal_core.basics import registry
 from goal_sweep.goal_core.data import config as data_config
 from goal_sweep.goal_core.models import config as model_config
 from goal_sweep.goal_core.training import config as training_config
@@ -18,7 +18,7 @@ from goal_sweep.sweeps.identity import is_in_id
 from goal_sweep.sweeps.reading.validation import Schema, schema_of
 from goal_sweep.sweeps.tuning import block
 
-_CONFIGS = (plugins, data_config, model_config, training_config, schema, block)
+_CONFIGS = (registry, data_config, model_config, training_config, schema, block)
 _WORDS = {"integer": "whole number", "array": "list", "object": "mapping", "string": "text", "boolean": "truth value"}
 _LIMITS = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to", "exclusiveMaximum": "below"}
 _HEAD = """# Settings

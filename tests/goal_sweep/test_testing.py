@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from goal_sweep.goal_core.basics.errors import WeightsError
-from goal_sweep.goal_core.basics.plugins import Plugin
-from goal_sweep.goal_core.basics.registry import REGISTRIES
+from goal_sweep.goal_core.basics.registry import REGISTRIES, Plugin
 from goal_sweep.goal_core.checkpoints.initial_model import check_initial_weights
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.models import image_backbones, text_encoders

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from goal_sweep.goal_core.objectives.mining import Gradient
-from goal_sweep.goal_core.objectives.mining.sparse_gradient import SparseGradient
+from goal_sweep.goal_core.objectives.sparse_gradient import Gradient, SparseGradient
 
 
 def dense(gradient: Gradient) -> Tensor:

@@ -12,10 +12,10 @@ from torch import Tensor
 from goal_sweep.goal_core.data import Dataset, ImageConfig
 from goal_sweep.goal_core.data.batches import BatchSource
 from goal_sweep.goal_core.data.config import KarpathyConfig
-from goal_sweep.goal_core.data.decoding import DecodedImages
 from goal_sweep.goal_core.data.formats.opening import open_dataset
+from goal_sweep.goal_core.data.inputs import DecodedImages
 from goal_sweep.goal_core.data.packs import open_packed, plan_pack, write_pack
-from goal_sweep.goal_core.data.text.vocabulary import Vocabulary
+from goal_sweep.goal_core.data.text import Vocabulary
 
 SMALL = 2
 """Images of a small shard."""

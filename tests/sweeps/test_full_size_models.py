@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from goal_sweep.goal_core.data.text import Vocabulary
-from goal_sweep.goal_core.data.text.wordpieces import SPECIAL_PIECES, Wordpieces
+from goal_sweep.goal_core.data.text import SPECIAL_PIECES, Vocabulary, Wordpieces
 from goal_sweep.goal_core.models.backbones import ImageBackbone
 from goal_sweep.goal_core.models.config import BertConfig
 from goal_sweep.goal_core.models.frameworks import framework_of

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from goal_sweep.goal_core.basics.columns import StoredArray, header_of
 from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError
+from goal_sweep.goal_core.basics.sealed import StoredArray, header_of
 from goal_sweep.goal_core.basics.user_files import opened, reading, stamp_of
 from goal_sweep.goal_core.data.config import EmbeddingsConfig
 from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, index_parts

@@ -18,20 +18,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goal_sweep.goal_core.basics.atomic import make_folder
-from goal_sweep.goal_core.basics.columns import Texts, kept_columns, write_columns
 from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError
+from goal_sweep.goal_core.basics.sealed import Texts, kept_columns, write_columns
 from goal_sweep.goal_core.basics.user_files import stamp_of
 from goal_sweep.goal_core.data.config import DataConfig, ScenesConfig
 from goal_sweep.goal_core.data.dataset import COUNTED, SPLIT_NAMES, Dataset
 from goal_sweep.goal_core.data.formats.features import embeddings
-from goal_sweep.goal_core.data.formats.image_files import find_images
-from goal_sweep.goal_core.data.formats.index import Index, index_path
+from goal_sweep.goal_core.data.formats.index import Index, find_images, index_path
 from goal_sweep.goal_core.data.formats.layout import Layout, Listing, check_links
 from goal_sweep.goal_core.data.formats.report import DataReport, Progress, SplitCounts, published_counts
 from goal_sweep.goal_core.data.formats.sources import karpathy, source, xvlm_json
 from goal_sweep.goal_core.data.formats.text_files import text_files
 from goal_sweep.goal_core.data.scenes import open_scenes
-from goal_sweep.goal_core.data.text.vocabulary import unspaced, word_counts
+from goal_sweep.goal_core.data.text import unspaced, word_counts
 
 LAYOUTS: Mapping[str, Callable[[Any], Layout]] = {
     "karpathy": karpathy,

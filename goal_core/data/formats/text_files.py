@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from goal_sweep.goal_core.basics.columns import StoredArray
 from goal_sweep.goal_core.basics.errors import DataError
+from goal_sweep.goal_core.basics.sealed import StoredArray
 from goal_sweep.goal_core.basics.user_files import content_of, json_in, reading, text_in
 from goal_sweep.goal_core.data.config import IdMappedConfig, PrecompConfig, RegionsConfig
 from goal_sweep.goal_core.data.formats.features import REGION_AXES, VECTOR_AXES, read_region_header, row_digests

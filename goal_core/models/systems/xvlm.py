@@ -14,12 +14,11 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
 from goal_sweep.goal_core.basics.devices import send
-from goal_sweep.goal_core.basics.seeding import derive_seed
+from goal_sweep.goal_core.basics.numerics import derive_seed
 from goal_sweep.goal_core.models.batch_rows import in_chunks
 from goal_sweep.goal_core.models.config import ModelConfig
-from goal_sweep.goal_core.models.heads import Heads, Pairs, ParameterGroup
+from goal_sweep.goal_core.models.heads import Heads, Pairs, ParameterGroup, attention_mask
 from goal_sweep.goal_core.models.hub import split_bert, word_states
-from goal_sweep.goal_core.models.sequences import attention_mask
 
 NO_NEGATIVE = -100
 """Label of a pair that is ignored, by the convention of torch's cross entropy."""

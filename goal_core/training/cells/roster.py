@@ -9,11 +9,23 @@ from traceback import clear_frames
 
 import torch
 
-from goal_sweep.goal_core.basics.errors import FencedError
+from goal_sweep.goal_core.basics.devices import is_out_of_memory
+from goal_sweep.goal_core.basics.errors import FencedError, TooLargeError, first_line
 from goal_sweep.goal_core.data.batches import Batch, BatchSource
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer
-from goal_sweep.goal_core.training.files import TrainingFiles
-from goal_sweep.goal_core.training.plan import Callback, TrainingDone, TrainingEvent, TrainingFailed
+from goal_sweep.goal_core.training.plan import Callback, TrainingDone, TrainingEvent, TrainingFailed, TrainingFiles
+
+
+@contextmanager
+def fits_or_says(what: str) -> Iterator[None]:
+    """Around work whose memory does not depend on the batch: running out of it becomes a `TooLargeError`."""
+    try:
+        yield
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        way_out = "give units fewer cells (cells_per_unit) or a device with more memory"
+        raise TooLargeError(f"{what} does not fit into memory; {way_out} ({first_line(error)})") from error
 
 
 class Roster:

@@ -17,13 +17,11 @@ from torch import Tensor, nn
 
 from goal_sweep.goal_core.basics.devices import send
 from goal_sweep.goal_core.data.batches import Batch
-from goal_sweep.goal_core.evaluation.embedding import Embedded, EvalSplit, embed_split
+from goal_sweep.goal_core.evaluation.recalls import Embedded, EvalSplit, embed_split
 from goal_sweep.goal_core.models.heads import Encoder
 from goal_sweep.goal_core.objectives import LOSS
-from goal_sweep.goal_core.objectives.gradient_objective import NonFiniteError
-from goal_sweep.goal_core.objectives.lengths import describe_unsound
-from goal_sweep.goal_core.objectives.stacked import StackedObjectives
-from goal_sweep.goal_core.objectives.stats import ObjectiveStats, named
+from goal_sweep.goal_core.objectives.gradient_objective import NonFiniteError, StackedObjectives
+from goal_sweep.goal_core.objectives.stats import ObjectiveStats, describe_unsound, named
 from goal_sweep.goal_core.training.cells.optim import (
     build_optimizer,
     clip_each,

@@ -14,11 +14,11 @@ from torch import Tensor, nn
 
 from goal_sweep.goal_core.basics.atomic import DamagedError
 from goal_sweep.goal_core.basics.errors import ConfigError
-from goal_sweep.goal_core.basics.seeding import derive_seed
+from goal_sweep.goal_core.basics.numerics import derive_seed
 from goal_sweep.goal_core.checkpoints import LAST, SPARE, best_name
-from goal_sweep.goal_core.checkpoints.description import ModelDescription, write_model
 from goal_sweep.goal_core.checkpoints.file import (
     TRAINING,
+    ModelDescription,
     flat,
     load_module,
     optimizer_tensors,
@@ -26,13 +26,13 @@ from goal_sweep.goal_core.checkpoints.file import (
     restore_optimizer,
     take_prefix,
     write_checkpoint,
+    write_model,
 )
 from goal_sweep.goal_core.models.backbones import ImageBackbone
 from goal_sweep.goal_core.models.heads import Encoder, Heads
 from goal_sweep.goal_core.objectives.stats import CollapseDetector
 from goal_sweep.goal_core.training.cells.optim import build_optimizer, parameter_groups
-from goal_sweep.goal_core.training.files import EpochRecord, TrainingFiles
-from goal_sweep.goal_core.training.plan import TrainingPlan, UnitPlan
+from goal_sweep.goal_core.training.plan import EpochRecord, TrainingFiles, TrainingPlan, UnitPlan
 
 _VALUES: Final = (
     "epoch next_step steps_before stacked_steps seconds sums scales best_epoch best_rsum history before".split()

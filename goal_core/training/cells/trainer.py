@@ -17,20 +17,21 @@ from goal_sweep.goal_core.data.batches import Batch
 from goal_sweep.goal_core.models.batch_rows import in_chunks
 from goal_sweep.goal_core.models.heads import Pairs
 from goal_sweep.goal_core.objectives.gradient_objective import NonFiniteError
-from goal_sweep.goal_core.objectives.lengths import describe_unsound
-from goal_sweep.goal_core.objectives.stats import ObjectiveStats, named
+from goal_sweep.goal_core.objectives.stats import ObjectiveStats, describe_unsound, named
 from goal_sweep.goal_core.training.cells.optim import (
     check_finite,
     clip_gradient,
+    gradient_norm,
     loss_scale,
     lr_at,
+    ratio,
+    scale_from,
     set_lr,
     sum_hinge,
     validated_since,
 )
-from goal_sweep.goal_core.training.cells.scale import gradient_norm, ratio, scale_from
 from goal_sweep.goal_core.training.cells.state import CellState
-from goal_sweep.goal_core.training.files import EpochRecord
+from goal_sweep.goal_core.training.plan import EpochRecord
 
 StepOutcome = dict[str, float] | Exception
 """The numbers to record of a step, or why it failed."""

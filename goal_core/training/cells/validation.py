@@ -12,13 +12,11 @@ from goal_sweep.goal_core.basics.devices import ProcessLoad
 from goal_sweep.goal_core.checkpoints import RANKS
 from goal_sweep.goal_core.data import Dataset, Split
 from goal_sweep.goal_core.data.text import Tokenizer
-from goal_sweep.goal_core.evaluation.embedding import EvalSplit, prepare_split
-from goal_sweep.goal_core.evaluation.recalls import all_recalls_of, recalls_of
-from goal_sweep.goal_core.training.cells.roster import Roster
+from goal_sweep.goal_core.evaluation.recalls import EvalSplit, all_recalls_of, prepare_split, recalls_of
+from goal_sweep.goal_core.training.cells.roster import Roster, fits_or_says
 from goal_sweep.goal_core.training.cells.stack import SplitShare, Stacks
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer
 from goal_sweep.goal_core.training.diagnostics import below_warmup, weak_objective
-from goal_sweep.goal_core.training.failures import fits_or_says
 from goal_sweep.goal_core.training.plan import EpochDone, TrainingDone, UnitPlan
 
 

@@ -12,8 +12,7 @@ import threading
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from goal_sweep.goal_core.basics.atomic import StorageError
-from goal_sweep.goal_core.basics.scratch import make_scratch_folder
+from goal_sweep.goal_core.basics.atomic import StorageError, make_scratch_folder
 from goal_sweep.runners.store.storage.folders import LOCAL, Storage
 
 CACHE = "GOAL_SWEEP_CACHE"

@@ -13,7 +13,7 @@ from matplotlib.quiver import Quiver
 from goal_sweep.analysis.figures.objectives import draw_gradient_fields, draw_triplet_weights
 from goal_sweep.goal_core.objectives import list_objectives
 from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
-from goal_sweep.goal_core.objectives.pointwise import weights_at
+from goal_sweep.goal_core.objectives.trial import weights_at
 
 
 def at(pair: str, triplet: str) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ import torch
 
 from goal_sweep.goal_core.basics.devices import full_precision, is_out_of_memory, set_arithmetic
 from goal_sweep.goal_core.basics.errors import first_line
-from goal_sweep.goal_core.training.failures import failure_kind
+from goal_sweep.goal_core.training.plan import failure_kind
 
 FULL: list[Exception] = [
     torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),

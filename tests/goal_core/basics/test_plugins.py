@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from goal_sweep.goal_core.basics.plugins import Plugin, PluginError, read_plugin
+from goal_sweep.goal_core.basics.registry import Plugin, PluginError, read_plugin
 from goal_sweep.goal_core.objectives import ObjectiveConfig, pair_weights
 from goal_sweep.goal_core.objectives.trial import try_objective
 from goal_sweep.goal_core.training import TrainingFailed

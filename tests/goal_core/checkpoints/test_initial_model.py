@@ -14,8 +14,7 @@ from safetensors.torch import load_file
 from goal_sweep.goal_core.basics.atomic import DamagedError
 from goal_sweep.goal_core.basics.errors import WeightsError
 from goal_sweep.goal_core.checkpoints import weights_in
-from goal_sweep.goal_core.checkpoints.description import read_model
-from goal_sweep.goal_core.checkpoints.file import read_checkpoint, write_checkpoint
+from goal_sweep.goal_core.checkpoints.file import read_checkpoint, read_model, write_checkpoint
 from goal_sweep.goal_core.checkpoints.initial_model import InitialModel, check_initial_weights
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.evaluation.evaluate import open_checkpoint

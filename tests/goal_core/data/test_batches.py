@@ -12,7 +12,7 @@ from goal_sweep.goal_core.data import ImageConfig, Split, num_batches
 from goal_sweep.goal_core.data.batches import Batch, BatchSource, batch_indices, epoch_order, sample_seed
 from goal_sweep.goal_core.data.config import KarpathyConfig
 from goal_sweep.goal_core.data.formats.opening import open_dataset
-from goal_sweep.goal_core.data.text.vocabulary import Vocabulary
+from goal_sweep.goal_core.data.text import Vocabulary
 from goal_sweep.goal_core.data.transforms import transform_of
 from tests.helpers.counting_reader import counted
 from tests.helpers.karpathy_fixture import write_dataset

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from goal_sweep.goal_core.data import ImageConfig
-from goal_sweep.goal_core.data.decoding import DecodedImages
+from goal_sweep.goal_core.data.inputs import DecodedImages
 from goal_sweep.goal_core.data.transforms import transform_of
 from tests.helpers.counting_reader import counted
 

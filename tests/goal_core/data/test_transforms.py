@@ -15,7 +15,7 @@ from torchvision import transforms
 
 from goal_sweep.goal_core.basics.errors import DataError
 from goal_sweep.goal_core.data import ImageConfig
-from goal_sweep.goal_core.data.formats.image_files import FORMATS, decode_image
+from goal_sweep.goal_core.data.formats.index import FORMATS, decode_image
 from goal_sweep.goal_core.data.transforms import (
     CROP_RATIO,
     CROP_SCALE,
@@ -154,14 +154,14 @@ def test_a_damaged_file_is_named_in_one_line(tmp_path: Path, name: str) -> None:
 
 def test_an_image_of_too_many_pixels_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = saved(tmp_path, Image.fromarray(noise(5, 7)))
-    monkeypatch.setattr("goal_sweep.goal_core.data.formats.image_files.MAX_PIXELS", 34)
+    monkeypatch.setattr("goal_sweep.goal_core.data.formats.index.MAX_PIXELS", 34)
     with pytest.raises(DataError, match=r"image\.png: .* 7 x 5 pixels"):
         decode_image(path)
     path.write_bytes(png_of(20_000, 20_000))  # so many that Pillow refuses it
     with pytest.raises(DataError, match=r"image\.png: it has more than 34 pixels"):
         decode_image(path)
     path.write_bytes(png_of(10_000, 10_000))  # of which Pillow warns
-    program = f"from goal_sweep.goal_core.data.formats.image_files import decode_image; decode_image({str(path)!r})"
+    program = f"from goal_sweep.goal_core.data.formats.index import decode_image; decode_image({str(path)!r})"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert "Warning" not in done.stderr
     assert "10000 x 10000 pixels" in done.stderr.splitlines()[-1]

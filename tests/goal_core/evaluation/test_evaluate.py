@@ -9,9 +9,8 @@ from torch.nn.functional import normalize
 
 from goal_sweep.goal_core.basics.errors import ConfigError, DataError
 from goal_sweep.goal_core.data.formats.opening import open_dataset
-from goal_sweep.goal_core.evaluation.embedding import embed_split
 from goal_sweep.goal_core.evaluation.evaluate import check_same_queries, evaluate_ensemble, open_checkpoint
-from goal_sweep.goal_core.evaluation.recalls import recalls_between
+from goal_sweep.goal_core.evaluation.recalls import embed_split, recalls_between
 from tests.helpers.retrieval_oracle import oracle_metrics
 from tests.helpers.training_cases import DATA, trained_cell
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from goal_sweep.goal_core.basics.errors import CollapsedError, listening
-from goal_sweep.goal_core.evaluation.embedding import check_embedded
+from goal_sweep.goal_core.evaluation.recalls import check_embedded
 from goal_sweep.goal_core.evaluation.retrieval import EmbeddingError, NonFiniteEmbeddingError, recall
 from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
 

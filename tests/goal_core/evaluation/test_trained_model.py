@@ -15,9 +15,8 @@ from goal_sweep.goal_core.basics.errors import ConfigError, DataError, WeightsEr
 from goal_sweep.goal_core.checkpoints.file import read_checkpoint, write_checkpoint
 from goal_sweep.goal_core.data.config import PrecompConfig, ScenesConfig
 from goal_sweep.goal_core.data.formats.opening import open_dataset
-from goal_sweep.goal_core.evaluation.embedding import embed_split
 from goal_sweep.goal_core.evaluation.evaluate import open_checkpoint
-from goal_sweep.goal_core.evaluation.recalls import recalls_between
+from goal_sweep.goal_core.evaluation.recalls import embed_split, recalls_between
 from goal_sweep.goal_core.evaluation.trained_model import load_model
 from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig
 from goal_sweep.goal_core.training import StageConfig

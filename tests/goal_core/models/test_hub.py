@@ -16,12 +16,11 @@ from transformers import AutoModel, AutoTokenizer
 from goal_sweep.goal_core.basics.errors import ConfigError, WeightsError
 from goal_sweep.goal_core.checkpoints.initial_model import InitialModel
 from goal_sweep.goal_core.data.formats.opening import open_dataset
-from goal_sweep.goal_core.data.text.wordpieces import Subwords, tokenizer_from_json
+from goal_sweep.goal_core.data.text import Subwords, tokenizer_from_json
 from goal_sweep.goal_core.evaluation.evaluate import open_checkpoint
 from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig, VectorsConfig, VseInftyConfig, hub_id
 from goal_sweep.goal_core.models.frameworks import framework_of, initial_weights_id
-from goal_sweep.goal_core.models.hub import Towers, build_dual, subwords_of
-from goal_sweep.goal_core.models.open_clip_towers import open_clip_tokens
+from goal_sweep.goal_core.models.hub import Towers, build_dual, open_clip_tokens, subwords_of
 from goal_sweep.goal_core.training import StageConfig, UnitPlan
 from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.tiny_models import clip_folder, encoder_folder, siglip_folder

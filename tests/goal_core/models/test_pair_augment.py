@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from goal_sweep.goal_core.data.text.wordpieces import SPECIAL_PIECES, Wordpieces
-from goal_sweep.goal_core.models.systems.pair_augment import PairAugment
+from goal_sweep.goal_core.data.text import SPECIAL_PIECES, Wordpieces
+from goal_sweep.goal_core.models.systems.vse_infty import PairAugment
 
 PIECES = Wordpieces((*SPECIAL_PIECES, "red", "car", "##s", "a", "small", "."))
 CAPTION = "A small red CARS zebra."

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from goal_sweep.goal_core.objectives import VARIANTS, list_objectives
 from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
-from goal_sweep.goal_core.objectives.pointwise import weights_at
+from goal_sweep.goal_core.objectives.trial import weights_at
 from tests.helpers import objective_oracle as oracle
 
 PAPER = {"con/con", "con/nca", "lin/cir"}

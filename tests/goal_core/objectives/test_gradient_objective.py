@@ -11,9 +11,9 @@ from torch import Tensor
 
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.goal_core.objectives import VARIANTS, pair_weights, triplet_weights
+from goal_sweep.goal_core.objectives import mining as similarity_module
 from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective, NonFiniteError, ShapeError
-from goal_sweep.goal_core.objectives.mining import similarity as similarity_module
-from goal_sweep.goal_core.objectives.mining.similarity import first_maximum
+from goal_sweep.goal_core.objectives.mining import first_maximum
 from tests.helpers import objective_oracle as oracle
 from tests.helpers.dense_gradient import dense
 

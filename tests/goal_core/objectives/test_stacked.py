@@ -9,10 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from goal_sweep.goal_core.objectives import VARIANTS, PairWeights, Triplets, pair_weights
-from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
-from goal_sweep.goal_core.objectives.mining import similarity
-from goal_sweep.goal_core.objectives.stacked import StackedObjectives
+from goal_sweep.goal_core.objectives import VARIANTS, PairWeights, Triplets, mining, pair_weights
+from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective, StackedObjectives
 from goal_sweep.goal_core.objectives.stats import ObjectiveStats, named
 from tests.helpers import objective_oracle as oracle
 
@@ -52,9 +50,9 @@ def numbers_of(stats: ObjectiveStats) -> list[dict[str, float]]:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The ways in which a batch is computed: small, larger than a block, larger than what is kept."""
     if request.param == "in blocks":
-        monkeypatch.setitem(similarity.BLOCK_ENTRIES, "cpu", 300)
+        monkeypatch.setitem(mining.BLOCK_ENTRIES, "cpu", 300)
     if request.param == "made anew":
-        monkeypatch.setattr(similarity, "STORED_ENTRIES", 1)
+        monkeypatch.setattr(mining, "STORED_ENTRIES", 1)
     return str(request.param)
 
 

@@ -17,9 +17,8 @@ import pytest
 import torch
 
 from goal_sweep.goal_core.basics.errors import DataError, WeightsError
-from goal_sweep.goal_core.data.text.vocabulary import Vocabulary
-from goal_sweep.goal_core.official.convert import rename_tensors
-from goal_sweep.goal_core.official.pickles import read_torch_file, read_vocabulary, tensors_of
+from goal_sweep.goal_core.data.text import Vocabulary
+from goal_sweep.goal_core.official.convert import read_torch_file, read_vocabulary, rename_tensors, tensors_of
 from tests.helpers.python2_pickle import save_python2_pickle, save_python2_torch
 
 WEIGHTS = OrderedDict(weight=torch.arange(6.0).view(2, 3), bias=torch.ones(2))

@@ -13,11 +13,10 @@ from torch import Tensor
 from torchvision.models import resnet18, resnet152
 
 from goal_sweep.goal_core.basics.errors import WeightsError
-from goal_sweep.goal_core.checkpoints.description import read_model
-from goal_sweep.goal_core.checkpoints.file import load_module, read_checkpoint
+from goal_sweep.goal_core.checkpoints.file import load_module, read_checkpoint, read_model
 from goal_sweep.goal_core.data.config import ImageConfig, ScenesConfig
 from goal_sweep.goal_core.data.formats.opening import open_dataset
-from goal_sweep.goal_core.data.text.vocabulary import Vocabulary
+from goal_sweep.goal_core.data.text import Vocabulary
 from goal_sweep.goal_core.evaluation.evaluate import open_checkpoint
 from goal_sweep.goal_core.models import BackboneConfig
 from goal_sweep.goal_core.models.backbones import build_backbone

@@ -16,7 +16,7 @@ from goal_sweep.goal_core.basics.errors import ConfigError, WeightsError
 from goal_sweep.goal_core.checkpoints.initial_model import check_initial_weights
 from goal_sweep.goal_core.data.config import ImageConfig, ScenesConfig
 from goal_sweep.goal_core.data.formats.opening import open_dataset
-from goal_sweep.goal_core.data.text.wordpieces import SPECIAL_PIECES, Wordpieces
+from goal_sweep.goal_core.data.text import SPECIAL_PIECES, Wordpieces
 from goal_sweep.goal_core.evaluation.evaluate import open_checkpoint
 from goal_sweep.goal_core.models import BackboneConfig, BertConfig
 from goal_sweep.goal_core.models.backbones import build_backbone

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from goal_sweep.goal_core.training.sharing import choose_path
+from goal_sweep.goal_core.training.shared_backbone import choose_path
 from tests.helpers.training_cases import FINETUNE, FROZEN, GRID, XVLM, unit_of
 
 

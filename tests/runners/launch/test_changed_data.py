@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from goal_sweep.goal_core.data.formats.image_files import FileReader
+from goal_sweep.goal_core.data.formats.index import FileReader
 from goal_sweep.runners.launch.opened import OpenedSweep, open_sweep
 from tests.helpers.disturbed import SWEEP, calm_results, disturbed, swap, sweep_in
 from tests.helpers.in_process import Train, counted, launch, results

@@ -13,9 +13,9 @@ import pytest
 from safetensors.numpy import save_file
 
 from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError
-from goal_sweep.goal_core.data.captions import captions_of
 from goal_sweep.goal_core.data.config import EmbeddingsConfig
 from goal_sweep.goal_core.data.formats.opening import open_dataset
+from goal_sweep.goal_core.data.inputs import captions_of
 from goal_sweep.goal_core.data.text import TextVectors
 
 OWNERS = np.array([0, 0, 1, 2, 2, 2, 3, 3, 4, 5])

@@ -11,11 +11,12 @@ import pytest
 
 from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError
 from goal_sweep.goal_core.data import Dataset
-from goal_sweep.goal_core.data.captions import EncodedCaptions, captions_of
 from goal_sweep.goal_core.data.config import KarpathyConfig, RegionsConfig
-from goal_sweep.goal_core.data.formats import image_files, opening
+from goal_sweep.goal_core.data.formats import opening
+from goal_sweep.goal_core.data.formats.index import FileReader
 from goal_sweep.goal_core.data.formats.opening import open_dataset
-from goal_sweep.goal_core.data.text.vocabulary import Vocabulary
+from goal_sweep.goal_core.data.inputs import EncodedCaptions, captions_of
+from goal_sweep.goal_core.data.text import Vocabulary
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.region_files import write_regions
 
@@ -31,13 +32,13 @@ def pixels(dataset: Dataset) -> list[bytes]:
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The images that were read for their digests."""
-    read, whole = list[str](), image_files.FileReader.content
+    read, whole = list[str](), FileReader.content
 
-    def content(self: image_files.FileReader, index: int) -> tuple[bytes, list[Any]]:
+    def content(self: FileReader, index: int) -> tuple[bytes, list[Any]]:
         read.append(Path(self.label(index)).name)
         return whole(self, index)
 
-    monkeypatch.setattr(image_files.FileReader, "content", content)
+    monkeypatch.setattr(FileReader, "content", content)
     return read
 
 

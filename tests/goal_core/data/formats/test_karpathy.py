@@ -14,7 +14,7 @@ from goal_sweep.goal_core.basics.errors import DataError
 from goal_sweep.goal_core.data import Dataset, ImageConfig
 from goal_sweep.goal_core.data.config import KarpathyConfig
 from goal_sweep.goal_core.data.formats.opening import open_dataset
-from goal_sweep.goal_core.data.text.vocabulary import Vocabulary
+from goal_sweep.goal_core.data.text import Vocabulary
 from tests.helpers.karpathy_fixture import tiny_annotations, write_dataset
 
 

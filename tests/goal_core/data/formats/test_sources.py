@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from goal_sweep.goal_core.basics.errors import DataError, MissingDataError
-from goal_sweep.goal_core.basics.plugins import Plugin
+from goal_sweep.goal_core.basics.registry import Plugin
 from goal_sweep.goal_core.data import DataConfig, Dataset
 from goal_sweep.goal_core.data.config import KarpathyConfig, RegionsConfig, SourceConfig
 from goal_sweep.goal_core.data.formats.opening import open_dataset

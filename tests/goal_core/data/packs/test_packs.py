@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from goal_sweep.goal_core.data import packs as packing
-from goal_sweep.goal_core.data.decoding import DecodedImages
 from goal_sweep.goal_core.data.formats.opening import open_dataset
+from goal_sweep.goal_core.data.inputs import DecodedImages
 from goal_sweep.goal_core.data.packs import plan_pack, write_pack
 from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.karpathy_fixture import write_dataset

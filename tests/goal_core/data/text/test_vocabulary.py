@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from goal_sweep.goal_core.basics.errors import DataError
-from goal_sweep.goal_core.data.captions import EncodedCaptions
-from goal_sweep.goal_core.data.text.vocabulary import Vocabulary, tokenize, word_counts
-from goal_sweep.goal_core.data.text.wordpieces import tokenizer_from_json
+from goal_sweep.goal_core.data.inputs import EncodedCaptions
+from goal_sweep.goal_core.data.text import Vocabulary, tokenize, tokenizer_from_json, word_counts
 from tests.helpers.properties import given, st
 
 CORPUS = ["a cat on a mat", "A cat, a dog!", "two cats"]

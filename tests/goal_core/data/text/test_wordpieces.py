@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from goal_sweep.goal_core.basics.errors import DataError
-from goal_sweep.goal_core.data.text.wordpieces import SPECIAL_PIECES, Wordpieces, clean_caption, tokenizer_from_json
+from goal_sweep.goal_core.data.text import SPECIAL_PIECES, Wordpieces, clean_caption, tokenizer_from_json
 
 PIECES = Wordpieces((*SPECIAL_PIECES, "red", "car", "##s", "a", "small", "."))
 CAPTION = "A small red CARS zebra."

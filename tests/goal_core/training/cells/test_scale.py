@@ -20,7 +20,7 @@ from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.models.heads import Pairs
 from goal_sweep.goal_core.objectives import ObjectiveConfig
 from goal_sweep.goal_core.training import UnitPlan
-from goal_sweep.goal_core.training.cells.scale import BATCHES, gradient_norm, scale_from
+from goal_sweep.goal_core.training.cells.optim import BATCHES, gradient_norm, scale_from
 from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.training_cases import (
     XVLM,

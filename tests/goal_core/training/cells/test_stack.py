@@ -16,8 +16,7 @@ from torch import Tensor
 from goal_sweep.goal_core.checkpoints import LAST
 from goal_sweep.goal_core.data.config import PrecompConfig
 from goal_sweep.goal_core.models.config import TextConfig
-from goal_sweep.goal_core.models.systems.gru import stacked_gru
-from goal_sweep.goal_core.models.systems.vsepp import VseppHeads
+from goal_sweep.goal_core.models.systems.vsepp import VseppHeads, stacked_gru
 from goal_sweep.goal_core.objectives import PairWeights, Triplets, pair_weights
 from goal_sweep.goal_core.training import UnitPlan
 from goal_sweep.goal_core.training.cells import stack as cell_stack_module

@@ -1,7 +1,8 @@
-"""Columns of numbers and texts in one file, a safetensors file, of which nothing is parsed but the header.
+"""Files that carry their own checksum, so that damage shows when they are read: JSON, and columns of numbers and texts.
 
-The header holds the SHA-256 of all columns and of the file's name: under the name of another it is damaged. Whoever
-opens the file reads all of it into memory. A map would show later edits, and end the process where the file was cut.
+Columns are a safetensors file, of which nothing is parsed but the header. That holds the SHA-256 of all columns and of
+the file's name: under the name of another it is damaged. Whoever opens the file reads all of it into memory. A map
+would show later edits, and end the process where the file was cut.
 """
 
 from __future__ import annotations
@@ -19,9 +20,58 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
-from goal_sweep.goal_core.basics.atomic import DamagedError, open_file, replace_with, usual_mode
+from goal_sweep.goal_core.basics.atomic import DamagedError, open_file, read_bytes, replace_with, usual_mode
 from goal_sweep.goal_core.basics.errors import warn
 from goal_sweep.goal_core.basics.user_files import reading
+
+_CHECKSUM = "checksum"
+
+
+def json_bytes(content: Any, *, indent: int | None = 2, seal: bool = True) -> bytes:
+    """Strict JSON in UTF-8, with a final newline; numbers that JSON lacks become ``"nan"``, ``"inf"``, ``"-inf"``.
+
+    Sealed, an object has a key ``"checksum"``, which :func:`parse_json` verifies and removes.
+    """
+    finite = _finite(content)
+    if seal and isinstance(finite, dict):
+        finite.pop(_CHECKSUM, None)
+        finite[_CHECKSUM] = key_of(finite)
+    return json.dumps(finite, indent=indent, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+
+
+def key_of(content: Any) -> str:
+    """16 hex digits that identify JSON-able content; the order of an object's keys does not matter."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, float) and not math.isfinite(content):
+        return str(content)
+    if isinstance(content, Mapping):
+        return {str(key): _finite(value) for key, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [_finite(value) for value in content]
+    return content
+
+
+def read_json(path: Path, *, sealed: bool = True) -> dict[str, Any] | None:
+    """The JSON object in ``path``, as by :func:`parse_json`, or None where there is no such file."""
+    content = read_bytes(path)
+    return None if content is None else parse_json(content, str(path), sealed=sealed)
+
+
+def parse_json(content: bytes, source: str, *, sealed: bool = True) -> dict[str, Any]:
+    """Parse what :func:`json_bytes` wrote; a `DamagedError` where it is not whole or does not match its checksum."""
+    try:
+        parsed = json.loads(content.decode())
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(f"{source} is damaged: it is not valid JSON ({error})") from error
+    if not isinstance(parsed, dict):
+        raise DamagedError(f"{source} is damaged: it is not a JSON object")
+    if (sealed or _CHECKSUM in parsed) and parsed.pop(_CHECKSUM, None) != key_of(parsed):
+        raise DamagedError(f"{source} is damaged: its content does not match its checksum")
+    return parsed
+
 
 Columns = Mapping[str, NDArray[Any]]
 _DTYPES = {"U8": "u1", "I32": "<i4", "I64": "<i8", "F16": "<f2", "F32": "<f4", "F64": "<f8"}
