@@ -1,7 +1,5 @@
 """The objectives for a training loop of one's own, and what a plugin needs to register weights; torch and numpy do."""
 
-from goal_sweep.goal_core.objectives.arguments import Positive, Triplets, Value
-from goal_sweep.goal_core.objectives.baselines import baselines
 from goal_sweep.goal_core.objectives.config import ObjectiveConfig
 from goal_sweep.goal_core.objectives.gradient_objective import (
     GradientObjective,
@@ -10,9 +8,16 @@ from goal_sweep.goal_core.objectives.gradient_objective import (
     Objective,
     ShapeError,
 )
-from goal_sweep.goal_core.objectives.pair_weights import PairWeights, pair_weights
-from goal_sweep.goal_core.objectives.triplet_weights import triplet_weights
 from goal_sweep.goal_core.objectives.variants import ObjectiveInfo, list_objectives
+from goal_sweep.goal_core.objectives.weights import (
+    PairWeights,
+    Positive,
+    Triplets,
+    Value,
+    baselines,
+    pair_weights,
+    triplet_weights,
+)
 
 __all__ = [
     "GradientObjective",

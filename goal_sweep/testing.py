@@ -26,9 +26,10 @@ from goal_sweep.goal_core.data.formats.opening import check_data
 from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig
 from goal_sweep.goal_core.models.backbones import build_backbone
 from goal_sweep.goal_core.models.hub import build_encoder, word_states
-from goal_sweep.goal_core.objectives import ObjectiveConfig, Value
+from goal_sweep.goal_core.objectives import ObjectiveConfig
 from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective, StackedObjectives
 from goal_sweep.goal_core.objectives.trial import try_objective
+from goal_sweep.goal_core.objectives.weights import Value
 from goal_sweep.goal_core.training import Callback, FolderFiles, StageConfig, TrainingPlan, UnitPlan
 from goal_sweep.goal_core.training.train import train_unit
 

@@ -16,8 +16,8 @@ from pydantic import ValidationError
 
 from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.goal_core.models.frameworks import frameworks
-from goal_sweep.goal_core.objectives.arguments import Value
 from goal_sweep.goal_core.objectives.variants import Variant
+from goal_sweep.goal_core.objectives.weights import Value
 from goal_sweep.goal_core.training.config import StageConfig
 from goal_sweep.sweeps.checks import failures, refuse
 from goal_sweep.sweeps.identity import reader_of

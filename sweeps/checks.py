@@ -13,8 +13,7 @@ from goal_sweep.goal_core.basics.errors import ConfigError, UnknownNameError
 from goal_sweep.goal_core.basics.ranges import InRange
 from goal_sweep.goal_core.basics.registry import Registry
 from goal_sweep.goal_core.models.config import BackboneConfig
-from goal_sweep.goal_core.objectives.pair_weights import pair_weights
-from goal_sweep.goal_core.objectives.triplet_weights import triplet_weights
+from goal_sweep.goal_core.objectives.weights import pair_weights, triplet_weights
 from goal_sweep.goal_core.training.config import StageConfig
 
 T = TypeVar("T", bound=Sequence[Any])

@@ -17,12 +17,9 @@ from goal_sweep.goal_core.data.config import DataConfig
 from goal_sweep.goal_core.data.dataset import importers
 from goal_sweep.goal_core.models.config import ModelConfig, ModelParts
 from goal_sweep.goal_core.models.frameworks import frameworks
-from goal_sweep.goal_core.objectives.arguments import Value
-from goal_sweep.goal_core.objectives.baselines import LOSS, baselines
 from goal_sweep.goal_core.objectives.config import ObjectiveConfig
-from goal_sweep.goal_core.objectives.pair_weights import pair_weights
-from goal_sweep.goal_core.objectives.triplet_weights import triplet_weights
 from goal_sweep.goal_core.objectives.variants import Variant, accepted_parameters
+from goal_sweep.goal_core.objectives.weights import LOSS, Value, baselines, pair_weights, triplet_weights
 from goal_sweep.goal_core.training.config import Precision, Sharing, StageConfig
 from goal_sweep.sweeps import checks
 from goal_sweep.sweeps.axes import Axis, Configuration, check_axes, combinations, settings_at

@@ -17,7 +17,7 @@ import torch
 from goal_sweep.analysis.statistics.images import image_scores
 from goal_sweep.goal_core.basics.atomic import DamagedError
 from goal_sweep.goal_core.basics.errors import GoalError
-from goal_sweep.goal_core.basics.sealed import read_columns, read_json
+from goal_sweep.goal_core.basics.files import read_columns, read_json
 from goal_sweep.goal_core.checkpoints.file import read_checkpoint, read_model, read_of_training
 from goal_sweep.goal_core.data.config import RegionsConfig
 from goal_sweep.goal_core.data.formats.opening import open_dataset

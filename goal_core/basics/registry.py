@@ -23,8 +23,8 @@ from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from goal_sweep.goal_core.basics.errors import ConfigError, DataError, UnknownNameError
+from goal_sweep.goal_core.basics.files import content_of, text_in
 from goal_sweep.goal_core.basics.numerics import BUILT_IN_CODE
-from goal_sweep.goal_core.basics.user_files import content_of, text_in
 
 F = TypeVar("F", bound=Callable[..., Any])
 

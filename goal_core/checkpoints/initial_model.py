@@ -87,12 +87,9 @@ class InitialModel:
 
 def check_captions(model: ModelConfig, data: DataConfig, dataset: Dataset) -> None:
     """Check that a model can read every caption of every split; a `DataError` names the first that it cannot."""
-    _check_captions(InitialModel(model, data, dataset), dataset)
-
-
-def _check_captions(initial: InitialModel, dataset: Dataset) -> None:
+    tokenizer = InitialModel(model, data, dataset).tokenizer
     for split in dataset.splits.values():
-        captions_of(split, initial.tokenizer)
+        captions_of(split, tokenizer)
 
 
 def check_initial_weights(model: ModelConfig, data: DataConfig, dataset: Dataset) -> None:
@@ -101,7 +98,8 @@ def check_initial_weights(model: ModelConfig, data: DataConfig, dataset: Dataset
     Heads of one's own encode two pairs, too.
     """
     initial, entry = InitialModel(model, data, dataset), frameworks[model.framework]
-    _check_captions(initial, dataset)
+    for split in dataset.splits.values():
+        captions_of(split, initial.tokenizer)
     backbone = initial.backbone(0)
     heads = initial.heads(backbone, 0)
     if entry.plugin:

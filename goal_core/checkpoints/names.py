@@ -7,7 +7,7 @@ from typing import Final
 
 from goal_sweep.goal_core.basics.atomic import DamagedError
 from goal_sweep.goal_core.basics.errors import WeightsError
-from goal_sweep.goal_core.basics.sealed import read_json
+from goal_sweep.goal_core.basics.files import read_json
 
 LAST: Final = "last.safetensors"
 """Everything from which a training continues."""

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goal_sweep.goal_core.basics.errors import DataError
+from goal_sweep.goal_core.basics.files import key_of
 from goal_sweep.goal_core.basics.registry import Registry
-from goal_sweep.goal_core.basics.sealed import key_of
 from goal_sweep.goal_core.data.config import ImageConfig
 
 SPLIT_NAMES = ("train", "val", "test")

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from goal_sweep.goal_core.basics.errors import DataError, GoalError, listening, warn
-from goal_sweep.goal_core.basics.sealed import kept_columns, key_of, write_columns
+from goal_sweep.goal_core.basics.files import kept_columns, key_of, write_columns
 from goal_sweep.goal_core.data.config import ImageConfig
 from goal_sweep.goal_core.data.dataset import RegionReader, Split, index_parts
 from goal_sweep.goal_core.data.text import PAD, Tokenizer

@@ -27,17 +27,9 @@ from zipfile import ZipFile, ZipInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from goal_sweep.goal_core.basics.atomic import (
-    DamagedError,
-    StorageError,
-    check_space,
-    make_folder,
-    remove_leftovers,
-    replace_bytes,
-    replace_with,
-)
+from goal_sweep.goal_core.basics import atomic
 from goal_sweep.goal_core.basics.errors import first_line, warn
-from goal_sweep.goal_core.basics.sealed import json_bytes, key_of, read_json
+from goal_sweep.goal_core.basics.files import json_bytes, key_of, read_json
 from goal_sweep.goal_core.data.config import ImageConfig
 from goal_sweep.goal_core.data.dataset import Dataset, Split
 from goal_sweep.goal_core.data.transforms import transform_of
@@ -121,7 +113,7 @@ class PackedSplit:
             member = shard.infolist()[row]
             place, _, shape = member.filename.partition("-")
             if place != _place(self._plan, self._split, index):
-                raise DamagedError(f"it has {place} where image {index} should be")
+                raise atomic.DamagedError(f"it has {place} where image {index} should be")
             return np.frombuffer(shard.read(member), np.uint8).reshape([int(side) for side in shape.split("x")])
         except Exception as error:  # which kind, depends on the damage
             self._is_aside = True
@@ -160,7 +152,7 @@ def open_packed(dataset: Dataset, image: ImageConfig | None, packs: Path | None)
         for name, split in splits.items():
             packed = PackedSplit(plan, name, stated["per_shard"][name])
             splits[name] = replace(split, packed=packed, holds_squares=plan.form(name) == "squares")
-    except (DamagedError, StorageError, KeyError) as error:
+    except (atomic.DamagedError, atomic.StorageError, KeyError) as error:
         set_aside(plan, plan.folder / DESCRIPTION, str(error))
         return dataset, f"decoded from their files ({error})"
     forms = ", ".join(f"{name} {plan.form(name)}" for name in splits)
@@ -197,10 +189,10 @@ def write_pack(
     Killed at any moment and called again, it continues, and the files are the same. It decodes in ``workers`` threads,
     by default one on each core, and puts at least ``per_shard`` images in a shard.
     """
-    make_folder(plan.folder)
-    remove_leftovers(plan.folder)
+    atomic.make_folder(plan.folder)
+    atomic.remove_leftovers(plan.folder)
     advice = "free space, name another folder with GOAL_SWEEP_PACKS, or shrink the images (data.image.shrink)"
-    check_space(plan.folder, sum(estimate_bytes(dataset, plan).values()), "*.zip", advice)
+    atomic.check_space(plan.folder, sum(estimate_bytes(dataset, plan).values()), "*.zip", advice)
     sizes = {name: max(per_shard, -(-split.num_images // FEW_SHARDS)) for name, split in dataset.splits.items()}
     with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
         for name, split in dataset.splits.items():
@@ -209,7 +201,7 @@ def write_pack(
                 if not path.exists():
                     _write_shard(path, split, plan, images, pool, progress)
                 progress(name, images.stop, split.num_images)
-    replace_bytes(plan.folder / DESCRIPTION, json_bytes({**plan.description, "per_shard": sizes}))
+    atomic.replace_bytes(plan.folder / DESCRIPTION, json_bytes({**plan.description, "per_shard": sizes}))
     return sum(path.stat().st_size for path in plan.folder.glob("*.zip"))
 
 
@@ -227,4 +219,4 @@ def _write_shard(
                     shard.writestr(ZipInfo(name), made.tobytes())
                 progress(split.name, start, split.num_images)
 
-    replace_with(path, write)
+    atomic.replace_with(path, write)

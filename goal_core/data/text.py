@@ -23,7 +23,7 @@ import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
 from goal_sweep.goal_core.basics.errors import DataError
-from goal_sweep.goal_core.basics.user_files import content_of, text_in
+from goal_sweep.goal_core.basics.files import content_of, text_in
 
 PAD, START, END, UNK = range(4)
 SPECIAL_WORDS = ("<pad>", "<start>", "<end>", "<unk>")

@@ -16,15 +16,7 @@ from goal_sweep.goal_core.data import DataConfig, Dataset, Split
 from goal_sweep.goal_core.data.formats.index import own_indexes
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.text import tokenize
-from goal_sweep.goal_core.evaluation.recalls import (
-    Embedded,
-    EvalSplit,
-    all_recalls_of,
-    embed_split,
-    prepare_split,
-    recalls_between,
-    split_inputs,
-)
+from goal_sweep.goal_core.evaluation import recalls
 from goal_sweep.goal_core.evaluation.retrieval import EmbeddingError
 from goal_sweep.goal_core.models.heads import Encoder
 
@@ -46,13 +38,13 @@ class OpenedCheckpoint:
     trained_on: str
     """Name of the data that it was trained on."""
 
-    def prepared(self, split: str) -> EvalSplit:
+    def prepared(self, split: str) -> recalls.EvalSplit:
         """A split in the form that :func:`goal_core.evaluation.recalls.embed_split` takes."""
         chosen = self.dataset.splits[split]
-        inputs = split_inputs(chosen, self.description.data.image, self.encoder.device)
-        return prepare_split(chosen, self.description.vocabulary, inputs)
+        inputs = recalls.split_inputs(chosen, self.description.data.image, self.encoder.device)
+        return recalls.prepare_split(chosen, self.description.vocabulary, inputs)
 
-    def evaluate(self, split: SplitName = "test", embedded: Embedded | None = None) -> dict[str, Any]:
+    def evaluate(self, split: SplitName = "test", embedded: recalls.Embedded | None = None) -> dict[str, Any]:
         """Measure the recall on a split.
 
         Returns:
@@ -61,7 +53,7 @@ class OpenedCheckpoint:
         """
         description, chosen = self.description, self.dataset.splits[split]
         try:
-            metrics = all_recalls_of(self.encoder, self.prepared(split), embedded)[0]
+            metrics = recalls.all_recalls_of(self.encoder, self.prepared(split), embedded)[0]
         except (EmbeddingError, CollapsedError) as error:
             raise type(error)(f"{self.path}: {error}") from error
         return {
@@ -147,7 +139,7 @@ def evaluate_ensemble(members: Iterable[OpenedCheckpoint], split: SplitName = "t
             )
         splits.append((member.path, member.dataset.splits[split]))
         check_same_queries(*splits[0], *splits[-1])
-        embedded.append(embed_split(member.encoder, member.prepared(split)))
+        embedded.append(recalls.embed_split(member.encoder, member.prepared(split)))
         found.append(member.evaluate(split, embedded[-1]))
     images_ND, texts_MD = (torch.cat(parts, 1) for parts in zip(*embedded, strict=True))
     ranked = splits[0][1]
@@ -155,7 +147,7 @@ def evaluate_ensemble(members: Iterable[OpenedCheckpoint], split: SplitName = "t
         "split": split,
         "images": ranked.num_images,
         "captions": ranked.num_captions,
-        "metrics": recalls_between(images_ND, texts_MD, torch.tensor(ranked.caption_image), split)[0],
+        "metrics": recalls.recalls_between(images_ND, texts_MD, torch.tensor(ranked.caption_image), split)[0],
         "members": found,
     }
 

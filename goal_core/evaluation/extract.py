@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from goal_sweep.goal_core.basics.atomic import check_space, remove_leftovers, replace_bytes, storage_errors
 from goal_sweep.goal_core.basics.errors import DataError, DeviceError
-from goal_sweep.goal_core.basics.sealed import json_bytes, read_json
+from goal_sweep.goal_core.basics.files import json_bytes, read_json
 from goal_sweep.goal_core.data import Dataset, ImageConfig, Split, index_parts
 from goal_sweep.goal_core.data.formats.layout import FILE_WORDS
 from goal_sweep.goal_core.data.inputs import DecodedImages

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from goal_sweep.goal_core.basics.atomic import DamagedError, replace_with
 from goal_sweep.goal_core.basics.errors import DataError
-from goal_sweep.goal_core.basics.sealed import read_json
+from goal_sweep.goal_core.basics.files import read_json
 from goal_sweep.goal_core.data.config import DataConfig
 from goal_sweep.goal_core.data.formats.layout import SHIPPED_FOLDER, precomp_folder
 

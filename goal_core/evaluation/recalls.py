@@ -22,12 +22,7 @@ from goal_sweep.goal_core.basics.errors import CollapsedError, warn
 from goal_sweep.goal_core.data import ImageConfig, Split, index_parts
 from goal_sweep.goal_core.data.inputs import Captions, DecodedImages, captions_of
 from goal_sweep.goal_core.data.text import Tokenizer
-from goal_sweep.goal_core.evaluation.retrieval import (
-    NonFiniteEmbeddingError,
-    RetrievalRanks,
-    retrieval_metrics,
-    retrieval_ranks,
-)
+from goal_sweep.goal_core.evaluation import retrieval
 from goal_sweep.goal_core.models.heads import Encoder
 from goal_sweep.goal_core.models.systems.xvlm import XvlmHeads
 from goal_sweep.goal_core.objectives.stats import describe_unsound, no_unit_vectors
@@ -108,7 +103,9 @@ def check_embedded(embedded: Embedded, where: str) -> Embedded:
         CollapsedError: those of all images are equal. Equal captions are warned of: their words may be unknown.
     """
     if any(bool(no_unit_vectors(emb).any()) for emb in embedded):
-        raise NonFiniteEmbeddingError(f"{where}: {describe_unsound(images=embedded[0], captions=embedded[1])}")
+        raise retrieval.NonFiniteEmbeddingError(
+            f"{where}: {describe_unsound(images=embedded[0], captions=embedded[1])}"
+        )
     images, captions = (len(emb) > 1 and bool((emb == emb[0]).all()) for emb in embedded)
     if images:
         raise CollapsedError(f"{where}: the embeddings of all {len(embedded[0])} images are equal")
@@ -156,12 +153,12 @@ def recalls_of(encoder: Encoder, split: EvalSplit, embedded: Embedded | None = N
     if encoder.heads.rerank_top:
         return _named(split.name, _rerank_split(encoder, split)[1].metrics())
     image_ND, text_MD = check_embedded(embedded or embed_split(encoder, split), split.name)
-    return _named(split.name, retrieval_metrics(image_ND, text_MD, split.caption_image))
+    return _named(split.name, retrieval.retrieval_metrics(image_ND, text_MD, split.caption_image))
 
 
 def all_recalls_of(
     encoder: Encoder, split: EvalSplit, embedded: Embedded | None = None
-) -> tuple[dict[str, float], RetrievalRanks]:
+) -> tuple[dict[str, float], retrieval.RetrievalRanks]:
     """As :func:`recalls_of`, with the additional recalls that are reported, and the ranks behind the full ranking.
 
     Where the split has several thousand images exactly, ``<split>_1k/...`` is the mean over folds of 1,000 images, as
@@ -170,7 +167,7 @@ def all_recalls_of(
     """
     if encoder.heads.rerank_top:
         embedded, ranks = _rerank_split(encoder, split)
-        of_embeddings = retrieval_metrics(*embedded, split.caption_image)
+        of_embeddings = retrieval.retrieval_metrics(*embedded, split.caption_image)
         return _named(split.name, ranks.metrics()) | _named(f"{split.name}_embed", of_embeddings), ranks
     embedded = check_embedded(embedded or embed_split(encoder, split), split.name)
     return recalls_between(*embedded, split.caption_image, split.name)
@@ -178,16 +175,16 @@ def all_recalls_of(
 
 def recalls_between(
     image_ND: Tensor, text_MD: Tensor, caption_image: Tensor, name: str
-) -> tuple[dict[str, float], RetrievalRanks]:
+) -> tuple[dict[str, float], retrieval.RetrievalRanks]:
     """Recalls of embeddings, ``<name>/...`` and ``<name>_1k/...``, and ranks, as by :func:`all_recalls_of`.
 
     Images (N, D) and captions (M, D) are float32; the index of each caption's image (M,) may be on any device.
     """
-    ranks = retrieval_ranks(image_ND, text_MD, caption_image)
+    ranks = retrieval.retrieval_ranks(image_ND, text_MD, caption_image)
     recalls = _named(name, ranks.metrics())
     folds, rest = divmod(len(image_ND), 1000)
     if folds > 1 and rest == 0:
-        recalls |= _named(f"{name}_1k", retrieval_metrics(image_ND, text_MD, caption_image, folds=folds))
+        recalls |= _named(f"{name}_1k", retrieval.retrieval_metrics(image_ND, text_MD, caption_image, folds=folds))
     return recalls, ranks
 
 
@@ -195,7 +192,7 @@ def _named(prefix: str, metrics: dict[str, float]) -> dict[str, float]:
     return {f"{prefix}/{key}": value for key, value in metrics.items()}
 
 
-def _rerank_split(encoder: Encoder, split: EvalSplit) -> tuple[Embedded, RetrievalRanks]:
+def _rerank_split(encoder: Encoder, split: EvalSplit) -> tuple[Embedded, retrieval.RetrievalRanks]:
     """Embed a split and rank it in two stages, by a model whose heads are `XvlmHeads`.
 
     The score's inputs for every image and caption stay on the device: 3 GB each for COCO's 5,000 test images at
@@ -239,7 +236,7 @@ def _caption_states(encoder: Encoder, heads: XvlmHeads, split: EvalSplit) -> tup
 
 def reranked_ranks(
     image_emb: Tensor, text_emb: Tensor, text_to_image: Tensor, score: Score, top: int, *, block: int = QUERIES
-) -> RetrievalRanks:
+) -> retrieval.RetrievalRanks:
     """The rank from 0 of the right answer of every query after its nearest items are re-ranked by a score.
 
     The candidates of a query are its ``top`` nearest items by dot product, except those that tie with the first item
@@ -249,14 +246,14 @@ def reranked_ranks(
     Args:
         top: candidates of each query, at least 1; all items if there are fewer.
     """
-    nearest = retrieval_ranks(image_emb, text_emb, text_to_image)
+    nearest = retrieval.retrieval_ranks(image_emb, text_emb, text_to_image)
     owners_M = text_to_image.to(image_emb.device, torch.int64)
     images_N = torch.arange(len(image_emb), device=image_emb.device)
 
     def caption_score(queries_P: Tensor, items_P: Tensor) -> Tensor:
         return score(items_P, queries_P)
 
-    return RetrievalRanks(
+    return retrieval.RetrievalRanks(
         i2t=_rerank(image_emb, text_emb, images_N, owners_M, nearest.i2t, score, top, block),
         t2i=_rerank(text_emb, image_emb, owners_M, images_N, nearest.t2i, caption_score, top, block),
     )
@@ -286,7 +283,7 @@ def _rerank(
         numbers_QK = torch.arange(start, start + len(index), device=index.device)[:, None].expand_as(candidates_QK)
         scores_QK = score(numbers_QK.flatten(), candidates_QK.flatten()).float().view(candidates_QK.shape)
         if not bool(scores_QK.isfinite().all()):
-            raise NonFiniteEmbeddingError(
+            raise retrieval.NonFiniteEmbeddingError(
                 f"a score is not finite among the candidates of queries {start} to {rows.stop - 1}"
             )
         best_Q1 = scores_QK.masked_fill(~admitted_QK, -torch.inf).amax(dim=1, keepdim=True)

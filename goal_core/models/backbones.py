@@ -15,22 +15,11 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from goal_sweep.goal_core.basics.errors import DataError, WeightsError, first_line, nearest, warn
+from goal_sweep.goal_core.basics.files import seems
 from goal_sweep.goal_core.basics.numerics import derive_seed
 from goal_sweep.goal_core.basics.registry import Entry
-from goal_sweep.goal_core.basics.user_files import seems
+from goal_sweep.goal_core.models import weights
 from goal_sweep.goal_core.models.config import BackboneConfig
-from goal_sweep.goal_core.models.weights import (
-    NAMED_WEIGHTS,
-    TORCHVISION,
-    check_architecture,
-    check_finite_weights,
-    existing,
-    image_backbones,
-    misfits,
-    pretrained_cfg,
-    timm_library,
-    torchvision_names,
-)
 
 CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 """Channel means and standard deviations of CLIP's training images (Radford et al. 2021)."""
@@ -139,13 +128,13 @@ def build_backbone(
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed, "backbone"))
-        if config.name in image_backbones:
+        if config.name in weights.image_backbones:
             net = _own_network(config, image_size)
-        elif config.name.startswith(TORCHVISION):
+        elif config.name.startswith(weights.TORCHVISION):
             net = _torchvision_network(config, image_size, cells)
         else:
             net = _timm_network(config, image_size, drop_path)
-    if config.weights not in NAMED_WEIGHTS:
+    if config.weights not in weights.NAMED_WEIGHTS:
         _load_weights(net, Path(config.weights), config.name)
     cfg = net.pretrained_cfg
     mean, std = (CLIP_MEAN, CLIP_STD) if clip_pixels else (tuple(cfg["mean"]), tuple(cfg["std"]))
@@ -159,12 +148,12 @@ def build_backbone(
 
 def _timm_network(config: BackboneConfig, image_size: int, drop_path: float) -> Any:
     """Timm's model without classifier; arguments and errors as for :func:`build_backbone`."""
-    timm = timm_library()
-    check_architecture(config.name)
+    timm = weights.timm_library()
+    weights.check_architecture(config.name)
     options: dict[str, Any] = {"num_classes": 0}
     if drop_path:
         options["drop_path_rate"] = drop_path
-    if pretrained_cfg(config.name).get("fixed_input_size"):
+    if weights.pretrained_cfg(config.name).get("fixed_input_size"):
         options["img_size"] = image_size
     try:
         return timm.create_model(config.name, pretrained=config.weights == "timm", **options)
@@ -181,11 +170,11 @@ def _torchvision_network(config: BackboneConfig, image_size: int, cells: bool) -
     """Torchvision's model with its last linear layer, the classifier, left out; see :func:`build_backbone`."""
     from torchvision import models
 
-    name, sizes = config.name.removeprefix(TORCHVISION), {}
-    if config.name not in (known := torchvision_names()):
+    name, sizes = config.name.removeprefix(weights.TORCHVISION), {}
+    if config.name not in (known := weights.torchvision_names()):
         raise WeightsError(
-            f"unknown backbone {config.name!r}{nearest(config.name, known)}; `goal-sweep backbones '{TORCHVISION}*'` "
-            "lists all"
+            f"unknown backbone {config.name!r}{nearest(config.name, known)}; "
+            f"`goal-sweep backbones '{weights.TORCHVISION}*'` lists all"
         )
     if cells:
         raise WeightsError(f"backbone {config.name!r} gives a vector of an image, and no cells; take one of timm")
@@ -214,7 +203,7 @@ def own_module(entry: Entry[Callable[..., nn.Module]], **sizes: int) -> nn.Modul
 
 
 def _own_network(config: BackboneConfig, image_size: int) -> Any:
-    net: Any = own_module(image_backbones[config.name], image_size=image_size)
+    net: Any = own_module(weights.image_backbones[config.name], image_size=image_size)
     net.pretrained_cfg = {name: getattr(net, name, value) for name, value in _IMAGENET.items()}
     return net
 
@@ -249,7 +238,7 @@ def _load_weights(net: nn.Module, path: Path, name: str) -> None:
 
     What wrappers put before every name is taken off, with a word.
     """
-    given, own = _read_state(existing(path)), net.state_dict()
+    given, own = _read_state(weights.existing(path)), net.state_dict()
     taken = ""
     while prefix := next((one for one in _WRAPPERS if given and all(name.startswith(one) for name in given)), ""):
         if not own.keys().isdisjoint(given):
@@ -259,8 +248,8 @@ def _load_weights(net: nn.Module, path: Path, name: str) -> None:
         warn(f"weights {path}: all names begin with {taken!r}, which is left out")
     head = net.pretrained_cfg.get("classifier") or ()  # type: ignore[union-attr, operator]  # of timm
     heads = tuple(f"{part}." for part in ((head,) if isinstance(head, str) else head))
-    if problems := misfits(own, given, spare=lambda key: key.startswith(heads)):
+    if problems := weights.misfits(own, given, spare=lambda key: key.startswith(heads)):
         raise WeightsError(f"weights {path} do not fit backbone {name!r}; tensors {problems}")
     kept = {key: given[key] for key in own if key in given}
-    check_finite_weights(kept.items(), path)
+    weights.check_finite_weights(kept.items(), path)
     net.load_state_dict(kept, strict=False)

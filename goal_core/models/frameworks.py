@@ -15,19 +15,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.goal_core.basics.registry import Registry
 from goal_sweep.goal_core.data.text import Vocabulary
+from goal_sweep.goal_core.models import weights
 from goal_sweep.goal_core.models.config import ModelConfig
 from goal_sweep.goal_core.models.sizes import CAPTION_LENGTH, HeadSize, bert_size, encoder_size, num_regions
-from goal_sweep.goal_core.models.weights import (
-    NAMED_WEIGHTS,
-    OPEN_CLIP,
-    existing,
-    file_sha256,
-    hub_id,
-    text_encoders,
-    weights_id,
-)
 from goal_sweep.goal_core.objectives import ObjectiveConfig
-from goal_sweep.goal_core.objectives.arguments import FROM_MODEL
+from goal_sweep.goal_core.objectives.weights import FROM_MODEL
 
 if TYPE_CHECKING:
     from goal_sweep.goal_core.data import DataConfig
@@ -85,8 +77,8 @@ class Framework:
 
     def weights_id(self, model: ModelConfig) -> str:
         """An identifier of the initial weights of the backbone and the text encoder, by content."""
-        image = "precomputed" if model.backbone.weights == "precomputed" else weights_id(model.backbone)
-        return "".join((image, *(f" {part} {hub_id(name)}" for part, name in self._text_weights(model))))
+        image = "precomputed" if model.backbone.weights == "precomputed" else weights.weights_id(model.backbone)
+        return "".join((image, *(f" {part} {weights.hub_id(name)}" for part, name in self._text_weights(model))))
 
     def _text_weights(self, model: ModelConfig) -> list[tuple[str, str]]:
         texts = {"bert": model.bert.weights, "text": model.text.encoder}
@@ -128,7 +120,7 @@ class Framework:
     def head_size(self, model: ModelConfig, data: DataConfig, *, width: int, words: int) -> HeadSize:
         """The size of the text encoder and heads, counted as matrix products: without biases and norms."""
         head = width * model.embed_dim
-        if "text" not in self.uses or not model.text.encoder or model.text.encoder in text_encoders:
+        if "text" not in self.uses or not model.text.encoder or model.text.encoder in weights.text_encoders:
             return HeadSize(2 * head, head / 1e9, head / 1e9)  # texts, whose width is not known here, as images
         bert, params = encoder_size(model.text.encoder)
         layers, of_text = 12 * bert.layers * bert.width**2, bert.width * model.embed_dim
@@ -224,7 +216,7 @@ class Xvlm(Framework):
 
         cleaned = map(clean_caption, captions if model.bert.weights == "random" else ())
         wordpieces = bert_wordpieces(model.bert, cleaned, min_word_count)
-        if not isinstance(wordpieces, Wordpieces) or model.bert.weights in text_encoders:
+        if not isinstance(wordpieces, Wordpieces) or model.bert.weights in weights.text_encoders:
             raise ConfigError(f"X-VLM splits a BERT in two; {model.bert.weights!r} is none")
         return replace(wordpieces, cleans=True)
 
@@ -267,7 +259,7 @@ class Dual(_OnVectors):
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
         super().check(model, data)
-        if model.backbone.weights in NAMED_WEIGHTS:
+        if model.backbone.weights in weights.NAMED_WEIGHTS:
             example = "{name: clip, weights: openai/clip-vit-base-patch32}"
             raise ConfigError(f"framework dual needs backbones such as {example}; got {model.backbone.weights!r}")
 
@@ -275,13 +267,13 @@ class Dual(_OnVectors):
         return config.of_model()
 
     def weights_id(self, model: ModelConfig) -> str:
-        if model.backbone.name.startswith(OPEN_CLIP):
-            return f"sha256:{file_sha256(existing(Path(model.backbone.weights)))[:16]}"
-        return hub_id(model.backbone.weights)
+        if model.backbone.name.startswith(weights.OPEN_CLIP):
+            return f"sha256:{weights.file_sha256(weights.existing(Path(model.backbone.weights)))[:16]}"
+        return weights.hub_id(model.backbone.weights)
 
     def backbone(self, model: ModelConfig, data: DataConfig, seed: int) -> ImageBackbone:
         assert data.image is not None
-        if model.backbone.name.startswith(OPEN_CLIP):
+        if model.backbone.name.startswith(weights.OPEN_CLIP):
             from goal_sweep.goal_core.models.hub import build_open_clip
 
             return build_open_clip(model.backbone, image_size=data.image.size)
@@ -293,7 +285,7 @@ class Dual(_OnVectors):
         return model  # which has the towers' configuration in the same place
 
     def tokenizer(self, model: ModelConfig, captions: Iterable[str], min_word_count: int) -> Tokenizer:
-        if model.backbone.name.startswith(OPEN_CLIP):
+        if model.backbone.name.startswith(weights.OPEN_CLIP):
             from goal_sweep.goal_core.models.hub import open_clip_tokens
 
             return open_clip_tokens(model.backbone.name)
@@ -313,5 +305,5 @@ def initial_weights_id(model: ModelConfig) -> str:
     if entry.plugin:
         parts.append(f"framework plugin:{entry.code}")
     if model.init_from:
-        parts.append(f"init {file_sha256(existing(Path(model.init_from)))[:16]}")
+        parts.append(f"init {weights.file_sha256(weights.existing(Path(model.init_from)))[:16]}")
     return " ".join(parts)

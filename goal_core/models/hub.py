@@ -19,8 +19,7 @@ from tokenizers import Regex, normalizers, pre_tokenizers
 from torch import Tensor, nn
 
 from goal_sweep.goal_core.basics.errors import ConfigError, WeightsError, first_line, nearest
-from goal_sweep.goal_core.basics.sealed import read_json
-from goal_sweep.goal_core.basics.user_files import seems
+from goal_sweep.goal_core.basics.files import read_json, seems
 from goal_sweep.goal_core.data.text import Subwords, Wordpieces
 from goal_sweep.goal_core.models.backbones import CLIP_MEAN, CLIP_STD, ImageBackbone, own_module
 from goal_sweep.goal_core.models.config import BackboneConfig, BertConfig

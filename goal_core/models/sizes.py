@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from goal_sweep.goal_core.basics.sealed import read_json
+from goal_sweep.goal_core.basics.files import read_json
 from goal_sweep.goal_core.data import SplitCounts
 from goal_sweep.goal_core.data.text import Vocabulary
 from goal_sweep.goal_core.models.config import BertConfig, ModelConfig

@@ -5,23 +5,20 @@ how much a triplet matters, a pair weight P = (P+, P-) how hard its positive is 
 dL/ds_p = -T P+ and dL/ds_n = T P-. Most of the 15 products are the gradient of no function, so no loss is
 differentiated.
 
-Read in this order: `arguments` (what a weight sees), `triplet_weights`, `pair_weights` (the science), `mining` (how the
-batch is searched), `sparse_gradient` (how a gradient of 3N numbers reaches the embeddings), `gradient_objective` (all
-of it together, of one cell or several at once); `baselines` are losses beside the grid. The room imports no other room
-but `basics`.
+Read in this order: `weights` (what a weight sees, and the science), `mining` (how a batch is searched),
+`sparse_gradient` (how a gradient of 3N numbers reaches the embeddings), `gradient_objective` (all of it together, of
+one cell or several at once). The room imports no other room but `basics`.
 
 Source: Xuan & Chen, "Dissecting Deep Metric Learning Losses for Image-Text Retrieval", 2022, arXiv:2210.13188.
 """
 
-from goal_sweep.goal_core.objectives.arguments import RelativeSet, Triplets, Value
-from goal_sweep.goal_core.objectives.baselines import LOSS, baselines
 from goal_sweep.goal_core.objectives.config import ObjectiveConfig
-from goal_sweep.goal_core.objectives.pair_weights import PairWeights, pair_weights
-from goal_sweep.goal_core.objectives.triplet_weights import triplet_weights
-from goal_sweep.goal_core.objectives.variants import (
-    VARIANTS,
-    ObjectiveInfo,
-    Variant,
-    accepted_parameters,
-    list_objectives,
+from goal_sweep.goal_core.objectives.variants import VARIANTS, accepted_parameters, list_objectives
+from goal_sweep.goal_core.objectives.weights import (
+    LOSS,
+    PairWeights,
+    Triplets,
+    baselines,
+    pair_weights,
+    triplet_weights,
 )

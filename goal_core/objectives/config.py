@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from goal_sweep.goal_core.objectives.arguments import FROM_MODEL, Value, parameter_problem
-from goal_sweep.goal_core.objectives.baselines import LOSS, baselines
 from goal_sweep.goal_core.objectives.variants import Variant, entries_of, resolve_parameters
+from goal_sweep.goal_core.objectives.weights import FROM_MODEL, LOSS, Value, baselines, parameter_problem
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -19,14 +19,21 @@ from torch import Tensor
 from goal_sweep.goal_core.basics.devices import full_precision, send
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.goal_core.basics.registry import Entry
-from goal_sweep.goal_core.objectives.arguments import FROM_MODEL, Triplets, Value
-from goal_sweep.goal_core.objectives.baselines import LARGEST_SCALE, LOSS, baselines
 from goal_sweep.goal_core.objectives.mining import MinedBatch, Place, mine
-from goal_sweep.goal_core.objectives.pair_weights import PairWeights, pair_weights
 from goal_sweep.goal_core.objectives.sparse_gradient import AttachGradient, DenseGradient
 from goal_sweep.goal_core.objectives.stats import ObjectiveStats, describe_unsound, warn_of_lengths
-from goal_sweep.goal_core.objectives.triplet_weights import triplet_weights
 from goal_sweep.goal_core.objectives.variants import resolve_parameters
+from goal_sweep.goal_core.objectives.weights import (
+    FROM_MODEL,
+    LARGEST_SCALE,
+    LOSS,
+    PairWeights,
+    Triplets,
+    Value,
+    baselines,
+    pair_weights,
+    triplet_weights,
+)
 
 MONITOR_MARGIN: Final = 0.2
 """Margin of the monitored hinge where the triplet weight has none, so that all objectives log the same number."""

@@ -18,8 +18,8 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from goal_sweep.goal_core.objectives.arguments import RelativeSet, Triplets
 from goal_sweep.goal_core.objectives.sparse_gradient import SparseGradient
+from goal_sweep.goal_core.objectives.weights import RelativeSet, Triplets
 
 STORED_ENTRIES: Final = 2**26
 """Largest N x N whose blocks are kept from the search for negatives until the weights are known (256 MiB in float32,

@@ -24,22 +24,18 @@ class Gradient:
     texts: Tensor
     """The text embeddings Y, likewise."""
 
-    def of_images(self, scale: Tensor | None = None) -> Tensor:
-        """dL/dX, shaped as X; times ``scale``, shape () or (C,), if there is one."""
-        raise NotImplementedError
-
-    def of_texts(self, scale: Tensor | None = None) -> Tensor:
-        """dL/dY, likewise."""
+    def both(self, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """dL/dX and dL/dY, shaped as X and Y; times ``scale``, shape () or (C,), if there is one."""
         raise NotImplementedError
 
     def computed(self) -> DenseGradient:
         """The same gradient, computed once: for cells, whose scales may differ, and where its norm is needed too."""
-        return DenseGradient(images=self.images, texts=self.texts, d_images=self.of_images(), d_texts=self.of_texts())
+        d_images, d_texts = self.both()
+        return DenseGradient(images=self.images, texts=self.texts, d_images=d_images, d_texts=d_texts)
 
     def norm(self) -> Tensor:
         """Frobenius norm of both together, shape () or (C,)."""
-        both = self.of_images(), self.of_texts()
-        return torch.hypot(*(torch.linalg.vector_norm(rows.flatten(-2), dim=-1) for rows in both))
+        return torch.hypot(*(torch.linalg.vector_norm(rows.flatten(-2), dim=-1) for rows in self.both()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -51,20 +47,12 @@ class DenseGradient(Gradient):
     d_own: tuple[Tensor, ...] = ()
     """Of a baseline, dL / d what the model brings for it."""
 
-    def of_images(self, scale: Tensor | None = None) -> Tensor:
+    def both(self, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """See :class:`Gradient`."""
-        return _scaled(self.d_images, scale)
-
-    def of_texts(self, scale: Tensor | None = None) -> Tensor:
-        """See :class:`Gradient`."""
-        return _scaled(self.d_texts, scale)
-
-
-def _scaled(gradient: Tensor, scale: Tensor | None) -> Tensor:
-    # Asking for the factor's value would make an accelerator wait; on the CPU it saves a copy of the gradient.
-    if scale is None or (scale.device.type == "cpu" and bool((scale == 1).all())):
-        return gradient
-    return gradient * scale[..., None, None]
+        # Asking for the factor's value would make an accelerator wait; on the CPU it saves a copy of the gradient.
+        if scale is None or (scale.device.type == "cpu" and bool((scale == 1).all())):
+            return self.d_images, self.d_texts
+        return self.d_images * scale[..., None, None], self.d_texts * scale[..., None, None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -94,15 +82,12 @@ class SparseGradient(Gradient):
             torch.cat((self.pull, self.push_i2t, self.push_t2i)),
         )
 
-    def of_images(self, scale: Tensor | None = None) -> Tensor:
-        """G Y; only of one batch with a ``scale``."""
+    def both(self, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """G Y and Gᵀ X; only of one batch with a ``scale``."""
         rows, columns, values = self.entries()
-        return _weighted_row_sums(rows, columns, values if scale is None else values * scale, self.texts)
-
-    def of_texts(self, scale: Tensor | None = None) -> Tensor:
-        """Gᵀ X; likewise."""
-        rows, columns, values = self.entries()
-        return _weighted_row_sums(columns, rows, values if scale is None else values * scale, self.images)
+        values = values if scale is None else values * scale
+        of_images = _weighted_row_sums(rows, columns, values, self.texts)
+        return of_images, _weighted_row_sums(columns, rows, values, self.images)
 
 
 def _weighted_row_sums(target: Tensor, source: Tensor, values: Tensor, table: Tensor) -> Tensor:
@@ -129,11 +114,10 @@ class AttachGradient(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, Tensor, None, None]:
         """``upstream`` x the gradients, in the embeddings' dtypes."""
         image_emb, text_emb = ctx.saved_tensors  # which fails where they have been written to
         gradient: Gradient = ctx.gradient
         scale = upstream.to(gradient.images.dtype)
-        d_image = gradient.of_images(scale).to(image_emb.dtype) if ctx.needs_input_grad[0] else None
-        d_text = gradient.of_texts(scale).to(text_emb.dtype) if ctx.needs_input_grad[1] else None
-        return d_image, d_text, None, None
+        d_image, d_text = gradient.both(scale)
+        return d_image.to(image_emb.dtype), d_text.to(text_emb.dtype), None, None

@@ -13,13 +13,10 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from goal_sweep.goal_core.basics.errors import ConfigError, first_line
-from goal_sweep.goal_core.objectives.arguments import RelativeSet, Triplets
-from goal_sweep.goal_core.objectives.baselines import LOSS
 from goal_sweep.goal_core.objectives.config import ObjectiveConfig
 from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
 from goal_sweep.goal_core.objectives.mining import SummedSet, mine
-from goal_sweep.goal_core.objectives.pair_weights import pair_weights
-from goal_sweep.goal_core.objectives.triplet_weights import triplet_weights
+from goal_sweep.goal_core.objectives.weights import LOSS, RelativeSet, Triplets, pair_weights, triplet_weights
 
 _PAIRS, _DIM = 6, 8
 

@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from goal_sweep.goal_core.basics.errors import ConfigError, nearest
 from goal_sweep.goal_core.basics.registry import Entry
-from goal_sweep.goal_core.objectives.arguments import Value, parameter_problem
-from goal_sweep.goal_core.objectives.baselines import LOSS, baselines
-from goal_sweep.goal_core.objectives.pair_weights import pair_weights
-from goal_sweep.goal_core.objectives.triplet_weights import triplet_weights
+from goal_sweep.goal_core.objectives.weights import (
+    LOSS,
+    Value,
+    baselines,
+    pair_weights,
+    parameter_problem,
+    triplet_weights,
+)
 
 if TYPE_CHECKING:
     pass

@@ -9,18 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypedDict
 
+from goal_sweep.goal_core.basics import errors
 from goal_sweep.goal_core.basics.atomic import DamagedError
-from goal_sweep.goal_core.basics.errors import (
-    CollapsedError,
-    DataError,
-    DivergedError,
-    GoalError,
-    TooLargeError,
-    UnfinishedError,
-    WeightsError,
-)
+from goal_sweep.goal_core.basics.files import json_bytes
 from goal_sweep.goal_core.basics.registry import Plugin, place_in
-from goal_sweep.goal_core.basics.sealed import json_bytes
 from goal_sweep.goal_core.checkpoints.names import weights_in
 from goal_sweep.goal_core.data import DataConfig
 from goal_sweep.goal_core.models import ModelConfig
@@ -180,7 +172,7 @@ class TrainingFailed:
     def because_of(cls, key: str, error: Exception) -> TrainingFailed:
         """The failure of a training by an exception."""
         text = " ".join(str(error).split()) or "no message"
-        place = "" if isinstance(error, GoalError) else f"{place_in(error)}{type(error).__name__}: "
+        place = "" if isinstance(error, errors.GoalError) else f"{place_in(error)}{type(error).__name__}: "
         return cls(
             key=key,
             kind=failure_kind(error),
@@ -198,18 +190,18 @@ def failure_kind(error: Exception) -> str:
     from goal_sweep.goal_core.objectives.gradient_objective import NonFiniteError
 
     kinds: dict[str, Any] = {  # of which the first counts
-        "refused": UnfinishedError,
+        "refused": errors.UnfinishedError,
         "storage": OSError,
-        "inputs": DataError | WeightsError,
+        "inputs": errors.DataError | errors.WeightsError,
         "damaged": DamagedError,
-        "diverged": DivergedError | NonFiniteError | NonFiniteEmbeddingError,
-        "collapsed": CollapsedError,
-        "too_large": TooLargeError,
+        "diverged": errors.DivergedError | NonFiniteError | NonFiniteEmbeddingError,
+        "collapsed": errors.CollapsedError,
+        "too_large": errors.TooLargeError,
         "device": torch.AcceleratorError,
     }
     if is_out_of_memory(error):
         return "memory"
-    return next((kind for kind, errors in kinds.items() if isinstance(error, errors)), "error")
+    return next((kind for kind, of in kinds.items() if isinstance(error, of)), "error")
 
 
 TrainingEvent = EpochDone | TrainingDone | TrainingFailed

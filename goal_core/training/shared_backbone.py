@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from goal_sweep.goal_core.basics.devices import kind_of, send
-from goal_sweep.goal_core.basics.sealed import kept_columns, key_of, write_columns
+from goal_sweep.goal_core.basics.files import kept_columns, key_of, write_columns
 from goal_sweep.goal_core.checkpoints.initial_model import InitialModel
 from goal_sweep.goal_core.data import Dataset, ImageConfig, Split, index_parts
 from goal_sweep.goal_core.data.batches import Batch, view_seed

@@ -24,10 +24,9 @@ from goal_sweep.goal_core.data.packs import open_packed
 from goal_sweep.goal_core.models.heads import num_features
 from goal_sweep.goal_core.objectives.gradient_objective import LossObjective
 from goal_sweep.goal_core.training.cells.optim import BATCHES
-from goal_sweep.goal_core.training.cells.roster import EpochBatches, Roster, fits_or_says
+from goal_sweep.goal_core.training.cells.roster import EpochBatches, Roster, Validation, fits_or_says
 from goal_sweep.goal_core.training.cells.stack import Stacks
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer
-from goal_sweep.goal_core.training.cells.validation import Validation
 from goal_sweep.goal_core.training.plan import (
     Callback,
     TrainingDone,

@@ -14,8 +14,8 @@ import numpy as np
 import typer
 
 from goal_sweep.goal_core.basics.errors import GoalError, first_line, printable
+from goal_sweep.goal_core.basics.files import content_of, text_in
 from goal_sweep.goal_core.basics.registry import run_plugins
-from goal_sweep.goal_core.basics.user_files import content_of, text_in
 from goal_sweep.goal_core.data.formats.index import own_indexes
 from goal_sweep.goal_core.data.formats.layout import PICTURES
 from goal_sweep.goal_core.data.formats.opening import open_dataset

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from goal_sweep.goal_core.basics.atomic import DamagedError
+from goal_sweep.goal_core.basics.files import json_bytes
 from goal_sweep.goal_core.basics.machine import is_taken, machine_identity
-from goal_sweep.goal_core.basics.sealed import json_bytes
 from goal_sweep.runners.store.provenance import Provenance, gather
 from goal_sweep.runners.store.storage.folders import LOCAL, Storage, read_record
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from goal_sweep.goal_core.basics.atomic import DamagedError
-from goal_sweep.goal_core.basics.sealed import parse_json
+from goal_sweep.goal_core.basics.files import parse_json
 from goal_sweep.goal_core.checkpoints.names import BEST, RANKS, best_name
 
 RESULT = "result.json"

@@ -24,7 +24,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
-from goal_sweep.goal_core.basics.sealed import json_bytes
+from goal_sweep.goal_core.basics.files import json_bytes
 from goal_sweep.goal_core.data.formats.index import own_indexes
 from goal_sweep.runners.store.status import TrainingStatus, status_of
 from goal_sweep.runners.store.storage.folders import read_json

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from goal_sweep.goal_core.basics.atomic import DamagedError, create_bytes, make_folder, replace_bytes
-from goal_sweep.goal_core.basics.sealed import json_bytes
+from goal_sweep.goal_core.basics.files import json_bytes
 from goal_sweep.runners.store.storage.folders import LOCAL, read_record
 
 _ID = re.compile(r"([a-z0-9][a-z0-9-]*)-[0-9a-f]{6}-(\d+)")

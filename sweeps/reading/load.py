@@ -12,8 +12,7 @@ from typing import Any
 
 from goal_sweep.goal_core.basics.errors import GoalError, nearest
 from goal_sweep.goal_core.basics.registry import Plugin, PluginError, read_plugin
-from goal_sweep.goal_core.objectives.pair_weights import pair_weights
-from goal_sweep.goal_core.objectives.triplet_weights import triplet_weights
+from goal_sweep.goal_core.objectives.weights import pair_weights, triplet_weights
 from goal_sweep.sweeps.clusters import ClusterConfig
 from goal_sweep.sweeps.reading.document import Document, Problem, SweepError, Where, read_mapping
 from goal_sweep.sweeps.reading.merging import apply_override, merge, with_names

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from goal_sweep.goal_core.basics.sealed import json_bytes
+from goal_sweep.goal_core.basics.files import json_bytes
 from goal_sweep.goal_core.checkpoints.file import write_checkpoint
 from goal_sweep.goal_core.data.config import ScenesConfig
 from goal_sweep.goal_core.models.config import BackboneConfig, ModelConfig

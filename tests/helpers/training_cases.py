@@ -17,7 +17,7 @@ from goal_sweep.goal_core.data.config import DataConfig, ImageConfig, ScenesConf
 from goal_sweep.goal_core.models import BackboneConfig, BertConfig, ModelConfig, TextConfig, XvlmConfig
 from goal_sweep.goal_core.objectives import ObjectiveConfig
 from goal_sweep.goal_core.training import Callback, FolderFiles, StageConfig, TrainingPlan, UnitPlan
-from goal_sweep.goal_core.training.cells import trainer as cell_trainer
+from goal_sweep.goal_core.training.cells import optim
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer
 from goal_sweep.goal_core.training.train import train_unit
 
@@ -150,7 +150,7 @@ def first_step(
     """The first step of a unit's cell: gradients, the state of its random stream afterwards, and what it logs."""
     gradients: list[Tensor] = []
     cells: list[CellTrainer] = []
-    clip: Callable[..., Tensor] = vars(cell_trainer)["clip_gradient"]  # or what a test put there
+    clip: Callable[..., Tensor] = vars(optim)["clip_gradient"]  # or what a test put there
     step = CellTrainer.step
 
     def note(parameters: Iterable[nn.Parameter], max_norm: float) -> Tensor:
@@ -163,9 +163,9 @@ def first_step(
         cells.append(self)
 
     with monkeypatch.context() as patch:
-        patch.setattr(cell_trainer, "clip_gradient", note)
+        patch.setattr(optim, "clip_gradient", note)
         patch.setattr(CellTrainer, "step", spy)
         with pytest.raises(StoppedError):
             train_unit(unit, folders_of(unit, root), StopAt(1))
     (cell,) = cells
-    return gradients, cell.stream.state()["cpu"], {name: total for name, (total, _) in cell.sums.items()}
+    return gradients, cell.stream.state["cpu"], {name: total for name, (total, _) in cell.sums.items()}

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from goal_sweep.goal_core.data.config import KarpathyConfig, ScenesConfig
-from goal_sweep.goal_core.objectives.arguments import Value
+from goal_sweep.goal_core.objectives.weights import Value
 from goal_sweep.sweeps import SweepConfig, find_sweep, list_shipped, load_sweep
 from tests.helpers.planning_cases import rows_of
 

@@ -20,8 +20,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError
-from goal_sweep.goal_core.basics.sealed import StoredArray, header_of
-from goal_sweep.goal_core.basics.user_files import opened, reading, stamp_of
+from goal_sweep.goal_core.basics.files import StoredArray, header_of, opened, reading, stamp_of
 from goal_sweep.goal_core.data.config import EmbeddingsConfig
 from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, index_parts
 from goal_sweep.goal_core.data.formats.layout import Layout, Listing, dataset_folder, equal_counts, stamped

@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError, MissingDataError, first_line
-from goal_sweep.goal_core.basics.sealed import StoredArray, Texts, digest_of, key_of
-from goal_sweep.goal_core.basics.user_files import opened, stamp_of
+from goal_sweep.goal_core.basics.files import StoredArray, Texts, digest_of, key_of, opened, stamp_of
 from goal_sweep.goal_core.data.config import DataConfig, ScenesConfig
 from goal_sweep.goal_core.data.dataset import COUNTED, SPLIT_NAMES, Dataset, Split, fingerprint_of, importers
 from goal_sweep.goal_core.data.formats.features import FeatureRows

@@ -14,8 +14,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from goal_sweep.goal_core.basics.errors import DataError, MissingDataError, nearest
-from goal_sweep.goal_core.basics.sealed import StoredArray
-from goal_sweep.goal_core.basics.user_files import is_text, stamp_of
+from goal_sweep.goal_core.basics.files import StoredArray, is_text, stamp_of
 from goal_sweep.goal_core.data.config import SHIPPED
 from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, Row
 

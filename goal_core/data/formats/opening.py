@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from goal_sweep.goal_core.basics.atomic import make_folder
 from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError
-from goal_sweep.goal_core.basics.sealed import Texts, kept_columns, write_columns
-from goal_sweep.goal_core.basics.user_files import stamp_of
+from goal_sweep.goal_core.basics.files import Texts, kept_columns, stamp_of, write_columns
 from goal_sweep.goal_core.data.config import DataConfig, ScenesConfig
 from goal_sweep.goal_core.data.dataset import COUNTED, SPLIT_NAMES, Dataset
 from goal_sweep.goal_core.data.formats.features import embeddings

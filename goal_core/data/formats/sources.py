@@ -23,55 +23,42 @@ from typing import Any
 import numpy as np
 
 from goal_sweep.goal_core.basics.errors import DataError, GoalError, MissingDataError, first_line
-from goal_sweep.goal_core.basics.user_files import content_of, json_in, opened, reading, text_in
+from goal_sweep.goal_core.basics.files import content_of, json_in, opened, reading, text_in
 from goal_sweep.goal_core.data.config import KarpathyConfig, SourceConfig, XvlmJsonConfig
 from goal_sweep.goal_core.data.dataset import Row, importers
+from goal_sweep.goal_core.data.formats import layout
 from goal_sweep.goal_core.data.formats.features import pyarrow
-from goal_sweep.goal_core.data.formats.layout import (
-    PICTURES,
-    SPLIT_OF,
-    Layout,
-    by_split,
-    captions_in,
-    checked,
-    dataset_folder,
-    image_path,
-    listing,
-    split_named,
-    stamped,
-    with_splits,
-)
 from goal_sweep.goal_core.data.formats.tables import TABLES, USUAL_NAMES, column_of, listed_captions
 
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 _CAPTIONED = (".txt", ".json")
-_OF_SPLIT = re.compile(f"({'|'.join(SPLIT_OF)})(?![a-z])")
+_OF_SPLIT = re.compile(f"({'|'.join(layout.SPLIT_OF)})(?![a-z])")
 """The beginning of a shard's name that says its split."""
 
 
-def source(config: SourceConfig) -> Layout:
+def source(config: SourceConfig) -> layout.Layout:
     """Recognise what lies at `data.root`, and read it."""
     path = Path(config.root).expanduser()
     if not path.exists():
         raise MissingDataError(f"{path} does not exist")
     root = path if path.is_dir() else path.parent
     says, files, given = _recognised(path, root, config)
-    stamps = stamped(path, files)
-    rows, drawn = with_splits(given, config.val_share, config.test_share)
-    return Layout(root=root, files=stamps, splits=by_split(rows), says=says, drawn=drawn)
+    stamps = layout.stamped(path, files)
+    rows, drawn = layout.with_splits(given, config.val_share, config.test_share)
+    return layout.Layout(root=root, files=stamps, splits=layout.by_split(rows), says=says, drawn=drawn)
 
 
 def _recognised(path: Path, root: Path, config: SourceConfig) -> tuple[str, Sequence[Path], Iterator[Row]]:
     """What lies there, in words, the files and folders in which a change is noticed, and its rows."""
     folders, files = _below(path)
     if config.importer:  # it may read any file but the pictures
-        parsed = [one for one in files if one.suffix.lower() not in PICTURES]
+        parsed = [one for one in files if one.suffix.lower() not in layout.PICTURES]
         return f"read by the importer {config.importer}", [*folders, *parsed], _rows_of(config.importer, path)
     if said := [*path.glob("state.json"), *sorted(path.glob("*/state.json"))]:
         arrows = [file for one in said for file in _arrow_files(one)]
         return "folder of Hugging Face datasets", [path, *said, *arrows], _arrow(path, arrows, config)
     files = [one for one in files if one == path or not one.name.startswith(".")]  # such as macOS's `._3.png`
-    pictures = [one for one in files if one.suffix.lower() in PICTURES]
+    pictures = [one for one in files if one.suffix.lower() in layout.PICTURES]
     shards = [one for one in files if one.suffix.lower() == ".tar"]
     packed = [one for one in files if one.name.lower().endswith(_COMPRESSED)]
     if packed and (shards or not pictures):
@@ -88,7 +75,7 @@ def _recognised(path: Path, root: Path, config: SourceConfig) -> tuple[str, Sequ
         return says, [*folders, *texts], _beside(path, pictures, texts)
     raise DataError(
         f"{path} is no table (.csv, .tsv, .parquet), no shard (.tar), and no folder with shards, a Hugging "
-        f"Face dataset (state.json) or pictures ({', '.join(PICTURES)})"
+        f"Face dataset (state.json) or pictures ({', '.join(layout.PICTURES)})"
     )
 
 
@@ -108,7 +95,9 @@ def _arrow_files(state: Path) -> list[Path]:
     """The files that a `state.json` of `datasets` names; what else lies there, such as its caches, is no data."""
     stored: Any = json_in(content_of(state), state)
     with reading(f"{state} has no list _data_files, as the library datasets writes it"):
-        return [state.parent / image_path(one["filename"], f"{state}: filename") for one in stored["_data_files"]]
+        return [
+            state.parent / layout.image_path(one["filename"], f"{state}: filename") for one in stored["_data_files"]
+        ]
 
 
 def _rows_of(importer: str, path: Path) -> Iterator[Row]:
@@ -120,7 +109,7 @@ def _rows_of(importer: str, path: Path) -> Iterator[Row]:
             row = Row(*given)
             if row.span and not (len(row.span) == 2 and all(0 <= int(part) < 2**63 for part in row.span)):
                 raise DataError(f"{where}, row {number}: span must be where the image begins, and its bytes")
-            yield checked(row, f"{where}, row {number}: ")
+            yield layout.checked(row, f"{where}, row {number}: ")
     except GoalError:
         raise
     except (Exception, SystemExit) as error:
@@ -152,7 +141,7 @@ def _arrow(root: Path, files: Sequence[Path], config: SourceConfig) -> Iterator[
             if not 0 <= span[0] <= stored.size - span[1]:
                 raise DataError(f"{at}{image} is compressed, so it cannot be read in place")
             row = Row(file, listed_captions(captions, f"{at}{kinds[0]}"), split, span, f"{file}/{number}/{name}")
-            yield checked(row, at, called)
+            yield layout.checked(row, at, called)
 
 
 def _contents(column: Any, where: str) -> Iterator[tuple[Any, str | None]]:
@@ -175,7 +164,7 @@ def _shards(root: Path, shards: Sequence[Path], column: str) -> Iterator[Row]:
     """The samples of WebDataset shards: members that share a name up to the first dot."""
     for path in shards:
         name, known = path.relative_to(root).as_posix(), _OF_SPLIT.match(path.stem)
-        split = SPLIT_OF[known[1]] if known else SPLIT_OF.get(path.parent.name, "")
+        split = layout.SPLIT_OF[known[1]] if known else layout.SPLIT_OF.get(path.parent.name, "")
         samples = defaultdict[str, list[tarfile.TarInfo]](list)
         says = f"{path} is not a whole, uncompressed tar file"
         with opened(path) as content, reading(says), tarfile.open(fileobj=content, mode="r:") as shard:
@@ -198,20 +187,20 @@ def _sample(shard: tarfile.TarFile, key: str, name: str, members: Sequence[tarfi
     images, captions = list[tarfile.TarInfo](), list[str]()
     for member in sorted(members, key=lambda one: one.name.lower().endswith(".json")):
         ending = "." + member.name.rpartition(".")[2].lower()
-        if ending in PICTURES:
+        if ending in layout.PICTURES:
             images.append(member)
         elif ending in _CAPTIONED and not captions and (ending == ".json" or not column):
             if file := shard.extractfile(member):
                 captions += _captions_in(file.read(), ending, f"{name}: {member.name}", column)
     if len(images) != 1:
-        raise DataError(f"{key} must have one picture ({', '.join(PICTURES)}), but has {len(images)}")
+        raise DataError(f"{key} must have one picture ({', '.join(layout.PICTURES)}), but has {len(images)}")
     if not captions:
         wanted = f"a .json with {column!r} (data.caption_column)" if column else " or ".join(_CAPTIONED)
         raise DataError(f"{key} has no caption: it needs {wanted}")
     if images[0].issparse():
         raise DataError(f"{key}: the picture is stored with holes, so it cannot be read in place; make the shard anew")
     span = (images[0].offset_data, images[0].size)
-    return checked(Row(name, captions, "", span, key), f"{key}: ")
+    return layout.checked(Row(name, captions, "", span, key), f"{key}: ")
 
 
 def _captions_in(content: bytes, ending: str, where: str, column: str = "") -> list[str]:
@@ -221,7 +210,7 @@ def _captions_in(content: bytes, ending: str, where: str, column: str = "") -> l
     stored: Any = json_in(content, where)
     usual = [column] if column else USUAL_NAMES["caption"]
     names = [name for name in usual if isinstance(stored, dict) and stored.get(name) is not None]
-    return captions_in(stored[names[0]], f"{where}: {names[0]}") if names else []
+    return layout.captions_in(stored[names[0]], f"{where}: {names[0]}") if names else []
 
 
 def _beside(root: Path, pictures: Sequence[Path], texts: Sequence[Path]) -> Iterator[Row]:
@@ -232,26 +221,26 @@ def _beside(root: Path, pictures: Sequence[Path], texts: Sequence[Path]) -> Iter
         except MissingDataError as error:
             raise MissingDataError(f"{error}: the captions of {path.name}, one on each line") from None
         name = path.relative_to(root)
-        yield checked(Row(name.as_posix(), captions, SPLIT_OF.get(name.parts[0], "")), f"{beside}: ")
+        yield layout.checked(Row(name.as_posix(), captions, layout.SPLIT_OF.get(name.parts[0], "")), f"{beside}: ")
 
 
-def karpathy(config: KarpathyConfig) -> Layout:
+def karpathy(config: KarpathyConfig) -> layout.Layout:
     """Read Karpathy's annotations; images keep the order of the file.
 
     The corpus of the `legacy` vocabulary is every caption in the file.
 
     Source: VSE++ (vocab.py) counts words over COCO's train2014 and val2014, or over all of `dataset_flickr30k.json`.
     """
-    root = dataset_folder(config.root)
+    root = layout.dataset_folder(config.root)
     path = _annotation_file(root, config.annotations)
-    files = stamped(root, [path])
+    files = layout.stamped(root, [path])
     stored = json_in(content_of(path), path)
     images = stored.get("images") if isinstance(stored, dict) else None
     if not isinstance(images, list):
         raise DataError(f"{path} must be an object with a list 'images', the layout of Karpathy's dataset_*.json")
     rows = [_karpathy_row(item, number, at) for number, (item, at) in enumerate(_objects(images, f"{path}: images"))]
     corpus = [text.strip() for row in rows for text in row.captions] if config.vocabulary == "legacy" else []
-    return Layout(root=root, files=files, splits=by_split(rows), corpus=corpus)
+    return layout.Layout(root=root, files=files, splits=layout.by_split(rows), corpus=corpus)
 
 
 def _annotation_file(root: Path, annotations: str) -> Path:
@@ -278,20 +267,22 @@ def _objects(items: Sequence[object], where: str) -> Iterator[tuple[dict[str, An
 def _karpathy_row(item: dict[str, Any], number: int, at: str) -> Row:
     name, named = item.get("filename", ""), "filename"
     if item.get("filepath"):
-        name, named = f"{item['filepath']}/{image_path(name, f'{at}filename')}", "filepath"
-    row = Row(name, item.get("sentences", ""), split_named(item.get("split"), f"{at}split"), key=str(number))
-    return checked(row, at, (named, "sentences", "split"))
+        name, named = f"{item['filepath']}/{layout.image_path(name, f'{at}filename')}", "filepath"
+    row = Row(name, item.get("sentences", ""), layout.split_named(item.get("split"), f"{at}split"), key=str(number))
+    return layout.checked(row, at, (named, "sentences", "split"))
 
 
-def xvlm_json(config: XvlmJsonConfig) -> Layout:
+def xvlm_json(config: XvlmJsonConfig) -> layout.Layout:
     """Read X-VLM's JSON files; training pairs are grouped by image, in the order in which images first occur."""
-    root = dataset_folder(config.root)
+    root = layout.dataset_folder(config.root)
     names = {"train": config.train_files, "val": (config.val_file,), "test": (config.test_file,)}
     files = {split: [root / name for name in own] for split, own in names.items()}
-    return Layout(
+    return layout.Layout(
         root=root / config.image_root,
-        files=stamped(root, chain.from_iterable(files.values())),
-        splits={split: partial(listing, chain.from_iterable(map(_xvlm_rows, own))) for split, own in files.items()},
+        files=layout.stamped(root, chain.from_iterable(files.values())),
+        splits={
+            split: partial(layout.listing, chain.from_iterable(map(_xvlm_rows, own))) for split, own in files.items()
+        },
     )
 
 
@@ -300,4 +291,4 @@ def _xvlm_rows(path: Path) -> Iterator[Row]:
     if not isinstance(stored, list) or not stored:
         raise DataError(f"{path} must be a list of records, the layout of X-VLM's retrieval files")
     for item, at in _objects(stored, str(path)):
-        yield checked(Row(item.get("image", ""), item.get("caption", "")), at, ("image", "caption", ""))
+        yield layout.checked(Row(item.get("image", ""), item.get("caption", "")), at, ("image", "caption", ""))

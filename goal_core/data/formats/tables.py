@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from goal_sweep.goal_core.basics.errors import DataError, nearest
-from goal_sweep.goal_core.basics.user_files import content_of, opened, reading, text_in
+from goal_sweep.goal_core.basics.files import content_of, opened, reading, text_in
 from goal_sweep.goal_core.data.config import SourceConfig
 from goal_sweep.goal_core.data.dataset import Row
 from goal_sweep.goal_core.data.formats.features import pyarrow

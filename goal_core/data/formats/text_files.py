@@ -21,50 +21,37 @@ from typing import Any
 import numpy as np
 
 from goal_sweep.goal_core.basics.errors import DataError
-from goal_sweep.goal_core.basics.sealed import StoredArray
-from goal_sweep.goal_core.basics.user_files import content_of, json_in, reading, text_in
+from goal_sweep.goal_core.basics.files import StoredArray, content_of, json_in, reading, text_in
 from goal_sweep.goal_core.data.config import IdMappedConfig, PrecompConfig, RegionsConfig
+from goal_sweep.goal_core.data.formats import layout
 from goal_sweep.goal_core.data.formats.features import REGION_AXES, VECTOR_AXES, read_region_header, row_digests
-from goal_sweep.goal_core.data.formats.layout import (
-    FILE_WORDS,
-    Layout,
-    Listing,
-    dataset_folder,
-    equal_counts,
-    image_path,
-    precomp_folder,
-    stamped,
-)
 
 _CAPTIONS = 5
 """Captions of an image in the published datasets."""
 _ADVICE = "give the image's id for each line of {} in {}"
 
 
-def text_files(config: IdMappedConfig | RegionsConfig | PrecompConfig) -> Layout:
+def text_files(config: IdMappedConfig | RegionsConfig | PrecompConfig) -> layout.Layout:
     """Captions and ids, with features in `{split}_ims.npy`, or with the file of each id in `id_mapping.json`.
 
     Features are regions of each image, or one vector, beside which ids may be left out.
     """
-    root, folder, words = (
-        dataset_folder(config.root),
-        precomp_folder(config.root),
-        FILE_WORDS | {"test": config.test_file},
-    )
+    root, folder = layout.dataset_folder(config.root), layout.precomp_folder(config.root)
+    words = layout.FILE_WORDS | {"test": config.test_file}
     mapping = root / "id_mapping.json" if isinstance(config, IdMappedConfig) else None
     ends = ("ims.npy", "caps.txt", "caps.txt.gz", "ids.txt", "ids.txt.gz")
     parsed = [folder / f"{word}_{end}" for word in words.values() for end in ends]
-    files = stamped(root, [*parsed, mapping] if mapping else parsed)
+    files = layout.stamped(root, [*parsed, mapping] if mapping else parsed)
     files_of = json_in(content_of(mapping), mapping) if mapping else None
     if mapping and (not isinstance(files_of, dict) or not files_of):
         raise DataError(f"{mapping} must be an object from image ids to file names")
     splits = {split: partial(_split, config, folder / word, mapping, files_of) for split, word in words.items()}
-    return Layout(root=root, files=files, splits=splits)
+    return layout.Layout(root=root, files=files, splits=splits)
 
 
 def _split(
     config: IdMappedConfig | RegionsConfig | PrecompConfig, start: Path, mapping: Path | None, files_of: Any
-) -> Listing:
+) -> layout.Listing:
     """One split, whose files' names begin with a path."""
     ims, caps, ids = (start.with_name(f"{start.name}_{end}") for end in ("ims.npy", "caps.txt", "ids.txt"))
     has_vectors = isinstance(config, PrecompConfig)
@@ -76,9 +63,9 @@ def _split(
     else:
         names, counts = _images_of(ids, caps, len(lines))
     if mapping:
-        names = [image_path(files_of.get(name), f"{mapping}: the file of id {name}") for name in names]
+        names = [layout.image_path(files_of.get(name), f"{mapping}: the file of id {name}") for name in names]
     line = iter(lines)
-    return Listing(
+    return layout.Listing(
         names=names,
         captions=[list(itertools.islice(line, count)) for count in counts],
         features=features,
@@ -112,7 +99,7 @@ def _images_of(path: Path, caps: Path, num_captions: int) -> tuple[list[str], li
         runs = [(name, len(list(lines))) for name, lines in itertools.groupby(names)]
         names, counts = [name for name, _ in runs], [count for _, count in runs]
     else:
-        counts = equal_counts(num_captions, len(names), caps, _ADVICE.format(caps.name, path))
+        counts = layout.equal_counts(num_captions, len(names), caps, _ADVICE.format(caps.name, path))
     if twice := [name for name, times in Counter(names).items() if times > 1]:
         raise DataError(f"image {twice[0]} is listed twice in {path}")
     return names, counts
@@ -126,7 +113,7 @@ def _counts_without_ids(file: StoredArray, caps: Path, num_captions: int, ids: P
     """
     num_rows = file.shape[0]
     if num_rows != num_captions:
-        return equal_counts(num_captions, num_rows, caps, _ADVICE.format(caps.name, ids))
+        return layout.equal_counts(num_captions, num_rows, caps, _ADVICE.format(caps.name, ids))
     rows = row_digests(file)
     runs = np.diff([0, *(1 + np.flatnonzero((rows[1:] != rows[:-1]).any(axis=1))), num_rows])
     step = int(runs[0]) if (runs == runs[0]).all() else _CAPTIONS

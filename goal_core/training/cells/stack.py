@@ -22,15 +22,7 @@ from goal_sweep.goal_core.models.heads import Encoder
 from goal_sweep.goal_core.objectives import LOSS
 from goal_sweep.goal_core.objectives.gradient_objective import NonFiniteError, StackedObjectives
 from goal_sweep.goal_core.objectives.stats import ObjectiveStats, describe_unsound, named
-from goal_sweep.goal_core.training.cells.optim import (
-    build_optimizer,
-    clip_each,
-    loss_scale,
-    lr_at,
-    parameter_groups,
-    set_lr,
-    sum_hinge,
-)
+from goal_sweep.goal_core.training.cells import optim
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer, StepOutcome
 
 SplitShare = tuple[Embedded, float]
@@ -116,9 +108,9 @@ class CellStack:
         names = {id(parameter): name for name, parameter in named[0].items()}
         groups = [
             replace(group, parameters=tuple(self._parameters[names[id(parameter)]] for parameter in group.parameters))
-            for group in parameter_groups(first.heads, None, self._stage)
+            for group in optim.parameter_groups(first.heads, None, self._stage)
         ]
-        self._optimizer = build_optimizer(groups, self._stage)
+        self._optimizer = optim.build_optimizer(groups, self._stage)
         for name, parameter in self._parameters.items():
             owners = [(cell.optimizer, own[name]) for cell, own in zip(cells, named, strict=True)]
             self._optimizer.state[parameter] = _stacked_state(owners)
@@ -134,7 +126,7 @@ class CellStack:
     def step(self, inputs: Tensor, batch: Batch) -> list[StepOutcome]:
         """One optimiser step of every cell from the same features (B, F); waits for the device once."""
         first = self.cells[0]
-        set_lr(self._optimizer, lr_at(self._stage, *first.position))
+        optim.set_lr(self._optimizer, optim.lr_at(self._stage, *first.position))
         self._optimizer.zero_grad(set_to_none=True)
         self.encoder.train(True)
         outcomes = self._compute(inputs, batch)
@@ -150,9 +142,9 @@ class CellStack:
         ids = batch.image_index if first.heads.masks_same_image else None
         losses_C, stats = self._objectives.forward_with_stats(images_CBD, texts_CBD, ids)
         if first.epoch < stage.warmup_epochs:
-            losses_C = sum_hinge(images_CBD, texts_CBD, self._margins[:, None, None], ids)
-        torch.autograd.backward(losses_C.sum() * loss_scale(stage, *first.position))
-        norm_C = clip_each(self._parameters.values(), stage.grad_clip)
+            losses_C = optim.sum_hinge(images_CBD, texts_CBD, self._margins[:, None, None], ids)
+        torch.autograd.backward(losses_C.sum() * optim.loss_scale(stage, *first.position))
+        norm_C = optim.clip_each(self._parameters.values(), stage.grad_clip)
         names, numbers_KC = stats.numbers()
         table = torch.cat((numbers_KC, torch.stack((norm_C, stats.sound.to(norm_C))).to(numbers_KC)))
         return _outcomes(stats, names, table.tolist())

@@ -15,19 +15,7 @@ from torch import Tensor, nn
 from goal_sweep.goal_core.basics.atomic import DamagedError
 from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.goal_core.basics.numerics import derive_seed
-from goal_sweep.goal_core.checkpoints import LAST, SPARE, best_name
-from goal_sweep.goal_core.checkpoints.file import (
-    TRAINING,
-    ModelDescription,
-    flat,
-    load_module,
-    optimizer_tensors,
-    read_of_training,
-    restore_optimizer,
-    take_prefix,
-    write_checkpoint,
-    write_model,
-)
+from goal_sweep.goal_core.checkpoints import LAST, SPARE, best_name, file
 from goal_sweep.goal_core.models.backbones import ImageBackbone
 from goal_sweep.goal_core.models.heads import Encoder, Heads
 from goal_sweep.goal_core.objectives.stats import CollapseDetector
@@ -50,7 +38,8 @@ class RandomStream:
         self._cuda = [device] if device.type == "cuda" else []
         with torch.random.fork_rng(self._cuda):
             torch.manual_seed(seed)
-            self._state = self._read()
+            self.state = self._read()
+        """The stream's state, uint8 tensors by device type."""
 
     def _read(self) -> dict[str, Tensor]:
         state = {"cpu": torch.get_rng_state()}
@@ -60,21 +49,13 @@ class RandomStream:
     def active(self) -> Iterator[None]:
         """Within the block torch draws from this stream; afterwards the outer state is restored."""
         with torch.random.fork_rng(self._cuda):
-            torch.set_rng_state(self._state["cpu"])
+            torch.set_rng_state(self.state["cpu"])
             for device in self._cuda:
-                torch.cuda.set_rng_state(self._state["cuda"], device)
+                torch.cuda.set_rng_state(self.state["cuda"], device)
             try:
                 yield
             finally:
-                self._state = self._read()
-
-    def state(self) -> dict[str, Tensor]:
-        """The stream's state, uint8 tensors by device type."""
-        return dict(self._state)
-
-    def restore(self, state: dict[str, Tensor]) -> None:
-        """Continue from a state that :meth:`state` returned; one of a CPU leaves that of CUDA as it is."""
-        self._state = {**self._state, **state}
+                self.state = self._read()
 
 
 class CellState:
@@ -93,7 +74,7 @@ class CellState:
         heads: Heads,
         backbone: ImageBackbone | None,
         files: TrainingFiles,
-        description: ModelDescription,
+        description: file.ModelDescription,
         *,
         steps_per_epoch: int,
         shared: ImageBackbone | None = None,
@@ -161,8 +142,8 @@ class CellState:
         """Save the best weights, for the next stage and for `evaluate`."""
         parts = {"heads": self.heads, "backbone": self.backbone or self._kept_backbone}
         write = partial(
-            write_model,
-            tensors=flat({name: module.state_dict() for name, module in parts.items() if module is not None}),
+            file.write_model,
+            tensors=file.flat({name: module.state_dict() for name, module in parts.items() if module is not None}),
             description=self._description,
             epoch=self.best_epoch,
             training=self.key,
@@ -173,19 +154,19 @@ class CellState:
         """Everything from which training continues exactly: the tensors and the values in `last.safetensors`."""
         parts = {
             **{name: module.state_dict() for name, module in self._modules().items()},
-            "optimizer": optimizer_tensors(self.optimizer),
-            "random": self.stream.state(),
+            "optimizer": file.optimizer_tensors(self.optimizer),
+            "random": self.stream.state,
         }
         values = {name: getattr(self, name) for name in _VALUES}
         own = {"collapse": self.collapse.num_steps, "scaler": self.scaler.state_dict()}
-        return flat(parts), {TRAINING: self.key, **values, **own}
+        return file.flat(parts), {file.TRAINING: self.key, **values, **own}
 
     def _restore(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         """Continue from what :meth:`_state` gave."""
         for name, module in self._modules().items():
-            load_module(module, take_prefix(name, tensors), self.files.path(LAST))
-        restore_optimizer(self.optimizer, take_prefix("optimizer", tensors))
-        self.stream.restore(take_prefix("random", tensors))
+            file.load_module(module, file.take_prefix(name, tensors), self.files.path(LAST))
+        file.restore_optimizer(self.optimizer, file.take_prefix("optimizer", tensors))
+        self.stream.state |= file.take_prefix("random", tensors)  # of a CPU, they leave that of CUDA as it is
         for name in _VALUES:
             setattr(self, name, state[name])
         self.before = tuple(state["before"])
@@ -202,7 +183,7 @@ class CellState:
         self.before, self._saved = self._saved if self.in_turn else here, here
         tensors, state = self._state()
         self._slot = SPARE if self.in_turn and self._slot == LAST else LAST
-        self.files.save_with(self._slot, lambda path: write_checkpoint(path, tensors, state))
+        self.files.save_with(self._slot, lambda path: file.write_checkpoint(path, tensors, state))
 
     def save_unsaved(self) -> None:
         """Save the state, unless the disk has it already. After the last epoch the weights may be the best epoch's."""
@@ -226,17 +207,13 @@ class CellState:
         if not path.exists():
             return None
         try:
-            tensors, state = read_of_training(path, self.key)
+            tensors, state = file.read_of_training(path, self.key)
             if best := state["best_epoch"]:
                 _read_weights(self.files.path(best_name(best)), self.key, best)
         except DamagedError as error:
             self.files.log(f"the state {name} is lost: {error}")
             return None
         return (tensors, state) if at in (None, (state["epoch"], state["next_step"])) else None
-
-    def load_best(self) -> None:
-        """Return to the weights of the best epoch, for the test."""
-        self._load_weights(self.files.path(best_name(self.best_epoch)), self.key, self.best_epoch)
 
     def finish(self, metrics: Mapping[str, float]) -> dict[str, Any]:
         """Write the result, with the metrics of the best weights, and return it."""
@@ -259,16 +236,16 @@ class CellState:
     def _load_weights(self, path: Path, training: str, epoch: int | None = None) -> int:
         """Load weights, and return their epoch."""
         tensors, epoch = _read_weights(path, training, epoch)
-        load_module(self.heads, take_prefix("heads", tensors), path)
-        backbone = take_prefix("backbone", tensors)
+        file.load_module(self.heads, file.take_prefix("heads", tensors), path)
+        backbone = file.take_prefix("backbone", tensors)
         if self.backbone is not None and backbone:
-            load_module(self.backbone, backbone, path)
+            file.load_module(self.backbone, backbone, path)
         return epoch
 
 
 def _read_weights(path: Path, training: str, epoch: int | None = None) -> tuple[dict[str, Tensor], int]:
     """The weights that a training saved, and their epoch, which must be the given one."""
-    tensors, state = read_of_training(path, training)
+    tensors, state = file.read_of_training(path, training)
     if epoch not in (None, state["epoch"]):
         raise DamagedError(f"{path} has the weights of epoch {state['epoch']}, not of {epoch}")
     return tensors, state["epoch"]

@@ -18,18 +18,7 @@ from goal_sweep.goal_core.models.batch_rows import in_chunks
 from goal_sweep.goal_core.models.heads import Pairs
 from goal_sweep.goal_core.objectives.gradient_objective import NonFiniteError
 from goal_sweep.goal_core.objectives.stats import ObjectiveStats, describe_unsound, named
-from goal_sweep.goal_core.training.cells.optim import (
-    check_finite,
-    clip_gradient,
-    gradient_norm,
-    loss_scale,
-    lr_at,
-    ratio,
-    scale_from,
-    set_lr,
-    sum_hinge,
-    validated_since,
-)
+from goal_sweep.goal_core.training.cells import optim
 from goal_sweep.goal_core.training.cells.state import CellState
 from goal_sweep.goal_core.training.plan import EpochRecord
 
@@ -51,7 +40,7 @@ class CellTrainer(CellState):
             inputs: frozen features (B, F) or (B, R, F), or pixels (B, 3, S, S) for the cell's own backbone.
         """
         began, stage = time.perf_counter(), self.stage
-        set_lr(self.optimizer, lr_at(stage, self.epoch, self.next_step, self._steps_per_epoch))
+        optim.set_lr(self.optimizer, optim.lr_at(stage, self.epoch, self.next_step, self._steps_per_epoch))
         self.optimizer.zero_grad(set_to_none=True)
         self.encoder.train(True)
         with self.stream.active(), self.encoder.autocast():
@@ -61,10 +50,10 @@ class CellTrainer(CellState):
             surrogate = surrogate * self.scales[self.term]
         with self.stream.active(), self.encoder.autocast():
             loss, extra = self.heads.total_loss(surrogate, pairs, batch.image_index)
-        scale = loss_scale(stage, self.epoch, self.next_step, self._steps_per_epoch)
+        scale = optim.loss_scale(stage, self.epoch, self.next_step, self._steps_per_epoch)
         torch.autograd.backward(self.scaler.scale(loss if scale == 1 else loss * scale))
         self.scaler.unscale_(self.optimizer)
-        norm = clip_gradient(self.parameters, stage.grad_clip)
+        norm = optim.clip_gradient(self.parameters, stage.grad_clip)
         sent = self.heads.take_gradient_norms()
         values = self._read(stats, {**extra, **sent, "weight_grad_norm": norm})
         if self.scaler.is_enabled():
@@ -72,7 +61,7 @@ class CellTrainer(CellState):
             values |= {name: values[name] / scale_of_loss for name in sent}
             values = {name: value for name, value in values.items() if name not in sent or math.isfinite(value)}
         else:  # with fp16 the scaler skips the steps that overflow
-            check_finite(values["weight_grad_norm"], self._at)
+            optim.check_finite(values["weight_grad_norm"], self._at)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.next_step += 1
@@ -93,7 +82,7 @@ class CellTrainer(CellState):
         ids = batch.image_index if self.heads.masks_same_image else None
         scalar, stats = self.objective.forward_with_stats(image_BD, text_BD, ids)
         if self.term == "hinge":
-            scalar = sum_hinge(image_BD, text_BD, self.objective.margin, ids)
+            scalar = optim.sum_hinge(image_BD, text_BD, self.objective.margin, ids)
         return scalar, stats
 
     def _unsound(self, stats: ObjectiveStats) -> NonFiniteError:
@@ -125,12 +114,14 @@ class CellTrainer(CellState):
         _, stats = self._descended(pairs.image_BD, pairs.text_BD, batch)
         if not stats.sound:
             raise self._unsound(stats)
-        own = gradient_norm(lambda image, text: self._descended(image, text, batch)[0] / (2 * len(batch)), pairs)
-        return own, gradient_norm(lambda image, text: self.heads.replaced_loss(image, text, batch.image_index), pairs)
+        own = optim.gradient_norm(lambda image, text: self._descended(image, text, batch)[0] / (2 * len(batch)), pairs)
+        return own, optim.gradient_norm(
+            lambda image, text: self.heads.replaced_loss(image, text, batch.image_index), pairs
+        )
 
     def set_scale(self, norms: Sequence[tuple[float, float]]) -> None:
         """Scale what the next steps descend, by what :meth:`measure` gave of each batch."""
-        self.scales[self.term] = scale_from(norms)
+        self.scales[self.term] = optim.scale_from(norms)
         self.files.log(
             f"scale of the {self.term}: {self.scales[self.term]:.6g}, with which its gradient on the "
             "embeddings of the first batches is as large as that of the loss it replaces"
@@ -147,7 +138,7 @@ class CellTrainer(CellState):
             raise NonFiniteError(f"{self._at}: {outcome}")
         if isinstance(outcome, Exception):
             raise outcome
-        check_finite(outcome["weight_grad_norm"], self._at)
+        optim.check_finite(outcome["weight_grad_norm"], self._at)
         self.next_step += 1
         self.stacked_steps += 1
         self._record(outcome)
@@ -178,7 +169,7 @@ class CellTrainer(CellState):
         if self.backbone is None or self.stage.bn_mode == "frozen_eval":
             return self.encoder.features(inputs)
         done = self.steps_before + self.epoch * self._steps_per_epoch
-        self.backbone.use_batch_statistics(not validated_since(done, self.next_step))
+        self.backbone.use_batch_statistics(not optim.validated_since(done, self.next_step))
         features = self.encoder.features(inputs)
         self.backbone.use_batch_statistics(False)
         return features
@@ -208,14 +199,14 @@ class CellTrainer(CellState):
         metrics = {
             **{f"train/{key}": total / count for key, (total, count) in self.sums.items()},
             **scale,
-            "train/lr": lr_at(self.stage, self.epoch - 1, self._steps_per_epoch - 1, self._steps_per_epoch),
+            "train/lr": optim.lr_at(self.stage, self.epoch - 1, self._steps_per_epoch - 1, self._steps_per_epoch),
             **val_recalls,
             "time/train_s": train_s,
             "time/step_ms": 1000 * train_s / self._steps_per_epoch,
             "time/val_s": val_s,
             **of_unit,
         }
-        metrics |= ratio(metrics)
+        metrics |= optim.ratio(metrics)
         if test_rsum is not None:
             metrics["selection/test_rsum"] = test_rsum
         record = EpochRecord(epoch=self.epoch, time=time.time(), metrics=metrics)
@@ -243,4 +234,4 @@ class CellTrainer(CellState):
         """
         if self.stage.collapse_patience and self.best_rsum == 0:
             raise CollapsedError(f"no {self.stage.select_on} query has its match among the first ten after any epoch")
-        self.load_best()
+        self._load_weights(self.files.path(best_name(self.best_epoch)), self.key, self.best_epoch)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from goal_sweep.goal_core.basics import atomic
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError, perform
 from goal_sweep.goal_core.basics.errors import ConfigError, UnfinishedError
-from goal_sweep.goal_core.basics.sealed import parse_json
+from goal_sweep.goal_core.basics.files import parse_json
 from goal_sweep.sweeps.identity import from_mapping
 
 T = TypeVar("T")
@@ -173,7 +173,7 @@ LOCAL = Storage()
 
 
 def read_json(storage: Storage, path: Path) -> dict[str, Any] | None:
-    """As `goal_core.basics.sealed.read_json`, from a storage."""
+    """As `goal_core.basics.files.read_json`, from a storage."""
     content = storage.read(path)
     return None if content is None else parse_json(content, storage.shown(path))
 

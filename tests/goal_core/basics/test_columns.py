@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from goal_sweep.goal_core.basics.sealed import Texts, kept_columns, write_columns
+from goal_sweep.goal_core.basics.files import Texts, kept_columns, write_columns
 
 
 def test_texts_are_a_sequence() -> None:

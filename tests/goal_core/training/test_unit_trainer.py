@@ -24,7 +24,7 @@ from goal_sweep.goal_core.basics.errors import (
 from goal_sweep.goal_core.evaluation.retrieval import NonFiniteEmbeddingError, RetrievalRanks
 from goal_sweep.goal_core.models import BackboneConfig
 from goal_sweep.goal_core.training import Callback, EpochDone, StageConfig, TrainingDone, TrainingEvent, TrainingFailed
-from goal_sweep.goal_core.training.cells import validation
+from goal_sweep.goal_core.training.cells import roster
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer
 from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.training_cases import (
@@ -166,9 +166,9 @@ def test_the_best_epoch_is_that_of_the_split_that_selects(tmp_path: Path, monkey
         calls[split.name] += 1
         return {f"{split.name}/i2t_r1": found / 6, f"{split.name}/t2i_r1": found / 6, f"{split.name}/rsum": found}
 
-    monkeypatch.setattr(validation, "recalls_of", recalls)
+    monkeypatch.setattr(roster, "recalls_of", recalls)
     monkeypatch.setattr(RetrievalRanks, "save", lambda ranks, path, **_: path.touch())
-    monkeypatch.setattr(validation, "all_recalls_of", lambda *given: (recalls(*given), ranks))
+    monkeypatch.setattr(roster, "all_recalls_of", lambda *given: (recalls(*given), ranks))
     cases: list[tuple[Literal["val", "test"], int]] = [("val", 2), ("test", 3)]
     for select_on, best in cases:
         calls |= dict.fromkeys(rsums, 0)
@@ -184,7 +184,7 @@ def test_the_best_epoch_is_that_of_the_split_that_selects(tmp_path: Path, monkey
 
 def test_a_cell_that_never_found_anything_is_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nothing = dict.fromkeys(("val/i2t_r1", "val/t2i_r1", "val/rsum"), 0.0)
-    monkeypatch.setattr(validation, "recalls_of", lambda encoder, split, embedded: nothing)
+    monkeypatch.setattr(roster, "recalls_of", lambda encoder, split, embedded: nothing)
     unit = unit_of("con/con")
     (outcome,) = train_unit(unit, folders_of(unit, tmp_path))
     assert isinstance(outcome, TrainingFailed)

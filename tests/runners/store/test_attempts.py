@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from goal_sweep.goal_core.basics.sealed import json_bytes
+from goal_sweep.goal_core.basics.files import json_bytes
 from goal_sweep.goal_core.checkpoints.names import LAST
 from goal_sweep.runners.store import Attempt, Store, TrainingFolder, counted_failures
 from tests.helpers.store_cases import named, save

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from goal_sweep.goal_core.basics import atomic
-from goal_sweep.goal_core.basics.sealed import read_json
+from goal_sweep.goal_core.basics.files import read_json
 from goal_sweep.runners.store import BEST, Store
 from tests.helpers.store_cases import named, result_of, train
 

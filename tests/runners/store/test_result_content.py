@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from goal_sweep.goal_core.basics.atomic import DamagedError
-from goal_sweep.goal_core.basics.sealed import json_bytes
+from goal_sweep.goal_core.basics.files import json_bytes
 from goal_sweep.runners.store import Store, TrainingFolder
 from tests.helpers.store_cases import named, npz, save, train
 

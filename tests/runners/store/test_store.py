@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from goal_sweep.goal_core.basics.atomic import StorageError
-from goal_sweep.goal_core.basics.sealed import read_json
+from goal_sweep.goal_core.basics.files import read_json
 from goal_sweep.runners.cli.app import run
 from goal_sweep.runners.store import Store
 from tests.helpers.store_cases import named, train

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
-from goal_sweep.goal_core.basics.sealed import json_bytes
+from goal_sweep.goal_core.basics.files import json_bytes
 from goal_sweep.runners.store import BEST, LAST, ClaimLostError, Store, TrainingFolder
 from tests.helpers.store_cases import (
     load,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from goal_sweep.goal_core.basics import user_files
+from goal_sweep.goal_core.basics import files
 from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError
 from goal_sweep.goal_core.data.formats import tables
 from tests.helpers.karpathy_fixture import write_dataset
@@ -42,7 +42,7 @@ def test_a_table_that_changes_for_good_once_it_is_parsed_is_refused(
     path = as_csv(data)
 
     def then_longer(file: Path) -> bytes:
-        content = user_files.content_of(file)
+        content = files.content_of(file)
         path.write_bytes(content + b" ")
         return content
 

@@ -16,7 +16,7 @@ from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.goal_core.models.batch_rows import Rows, WholeBatchDraws
 from goal_sweep.goal_core.models.systems.vse_infty import VseInftyHeads
 from goal_sweep.goal_core.training import StageConfig
-from goal_sweep.goal_core.training.cells import trainer as cell_trainer
+from goal_sweep.goal_core.training.cells import optim
 from goal_sweep.goal_core.training.cells.optim import clip_gradient
 from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.training_cases import (
@@ -141,7 +141,7 @@ def test_chunks_on_a_gpu_have_the_gradient_of_the_whole_batch_and_less_memory(
         noted.append(torch.cuda.max_memory_allocated())  # before Adam's state, which is larger than these activations
         return clip_gradient(parameters, max_norm)
 
-    monkeypatch.setattr(cell_trainer, "clip_gradient", note)
+    monkeypatch.setattr(optim, "clip_gradient", note)
     for size in (0, 5, 0):  # the first run also takes what libraries keep
         unit = unit_of("sig-ms/cir", stage=replace(stage, micro_batch=size), model=model, data=data, device="cuda")
         gc.collect()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from goal_sweep.goal_core.evaluation.evaluate import open_checkpoint
 from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
-from goal_sweep.goal_core.training.cells import trainer as cell_trainer
+from goal_sweep.goal_core.training.cells import optim
 from goal_sweep.goal_core.training.cells.optim import loss_scale, sum_hinge
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer
 from goal_sweep.goal_core.training.train import train_unit
@@ -68,7 +68,7 @@ def test_the_ramp_scales_the_gradient_and_not_only_a_number(tmp_path: Path, monk
 
     def norms(factor: float, name: str) -> list[float]:
         with monkeypatch.context() as patched:
-            patched.setattr(cell_trainer, "loss_scale", lambda stage, epoch, step, steps: factor if epoch else 1.0)
+            patched.setattr(optim, "loss_scale", lambda stage, epoch, step, steps: factor if epoch else 1.0)
             unit = unit_of("con/con", stage=stage, data=GRID_DATA, model=GRID)
             train_unit(unit, folders := folders_of(unit, tmp_path / name))
         return [row["train/weight_grad_norm"] for row in folders["con-con"].numbers()[:-1]]
@@ -93,7 +93,7 @@ def test_captions_of_one_image_are_no_negative_pairs(tmp_path: Path, monkeypatch
 
     real = GradientObjective.forward_with_stats
     monkeypatch.setattr(GradientObjective, "forward_with_stats", spy)
-    monkeypatch.setattr(cell_trainer, "sum_hinge", warm)
+    monkeypatch.setattr(optim, "sum_hinge", warm)
     unit = unit_of("con/con", stage=replace(XVLM_STAGE, warmup_epochs=1), data=XVLM_DATA, model=XVLM)
     train_unit(unit, folders_of(unit, tmp_path / "xvlm"))
     assert seen
