@@ -21,7 +21,6 @@ from typing import Any, BinaryIO, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import save_file
 
 from goal_sweep.goal_core.basics.atomic import DamagedError, open_file, read_bytes, replace_with, usual_mode
 from goal_sweep.goal_core.basics.errors import DataError, GoalError, MissingDataError, first_line, warn
@@ -223,6 +222,8 @@ def digest_of(columns: Columns, about: str = "") -> str:
 
 def write_columns(path: Path, columns: Columns, about: Mapping[str, Any]) -> None:
     """Write columns, and JSON-able content about them. The file appears whole or not at all."""
+    from safetensors.numpy import save_file  # which objectives and recalls do without
+
     said = json.dumps(dict(about))
     # One entry only: safetensors writes several in no fixed order, and equal columns are equal files.
     sealed = {"sealed": json.dumps([said, digest_of(columns, said + path.name)])}
