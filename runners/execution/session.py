@@ -14,9 +14,9 @@ from typing import Any, Self
 
 import psutil
 
+from goal_sweep.goal_core.basics.atomic import remove_left_behind
 from goal_sweep.goal_core.basics.errors import GoalError, UnfinishedError
 from goal_sweep.goal_core.basics.machine import process_tag
-from goal_sweep.goal_core.basics.scratch import remove_left_behind
 from goal_sweep.runners.execution.capacity import Machine, Resources, check_here
 
 # Read by ray when it is imported. They replace Tune's display by ours, switch off the csv, json and tensorboard loggers
