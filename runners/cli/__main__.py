@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any, TextIO
 
-from goal_sweep.runners.launch.parent import end_with_parent, has_parent, own_status, watch_over
+from goal_sweep.runners.launch.signals import end_with_parent, has_parent, own_status, watch_over
 
 
 class LastingOutput(io.FileIO):

@@ -24,8 +24,7 @@ from goal_sweep.runners.cli.launch import launching
 from goal_sweep.runners.cli.listing import listing
 from goal_sweep.runners.cli.plan import planning
 from goal_sweep.runners.cli.results import results
-from goal_sweep.runners.cli.ui import page
-from goal_sweep.runners.launch.parent import own_status
+from goal_sweep.runners.launch.signals import own_status
 
 app = typer.Typer(
     help="Train image-text retrieval models with every GOAL objective, and print the tables of a paper.",
@@ -33,7 +32,7 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
 )
-for group in (launching, planning, submitting, results, page, listing, checkpoints):
+for group in (launching, planning, submitting, results, listing, checkpoints):
     app.add_typer(group)
 app.add_typer(data, name="data")
 _USAGE, _BUG, _UNREAD = 2, 70, 141

@@ -14,10 +14,10 @@ import typer
 from goal_sweep.goal_core.basics.errors import DataError, GoalError, WeightsError, printable
 from goal_sweep.runners.cli.options import Set, StoreDir, Sweep, SweepArguments, Trust, Uri, console
 from goal_sweep.runners.cluster import kubernetes
+from goal_sweep.runners.cluster.backend import Submission, Submissions
 from goal_sweep.runners.cluster.submission import BACKENDS, example_site, job_of, send, site_file, states
 from goal_sweep.runners.launch.opened import open_config
 from goal_sweep.runners.store import local_root
-from goal_sweep.runners.store.submissions import Submission, Submissions
 from goal_sweep.sweeps.reading.load import load_for_cluster, load_places
 
 submitting = typer.Typer()

@@ -19,17 +19,16 @@ from goal_sweep.goal_core.evaluation.metrics import TEST
 from goal_sweep.runners.cli.jobs import Site, job_lines, jobs_as_json, show_job_log, submissions_of
 from goal_sweep.runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Trust, Uri, console
 from goal_sweep.runners.cli.plan import plan_of, show_plan
+from goal_sweep.runners.cluster.backend import Submissions
 from goal_sweep.runners.execution.capacity import Resources, check_here
 from goal_sweep.runners.execution.inputs import check_code
 from goal_sweep.runners.execution.session import check_address
 from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.launch.remaining import LaunchOptions
 from goal_sweep.runners.launch.signals import StopSignals
-from goal_sweep.runners.launch.view.grids import Judgement
-from goal_sweep.runners.launch.view.live import overview
+from goal_sweep.runners.launch.view import Judgement, overview
 from goal_sweep.runners.store import Store, TrainingFolder, TrainingStatus
-from goal_sweep.runners.store.status import status_of
-from goal_sweep.runners.store.submissions import Submissions
+from goal_sweep.runners.store.store import status_of
 from goal_sweep.sweeps import SweepConfig, SweepPlaces
 from goal_sweep.sweeps.overview import describe_size
 from goal_sweep.sweeps.reading.load import load_places

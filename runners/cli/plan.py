@@ -21,7 +21,7 @@ from goal_sweep.runners.execution.capacity import Resources
 from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.launch.tuning import ends_of, foresee
 from goal_sweep.runners.planning.devices import to_plan_for
-from goal_sweep.runners.planning.memory import disk_mb, memory_mb
+from goal_sweep.runners.planning.estimates import disk_mb, memory_mb
 from goal_sweep.runners.planning.packing import end_s, pack_for
 from goal_sweep.runners.planning.speeds import Speeds, in_store, measured, recorded
 from goal_sweep.sweeps import ResolvedSweep, Training, Unit, load_sweep

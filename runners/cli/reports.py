@@ -17,7 +17,7 @@ from goal_sweep.analysis.results import SweepResults, read_results, united
 from goal_sweep.analysis.wording import seeds_text
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.runners.cli.options import Scale
-from goal_sweep.runners.launch.tuning.refresh import refreshed_results
+from goal_sweep.runners.launch.tuning import refreshed_results
 from goal_sweep.runners.results import has_table
 from goal_sweep.runners.store import Store, local_root
 from goal_sweep.runners.tracking.experiment import SweepPage

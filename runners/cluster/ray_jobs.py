@@ -23,11 +23,11 @@ from goal_sweep.runners.cluster.backend import (
     Job,
     JobState,
     NoAnswerError,
+    Submission,
     check_variables,
     launch_command,
 )
 from goal_sweep.runners.store.provenance import BUILT_FROM, gather
-from goal_sweep.runners.store.submissions import Submission
 
 _GREETING_S = 15
 """Seconds that a dashboard may take to say that it is there."""

@@ -18,12 +18,12 @@ from goal_sweep.runners.cluster.backend import (
     Job,
     JobState,
     NoAnswerError,
+    Submission,
     check_node,
     run_command,
     template,
 )
-from goal_sweep.runners.store.storage.place import is_object_store
-from goal_sweep.runners.store.submissions import Submission
+from goal_sweep.runners.store.store import is_object_store
 from goal_sweep.sweeps.clusters import SlurmConfig
 
 _WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "CONFIGURING", "REQUEUE_FED", "RESV_DEL_HOLD")

@@ -14,10 +14,17 @@ from ruamel.yaml import YAML
 
 from goal_sweep.goal_core.basics.errors import ConfigError, GoalError
 from goal_sweep.runners.cluster import ray_jobs, slurm
-from goal_sweep.runners.cluster.backend import Backend, ClusterError, Job, JobState, NoAnswerError
+from goal_sweep.runners.cluster.backend import (
+    Backend,
+    ClusterError,
+    Job,
+    JobState,
+    NoAnswerError,
+    Submission,
+    Submissions,
+)
 from goal_sweep.runners.execution.inputs import code_digest
 from goal_sweep.runners.store import local_root
-from goal_sweep.runners.store.submissions import Submission, Submissions
 from goal_sweep.sweeps.checks import looks_secret
 from goal_sweep.sweeps.identity import to_mapping
 from goal_sweep.sweeps.reading.load import ClusterSweep

@@ -25,7 +25,7 @@ from goal_sweep.goal_core.training.train import train_unit
 from goal_sweep.runners.execution.inputs import UnfitMachineError, check_machine, open_inputs
 from goal_sweep.runners.execution.job import UnitJob
 from goal_sweep.runners.store import BEST, PATIENCE_S, Store, TrainingFolder
-from goal_sweep.runners.store.storage.folders import LOCAL
+from goal_sweep.runners.store.storage import LOCAL
 from goal_sweep.runners.store.training import AlreadyDoneError, ClaimedError, ClaimLostError, renewed
 from goal_sweep.sweeps.cells import Training
 from goal_sweep.sweeps.schema import ResourceConfig

@@ -14,11 +14,10 @@ from rich.console import Console
 from goal_sweep.goal_core.basics.atomic import StorageError
 from goal_sweep.runners.launch.loop import Launch
 from goal_sweep.runners.launch.opened import OpenedSweep
+from goal_sweep.runners.launch.progress import SweepProgress
 from goal_sweep.runners.launch.remaining import LaunchOptions, Remaining
 from goal_sweep.runners.launch.signals import StopSignals
-from goal_sweep.runners.launch.view.grids import Judge
-from goal_sweep.runners.launch.view.live import LiveView
-from goal_sweep.runners.launch.view.progress import SweepProgress
+from goal_sweep.runners.launch.view import Judge, LiveView
 from goal_sweep.runners.results import edits_since, read_results, update_results
 from goal_sweep.runners.tracking.tracking import Tracking
 

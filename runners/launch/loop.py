@@ -24,10 +24,9 @@ from goal_sweep.runners.execution.capacity import Resources
 from goal_sweep.runners.execution.inputs import code_digest, software
 from goal_sweep.runners.execution.job import Death, Start, UnitJob
 from goal_sweep.runners.execution.session import RaySession
-from goal_sweep.runners.launch.packing import Packer
-from goal_sweep.runners.launch.remaining import LaunchOptions, Remaining
+from goal_sweep.runners.launch.remaining import LaunchOptions, Packer, Remaining
 from goal_sweep.runners.launch.signals import StopSignals
-from goal_sweep.runners.launch.view.live import LiveView
+from goal_sweep.runners.launch.view import LiveView
 from goal_sweep.runners.planning.devices import of_machines
 from goal_sweep.runners.results import training_row
 from goal_sweep.runners.store import Store

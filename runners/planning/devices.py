@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from goal_sweep.runners.execution.capacity import Machine, Resources
-from goal_sweep.runners.planning.roofline import card_named
+from goal_sweep.runners.planning.estimates import card_named
 
 _KIND: Final = "accelerator_type:"
 _MIB: Final = 1.048576

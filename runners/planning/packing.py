@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from goal_sweep.runners.planning.devices import Devices
-from goal_sweep.runners.planning.memory import memory_mb
+from goal_sweep.runners.planning.estimates import memory_mb
 from goal_sweep.runners.planning.speeds import Speeds, common_part, solo_times
 from goal_sweep.sweeps import SweepConfig, Training, Unit, pack
 from goal_sweep.sweeps.units import pack_chain

@@ -23,8 +23,8 @@ from goal_sweep.goal_core.models.sizes import DataSize, backbone_name
 from goal_sweep.goal_core.training.config import StageConfig
 from goal_sweep.runners.execution.capacity import Resources
 from goal_sweep.runners.planning.devices import to_plan_for
+from goal_sweep.runners.planning.estimates import CORE, DEFAULT, Card, card_named, step_s
 from goal_sweep.runners.planning.processes import process_pool
-from goal_sweep.runners.planning.roofline import CORE, DEFAULT, Card, card_named, step_s
 from goal_sweep.runners.store import Store, TrainingStatus
 from goal_sweep.sweeps import SweepConfig, Training, Unit
 

@@ -22,7 +22,7 @@ from goal_sweep.goal_core.basics.atomic import DamagedError
 from goal_sweep.goal_core.basics.files import json_bytes
 from goal_sweep.goal_core.basics.machine import is_taken, machine_identity
 from goal_sweep.runners.store.provenance import Provenance, gather
-from goal_sweep.runners.store.storage.folders import LOCAL, Storage, read_record
+from goal_sweep.runners.store.storage import LOCAL, Storage, read_record
 
 STALE_S = 120.0
 """Age at which the claim of another machine counts as given up. Its process renews it every `RENEW_S`."""

@@ -15,10 +15,9 @@ from typing import Literal
 
 from goal_sweep.goal_core.basics.atomic import is_leftover
 from goal_sweep.goal_core.basics.errors import GoalError
-from goal_sweep.runners.store.result_content import RESULT
-from goal_sweep.runners.store.storage.folders import LOCAL, Storage
+from goal_sweep.runners.store.storage import LOCAL, Storage
 from goal_sweep.runners.store.store import Store
-from goal_sweep.runners.store.training import WORKING
+from goal_sweep.runners.store.training import RESULT, WORKING
 from goal_sweep.sweeps.cells import Training
 
 Kind = Literal["states", "leftovers", "features"]

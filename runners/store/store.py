@@ -4,7 +4,7 @@
 
     STORE/store.json                        the version of this layout
     STORE/launches/<launch id>.json|.stop   a launch that runs, and that its workers are to save and stop
-    STORE/submissions/                      batch jobs (runners.store.submissions)
+    STORE/submissions/                      batch jobs (runners.cluster.backend)
     STORE/sweeps/<sweep>/results.parquet    the sweep's results table (runners.results); follows from the results
     STORE/cells/<cell id>/cell.json         description of the cell, written once
     STORE/cells/<cell id>/<stage>-<key>/    one training (runners.store.training)
@@ -16,24 +16,41 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
+import hashlib
 import json
+import math
 import os
+import re
+import shutil
 import socket
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
-from goal_sweep.goal_core.basics.files import json_bytes
+from goal_sweep.goal_core.basics.errors import UnfinishedError
+from goal_sweep.goal_core.basics.scratch import make_scratch_folder
+from goal_sweep.goal_core.basics.sealed_json import json_bytes
+from goal_sweep.goal_core.checkpoints.names import LAST
 from goal_sweep.goal_core.data.formats.index import own_indexes
-from goal_sweep.runners.store.status import TrainingStatus, status_of
-from goal_sweep.runners.store.storage.folders import read_json
-from goal_sweep.runners.store.storage.place import is_object_store, local_root, opened
+from goal_sweep.runners.store.attempts import counted_failures
+from goal_sweep.runners.store.storage import LOCAL, Storage, read_json
 from goal_sweep.runners.store.training import TrainingFolder
 from goal_sweep.sweeps.cells import Cell, Training
 from goal_sweep.sweeps.results import RESULTS_FILE
 
 _VERSION = 6
+CACHE = "GOAL_SWEEP_CACHE"
+"""The environment variable that names another folder than ``~/.cache/goal-sweep``."""
+_opening = threading.Lock()
+State = Literal["waiting", "running", "done", "failed"]
+"""`running`: a living process trains it. What a dead one left unfinished is `waiting`."""
 
 
 class Store:
@@ -168,3 +185,137 @@ class Store:
 
     def _results(self, sweep: str) -> Path:
         return self._base / "sweeps" / sweep / RESULTS_FILE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingStatus:
+    """The status of one training."""
+
+    state: State
+    reason: str = ""
+    """Why it failed, last failed, was interrupted, or must be repeated."""
+    attempts: int = 0
+    failures: int = 0
+    """Attempts that count against `resources.max_attempts`."""
+    holder: str = ""
+    epochs: int = 0
+    """Epochs done, while it is running, or in the saved state from which it continues, while it waits."""
+    best_rsum: float = math.nan
+    """Highest val/rsum of these epochs; NaN before the first."""
+    result: Mapping[str, Any] = field(default_factory=dict)
+    """The content of ``result.json``; empty until it is done."""
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """The final metrics; empty until it is done."""
+        metrics: Mapping[str, float] = self.result.get("metrics", {})
+        return metrics
+
+
+def status_of(folder: TrainingFolder, max_attempts: int) -> TrainingStatus:
+    """Read the status of one training. A file that is damaged or cannot be read is named in the reason.
+
+    Raises `UnfinishedError` where the credentials for the store have expired, so that nothing can be read.
+
+    Args:
+        max_attempts: counted failures after which a training is failed instead of waiting for another try.
+    """
+    problem = ""
+    try:
+        try:
+            if (result := folder.result()) is not None:
+                return TrainingStatus(state="done", result=result, attempts=result["attempt"])
+        except DamagedError as error:
+            problem = str(error)
+        return _unfinished(folder, max_attempts, problem)
+    except UnfinishedError:
+        raise
+    except OSError as error:
+        return TrainingStatus(state="waiting", reason=str(error))
+
+
+def _unfinished(folder: TrainingFolder, max_attempts: int, problem: str) -> TrainingStatus:
+    attempts = folder.attempts.all()
+    if not attempts:
+        return TrainingStatus(state="waiting", reason=problem)
+    newest, failures = attempts[-1], counted_failures(attempts)
+    counts: dict[str, Any] = {"attempts": newest.n, "failures": failures}
+    if folder.attempts.is_held(newest):
+        return TrainingStatus(state="running", holder=newest.describe(), **_so_far(folder), **counts)
+    if (newest.outcome == "failed" and newest.final) or (newest.outcome != "running" and failures >= max_attempts):
+        reason = next((attempt.reason for attempt in reversed(attempts) if attempt.outcome == "failed"), "")
+        return TrainingStatus(state="failed", reason=problem or reason, **counts)
+    reason = "its process ended unexpectedly" if newest.outcome == "running" else newest.reason
+    saved = _so_far(folder) if folder.storage.written(folder.folder / LAST) is not None else {}
+    return TrainingStatus(state="waiting", reason=problem or reason, **saved, **counts)
+
+
+def _so_far(folder: TrainingFolder) -> dict[str, Any]:
+    rsums: list[float] = []
+    with contextlib.suppress(DamagedError):  # the trainer will find it and repeat what it must
+        rsums = [record["metrics"].get("val/rsum", -math.inf) for record in folder.records()]
+    return {"epochs": len(rsums), "best_rsum": max(rsums, default=math.nan)}
+
+
+def opened(location: str, patience: float | None) -> tuple[Path, Storage]:
+    """Where the paths of a store's files start, and what keeps them; see `Store`. Nothing is created."""
+    if is_object_store(location):
+        with _opening:
+            return _bucket(*parse_url(location), patience, os.getpid())
+    root = local_root(location)
+    if root.exists() and not root.is_dir():
+        raise StorageError(f"store {root} is a file, not a folder")
+    return root, LOCAL
+
+
+@functools.cache
+def _bucket(bucket: str, prefix: str, patience: float | None, pid: int) -> tuple[Path, Storage]:
+    """The path that stands for a place in a bucket, and its storage: one in each process."""
+    from goal_sweep.runners.store.bucket import FIRST_S, Connection, ObjectStorage
+
+    connection = Connection(bucket, prefix, first=FIRST_S if patience is None else patience)
+    scratch = make_scratch_folder()
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    base = scratch / bucket / prefix
+    return base, ObjectStorage(connection, base)
+
+
+def is_object_store(location: str) -> bool:
+    """Whether a location is an object store. Raises `StorageError` where it is a URL of another kind."""
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+)://", location)
+    if scheme is None or scheme[1].lower() == "file":
+        return False
+    if scheme[1] != "s3":
+        raise StorageError(
+            f"store {location!r} must be a folder or s3://bucket/prefix; {scheme[1]}:// is not supported"
+        )
+    return True
+
+
+def local_root(location: str) -> Path:
+    """The folder of this machine that belongs to a store: the store itself if it is a folder, else one in the cache."""
+    if not is_object_store(location):
+        return Path(location.removeprefix("file://")).expanduser().absolute()
+    bucket, prefix = parse_url(location)
+    identity = hashlib.sha256(f"{bucket} {prefix}".encode()).hexdigest()[:8]
+    name = re.sub(r"[^A-Za-z0-9.-]+", "-", f"{bucket}-{prefix}").strip("-")[:60]
+    return cache_folder() / "stores" / f"{name}-{identity}"
+
+
+def parse_url(location: str) -> tuple[str, str]:
+    """The bucket, and the prefix without slashes at its ends. No server is named, because sweep files are passed on.
+
+    Raises `StorageError` where it is not the URL of a place in a bucket.
+    """
+    parts = urlsplit(location)
+    prefix = parts.path.strip("/")
+    is_bucket = re.fullmatch(r"[A-Za-z0-9._-]+", parts.netloc) and not (parts.query or parts.fragment)
+    if not (is_bucket and prefix.isprintable()) or (prefix and {"", ".", ".."} & set(prefix.split("/"))):
+        raise StorageError(f"store {location!r} must be s3://bucket/prefix, and AWS_ENDPOINT_URL names its server")
+    return parts.netloc, prefix
+
+
+def cache_folder() -> Path:
+    """The folder of this machine for what can be computed or fetched again."""
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(os.environ.get(CACHE) or f"{cache}/goal-sweep").expanduser()

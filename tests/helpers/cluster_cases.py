@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from goal_sweep.runners.cluster.backend import Job
+from goal_sweep.runners.cluster.backend import Job, Submission
 from goal_sweep.runners.cluster.submission import sweep_text
-from goal_sweep.runners.store.submissions import Submission
 from goal_sweep.sweeps.reading.load import load_for_cluster
 
 SWEEP = {

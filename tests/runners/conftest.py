@@ -28,15 +28,15 @@ def _running_server() -> Iterator[object]:
 @pytest.fixture
 def server(_running_server, monkeypatch, tmp_path):
     """The server, without faults."""
-    from goal_sweep.runners.store.storage import connection
+    from goal_sweep.runners.store import bucket
     from tests.helpers.s3_server import CREDENTIALS
 
     for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": _running_server.url}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("GOAL_SWEEP_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("GOAL_SWEEP_SCRATCH", str(tmp_path))
-    monkeypatch.setitem(connection.BACKOFF, "init_backoff", timedelta(milliseconds=1))
-    monkeypatch.setitem(connection.BACKOFF, "max_backoff", timedelta(milliseconds=10))
+    monkeypatch.setitem(bucket.BACKOFF, "init_backoff", timedelta(milliseconds=1))
+    monkeypatch.setitem(bucket.BACKOFF, "max_backoff", timedelta(milliseconds=10))
     _running_server.without_faults()
     return _running_server
 

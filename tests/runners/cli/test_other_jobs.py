@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from goal_sweep.runners.cli.app import run
-from goal_sweep.runners.store.submissions import Submission, Submissions
+from goal_sweep.runners.cluster.backend import Submission, Submissions
 
 STORE = "goal-sweep-store"
 

@@ -80,7 +80,7 @@ def test_a_command_whose_reader_has_left_does_not_end_as_if_cells_had_failed() -
 
 NOBODY_READS = """
 import sys, types
-from goal_sweep.runners.launch.parent import own_status
+from goal_sweep.runners.launch.signals import own_status
 
 app = sys.modules["goal_sweep.runners.cli.app"] = types.ModuleType("app")
 

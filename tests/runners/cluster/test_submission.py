@@ -8,9 +8,16 @@ from pathlib import Path
 import pytest
 
 from goal_sweep.runners.cluster import submission as submitting
-from goal_sweep.runners.cluster.backend import ClusterError, Job, JobState, NoAnswerError, run_command
+from goal_sweep.runners.cluster.backend import (
+    ClusterError,
+    Job,
+    JobState,
+    NoAnswerError,
+    Submission,
+    Submissions,
+    run_command,
+)
 from goal_sweep.runners.cluster.submission import send, states
-from goal_sweep.runners.store.submissions import Submission, Submissions
 from tests.helpers.cluster_cases import job
 
 

@@ -12,8 +12,7 @@ import pytest
 from rich.console import Console
 
 from goal_sweep.runners.execution.worker import unit_plan
-from goal_sweep.runners.launch.view.grids import block_title
-from goal_sweep.runners.launch.view.live import overview
+from goal_sweep.runners.launch.view import block_title, overview
 from goal_sweep.runners.results import update_results
 from goal_sweep.sweeps import Unit
 from tests.helpers.pretended import Trains

@@ -12,25 +12,25 @@ from typing import Any
 import psutil
 import pytest
 
-from goal_sweep.runners.launch.parent import MOST_RESTARTS
+from goal_sweep.runners.launch.signals import MOST_RESTARTS
 from tests.helpers.paths import ROOT
 from tests.helpers.until import until
 
 _BEGIN = """
 import os, signal, sys, time
 from pathlib import Path
-from goal_sweep.runners.launch import parent
+from goal_sweep.runners.launch import signals
 
 def stop(number, frame):
     with open("signals", "a") as file:
         file.write(f"{number} ")
-    os._exit(parent.own_status(75))
+    os._exit(signals.own_status(75))
 
-if not parent.has_parent():
-    sys.exit(parent.watch_over([sys.executable, *sys.argv]))
+if not signals.has_parent():
+    sys.exit(signals.watch_over([sys.executable, *sys.argv]))
 signal.signal(signal.SIGTERM, stop)
 signal.signal(signal.SIGINT, stop)
-parent.end_with_parent()
+signals.end_with_parent()
 BEGIN
 with open("starts", "a") as file:
     file.write(f"{os.getpid()} {' '.join(sys.argv[1:])}\\n")
@@ -70,14 +70,14 @@ def started(folder: Path) -> int:
 
 @pytest.mark.parametrize("status", [0, 1, 2, 75, 130])
 def test_a_launch_that_ends_by_itself_ends_with_its_status(status: int, tmp_path: Path) -> None:
-    assert end_of(tmp_path, f"sys.exit(parent.own_status({status}))") == (status, "", [""])
+    assert end_of(tmp_path, f"sys.exit(signals.own_status({status}))") == (status, "", [""])
 
 
 @pytest.mark.parametrize("end", ["os._exit(1)", "os.abort()", "os.kill(os.getpid(), 9)", "os._exit(0)"])
 def test_a_launch_that_ends_without_a_word_goes_on(end: str, tmp_path: Path) -> None:
     """Also if it looks like a success, which only the launch itself can know."""
     status, said, starts = end_of(
-        tmp_path, f"({end}) if starts() == 1 else sys.exit(parent.own_status(1))", "launch", "x"
+        tmp_path, f"({end}) if starts() == 1 else sys.exit(signals.own_status(1))", "launch", "x"
     )
     assert (status, starts) == (1, ["launch x"] * 2)
     assert said == "this launch was ended, by Ray or from outside; it goes on\n"

@@ -11,7 +11,7 @@ from goal_sweep.goal_core.models.sizes import DataSize
 from goal_sweep.goal_core.training.speed import measure_speed
 from goal_sweep.runners.execution.worker import unit_plan
 from goal_sweep.runners.launch.opened import open_sweep
-from goal_sweep.runners.planning.memory import disk_mb, memory_mb
+from goal_sweep.runners.planning.estimates import disk_mb, memory_mb
 from goal_sweep.runners.planning.processes import process_pool
 from goal_sweep.sweeps import Unit, pack
 from tests.helpers.paths import SCENES

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 from goal_sweep.goal_core.training.config import StageConfig
-from goal_sweep.runners.results import ResultsTable, edits_since
-from goal_sweep.runners.results.rows import asked_row
+from goal_sweep.runners.results import ResultsTable, asked_row, edits_since
 from goal_sweep.sweeps import ResolvedSweep
 from goal_sweep.sweeps.results import Header
 from tests.helpers.sweep_cases import resolved
@@ -23,7 +22,7 @@ SWEEP = resolved("con/con", "sig-ms/cir", seeds=(1, 2))
 def source(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The digest of the uncommitted changes of the source tree."""
     changes = {"git_diff_sha256": ""}
-    monkeypatch.setattr("goal_sweep.runners.results.edits.gather", lambda: SimpleNamespace(**changes))
+    monkeypatch.setattr("goal_sweep.runners.results.gather", lambda: SimpleNamespace(**changes))
     return changes
 
 

@@ -10,9 +10,15 @@ from typing import Any
 import pytest
 
 from goal_sweep.goal_core.checkpoints import RANKS
-from goal_sweep.runners.launch.tuning.refresh import refreshed_results
-from goal_sweep.runners.results import listed_again, read_results, table, training_row, update_results
-from goal_sweep.runners.results.rows import asked_row, stored_row
+from goal_sweep.runners.launch.tuning import refreshed_results
+from goal_sweep.runners.results import (
+    asked_row,
+    listed_again,
+    read_results,
+    stored_row,
+    training_row,
+    update_results,
+)
 from goal_sweep.runners.store import Store, TrainingStatus
 from goal_sweep.runners.store.provenance import gather
 from goal_sweep.sweeps import ResolvedSweep, Training
@@ -35,7 +41,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Training]:
         seen.append(training)
         return stored_row(store, training, status)
 
-    monkeypatch.setattr(table, "stored_row", counted)
+    monkeypatch.setattr("goal_sweep.runners.results.stored_row", counted)
     return seen
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from goal_sweep.goal_core.basics.atomic import DamagedError
-from goal_sweep.runners.store.submissions import Submissions
+from goal_sweep.runners.cluster.backend import Submissions
 
 
 def test_a_submission_is_found_from_another_shell(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import mlflow
 import pytest
 
-from goal_sweep.runners.cli.ui import page_link
+from goal_sweep.runners.cli.results import page_link
 from goal_sweep.runners.store import Store
 from goal_sweep.runners.tracking.experiment import SweepPage
 from goal_sweep.runners.tracking.uri import TrackingError

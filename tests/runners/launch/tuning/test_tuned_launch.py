@@ -13,7 +13,7 @@ from goal_sweep.goal_core.basics.errors import DivergedError
 from goal_sweep.runners.execution.job import UnitJob
 from goal_sweep.runners.execution.worker import Send, run_unit
 from goal_sweep.runners.launch.opened import OpenedSweep
-from goal_sweep.runners.launch.view.live import overview
+from goal_sweep.runners.launch.view import overview
 from goal_sweep.runners.results import read_results
 from goal_sweep.sweeps import Study
 from tests.helpers.forked import exit_status, forked

@@ -12,9 +12,8 @@ import pexpect
 import pytest
 from rich.console import Console
 
-from goal_sweep.runners.launch.view.grids import Judgement, block_grid
-from goal_sweep.runners.launch.view.live import LiveView, overview
-from goal_sweep.runners.launch.view.progress import SweepProgress
+from goal_sweep.runners.launch.progress import SweepProgress
+from goal_sweep.runners.launch.view import Judgement, LiveView, block_grid, overview
 from tests.helpers.paths import ROOT
 from tests.helpers.progress_cases import half_done, status
 from tests.helpers.sweep_cases import resolved
@@ -25,7 +24,7 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*\b(3[0-7]|4[0-7]|9[0-7]|38|48)\b[0-9;]*m")
 SCRIPT = """
 import time
 from rich.console import Console
-from goal_sweep.runners.launch.view.live import LiveView
+from goal_sweep.runners.launch.view import LiveView
 from tests.helpers.progress_cases import half_done
 progress = half_done()
 console = Console(highlight=False)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from goal_sweep.runners.store.storage.objects import ObjectStorage
+from goal_sweep.runners.store.bucket import ObjectStorage
 from tests.helpers.until import until
 
 pytest.importorskip("moto", reason="moto[server] is not installed")
@@ -22,10 +22,10 @@ from goal_sweep.goal_core.basics.atomic import StorageError
 from goal_sweep.goal_core.basics.errors import UnfinishedError
 from goal_sweep.goal_core.basics.machine import process_tag
 from goal_sweep.runners.store import Store
-from goal_sweep.runners.store.storage import connection, place
-from goal_sweep.runners.store.storage.connection import Connection
-from goal_sweep.runners.store.storage.folders import ExpiredCredentialsError
-from goal_sweep.runners.store.storage.objects import PART
+from goal_sweep.runners.store import bucket as bucket_module
+from goal_sweep.runners.store.bucket import PART, Connection
+from goal_sweep.runners.store.storage import ExpiredCredentialsError
+from goal_sweep.runners.store.store import _bucket
 
 _number = itertools.count()
 
@@ -35,7 +35,7 @@ class Opened:
 
     def __init__(self, prefix: str = "", **more: Any) -> None:
         self.prefix = prefix or f"opened-{next(_number)}"
-        self.base, storage = place._bucket("bucket", self.prefix, None, -next(_number))
+        self.base, storage = _bucket("bucket", self.prefix, None, -next(_number))
         assert isinstance(storage, ObjectStorage)
         self.storage = storage
         self.storage._connection = Connection("bucket", self.prefix, **more)
@@ -151,7 +151,7 @@ def test_a_credential_process_is_asked_and_its_failure_later_is_an_expiry(server
     config = tmp_path / "config"
     config.write_text(f"[default]\ncredential_process = cat {tmp_path}/keys.json\n")
     without_credentials(monkeypatch, config)
-    monkeypatch.setattr(connection, "_KEPT", connection._KEPT / 6)  # ask for every request
+    monkeypatch.setattr(bucket_module, "_KEPT", bucket_module._KEPT / 6)  # ask for every request
     bucket = Opened()
     with pytest.raises(StorageError, match="refreshed credentials are still expired") as error:
         bucket.read("x")

@@ -11,7 +11,7 @@ import pytest
 
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
 from goal_sweep.runners.store import BEST, LAST, Store
-from goal_sweep.runners.store.storage import place
+from goal_sweep.runners.store.store import _bucket
 from tests.helpers.store_cases import load, named, result_of, save, train, write_weights
 from tests.helpers.sweep_cases import opened_in
 
@@ -20,7 +20,7 @@ TRAINING = named("c" * 16)
 
 def elsewhere(store: Store) -> Store:
     """The same store, as a process on another machine opens it: without this one's working copies."""
-    place._bucket.cache_clear()
+    _bucket.cache_clear()
     return Store(store.location)
 
 

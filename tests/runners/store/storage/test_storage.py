@@ -8,7 +8,7 @@ import pytest
 
 from goal_sweep.goal_core.basics.atomic import StorageError
 from goal_sweep.runners.store import Store
-from goal_sweep.runners.store.storage.folders import Storage
+from goal_sweep.runners.store.storage import Storage
 from tests.helpers.until import until
 
 

@@ -1,4 +1,7 @@
-"""Seconds of a step that nobody has measured: its arithmetic and its memory traffic against the peaks of a card."""
+"""Seconds of a step, and megabytes of a unit, that nobody has measured. They are counted: nothing is built.
+
+A step's arithmetic and its memory traffic are set against the peaks of a card (a roofline).
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,25 @@ from typing import Final, NamedTuple
 
 from goal_sweep.goal_core.data.dataset import num_batches
 from goal_sweep.goal_core.models.frameworks import framework_of
-from goal_sweep.goal_core.models.sizes import DataSize, backbone_size
-from goal_sweep.sweeps import ResourceConfig, Training, Unit
+from goal_sweep.goal_core.models.sizes import CAPTION_LENGTH, DataSize, backbone_size
+from goal_sweep.sweeps import ResourceConfig, SweepConfig, Training, Unit
+
+DEFAULT: Final = "A100"
+"""The card of a sweep for GPUs of which nothing is known."""
+_REACHED: Final = 0.5
+"""Share of a peak that programs reach. Of timm's inference on an RTX 3090: 0.38 (Swin) to 0.78 (ViT)."""
+_LEAST_S: Final = 0.01
+"""Seconds of the smallest step: starting the kernels of the heads, the objective and the optimiser."""
+_IMAGE_LOAD_S: Final = 0.005
+"""Seconds in which one core decodes and crops a photograph of 640 x 480 pixels."""
+_BASE_MB: Final = {"cpu": 750.0, "cuda": 600.0}
+"""Memory of a worker that trains nothing: the resident process, measured; the context of CUDA, assumed."""
+_STATES: Final = {"cpu": 6.4, "cuda": 4.0}
+"""Copies of a trained weight in fp32: itself, its gradient and Adam's two moments; measured on a CPU, with saving."""
+_LIVE: Final = 2.5
+"""Inputs and outputs of the largest layer that a pass without gradients holds; measured with residual networks."""
+_KEPT_PER_WORD: Final = 10
+"""Numbers of the embedding's width that a text encoder keeps for each word of a caption until the backward pass."""
 
 
 class Card(NamedTuple):
@@ -38,16 +58,10 @@ CARDS: Final = (
     Card("H200", 67, 494, 989, 4800, 141),
     Card("B200", 75, 1125, 2250, 8000, 180),
 )
+
+
 CORE: Final = Card("CPU core", 0.16, 0.16, 0.16, 16)
 """Of a 2.x GHz AMD EPYC server, by the passes of ResNets, ViT and Swin that were measured there, at `_REACHED`."""
-DEFAULT: Final = "A100"
-"""The card of a sweep for GPUs of which nothing is known."""
-_REACHED: Final = 0.5
-"""Share of a peak that programs reach. Of timm's inference on an RTX 3090: 0.38 (Swin) to 0.78 (ViT)."""
-_LEAST_S: Final = 0.01
-"""Seconds of the smallest step: starting the kernels of the heads, the objective and the optimiser."""
-_IMAGE_LOAD_S: Final = 0.005
-"""Seconds in which one core decodes and crops a photograph of 640 x 480 pixels."""
 
 
 def card_named(name: str) -> Card | None:
@@ -91,3 +105,40 @@ def step_s(training: Training, size: DataSize, resources: ResourceConfig, card: 
     reached = _REACHED * (resources.gpus or resources.cpus)
     work = max(2 * gmac / (1000 * peak), moved / (1e9 * card.bandwidth)) / reached
     return max(work, loaded * _IMAGE_LOAD_S / max(1, resources.loader_workers), _LEAST_S)
+
+
+def memory_mb(unit: Unit, config: SweepConfig, size: DataSize) -> float | None:
+    """Peak memory of a unit on its device, within about 30 %; None where the size of its backbone is not known."""
+    training, stage, cells = unit.trainings[0], unit.stage, len(unit.trainings)
+    model, image, kind = training.cell.model, training.cell.data.image, "cuda" if config.resources.gpus else "cpu"
+    if (backbone := backbone_size(model)) is None:
+        return None
+    heads = framework_of(model).head_size(model, training.cell.data, width=backbone.width, words=size.words)
+    chunk, number = stage.micro_batch or stage.batch_size, 2 if training.precision in ("bf16", "fp16") else 4
+    held = chunk * CAPTION_LENGTH * max(model.embed_dim, heads.word_width) * _KEPT_PER_WORD * number / 1e6
+    # Stacked cells hold their activations at the same time, others one after the other.
+    stacks = config.execution.sharing == "heads" or (config.execution.sharing == "auto" and kind == "cuda")
+    may = stage.shares_backbone and not stage.micro_batch and framework_of(model).stacks(model)
+    common = held * (cells if stacks and may else 1)
+    own = 4e-6 * _STATES[kind] * heads.params
+    area = 0.0 if image is None else (image.size / backbone.image_size) ** 2 * number / 4
+    if stage.trains_backbone:
+        own += 4 * _STATES[kind] * backbone.params_m
+        common += chunk * backbone.kept_mb * area
+    elif image is not None:
+        common += 4 * backbone.params_m * (1 if stage.shares_backbone else cells)
+        common += chunk * _LIVE * backbone.passing_mb * area
+    if unit.features:
+        common += 4e-6 * size.images * max(1, stage.feature_views) * backbone.width * heads.regions
+    return _BASE_MB[kind] + common + cells * own
+
+
+def disk_mb(unit: Unit, size: DataSize) -> float | None:
+    """Megabytes of the best weights of a unit's trainings, in fp32; None where the backbone's size is not known."""
+    cell = unit.trainings[0].cell
+    if (backbone := backbone_size(cell.model)) is None:
+        return None
+    heads = framework_of(cell.model).head_size(cell.model, cell.data, width=backbone.width, words=size.words)
+    # A frozen backbone is stored only where no file has its weights.
+    stored = unit.stage.trains_backbone or cell.model.backbone.weights == "random"
+    return 4e-6 * len(unit.trainings) * (heads.params + stored * backbone.params_m * 1e6)

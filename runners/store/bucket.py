@@ -1,4 +1,7 @@
-"""Clients for an S3-compatible server, by obstore, and what their errors mean.
+"""Storage in a bucket: small files directly, and what a library writes or reads through a working copy.
+
+A path of the store stands for the object of the same name. Under the path itself lies the working copy of a file that
+this process has saved or fetched; it belongs to this process alone, and nobody else reads it.
 
 obstore repeats requests while the server is slow or away, and goes on with broken downloads. It finds no credentials in
 ``~/.aws``; botocore, which AWS's own tools use, does.
@@ -6,27 +9,44 @@ obstore repeats requests while the server is slow or away, and goes on with brok
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import hashlib
+import io
 import os
 import re
+import secrets
+import shutil
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from goal_sweep.goal_core.basics.atomic import StorageError, storage_errors
+from goal_sweep.goal_core.basics.atomic import (
+    StorageError,
+    make_folder,
+    perform,
+    read_bytes,
+    replace_with,
+    storage_errors,
+)
 from goal_sweep.goal_core.basics.errors import first_line
-from goal_sweep.runners.store.storage.folders import PATIENCE_S, ExpiredCredentialsError
+from goal_sweep.runners.store.storage import PATIENCE_S, ExpiredCredentialsError, Storage, Task, Written
 
 if TYPE_CHECKING:
     from obstore.store import BackoffConfig, ClientConfig, S3Credential, S3Store
 
 T = TypeVar("T")
+R = TypeVar("R")
+PART = 5 * 2**20
+"""Bytes of a large object that travel in one request. The smallest that S3 allows."""
+_READINGS = 16
 FIRST_S = 15.0
 """Seconds that a command waits for the server's first answer; for those after it, `PATIENCE_S`."""
-_SIDE_BY_SIDE = 32
+_REQUESTS = 32
 BACKOFF: BackoffConfig = {"init_backoff": timedelta(seconds=0.2), "max_backoff": timedelta(seconds=10), "base": 2}
 """Pauses between two tries, of random length, so that many processes do not come back at the same moment."""
 _SILENCE_S, _CONNECT_S = 60.0, 5.0
@@ -44,6 +64,182 @@ _ADVICE = {
     "AuthorizationHeaderMalformed": "set AWS_REGION to that of the bucket",
     "NoCredentials": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give this machine a role",
 }
+
+
+class ObjectStorage(Storage):
+    """Files as objects of a bucket.
+
+    Args:
+        base: the path that stands for it, in a folder of this process's own.
+    """
+
+    def __init__(self, connection: Connection, base: Path) -> None:
+        import obstore
+
+        self._api: Any = obstore
+        self._connection, self._base = connection, base
+        self._checked = False
+        self._background = ThreadPoolExecutor(1, thread_name_prefix="goal-sweep reading")
+        self._asked: dict[Path, Future[bool]] = {}
+
+    def _key(self, path: Path) -> str:
+        return "/".join(path.relative_to(self._base).parts)
+
+    def _ask(self, doing: str, path: Path, act: Callable[[Any, str], T]) -> T:
+        """Call a function with a client and the key of a path; see `Connection.ask`."""
+        key = self._key(path)
+        return self._connection.ask(doing, key, lambda client: act(client, key))
+
+    def prepare(self, folders: Iterable[Path]) -> None:
+        if self._checked:
+            return
+        probe = self._base / f".check-{secrets.token_hex(4)}"
+        self.replace(probe, b"one")
+        try:
+            self._checked = not self.create(probe, b"two")
+        finally:
+            self.remove(probe)
+        if not self._checked:
+            raise StorageError(
+                f"the server of {self.shown(self._base)} ignores conditional writes (If-None-Match), so nothing keeps "
+                "two launches from training the same cell; use a server that honours them (AWS S3, MinIO, Ceph, ...), "
+                "or a folder"
+            )
+
+    def make_folder(self, folder: Path) -> None:
+        """Nothing: objects need no folder."""
+
+    def shown(self, path: Path) -> str:
+        return self._connection.url(self._key(path))
+
+    def read(self, path: Path) -> bytes | None:
+        content = io.BytesIO()
+        return content.getvalue() if self._pass_on(path, content.write) else None
+
+    def replace(self, path: Path, content: bytes) -> None:
+        self._put(path, content)
+
+    def create(self, path: Path, content: bytes, *, guard: Task | None = None) -> bool:
+        if guard is not None:
+            guard()
+        try:
+            self._put(path, content, mode="create")
+        except RefusedError:
+            # A try whose answer was lost may have created it.
+            return self.read(path) == content
+        return True
+
+    def written(self, path: Path) -> Written | None:
+        return self._in(path.parent).get(path)
+
+    def entries(self, folder: Path) -> list[Path]:
+        return list(self._in(folder))
+
+    def files(self, folder: Path, *, below: bool = False) -> dict[Path, Written]:
+        if not below:
+            return {path: written for path, written in self._in(folder).items() if written is not None}
+
+        def read(client: Any, key: str) -> list[Any]:
+            return list(chain.from_iterable(self._api.list(client, key or None, chunk_size=1000)))
+
+        found = ((self._base / each["path"], _written(each)) for each in self._ask("list", folder, read))
+        return {path: written for path, written in found if path != folder}
+
+    def appeared(self, path: Path) -> bool:
+        asked = self._asked.get(path)
+        if asked is not None and not asked.done():
+            return False
+        self._asked[path] = self._background.submit(super().appeared, path)
+        return asked is not None and asked.result()
+
+    def digest(self, path: Path) -> str:
+        digest = hashlib.sha256()
+        if not self._pass_on(path, digest.update):
+            raise failure(errno.ENOENT, f"cannot read {self.shown(path)}: there is no such object")
+        return digest.hexdigest()
+
+    def remove(self, path: Path) -> None:
+        self._ask("remove", path, self._api.delete)
+        path.unlink(missing_ok=True)
+
+    def save_with(self, path: Path, write: Callable[[Path], object], *, guard: Task) -> None:
+        make_folder(path.parent)
+        replace_with(path, write)
+        try:
+            guard()
+            self._put(path, path)
+        except BaseException:
+            path.unlink(missing_ok=True)  # the working copy is never newer than the object
+            raise
+        guard()
+
+    def append(self, path: Path, content: bytes, *, writer: int) -> None:
+        own = path.with_name(f"{path.stem}.{writer}{path.suffix}")
+        make_folder(own.parent)
+
+        def write() -> None:
+            with own.open("ab") as file:
+                file.write(content)
+
+        perform("append", own, write, doing="write")
+        # A line of a log may be missing until the next one; a training must not fail for it.
+        with contextlib.suppress(StorageError):
+            self._put(own, read_bytes(own) or b"")
+
+    def fetch(self, path: Path) -> Path:
+        if path.exists():
+            return path
+        make_folder(path.parent)
+        fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+
+        def write() -> None:
+            with fresh.open("wb") as file:
+                is_there = self._pass_on(path, file.write)
+            if is_there:
+                fresh.replace(path)
+
+        try:
+            perform("write", path, write, doing="write")
+        finally:
+            fresh.unlink(missing_ok=True)
+        return path
+
+    def close(self) -> None:
+        shutil.rmtree(self._base, ignore_errors=True)
+
+    def each(self, act: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        with ThreadPoolExecutor(_READINGS, thread_name_prefix="goal-sweep reading") as pool:
+            return list(pool.map(act, items))
+
+    def _in(self, folder: Path) -> dict[Path, Written | None]:
+        """What is right in a folder: files, and folders with None."""
+        found = self._ask("list", folder, lambda client, key: self._api.list_with_delimiter(client, key or None))
+        folders = {self._base / key: None for key in found["common_prefixes"]}
+        files = {self._base / each["path"]: _written(each) for each in found["objects"]}
+        return {path: written for path, written in {**folders, **files}.items() if path != folder}
+
+    def _pass_on(self, path: Path, take: Callable[[bytes], object]) -> bool:
+        """Pass on the content of an object, part by part; False if there is none."""
+
+        def read(client: Any, key: str) -> None:
+            for part in self._api.get(client, key).stream(PART):
+                take(part)
+
+        try:
+            self._ask("read", path, read)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _put(self, path: Path, content: bytes | Path, mode: str = "overwrite") -> None:
+        """Write an object, in parts if it is large, with all of its content or with that of a file."""
+        how = {"mode": mode, "chunk_size": PART, "max_concurrency": 4}
+        self._ask("write", path, lambda client, key: self._api.put(client, key, content, **how))
+
+
+def _written(meta: Any) -> Written:
+    since = meta["last_modified"] - datetime(1970, 1, 1, tzinfo=UTC)
+    return Written(bytes=meta["size"], modified_ns=since // timedelta(microseconds=1) * 1000)
 
 
 class RefusedError(Exception):
@@ -64,7 +260,7 @@ class Connection:
         make = _client_maker(bucket, prefix)
         self._url = f"s3://{bucket}/{prefix}/" if prefix else f"s3://{bucket}/"
         self._answered, self._clients = False, (make(first), make(PATIENCE_S))
-        self._pool = ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="goal-sweep request")
+        self._pool = ThreadPoolExecutor(_REQUESTS, thread_name_prefix="goal-sweep request")
 
     def url(self, key: str) -> str:
         """The URL of an object."""

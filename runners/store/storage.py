@@ -1,4 +1,8 @@
-"""Storage in folders: a local disk, or a network file system such as NFS. What a store asks of any storage is here."""
+"""Where the files of a store are kept: in a folder of this machine or its network, or in a bucket of an object store.
+
+The rest of `runners.store` reads and writes through a `Storage`, so nothing else asks which of the two it is. What a
+store asks of any storage is here, as folders do it; `runners.store.bucket` has the other.
+"""
 
 from __future__ import annotations
 
