@@ -90,19 +90,11 @@ class ResultsTable:
 def read_results(store: Store, sweep: str) -> ResultsTable | None:
     """Read a sweep's table from the store; None where there is none, or none that this goal-sweep reads."""
     try:
-        content = store.read_results(sweep)
+        content = store.storage.read(store.results_file(sweep))
         source = f"{store.location}: the results table of {sweep}"
         return None if content is None else ResultsTable.parse(content, source)
     except DamagedError:
         return None  # it follows from the results, so it is written again
-
-
-def has_table(store: Store, sweep: str) -> bool:
-    """Whether the store has a table of the sweep, be it readable or not."""
-    try:
-        return store.read_results(sweep) is not None
-    except DamagedError:
-        return True
 
 
 def lost_results(before: ResultsTable | None, sweep: ResolvedSweep) -> int:
@@ -132,7 +124,11 @@ def update_results(store: Store, sweep: ResolvedSweep, *, must_write: bool = Tru
             return before
     table = ResultsTable.of(header, columns)
     try:
-        store.write_results(sweep.config.name, table.content)
+        if not store.exists:
+            raise StorageError(f"the results folder {store.location} is gone")
+        path = store.results_file(sweep.config.name)
+        store.storage.make_folder(path.parent)
+        store.storage.replace(path, table.content)
     except StorageError:
         if must_write:
             raise

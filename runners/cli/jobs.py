@@ -13,9 +13,8 @@ import typer
 
 from goal_sweep.goal_core.basics.errors import DataError, GoalError, WeightsError, printable
 from goal_sweep.runners.cli.options import Set, StoreDir, Sweep, SweepArguments, Trust, Uri, console
-from goal_sweep.runners.cluster import kubernetes
 from goal_sweep.runners.cluster.backend import Submission, Submissions
-from goal_sweep.runners.cluster.submission import BACKENDS, example_site, job_of, send, site_file, states
+from goal_sweep.runners.cluster.submission import BACKENDS, HANDED_OVER, example_site, job_of, send, site_file, states
 from goal_sweep.runners.launch.opened import open_config
 from goal_sweep.runners.store import local_root
 from goal_sweep.sweeps.reading.load import load_for_cluster, load_places
@@ -54,7 +53,8 @@ def submit(
     loaded = load_for_cluster(sweep, arguments.overrides, site=site_file(site), kind=to, trusted=trust_plugins)
     options = [*(["--retry-failed"] if retry_failed else []), *(["--fail-fast"] if fail_fast else [])]
     draft = job_of(loaded, options)
-    backend = kubernetes if to == "kubernetes" else BACKENDS[to]
+    given = HANDED_OVER.get(to)
+    backend = given or BACKENDS[to]
     notes = backend.check(draft)
     if show:
         print(backend.render(draft), end="")
@@ -63,9 +63,9 @@ def submit(
         open_config(loaded.config).check_trainable()
     except (DataError, WeightsError) as error:  # the nodes check what they have in any case
         notes.append(f"not checked here: {error}")
-    if to == "kubernetes":
-        name = kubernetes.create(draft)
-        lines = [f"{name}: created", *(f"  {command}" for command in kubernetes.next_steps(draft, name))]
+    if given is not None:
+        name = given.create(draft)
+        lines = [f"{name}: created", *(f"  {command}" for command in given.next_steps(draft, name))]
     else:
         again = SweepArguments(sweep, [one for one in set_ or () if not one.startswith("cluster.")], store)
         sent, more = send(draft, to, Submissions(local_root(loaded.config.store)), again.command("cancel"))

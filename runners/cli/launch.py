@@ -20,15 +20,13 @@ from goal_sweep.runners.cli.jobs import Site, job_lines, jobs_as_json, show_job_
 from goal_sweep.runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Trust, Uri, console
 from goal_sweep.runners.cli.plan import plan_of, show_plan
 from goal_sweep.runners.cluster.backend import Submissions
-from goal_sweep.runners.execution.capacity import Resources, check_here
-from goal_sweep.runners.execution.inputs import check_code
-from goal_sweep.runners.execution.session import check_address
+from goal_sweep.runners.execution.job import check_code
+from goal_sweep.runners.execution.session import Resources, check_address, check_here
 from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.launch.remaining import LaunchOptions
 from goal_sweep.runners.launch.signals import StopSignals
 from goal_sweep.runners.launch.view import Judgement, overview
-from goal_sweep.runners.store import Store, TrainingFolder, TrainingStatus
-from goal_sweep.runners.store.store import status_of
+from goal_sweep.runners.store import Store, TrainingFolder, TrainingStatus, status_of
 from goal_sweep.sweeps import SweepConfig, SweepPlaces
 from goal_sweep.sweeps.overview import describe_size
 from goal_sweep.sweeps.reading.load import load_places
@@ -94,7 +92,7 @@ def _launch(arguments: SweepArguments, signals: StopSignals, **options: Any) -> 
         opened = arguments.open(renew=True)
     with arguments.placed():
         outcome = launch_sweep(opened, LaunchOptions(**options), console, arguments.command, signals, judge)
-    if outcome.stopped:
+    if signals.received is not None:
         return outcome.status
     from goal_sweep.runners.cli import reports
 

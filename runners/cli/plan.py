@@ -17,13 +17,12 @@ from rich.table import Table
 from goal_sweep.goal_core.data.formats.report import published_counts
 from goal_sweep.goal_core.models.sizes import DataSize
 from goal_sweep.runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Trust, console
-from goal_sweep.runners.execution.capacity import Resources
+from goal_sweep.runners.execution.session import Resources
 from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.launch.tuning import ends_of, foresee
 from goal_sweep.runners.planning.devices import to_plan_for
 from goal_sweep.runners.planning.estimates import disk_mb, memory_mb
-from goal_sweep.runners.planning.packing import end_s, pack_for
-from goal_sweep.runners.planning.speeds import Speeds, in_store, measured, recorded
+from goal_sweep.runners.planning.packing import Speeds, end_s, in_store, measured, pack_for, recorded
 from goal_sweep.sweeps import ResolvedSweep, Training, Unit, load_sweep
 from goal_sweep.sweeps.overview import describe_size, factors, unopened
 

@@ -18,7 +18,6 @@ from goal_sweep.analysis.wording import seeds_text
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.runners.cli.options import Scale
 from goal_sweep.runners.launch.tuning import refreshed_results
-from goal_sweep.runners.results import has_table
 from goal_sweep.runners.store import Store, local_root
 from goal_sweep.runners.tracking.experiment import SweepPage
 from goal_sweep.runners.tracking.uri import TrackingError, read_only, resolve_uri, sqlite_file
@@ -76,7 +75,7 @@ def _stored(config: SweepPlaces) -> SweepResults:
     store = Store(config.store)
     if (content := refreshed_results(store, config)) is None:
         there = f"{config.name} in the store {store.location}"
-        if has_table(store, config.name):
+        if store.storage.written(store.results_file(config.name)) is not None:
             raise GoalError(f"the results table of {there} is damaged; goal-sweep sync or launch writes it again")
         raise GoalError(f"no results of {there}; launch the sweep first, or give its --store")
     return read_results(content, f"the store {store.location}", store.root if store.root.is_dir() else None)

@@ -34,7 +34,7 @@ from goal_sweep.runners.cli.options import (
 )
 from goal_sweep.runners.store import Store
 from goal_sweep.runners.store.garbage import find_garbage, remove_garbage
-from goal_sweep.runners.tracking.uri import read_only, require_database
+from goal_sweep.runners.tracking.uri import TrackingError, read_only, require_database
 
 results = typer.Typer()
 
@@ -114,7 +114,6 @@ def sync(
     from goal_sweep.runners.results import lost_results, read_results, update_results
     from goal_sweep.runners.tracking.experiment import SweepPage, told
     from goal_sweep.runners.tracking.mlflow_tracker import MlflowTracker
-    from goal_sweep.runners.tracking.uri import TrackingError, read_only
 
     opened = SweepArguments(sweep, set_, store, tracking_uri).open()
     target = ReportTarget(config=opened.config)
@@ -211,7 +210,6 @@ def ui(
 def page_link(uri: str, sweep: str, server: str) -> str:
     """Where an MLflow server, given by its address, shows the sweep's runs, or why it does not."""
     from goal_sweep.runners.tracking.experiment import SweepPage
-    from goal_sweep.runners.tracking.uri import TrackingError
 
     try:
         page = SweepPage(uri, sweep)

@@ -6,15 +6,8 @@ import shlex
 from importlib import metadata
 
 from goal_sweep.goal_core.basics.errors import ConfigError
-from goal_sweep.runners.cluster.backend import (
-    PATIENT,
-    Job,
-    check_node,
-    check_variables,
-    launch_command,
-    run_command,
-    template,
-)
+from goal_sweep.runners.cluster import backend
+from goal_sweep.runners.cluster.backend import Job
 
 
 def check(job: Job) -> list[str]:
@@ -29,27 +22,27 @@ def check(job: Job) -> list[str]:
             f"cluster.kubernetes.store ({settings.store!r}) must be the results folder as the pods see it, on one of "
             "cluster.kubernetes.mounts that can be written, or else its results would be lost with the pods"
         )
-    check_variables(job, "kubernetes", settings.environment)
-    return check_node(job, "kubernetes", settings.cpus_per_worker, settings.gpus_per_worker)
+    backend.check_variables(job, "kubernetes", settings.environment)
+    return backend.check_node(job, "kubernetes", settings.cpus_per_worker, settings.gpus_per_worker)
 
 
 def render(job: Job) -> str:
     """The manifest that `kubectl create` gets. It holds no secret, only references to secrets."""
     settings = job.cluster.kubernetes
-    return template("rayjob.yaml.j2").render(
+    return backend.template("rayjob.yaml.j2").render(
         k=settings,
         sweep=job.config.name,
         name=job.id.rpartition("-")[0],
         sweep_text=job.sweep_text,
-        entrypoint=launch_command(job, "/goal-sweep/sweep.yaml", settings.store, settings.tracking),
-        environment={**PATIENT, **settings.environment, "GOAL_SWEEP_CODE": job.code},
+        entrypoint=backend.launch_command(job, "/goal-sweep/sweep.yaml", settings.store, settings.tracking),
+        environment={**backend.PATIENT, **settings.environment, "GOAL_SWEEP_CODE": job.code},
         ray_version=metadata.version("ray"),
     )
 
 
 def create(job: Job) -> str:
     """Give the manifest to `kubectl`. Returns the RayJob as `kubectl` names it."""
-    done = run_command(
+    done = backend.run_command(
         [*_kubectl(job), "create", "--filename=-", "--output=name"], render(job), doing="create a RayJob"
     )
     return done.strip()

@@ -17,16 +17,10 @@ from typing import Any
 from goal_sweep import goal_core
 from goal_sweep.goal_core.basics.atomic import replace_bytes, scratch_folder
 from goal_sweep.goal_core.basics.errors import ConfigError, GoalError, first_line
-from goal_sweep.goal_core.basics.files import json_bytes
-from goal_sweep.runners.cluster.backend import (
-    ClusterError,
-    Job,
-    JobState,
-    NoAnswerError,
-    Submission,
-    check_variables,
-    launch_command,
-)
+from goal_sweep.goal_core.basics.scratch import scratch_folder
+from goal_sweep.goal_core.basics.sealed_json import json_bytes
+from goal_sweep.runners.cluster import backend
+from goal_sweep.runners.cluster.backend import ClusterError, Job, JobState, NoAnswerError, Submission
 from goal_sweep.runners.store.provenance import BUILT_FROM, gather
 
 _GREETING_S = 15
@@ -68,7 +62,7 @@ def check(job: Job) -> list[str]:
     settings = job.cluster.ray
     if not settings.address:
         raise ConfigError("cluster.ray.address is needed: that of Ray's dashboard, such as http://head:8265")
-    check_variables(job, "ray", settings.environment)
+    backend.check_variables(job, "ray", settings.environment)
     for name in settings.files:
         if not (job.working_dir / name).exists():
             raise ConfigError(f"cluster.ray.files: {name} does not exist")
@@ -175,7 +169,7 @@ def _request(job: Job, working_dir: str) -> dict[str, Any]:
     }
     return {
         "submission_id": job.id,
-        "entrypoint": launch_command(job, "sweep.yaml", settings.store or job.store, settings.tracking),
+        "entrypoint": backend.launch_command(job, "sweep.yaml", settings.store or job.store, settings.tracking),
         "runtime_env": {"working_dir": working_dir, "env_vars": variables, **settings.runtime_env},
         "metadata": {"sweep": job.config.name},
     }

@@ -12,18 +12,9 @@ from typing import Literal
 
 from goal_sweep.goal_core.basics.atomic import replace_bytes
 from goal_sweep.goal_core.basics.errors import ConfigError
-from goal_sweep.runners.cluster.backend import (
-    PATIENT,
-    ClusterError,
-    Job,
-    JobState,
-    NoAnswerError,
-    Submission,
-    check_node,
-    run_command,
-    template,
-)
-from goal_sweep.runners.store.store import is_object_store
+from goal_sweep.runners.cluster import backend
+from goal_sweep.runners.cluster.backend import ClusterError, Job, JobState, NoAnswerError, Submission
+from goal_sweep.runners.store import bucket_of
 from goal_sweep.sweeps.clusters import SlurmConfig
 
 _WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "CONFIGURING", "REQUEUE_FED", "RESV_DEL_HOLD")
@@ -46,12 +37,12 @@ _POLL_S, _ASK_EVERY_S = 1.0, 15.0
 def check(job: Job) -> list[str]:
     """Refuse what the nodes could not train."""
     have = job.cluster.slurm
-    notes = check_node(job, "slurm", have.cpus_per_node, have.gpus_per_node)
+    notes = backend.check_node(job, "slurm", have.cpus_per_node, have.gpus_per_node)
     if have.gpus_per_node and not job.config.resources.gpus:
         notes.append("the job asks for GPUs (cluster.slurm.gpus_per_node), but its units train on the CPU")
     if have.array and job.config.tune is not None:
         raise ConfigError("a search compares the results of all cells, so submit it without cluster.slurm.array")
-    if is_object_store(job.store):
+    if bucket_of(job.store) is not None:
         notes.append(
             f"the nodes need the bucket's credentials (cluster.slurm.pass_environment) and must see {job.folder}, or "
             "another folder that GOAL_SWEEP_CACHE names"
@@ -73,20 +64,20 @@ def submit(job: Job) -> str:
     script = job.folder / "job.sbatch"
     replace_bytes(script, render_sbatch(job).encode())
     try:
-        run_command(["sbatch", "--test-only", str(script)], doing="submit to Slurm")
+        backend.run_command(["sbatch", "--test-only", str(script)], doing="submit to Slurm")
     except NoAnswerError:
         pass  # nothing was asked for yet
     except ClusterError as error:  # many sites would let such a job wait for ever
         if _IMPOSSIBLE.search(str(error)):
             raise
-    said = run_command(["sbatch", "--parsable", str(script)], doing="submit to Slurm")
+    said = backend.run_command(["sbatch", "--parsable", str(script)], doing="submit to Slurm")
     return said.strip().splitlines()[-1].split(";")[0]
 
 
 def state(submission: Submission, folder: Path) -> JobState:
     """Ask the queue, by the job's name, which is unique. A job that has left it has written its exit status."""
     command = ["squeue", "--noheader", "--array", "--states=all", f"--name={submission.id}", "--format=%T|%r|%N"]
-    rows = [line.split("|") for line in run_command(command, doing="ask Slurm").splitlines()]
+    rows = [line.split("|") for line in backend.run_command(command, doing="ask Slurm").splitlines()]
     if living := [row for row in rows if row[0] in _WAITING + _LIVING]:
         runs = any(row[0] in _LIVING for row in living)
         return JobState(phase="running" if runs else "pending", said=", ".join(map(_words, living)))
@@ -101,8 +92,10 @@ def cancel(submission: Submission) -> None:
     The signal goes to the script alone, which passes it on: Slurm's own way would end Ray's processes, too.
     """
     name = f"--name={submission.id}"
-    run_command(["scancel", name, "--state=PENDING"], doing=f"cancel {submission.id}")
-    run_command(["scancel", name, "--state=RUNNING", "--batch", "--signal=TERM"], doing=f"cancel {submission.id}")
+    backend.run_command(["scancel", name, "--state=PENDING"], doing=f"cancel {submission.id}")
+    backend.run_command(
+        ["scancel", name, "--state=RUNNING", "--batch", "--signal=TERM"], doing=f"cancel {submission.id}"
+    )
 
 
 def logs(submission: Submission, folder: Path, *, follow: bool) -> Iterator[str]:
@@ -158,8 +151,8 @@ def render_sbatch(job: Job) -> str:
         "export": ",".join(settings.pass_environment) or "NONE",
     }
     given = [f"--{name}={shlex.quote(str(value))}" for name, value in options.items() if value]
-    several = PATIENT if settings.nodes > 1 else {}
-    return template("job.sbatch.j2").render(
+    several = backend.PATIENT if settings.nodes > 1 else {}
+    return backend.template("job.sbatch.j2").render(
         id=job.id,
         sweep=job.config.name,
         slurm=settings,

@@ -22,14 +22,11 @@ from goal_sweep.goal_core.training import EpochDone, TrainingEvent, TrainingFail
 from goal_sweep.goal_core.training.config import Sharing, own_settings
 from goal_sweep.goal_core.training.plan import Callback, TrainingPlan, UnitPlan
 from goal_sweep.goal_core.training.train import train_unit
-from goal_sweep.runners.execution.inputs import UnfitMachineError, check_machine, open_inputs
-from goal_sweep.runners.execution.job import UnitJob
+from goal_sweep.runners.execution.job import UnfitMachineError, UnitJob, check_machine, open_inputs
 from goal_sweep.runners.store import BEST, PATIENCE_S, Store, TrainingFolder
 from goal_sweep.runners.store.storage import LOCAL
 from goal_sweep.runners.store.training import AlreadyDoneError, ClaimedError, ClaimLostError, renewed
-from goal_sweep.sweeps.cells import Training
-from goal_sweep.sweeps.schema import ResourceConfig
-from goal_sweep.sweeps.units import Unit
+from goal_sweep.sweeps import ResourceConfig, Training, Unit
 
 Send = Callable[..., None]
 """Passes a sequence of events on to the driver, and whatever else it is given by name."""

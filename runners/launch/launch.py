@@ -14,10 +14,9 @@ from rich.console import Console
 from goal_sweep.goal_core.basics.atomic import StorageError
 from goal_sweep.runners.launch.loop import Launch
 from goal_sweep.runners.launch.opened import OpenedSweep
-from goal_sweep.runners.launch.progress import SweepProgress
 from goal_sweep.runners.launch.remaining import LaunchOptions, Remaining
 from goal_sweep.runners.launch.signals import StopSignals
-from goal_sweep.runners.launch.view import Judge, LiveView
+from goal_sweep.runners.launch.view import Judge, LiveView, SweepProgress
 from goal_sweep.runners.results import edits_since, read_results, update_results
 from goal_sweep.runners.tracking.tracking import Tracking
 
@@ -33,7 +32,6 @@ class LaunchOutcome:
     """Exit status: 0 all is done, 1 cells failed, 75 something is left, 75 or 130 a signal stopped it."""
     progress: SweepProgress
     found_nothing_to_do: bool
-    stopped: bool
     is_tracked: bool
 
 
@@ -65,8 +63,9 @@ def launch_sweep(
     has_work = bool(todo or remaining.held)
     if has_work:
         sweep.check_trainable()
-        phase = filter(None, [remaining.progress.phase])
-        for line in (*_about(sweep), *phase, *damaged, *edits_since(before, sweep)):
+        unlike = [f"warning: {unlike}"] if (unlike := sweep.unlike_published()) else []
+        data, phase = (f"data: {note}" for note in sweep.dataset.notes), filter(None, [remaining.progress.phase])
+        for line in (*unlike, *data, *phase, *damaged, *edits_since(before, sweep)):
             view.note(line)
         sweep.prepare()
     if sweep.store.exists:  # an earlier launch may have ended before MLflow had everything
@@ -87,15 +86,8 @@ def launch_sweep(
         status=status,
         progress=remaining.progress,
         found_nothing_to_do=not has_work,
-        stopped=signals.received is not None,
         is_tracked=not trouble,
     )
-
-
-def _about(sweep: OpenedSweep) -> Iterator[str]:
-    if unlike := sweep.unlike_published():
-        yield f"warning: {unlike}"
-    yield from (f"data: {note}" for note in sweep.dataset.notes)
 
 
 def _taken_back(sweep: OpenedSweep) -> Iterator[str]:

@@ -20,10 +20,8 @@ from typing import Any
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
 from goal_sweep.goal_core.basics.errors import UnfinishedError
 from goal_sweep.goal_core.training.plan import EpochDone, TrainingDone, TrainingFailed
-from goal_sweep.runners.execution.capacity import Resources
-from goal_sweep.runners.execution.inputs import code_digest, software
-from goal_sweep.runners.execution.job import Death, Start, UnitJob
-from goal_sweep.runners.execution.session import RaySession
+from goal_sweep.runners.execution.job import Death, Start, UnitJob, code_digest, software
+from goal_sweep.runners.execution.session import RaySession, Resources
 from goal_sweep.runners.launch.remaining import LaunchOptions, Packer, Remaining
 from goal_sweep.runners.launch.signals import StopSignals
 from goal_sweep.runners.launch.view import LiveView
@@ -31,8 +29,7 @@ from goal_sweep.runners.planning.devices import of_machines
 from goal_sweep.runners.results import training_row
 from goal_sweep.runners.store import Store
 from goal_sweep.runners.tracking.tracking import Tracking
-from goal_sweep.sweeps.cells import Training
-from goal_sweep.sweeps.units import Unit
+from goal_sweep.sweeps import Training, Unit
 
 MOST_DEATHS, MOST_DAMAGES = 8, 3
 """How often in a row a unit's workers may die without progress and through no fault of its cells, and how often a file

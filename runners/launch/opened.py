@@ -17,8 +17,8 @@ from goal_sweep.goal_core.data.formats.index import index_path
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.evaluation.feature_files import check_origin
 from goal_sweep.goal_core.models.frameworks import initial_weights_id
-from goal_sweep.runners.launch.progress import SweepProgress
 from goal_sweep.runners.launch.tuning import describe, ends_of, replay
+from goal_sweep.runners.launch.view import SweepProgress
 from goal_sweep.runners.planning.processes import process_pool
 from goal_sweep.runners.store import Store, TrainingStatus
 from goal_sweep.runners.tracking.uri import resolve_uri

@@ -12,12 +12,9 @@ from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.launch.signals import STOPPED
 from goal_sweep.runners.launch.tuning import describe
 from goal_sweep.runners.planning.devices import Devices
-from goal_sweep.runners.planning.packing import pack_for
-from goal_sweep.runners.planning.speeds import Speeds, in_store
-from goal_sweep.runners.store import TrainingStatus
-from goal_sweep.runners.store.store import status_of
-from goal_sweep.sweeps.cells import Training
-from goal_sweep.sweeps.units import Unit, pack
+from goal_sweep.runners.planning.packing import Speeds, in_store, pack_for
+from goal_sweep.runners.store import TrainingStatus, status_of
+from goal_sweep.sweeps import Training, Unit, pack
 
 DONE, SOME_FAILED = 0, 1
 """Exit statuses of a launch that no signal has stopped, with `STOPPED` where something is left."""

@@ -1,4 +1,6 @@
-"""The view of a sweep: redrawn while it trains, and printed in full by `status` and at the end of a launch.
+"""How far a sweep is, by training, block and objective, and the view of it.
+
+The view is redrawn while the sweep trains, and printed in full by `status` and at the end of a launch.
 
 A block is a grid, pair weights as rows and triplet weights as columns: its scores in training, or its test results. It
 is readable at 80 columns and without colour (NO_COLOR, a pipe).
@@ -8,7 +10,9 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -19,10 +23,11 @@ from rich.text import Text
 
 from goal_sweep.goal_core.basics.errors import printable
 from goal_sweep.goal_core.objectives import LOSS, baselines, pair_weights, triplet_weights
-from goal_sweep.runners.launch.progress import STATES, Objective, SweepProgress
 from goal_sweep.runners.store import State, TrainingStatus
 from goal_sweep.sweeps.cells import CANDIDATES, Block, Training
+from goal_sweep.sweeps.identity import content_id
 
+Objective = tuple[str, str]
 MAX_FAILURES = 10
 _PERIOD_S = 3600.0
 """Seconds of the past by whose pace the time left is told."""
@@ -48,16 +53,8 @@ Judge = Callable[[Mapping[Objective, Mapping[int, float]]], Judgement | None]
 """Judges a grid by the points of each seed of each objective; None where there are too few."""
 WAITING, SHARES, DONE, FAILED = "·", "▁▂▃▄▅▆▇", "█", "x"
 """Marks of a seed; `SHARES` for one in training, by the share of its epochs that is done."""
-
-
-def header(progress: SweepProgress, name: str) -> Text:
-    """The sweep's name and how many trainings are in each state."""
-    counts = progress.counts()
-    text = Text.assemble((name, "bold"), f"  {', '.join(f'{counts[state]} {state}' for state in STATES)}")
-    if begun := [progress[training].epochs for training in progress.trainings if progress.begun(training)]:
-        text.append(f"\n{len(begun)} of the waiting continue from a saved state ({sum(begun)} epochs in all)")
-    text.append(f"\n{progress.phase}" if progress.phase else "")
-    return text
+STATES: tuple[State, ...] = ("done", "running", "waiting", "failed")
+_NEW = TrainingStatus(state="waiting")
 
 
 def overview(progress: SweepProgress, name: str, judge: Judge | None = None, *, live: bool = False) -> Group:
@@ -66,8 +63,12 @@ def overview(progress: SweepProgress, name: str, judge: Judge | None = None, *, 
     Args:
         live: a launch runs; then blocks in training come first, because a terminal crops what it has no room for.
     """
-    parts: list[RenderableType] = [header(progress, name)]
-    judged = False
+    counts, judged = progress.counts(), False
+    head = Text.assemble((name, "bold"), f"  {', '.join(f'{counts[state]} {state}' for state in STATES)}")
+    if begun := [progress[training].epochs for training in progress.trainings if progress.begun(training)]:
+        head.append(f"\n{len(begun)} of the waiting continue from a saved state ({sum(begun)} epochs in all)")
+    head.append(f"\n{progress.phase}" if progress.phase else "")
+    parts: list[RenderableType] = [head]
     statuses = {training: progress[training] for training in progress.trainings}
     of_block = {block: {statuses[one].state for one in progress.of_block(block)} for block in progress.blocks()}
     in_turn = sorted(of_block, key=lambda block: min(map(_ORDER.index, of_block[block]))) if live else of_block
@@ -281,3 +282,110 @@ def _mark(progress: SweepProgress, seed: Training) -> Text:
     if status.state == "done":
         return Text(DONE)
     return Text(FAILED, style="bold red") if status.state == "failed" else Text(WAITING, style="dim")
+
+
+class SweepProgress:
+    """The status of every training of one sweep, in its order: as the store has it, then as its launch tells.
+
+    Those of which the store says nothing wait.
+    """
+
+    def __init__(
+        self, trainings: Sequence[Training], statuses: Mapping[Training, TrainingStatus] | None = None
+    ) -> None:
+        self._statuses: dict[Training, TrainingStatus] = {}
+        self.phase = ""
+        """What a sweep that tunes does now, in words; empty for others."""
+        self.adopt(trainings, statuses or {})
+
+    def adopt(self, trainings: Sequence[Training], statuses: Mapping[Training, TrainingStatus]) -> None:
+        """Take these for all trainings, as a search goes on; of those known already the status stays."""
+        known, self.trainings = self._statuses, list(trainings)
+        self._statuses = {one: known.get(one, _NEW) for one in trainings}
+        self._blocks: dict[Block, dict[Objective, list[Training]]] = {block: {} for block in _in_order(trainings)}
+        self._later: dict[Training, list[Training]] = {}
+        for training in trainings:
+            objective = training.cell.objective.pair, training.cell.objective.triplet
+            for block in training.blocks:
+                self._blocks[block].setdefault(objective, []).append(training)
+            if training.before is not None:
+                self._later.setdefault(training.before, []).append(training)
+        for training, status in statuses.items():
+            if training in self._statuses and training not in known:
+                self.set(training, status)
+
+    def __getitem__(self, training: Training) -> TrainingStatus:
+        """The status of a training."""
+        return self._statuses[training]
+
+    def set(self, training: Training, status: TrainingStatus) -> None:
+        """Take a status that was read from the store. The stages after a failed one cannot start and fail too."""
+        if status.state == "done":
+            best = status.metrics.get("val/rsum", status.best_rsum)
+            status = replace(status, epochs=training.stage.epochs, best_rsum=best)
+        elif status.state == "failed":
+            for later in self._later.get(training, ()):
+                reason = f"its {training.stage.name} stage failed"
+                self.set(later, replace(self._statuses[later], state="failed", reason=reason))
+        elif training.before is not None and self[training].state == self[training.before].state == "failed":
+            return
+        self._statuses[training] = status
+
+    def running(self, training: Training, epoch: int | None = None, rsum: float = math.nan) -> None:
+        """Note that a training runs, if given with so many epochs done, the newest of which had this val/rsum."""
+        before = self[training]
+        best = before.best_rsum if math.isnan(rsum) or before.best_rsum > rsum else rsum
+        epochs = before.epochs if epoch is None else epoch
+        self._statuses[training] = replace(before, state="running", epochs=epochs, best_rsum=best)
+
+    def waiting(self, training: Training, reason: str = "") -> None:
+        """Note that a training will be tried again, from the epochs that it has done, and why not in this launch."""
+        self._statuses[training] = replace(self[training], state="waiting", reason=reason or self[training].reason)
+
+    def begun(self, training: Training) -> bool:
+        """Whether a training waits with epochs saved, from which it continues."""
+        return self[training].state == "waiting" and self[training].epochs > 0
+
+    def epochs_left(self, training: Training) -> int:
+        """Epochs that a training still has to do: none once it is done or has failed."""
+        status = self[training]
+        return max(0, training.stage.epochs - status.epochs) if status.state in ("waiting", "running") else 0
+
+    def counts(self, trainings: Iterable[Training] | None = None) -> dict[State, int]:
+        """Count the trainings in each state."""
+        chosen = Counter(self[training].state for training in (self.trainings if trainings is None else trainings))
+        return {state: chosen[state] for state in STATES}
+
+    def work(self) -> tuple[int, int]:
+        """The epochs that are done, and all. Those of a failed training count as done."""
+        total = sum(training.stage.epochs for training in self.trainings)
+        return total - sum(map(self.epochs_left, self.trainings)), total
+
+    def blocks(self) -> list[Block]:
+        """The blocks, ordered by stage, then by cell. A training of several configurations is in several."""
+        return list(self._blocks)
+
+    def seeds(self, block: Block) -> Mapping[Objective, Sequence[Training]]:
+        """The seeds of each objective of a block."""
+        return self._blocks[block]
+
+    def of_block(self, block: Block) -> list[Training]:
+        """The trainings of a block."""
+        return [training for seeds in self._blocks[block].values() for training in seeds]
+
+    def digest(self) -> str:
+        """16 hex digits that change when the set of trainings changes, or the state or result of any of them."""
+        ends = [[one.cell.id, one.key, self[one].state, dict(self[one].metrics)] for one in self.trainings]
+        return content_id(sorted(ends, key=str))
+
+
+def _in_order(trainings: Iterable[Training]) -> list[Block]:
+    """The blocks by stage, then by cell, then in the order of the configurations of trainings that have one."""
+    blocks_of = [training.blocks for training in trainings]
+    number: dict[tuple[str, ...], int] = {}
+    for blocks in blocks_of:
+        number.setdefault(blocks[0][:-1], len(number))
+    single_first = sorted(blocks_of, key=lambda blocks: len(blocks) > 1)
+    return sorted(
+        dict.fromkeys(block for blocks in single_first for block in blocks), key=lambda block: number[block[:-1]]
+    )

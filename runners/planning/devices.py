@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from goal_sweep.runners.execution.capacity import Machine, Resources
+from goal_sweep.runners.execution.session import Machine, Resources
 from goal_sweep.runners.planning.estimates import card_named
 
 _KIND: Final = "accelerator_type:"

@@ -23,24 +23,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from goal_sweep.goal_core.basics.atomic import (
-    StorageError,
-    make_folder,
-    perform,
-    read_bytes,
-    replace_with,
-    storage_errors,
-)
+from goal_sweep.goal_core.basics import atomic
+from goal_sweep.goal_core.basics.atomic import StorageError, perform
 from goal_sweep.goal_core.basics.errors import first_line
-from goal_sweep.runners.store.storage import PATIENCE_S, ExpiredCredentialsError, Storage, Task, Written
+from goal_sweep.runners.store.storage import PATIENCE_S, ExpiredCredentialsError, R, Storage, T, Task, Written
 
 if TYPE_CHECKING:
     from obstore.store import BackoffConfig, ClientConfig, S3Credential, S3Store
 
-T = TypeVar("T")
-R = TypeVar("R")
 PART = 5 * 2**20
 """Bytes of a large object that travel in one request. The smallest that S3 allows."""
 _READINGS = 16
@@ -66,18 +58,30 @@ _ADVICE = {
 }
 
 
+class RefusedError(Exception):
+    """The server answered that the condition of a request does not hold."""
+
+
 class ObjectStorage(Storage):
-    """Files as objects of a bucket.
+    """Files as objects of a bucket. Any number of threads may use it.
+
+    Raises `StorageError` where obstore is not installed, or the server's address is none.
 
     Args:
+        prefix: what all keys begin with, without a slash at its end.
         base: the path that stands for it, in a folder of this process's own.
+        first: seconds to wait for the server's first answer.
     """
 
-    def __init__(self, connection: Connection, base: Path) -> None:
+    def __init__(self, bucket: str, prefix: str, base: Path, *, first: float = FIRST_S) -> None:
+        make = _client_maker(bucket, prefix)
         import obstore
 
         self._api: Any = obstore
-        self._connection, self._base = connection, base
+        self._base = base
+        self._url = f"s3://{bucket}/{prefix}/" if prefix else f"s3://{bucket}/"
+        self._answered, self._clients = False, (make(first), make(PATIENCE_S))
+        self._requests = ThreadPoolExecutor(_REQUESTS, thread_name_prefix="goal-sweep request")
         self._checked = False
         self._background = ThreadPoolExecutor(1, thread_name_prefix="goal-sweep reading")
         self._asked: dict[Path, Future[bool]] = {}
@@ -86,9 +90,28 @@ class ObjectStorage(Storage):
         return "/".join(path.relative_to(self._base).parts)
 
     def _ask(self, doing: str, path: Path, act: Callable[[Any, str], T]) -> T:
-        """Call a function with a client and the key of a path; see `Connection.ask`."""
-        key = self._key(path)
-        return self._connection.ask(doing, key, lambda client: act(client, key))
+        """Call a function with a client and the key of a path.
+
+        Raises:
+            RefusedError: a condition does not hold.
+            FileNotFoundError: there is no such object.
+            ExpiredCredentialsError: the credentials do not work any more.
+            StorageError: it fails.
+        """
+        key, began = self._key(path), time.monotonic()
+        try:
+            # In another thread, because a signal reaches Python only where the main thread runs Python.
+            answer = self._requests.submit(act, self._clients[self._answered], key).result()
+        except Exception as error:
+            tried = time.monotonic() - began
+            why = _meaning(error, f"cannot {doing} {self.shown(path)}", answered=self._answered, tried_s=tried)
+            if isinstance(why, StorageError):
+                self._answered &= why.errno != errno.ETIMEDOUT  # the next request waits less, until the server is back
+            else:
+                self._answered = True
+            raise why from error.__cause__ if why is error else error
+        self._answered = True
+        return answer
 
     def prepare(self, folders: Iterable[Path]) -> None:
         if self._checked:
@@ -110,7 +133,7 @@ class ObjectStorage(Storage):
         """Nothing: objects need no folder."""
 
     def shown(self, path: Path) -> str:
-        return self._connection.url(self._key(path))
+        return f"{self._url}{self._key(path)}"
 
     def read(self, path: Path) -> bytes | None:
         content = io.BytesIO()
@@ -163,8 +186,8 @@ class ObjectStorage(Storage):
         path.unlink(missing_ok=True)
 
     def save_with(self, path: Path, write: Callable[[Path], object], *, guard: Task) -> None:
-        make_folder(path.parent)
-        replace_with(path, write)
+        atomic.make_folder(path.parent)
+        atomic.replace_with(path, write)
         try:
             guard()
             self._put(path, path)
@@ -175,7 +198,7 @@ class ObjectStorage(Storage):
 
     def append(self, path: Path, content: bytes, *, writer: int) -> None:
         own = path.with_name(f"{path.stem}.{writer}{path.suffix}")
-        make_folder(own.parent)
+        atomic.make_folder(own.parent)
 
         def write() -> None:
             with own.open("ab") as file:
@@ -184,12 +207,12 @@ class ObjectStorage(Storage):
         perform("append", own, write, doing="write")
         # A line of a log may be missing until the next one; a training must not fail for it.
         with contextlib.suppress(StorageError):
-            self._put(own, read_bytes(own) or b"")
+            self._put(own, atomic.read_bytes(own) or b"")
 
     def fetch(self, path: Path) -> Path:
         if path.exists():
             return path
-        make_folder(path.parent)
+        atomic.make_folder(path.parent)
         fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
 
         def write() -> None:
@@ -242,55 +265,6 @@ def _written(meta: Any) -> Written:
     return Written(bytes=meta["size"], modified_ns=since // timedelta(microseconds=1) * 1000)
 
 
-class RefusedError(Exception):
-    """The server answered that the condition of a request does not hold."""
-
-
-class Connection:
-    """A place in a bucket. Any number of threads may use it.
-
-    Raises `StorageError` where obstore is not installed, or the address is none.
-
-    Args:
-        prefix: what all keys begin with, without a slash at its end; the keys that this object is given do not.
-        first: seconds to wait for the server's first answer.
-    """
-
-    def __init__(self, bucket: str, prefix: str = "", *, first: float = FIRST_S) -> None:
-        make = _client_maker(bucket, prefix)
-        self._url = f"s3://{bucket}/{prefix}/" if prefix else f"s3://{bucket}/"
-        self._answered, self._clients = False, (make(first), make(PATIENCE_S))
-        self._pool = ThreadPoolExecutor(_REQUESTS, thread_name_prefix="goal-sweep request")
-
-    def url(self, key: str) -> str:
-        """The URL of an object."""
-        return f"{self._url}{key}"
-
-    def ask(self, doing: str, key: str, act: Callable[[Any], T]) -> T:
-        """Call a function with a client.
-
-        Raises:
-            RefusedError: a condition does not hold.
-            FileNotFoundError: there is no such object.
-            ExpiredCredentialsError: the credentials do not work any more.
-            StorageError: it fails.
-        """
-        began = time.monotonic()
-        try:
-            # In another thread, because a signal reaches Python only where the main thread runs Python.
-            answer = self._pool.submit(act, self._clients[self._answered]).result()
-        except Exception as error:
-            tried = time.monotonic() - began
-            why = _meaning(error, f"cannot {doing} {self.url(key)}", answered=self._answered, tried_s=tried)
-            if isinstance(why, StorageError):
-                self._answered &= why.errno != errno.ETIMEDOUT  # the next request waits less, until the server is back
-            else:
-                self._answered = True
-            raise why from error.__cause__ if why is error else error
-        self._answered = True
-        return answer
-
-
 def _client_maker(bucket: str, prefix: str) -> Callable[[float], S3Store]:
     """Prepare to make clients, which repeat a failing request for so many seconds. Nothing is sent."""
     try:
@@ -308,7 +282,7 @@ def _client_maker(bucket: str, prefix: str) -> Callable[[float], S3Store]:
         "timeout": timedelta(days=1),
     }
     if bundle := os.environ.get("AWS_CA_BUNDLE"):
-        with storage_errors(Path(bundle), "read"):
+        with atomic.storage_errors(Path(bundle), "read"):
             options["root_certificate"] = Path(bundle).read_bytes()
     config: dict[str, Any] = {"endpoint": address} if address else {}
     region = os.environ.get("AWS_REGION") or get_session().get_config_variable("region") or "us-east-1"

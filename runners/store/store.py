@@ -69,9 +69,13 @@ class Store:
         self.root = local_root(str(location))
         """The folder of this machine for what need not be shared: cached features, tracking, reports. Of a store in a
         folder, the folder itself."""
-        self._base, self.storage = opened(str(location), patience)
-        self.location = str(location) if is_object_store(str(location)) else str(self.root)
-        """As every process of the launch can open it."""
+        self._base, self.storage, self.location = self.root, LOCAL, str(self.root)
+        """The location is as every process of the launch can open it."""
+        if (place := bucket_of(str(location))) is not None:
+            with _opening:
+                (self._base, self.storage), self.location = _bucket(*place, patience, os.getpid()), str(location)
+        elif self.root.exists() and not self.root.is_dir():
+            raise StorageError(f"store {self.root} is a file, not a folder")
         version = self._version()
         if version not in (None, _VERSION):
             raise StorageError(
@@ -171,19 +175,8 @@ class Store:
     def _launch(self, launch: str, suffix: str) -> Path:
         return self._base / "launches" / f"{launch}.{suffix}"
 
-    def write_results(self, sweep: str, content: bytes) -> None:
-        """Write the results table of a sweep, as ``sweeps/<sweep>/results.parquet``."""
-        if not self.exists:
-            raise StorageError(f"the results folder {self.location} is gone")
-        path = self._results(sweep)
-        self.storage.make_folder(path.parent)
-        self.storage.replace(path, content)
-
-    def read_results(self, sweep: str) -> bytes | None:
-        """Read what `write_results` wrote; None where there is none."""
-        return self.storage.read(self._results(sweep))
-
-    def _results(self, sweep: str) -> Path:
+    def results_file(self, sweep: str) -> Path:
+        """The path of a sweep's results table, in `storage`."""
         return self._base / "sweeps" / sweep / RESULTS_FILE
 
 
@@ -257,56 +250,40 @@ def _so_far(folder: TrainingFolder) -> dict[str, Any]:
     return {"epochs": len(rsums), "best_rsum": max(rsums, default=math.nan)}
 
 
-def opened(location: str, patience: float | None) -> tuple[Path, Storage]:
-    """Where the paths of a store's files start, and what keeps them; see `Store`. Nothing is created."""
-    if is_object_store(location):
-        with _opening:
-            return _bucket(*parse_url(location), patience, os.getpid())
-    root = local_root(location)
-    if root.exists() and not root.is_dir():
-        raise StorageError(f"store {root} is a file, not a folder")
-    return root, LOCAL
-
-
 @functools.cache
 def _bucket(bucket: str, prefix: str, patience: float | None, pid: int) -> tuple[Path, Storage]:
     """The path that stands for a place in a bucket, and its storage: one in each process."""
-    from goal_sweep.runners.store.bucket import FIRST_S, Connection, ObjectStorage
+    from goal_sweep.runners.store.bucket import FIRST_S, ObjectStorage
 
-    connection = Connection(bucket, prefix, first=FIRST_S if patience is None else patience)
     scratch = make_scratch_folder()
     atexit.register(shutil.rmtree, scratch, ignore_errors=True)
     base = scratch / bucket / prefix
-    return base, ObjectStorage(connection, base)
-
-
-def is_object_store(location: str) -> bool:
-    """Whether a location is an object store. Raises `StorageError` where it is a URL of another kind."""
-    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+)://", location)
-    if scheme is None or scheme[1].lower() == "file":
-        return False
-    if scheme[1] != "s3":
-        raise StorageError(
-            f"store {location!r} must be a folder or s3://bucket/prefix; {scheme[1]}:// is not supported"
-        )
-    return True
+    return base, ObjectStorage(bucket, prefix, base, first=FIRST_S if patience is None else patience)
 
 
 def local_root(location: str) -> Path:
     """The folder of this machine that belongs to a store: the store itself if it is a folder, else one in the cache."""
-    if not is_object_store(location):
+    if (place := bucket_of(location)) is None:
         return Path(location.removeprefix("file://")).expanduser().absolute()
-    bucket, prefix = parse_url(location)
+    bucket, prefix = place
     identity = hashlib.sha256(f"{bucket} {prefix}".encode()).hexdigest()[:8]
     name = re.sub(r"[^A-Za-z0-9.-]+", "-", f"{bucket}-{prefix}").strip("-")[:60]
     return cache_folder() / "stores" / f"{name}-{identity}"
 
 
-def parse_url(location: str) -> tuple[str, str]:
-    """The bucket, and the prefix without slashes at its ends. No server is named, because sweep files are passed on.
+def bucket_of(location: str) -> tuple[str, str] | None:
+    """The bucket of an object store, and the prefix in it without slashes at its ends; None if it is a folder.
 
-    Raises `StorageError` where it is not the URL of a place in a bucket.
+    No server is named, because sweep files are passed on. Raises `StorageError` where the location is a URL of another
+    kind, or of no place in a bucket.
     """
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+)://", location)
+    if scheme is None or scheme[1].lower() == "file":
+        return None
+    if scheme[1] != "s3":
+        raise StorageError(
+            f"store {location!r} must be a folder or s3://bucket/prefix; {scheme[1]}:// is not supported"
+        )
     parts = urlsplit(location)
     prefix = parts.path.strip("/")
     is_bucket = re.fullmatch(r"[A-Za-z0-9._-]+", parts.netloc) and not (parts.query or parts.fragment)

@@ -1,13 +1,23 @@
-"""A sweep's experiment in MLflow: made, found again after its folder was moved, and read; with the report's files."""
+"""A sweep's experiment in MLflow: made, found again after its folder was moved, and read, with the report's files.
+
+The names of its tags and metrics are here, and what a training has of them, by its row in the results table.
+
+::
+
+    experiment                = the sweep's name
+    parent run (one)            goal.role = sweep; its artifacts are the results table and the report
+    child run per training      found again by goal.stage_key; goal.role = report, or candidate for one of a search
+"""
 
 from __future__ import annotations
 
 import logging
+import math
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from mlflow import MlflowClient
@@ -16,11 +26,96 @@ from mlflow.store.artifact.artifact_repository_registry import get_artifact_repo
 from sqlalchemy.exc import SQLAlchemyError
 
 from goal_sweep.goal_core.basics.errors import first_line
-from goal_sweep.runners.tracking import values as names
+from goal_sweep.goal_core.evaluation.metrics import TEST, VAL
 from goal_sweep.runners.tracking.uri import TrackingError, prepare_database, require_database, sqlite_file, sqlite_uri
+from goal_sweep.sweeps.results import EPOCHS, SETTING
 
+PARENT_RUN: Final = "mlflow.parentRunId"
+SOURCE: Final = {"mlflow.source.name": "goal-sweep launch", "mlflow.source.type": "LOCAL"}
+"""MLflow's own tags, which its page shows as "Source"."""
+KIND: Final = {"mlflow.experimentKind": "custom_model_development"}
+"""MLflow's tag of an experiment whose page shows runs; it shows others as traces of language models."""
+SWEEP: Final = "goal.sweep"
+"""The sweep's name, on its experiment and its parent run."""
+ROLE: Final = "goal.role"
+ROLE_SWEEP: Final = "sweep"
+FORMER: Final = "former"
+"""The role of a run whose training the sweep no longer asks for, because a setting, the data or a choice changed."""
+STAGE_KEY: Final = "goal.stage_key"
+STATUS: Final = "goal.status"
+OBJECTIVE: Final = "objective"
+"""The parameter ``pair/triplet``, by which runs can be grouped."""
+_TAGGED = (
+    *("cell", "stage", "pair", "triplet", "seed", "backbone", "framework", "dataset", "status", "git_commit"),
+    *("data_fingerprint", "role", "variant", "configuration", "grid", "reason", "checkpoint"),
+)
+COLUMNS_OF_TAGS: Final[Mapping[str, str]] = {f"goal.{name}": name for name in _TAGGED} | {STAGE_KEY: "training"}
+"""The tags of a training's run, each with its column of the results table; those that are empty are left out."""
+SELECTED: Final = "selected/val_"
+"""Prefix of the selected epoch's metrics on the val split, so that ranking runs by val and reading their test metrics
+speaks of the same weights."""
+_MAX_TAG = 4000
+_TIMES = (f"{EPOCHS}epoch", f"{EPOCHS}time")
+Row = Mapping[str, Any]
+"""A row of the results table; of a training that only begins, without the columns that come from the store."""
 LOCAL_PAGE = "http://127.0.0.1:5000"
 """Where `goal-sweep ui` serves a tracking database that is a file."""
+
+
+class LoggedStep(NamedTuple):
+    """The metrics of one step."""
+
+    step: int
+    metrics: Mapping[str, float]
+    """Finite ones only: MLflow would store an infinity as 1.8e308, which looks like any other number in a table."""
+    time_ms: int
+    """Milliseconds since 1970. A step always has the same time, so the database itself drops a repeated one."""
+
+
+def tags_of(row: Row) -> dict[str, str]:
+    """The tags of a training's run."""
+    tags = {tag: str(row.get(column) or "")[:_MAX_TAG] for tag, column in COLUMNS_OF_TAGS.items()}
+    if row.get("git_diff"):
+        tags["goal.git_commit"] += f", modified ({row['git_diff']})"
+    return {tag: text for tag, text in tags.items() if text} | SOURCE
+
+
+def name_of(row: Row) -> str:
+    """The name of a training's run: the seed first, because MLflow's lists cut a name where it ends."""
+    seed = f"seed {row['seed']}"
+    return f"{seed} {row['name'].replace(f' {seed}', '', 1)}"
+
+
+def params_of(row: Row) -> dict[str, str]:
+    """The parameters of a training's run: its objective, and the settings that its key hashes, which never change."""
+    settings = ((name.removeprefix(SETTING), text) for name, text in row.items() if name.startswith(SETTING))
+    return {OBJECTIVE: f"{row['pair']}/{row['triplet']}"} | {name: text for name, text in settings if text}
+
+
+def final_of(row: Row) -> LoggedStep:
+    """The metrics of a finished training on the test split, and those of the selected epoch on the val split."""
+    test = {name: value for name, value in row.items() if name.startswith(TEST)}
+    val = {SELECTED + name.removeprefix(VAL): value for name, value in row.items() if name.startswith(VAL)}
+    return logged(int(row["best_epoch"]), {**test, **val}, row["ended"])
+
+
+def epochs_of(row: Row) -> Iterator[LoggedStep]:
+    """The metrics of each recorded epoch."""
+    epochs = row.get(_TIMES[0]) or []
+    series = {
+        name.removeprefix(EPOCHS): values
+        for name, values in row.items()
+        if name.startswith(EPOCHS) and name not in _TIMES and values
+    }
+    for number, epoch in enumerate(epochs):
+        metrics = {name: values[number] for name, values in series.items()}
+        yield logged(int(epoch), metrics, row[_TIMES[1]][number])
+
+
+def logged(step: int, metrics: Mapping[str, float | None], time: float | None) -> LoggedStep:
+    """The metrics of a step at a time, in seconds since 1970."""
+    finite = {name: value for name, value in metrics.items() if value is not None and math.isfinite(value)}
+    return LoggedStep(step, finite, int((time if time and math.isfinite(time) else 0) * 1000))
 
 
 def connect(uri: str) -> Any:
@@ -54,7 +149,7 @@ def find_experiment(client: Any, name: str) -> Any:
     """A sweep's experiment, by its name or, where a user renamed it, by its tag; None without one."""
     experiment = client.get_experiment_by_name(name)
     if experiment is None:
-        tagged = client.search_experiments(filter_string=f"tags.`{names.SWEEP}` = '{name}'", max_results=1)
+        tagged = client.search_experiments(filter_string=f"tags.`{SWEEP}` = '{name}'", max_results=1)
         experiment = tagged[0] if tagged else None
     return experiment
 
@@ -65,7 +160,7 @@ def has_moved(experiment: Any, uri: str) -> bool:
     MLflow keeps absolute addresses, so those in a copy are of the original, where nothing may be written.
     """
     database, address = sqlite_file(uri), urlsplit(experiment.artifact_location)
-    if database is None or address.scheme not in ("", "file") or names.SWEEP not in experiment.tags:
+    if database is None or address.scheme not in ("", "file") or SWEEP not in experiment.tags:
         return False
     # A folder has several names where symbolic links lead to it.
     return not Path(unquote(address.path)).resolve().is_relative_to(database.parent.resolve())
@@ -79,7 +174,7 @@ def ensure_experiment(client: Any, uri: str, name: str) -> str:
         client.delete_experiment(experiment.experiment_id)
         experiment = None
     if experiment is None:
-        file, tags = sqlite_file(uri), {names.SWEEP: name, **names.KIND}
+        file, tags = sqlite_file(uri), {SWEEP: name, **KIND}
         artifacts = None if file is None else (file.parent / "artifacts" / name).as_uri()
         return str(client.create_experiment(name, artifact_location=artifacts, tags=tags))
     if experiment.lifecycle_stage == "deleted":
@@ -104,7 +199,7 @@ class SweepPage:
             if has_moved(experiment, uri):
                 raise TrackingError(f"the folder of {uri} was copied or moved; goal-sweep sync writes its runs again")
             self.experiment_id = str(experiment.experiment_id)
-            query = f"tags.`{names.ROLE}` = '{names.ROLE_SWEEP}'"
+            query = f"tags.`{ROLE}` = '{ROLE_SWEEP}'"
             parents = client.search_runs([self.experiment_id], query, order_by=["attributes.start_time ASC"])
             if not parents:
                 raise TrackingError(f"experiment {name!r} in {uri} has no run of the sweep; see goal-sweep sync")

@@ -15,9 +15,8 @@ from mlflow.entities import Metric, Param, RunTag
 
 from goal_sweep.goal_core.basics.atomic import scratch_folder
 from goal_sweep.runners.results import ResultsTable
-from goal_sweep.runners.tracking import values as names
-from goal_sweep.runners.tracking.experiment import connect, ensure_experiment
-from goal_sweep.runners.tracking.values import LoggedStep, Row, epochs_of, final_of, logged, name_of, params_of, tags_of
+from goal_sweep.runners.tracking import experiment
+from goal_sweep.runners.tracking.experiment import LoggedStep, Row
 from goal_sweep.sweeps.results import RESULTS_FILE
 
 _RUN_STATUS: Mapping[str, str] = {"waiting": "KILLED", "running": "RUNNING", "done": "FINISHED", "failed": "FAILED"}
@@ -51,17 +50,17 @@ class MlflowTracker:
 
     def __init__(self, uri: str, name: str, *, live: bool = True) -> None:
         self._name = name
-        self._client = connect(uri)
-        self._experiment = ensure_experiment(self._client, uri, name)
+        self._client = experiment.connect(uri)
+        self._experiment = experiment.ensure_experiment(self._client, uri, name)
         self._parent = self._ensure_parent()
         self._runs: dict[str, _Run] = {}
         """By stage key, also those of trainings that are no longer in the sweep."""
         for run in self._pages():
             tags = run.data.tags
-            if (key := tags.get(names.STAGE_KEY)) in self._runs:  # an older one, which somebody has restored
+            if (key := tags.get(experiment.STAGE_KEY)) in self._runs:  # an older one, which somebody has restored
                 self._client.delete_run(run.info.run_id)
             elif key:
-                status, former = tags.get(names.STATUS, ""), tags.get(names.ROLE) == names.FORMER
+                status, former = tags.get(experiment.STATUS, ""), tags.get(experiment.ROLE) == experiment.FORMER
                 is_whole = run.info.status == _RUN_STATUS.get(status)  # or else its writer died
                 self._runs[key] = _Run(run.info.run_id, status if is_whole else "", former)
         if live:
@@ -76,25 +75,25 @@ class MlflowTracker:
         if run is None:
             self._create(row)
         else:
-            self._client.set_tag(run.id, names.STATUS, "running")
+            self._client.set_tag(run.id, experiment.STATUS, "running")
             self._client.update_run(run.id, status="RUNNING")
             run.status = "running"
 
     def epoch(self, training: str, record: Mapping[str, Any]) -> None:
         """Write an epoch's metrics, unless the run has them."""
         if (run := self._runs.get(training)) is not None:
-            self._log(run, [logged(record["epoch"], record["metrics"], record["time"])])
+            self._log(run, [experiment.logged(record["epoch"], record["metrics"], record["time"])])
 
     def end(self, training: str, row: Row) -> None:
         """Write all that a training's run lacks, and end it."""
         if (run := self._runs.get(training)) is None:
             run = self._create(row)
         else:
-            self._remove_tags(run, but=tags_of(row).keys())
-        steps = [*epochs_of(row)]
-        final = [final_of(row)] if row["status"] == "done" and run.status != "done" else []
+            self._remove_tags(run, but=experiment.tags_of(row).keys())
+        steps = [*experiment.epochs_of(row)]
+        final = [experiment.final_of(row)] if row["status"] == "done" and run.status != "done" else []
         # Whoever made the run may have died before it had its parameters. What is there already may be written again.
-        self._log(run, steps, final, params=params_of(row), tags=tags_of(row))
+        self._log(run, steps, final, params=experiment.params_of(row), tags=experiment.tags_of(row))
         ended = int(1000 * (row["ended"] or time.time()))
         self._client.set_terminated(run.id, _RUN_STATUS[row["status"]], ended)
         run.status, run.is_former = row["status"], False
@@ -123,7 +122,7 @@ class MlflowTracker:
         asked = {row["training"] for row in table.rows(["training"])}
         for key, run in self._runs.items():
             if key not in asked and not run.is_former:
-                self._client.set_tag(run.id, names.ROLE, names.FORMER)
+                self._client.set_tag(run.id, experiment.ROLE, experiment.FORMER)
                 run.is_former = True
         self._attach(table.content)
         self._client.set_terminated(self._parent, _outcome(table))
@@ -139,14 +138,14 @@ class MlflowTracker:
 
     def _ensure_parent(self) -> str:
         """The id of the sweep's run. Of two launches that make one at the same moment, the older one stays."""
-        query, order = f"tags.`{names.ROLE}` = '{names.ROLE_SWEEP}'", ["attributes.start_time ASC"]
+        query, order = f"tags.`{experiment.ROLE}` = '{experiment.ROLE_SWEEP}'", ["attributes.start_time ASC"]
         for _ in range(2):
             found = self._client.search_runs([self._experiment], query, order_by=order)
             if found:
                 for other in found[1:]:
                     self._client.delete_run(other.info.run_id)
                 break
-            tags = {names.ROLE: names.ROLE_SWEEP, names.SWEEP: self._name, **names.SOURCE}
+            tags = {experiment.ROLE: experiment.ROLE_SWEEP, experiment.SWEEP: self._name, **experiment.SOURCE}
             found = [self._client.create_run(self._experiment, run_name=self._name, tags=tags)]
         return str(found[0].info.run_id)
 
@@ -162,19 +161,19 @@ class MlflowTracker:
     def _create(self, row: Row) -> _Run:
         """A run for a training; that of another launch, if it has made one since this tracker looked."""
         key, began = row["training"], int(1000 * (row.get("started") or time.time()))
-        found = self._client.search_runs([self._experiment], f"tags.`{names.STAGE_KEY}` = '{key}'", max_results=1)
+        found = self._client.search_runs([self._experiment], f"tags.`{experiment.STAGE_KEY}` = '{key}'", max_results=1)
         if found:
-            run = self._runs[key] = _Run(found[0].info.run_id, found[0].data.tags.get(names.STATUS, ""))
+            run = self._runs[key] = _Run(found[0].info.run_id, found[0].data.tags.get(experiment.STATUS, ""))
             return run
-        tags = tags_of({**row, "status": "running"}) | {names.PARENT_RUN: self._parent}
-        made = self._client.create_run(self._experiment, start_time=began, run_name=name_of(row), tags=tags)
+        tags = experiment.tags_of({**row, "status": "running"}) | {experiment.PARENT_RUN: self._parent}
+        made = self._client.create_run(self._experiment, start_time=began, run_name=experiment.name_of(row), tags=tags)
         run = self._runs[key] = _Run(made.info.run_id, "running", epochs=set())
-        self._log(run, [], params=params_of(row))
+        self._log(run, [], params=experiment.params_of(row))
         return run
 
     def _remove_tags(self, run: _Run, but: Set[str]) -> None:
         """Remove what no longer holds, such as the reason of a failure that is mended."""
-        for tag in (self._client.get_run(run.id).data.tags.keys() & names.COLUMNS_OF_TAGS.keys()) - but:
+        for tag in (self._client.get_run(run.id).data.tags.keys() & experiment.COLUMNS_OF_TAGS.keys()) - but:
             self._client.delete_tag(run.id, tag)
 
     def _log(

@@ -164,7 +164,11 @@ class TrackerThread(Generic[T]):
             except (Exception, SystemExit) as error:
                 tries += 1
                 if self._tries == 1 or (tries >= self._tries and not _is_temporary(error)):
-                    self._give_up(error)
+                    line = f"{self._name}: {type(error).__name__}: {_line(error)}"
+                    if not self.trouble:
+                        self._warn(f"an update is skipped: {line}")
+                    self.trouble = line
+                    self._opened.set()
                     return
                 self._tracker = None
                 self._opened.set()  # it is slow or away, and is caught up with later
@@ -184,13 +188,6 @@ class TrackerThread(Generic[T]):
             self._tracker = self._make()
             self._identity = self.file and _identity(self.file)
         return self._tracker
-
-    def _give_up(self, error: BaseException) -> None:
-        line = f"{self._name}: {type(error).__name__}: {_line(error)}"
-        if not self.trouble:
-            self._warn(f"an update is skipped: {line}")
-        self.trouble = line
-        self._opened.set()
 
 
 def _is_temporary(error: BaseException) -> bool:

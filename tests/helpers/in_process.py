@@ -13,9 +13,8 @@ import pytest
 from rich.console import Console
 
 from goal_sweep.goal_core.training import TrainingEvent
-from goal_sweep.runners.execution.capacity import Machine, Resources
-from goal_sweep.runners.execution.inputs import UnfitMachineError
-from goal_sweep.runners.execution.job import Death, UnitJob, Work
+from goal_sweep.runners.execution.job import Death, UnfitMachineError, UnitJob, Work
+from goal_sweep.runners.execution.session import Machine, Resources
 from goal_sweep.runners.execution.worker import Send, run_unit
 from goal_sweep.runners.launch import launch as launch_module
 from goal_sweep.runners.launch import loop

@@ -10,7 +10,7 @@ from mlflow import MlflowClient
 
 from goal_sweep.runners.results import update_results
 from goal_sweep.runners.store import Store, TrainingFolder
-from goal_sweep.runners.tracking import values as names
+from goal_sweep.runners.tracking import experiment as names
 from goal_sweep.runners.tracking.mlflow_tracker import MlflowTracker
 from goal_sweep.sweeps import ResolvedSweep, ResourceConfig
 from tests.helpers.sweep_cases import resolved

@@ -8,9 +8,9 @@ from typing import Any
 from goal_sweep.goal_core.data.formats.report import published_counts
 from goal_sweep.goal_core.models.sizes import DataSize
 from goal_sweep.runners.cli.plan import plan_of
-from goal_sweep.runners.execution.capacity import Machine, Resources
+from goal_sweep.runners.execution.session import Machine, Resources
 from goal_sweep.runners.planning.devices import Devices
-from goal_sweep.runners.planning.speeds import Speeds
+from goal_sweep.runners.planning.packing import Speeds
 from goal_sweep.sweeps import SweepConfig, Unit, load_sweep, pack
 from goal_sweep.sweeps.overview import unopened
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from goal_sweep.runners.launch.progress import SweepProgress
+from goal_sweep.runners.launch.view import SweepProgress
 from goal_sweep.runners.store import State, TrainingStatus
 from goal_sweep.sweeps import Training
 from tests.helpers.sweep_cases import resolved

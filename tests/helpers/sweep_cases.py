@@ -10,8 +10,7 @@ from typing import Any
 from goal_sweep.goal_core.data.config import ScenesConfig
 from goal_sweep.goal_core.models.config import BackboneConfig
 from goal_sweep.goal_core.training.config import StageConfig
-from goal_sweep.runners.execution.inputs import code_digest, software
-from goal_sweep.runners.execution.job import UnitJob
+from goal_sweep.runners.execution.job import UnitJob, code_digest, software
 from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.store import Store
 from goal_sweep.sweeps import ResolvedSweep, SweepConfig, SweepObjectives, load_sweep, pack

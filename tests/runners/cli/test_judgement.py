@@ -5,8 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from goal_sweep.runners.cli.launch import judge
-from goal_sweep.runners.launch.progress import SweepProgress
-from goal_sweep.runners.launch.view import overview
+from goal_sweep.runners.launch.view import SweepProgress, overview
 from goal_sweep.runners.store import TrainingStatus
 from tests.helpers.sweep_cases import resolved
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from goal_sweep.runners.cli.app import run
-from goal_sweep.runners.execution.inputs import code_digest
+from goal_sweep.runners.execution.job import code_digest
 from tests.helpers.cluster_cases import everything
 
 

@@ -122,9 +122,8 @@ def test_a_report_that_cannot_be_written_leaves_the_status_of_training(capsys, m
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(reports, "report", fail)
-    outcome = SimpleNamespace(
-        progress=SimpleNamespace(digest=lambda: ""), found_nothing_to_do=False, is_tracked=True, stopped=False, status=1
-    )
+    progress = SimpleNamespace(digest=lambda: "")
+    outcome = SimpleNamespace(progress=progress, found_nothing_to_do=False, is_tracked=True, status=1)
     monkeypatch.setattr("goal_sweep.runners.launch.launch.launch_sweep", lambda *arguments: outcome)
     monkeypatch.setattr(SweepArguments, "open", lambda self, **options: SimpleNamespace(config=None))
     assert run(["launch", "quickstart"]) == 1

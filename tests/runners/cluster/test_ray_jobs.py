@@ -11,7 +11,7 @@ import pytest
 from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.runners.cluster import ray_jobs
 from goal_sweep.runners.cluster.backend import ClusterError, Job
-from goal_sweep.runners.execution.inputs import code_digest, source_hash
+from goal_sweep.runners.execution.job import code_digest, source_hash
 from goal_sweep.runners.store.provenance import gather
 from tests.helpers.cluster_cases import job, submission
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from goal_sweep.goal_core.basics.errors import DeviceError, GoalError, UnfinishedError
-from goal_sweep.runners.execution.capacity import Machine, Resources, check_here
 from goal_sweep.runners.execution.job import Death
-from goal_sweep.runners.execution.session import RaySession, check_address
+from goal_sweep.runners.execution.session import Machine, RaySession, Resources, check_address, check_here
 
 NEED = Resources(cpus=2, gpus=0.5, accelerator="A100")
 

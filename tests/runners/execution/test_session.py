@@ -16,7 +16,7 @@ pytestmark = pytest.mark.integration
 _LAUNCH = """
 import gc, json, os, psutil, threading, time
 from pathlib import Path
-from goal_sweep.runners.execution.capacity import Resources
+from goal_sweep.runners.execution.session import Resources
 from goal_sweep.runners.execution.session import RaySession
 
 class Knot:
@@ -79,7 +79,7 @@ def test_a_local_ray_listens_on_loopback_only_and_leaves_no_token_and_no_process
 
 _SUSPENDED = """
 import psutil, threading, time
-from goal_sweep.runners.execution.capacity import Resources
+from goal_sweep.runners.execution.session import Resources
 from goal_sweep.runners.execution.session import RaySession
 
 def suspend(seconds):

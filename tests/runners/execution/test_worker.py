@@ -18,8 +18,9 @@ import torch
 from goal_sweep.goal_core.basics.atomic import StorageError
 from goal_sweep.goal_core.basics.errors import MissingDataError
 from goal_sweep.goal_core.training import EpochDone, TrainingDone, TrainingEvent, TrainingFailed
-from goal_sweep.runners.execution import inputs, worker
-from goal_sweep.runners.execution.inputs import InputsDifferError, UnfitMachineError
+from goal_sweep.runners.execution import job as inputs
+from goal_sweep.runners.execution import worker
+from goal_sweep.runners.execution.job import InputsDifferError, UnfitMachineError
 from goal_sweep.runners.execution.worker import ENDED_ITSELF, UnitCallback, run_unit
 from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.store import Store, TrainingFolder, counted_failures

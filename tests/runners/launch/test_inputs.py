@@ -19,7 +19,7 @@ from goal_sweep.goal_core.data import Dataset
 from goal_sweep.goal_core.data.config import DataConfig
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.objectives import triplet_weights
-from goal_sweep.runners.execution import inputs
+from goal_sweep.runners.execution import job as inputs
 from goal_sweep.runners.launch.launch import LaunchOutcome
 from goal_sweep.runners.launch.opened import OpenedSweep
 from tests.helpers.in_process import counted, launch, results, sweep_in
@@ -130,7 +130,7 @@ def test_the_digest_is_of_the_code_that_was_loaded(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "goal_sweep", tmp_path / "goal_sweep", ignore=shutil.ignore_patterns("__pycache__"))
     script = """
 import pathlib
-from goal_sweep.runners.execution import inputs
+from goal_sweep.runners.execution import job as inputs
 from goal_sweep.runners.launch.launch import LaunchOutcome
 from goal_sweep.runners.launch.opened import OpenedSweep
 before = inputs.code_digest()
@@ -141,7 +141,7 @@ print(before == inputs.code_digest())
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     commands = [
         [sys.executable, "-c", script],
-        [sys.executable, "-c", "from goal_sweep.runners.execution import inputs as i; print(i.code_digest())"],
+        [sys.executable, "-c", "from goal_sweep.runners.execution import job as i; print(i.code_digest())"],
     ]
     said = [
         subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True).stdout

@@ -12,9 +12,8 @@ import pytest
 from rich.console import Console
 
 from goal_sweep.goal_core.basics.errors import DivergedError, UnfinishedError
-from goal_sweep.runners.execution.capacity import Machine
-from goal_sweep.runners.execution.inputs import UnfitMachineError
-from goal_sweep.runners.execution.job import UnitJob
+from goal_sweep.runners.execution.job import UnfitMachineError, UnitJob
+from goal_sweep.runners.execution.session import Machine
 from goal_sweep.runners.execution.worker import Send, run_unit
 from goal_sweep.runners.launch.remaining import LaunchOptions
 from goal_sweep.sweeps import Training

@@ -106,7 +106,7 @@ def test_a_signal_lets_the_cells_save_and_the_next_launch_ends_with_the_same_num
         patch.setattr(worker, "STOP_CHECK_S", 0.0)
         patch.setattr(UnitCallback, "step", signalled)
         outcome = launch(sweep, patch, console=Console(file=said, width=300))
-    assert (outcome.status, outcome.stopped) == (status, True)
+    assert outcome.status == status
     assert "the running cells save their state" in said.getvalue()
     assert "the same command continues from the saved states" in said.getvalue()
     for training in sweep.by_stage[0]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from goal_sweep.runners.execution.capacity import Resources
+from goal_sweep.runners.execution.session import Resources
 from goal_sweep.runners.planning.devices import of_machines, to_plan_for
 from tests.helpers.planning_cases import machine
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from goal_sweep.runners.planning.estimates import memory_mb
-from goal_sweep.runners.planning.packing import Packing, choose, end_s, pack_for
-from goal_sweep.runners.planning.speeds import FROZEN, TRAINED, common_part
+from goal_sweep.runners.planning.packing import FROZEN, TRAINED, Packing, choose, common_part, end_s, pack_for
 from goal_sweep.sweeps import load_sweep, pack
 from goal_sweep.sweeps.overview import unopened
 from tests.helpers.planning_cases import devices_of, published_speeds

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from goal_sweep.runners.planning.speeds import Kind, Speed
+from goal_sweep.runners.planning.packing import Kind, Speed
 from goal_sweep.sweeps import Unit, find_sweep, list_shipped, load_sweep
 
 PUBLISHED = sorted(name for name in list_shipped() if name.startswith(("coco_", "f30k_")))

@@ -12,7 +12,7 @@ from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.goal_core.models.sizes import DataSize
 from goal_sweep.runners.launch.opened import open_sweep
 from goal_sweep.runners.planning.estimates import CARDS, card_named
-from goal_sweep.runners.planning.speeds import Speed, Speeds, in_store, measured, recorded
+from goal_sweep.runners.planning.packing import Speed, Speeds, in_store, measured, recorded
 from goal_sweep.sweeps import Unit, pack
 from tests.helpers.paths import SCENES
 from tests.helpers.planning_cases import published_speeds, unit_of

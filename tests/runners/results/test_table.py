@@ -75,10 +75,10 @@ def test_only_what_changed_is_read_again(store: Store, reads: list[Training]) ->
     first = update_results(store, SWEEP)
     assert reads == SWEEP.trainings
     reads.clear()
-    written = store.read_results("s")
+    written = store.storage.read(store.results_file("s"))
     again = update_results(store, SWEEP)
     assert reads == SWEEP.trainings[1:]  # the finished one is kept
-    assert store.read_results("s") == written
+    assert store.storage.read(store.results_file("s")) == written
     assert next(again.rows()) == next(first.rows())
     other = folder_of(store, 1)
     other.claim("L")
@@ -100,7 +100,7 @@ def test_a_bit_that_flips_in_the_table_never_changes_a_number(store: Store, seed
     table = update_results(store, SWEEP)
     before, content = [*table.rows()], bytearray(table.content)
     content[random.Random(seed).randrange(len(content))] ^= 1 << seed % 8
-    store.write_results("s", bytes(content))
+    store.storage.replace(store.results_file("s"), bytes(content))
     assert [*update_results(store, SWEEP).rows()] == before
 
 
@@ -172,7 +172,7 @@ def test_a_sweep_can_be_listed_again_from_its_table_without_its_data(store: Stor
     train(folder, 2)
     content = refreshed_results(store, replace(SWEEP.config, seeds=(7,)))
     assert content is not None
-    assert content == store.read_results("s")
+    assert content == store.storage.read(store.results_file("s"))
     read = read_results(store, "s")
     assert read is not None
     assert [row["status"] for row in read.rows()] == ["done", "waiting"]

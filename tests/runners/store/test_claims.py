@@ -23,10 +23,10 @@ from goal_sweep.runners.store import (
     ClaimLostError,
     Store,
     TrainingFolder,
-    renewed,
 )
 from goal_sweep.runners.store import training as training_module
 from goal_sweep.runners.store.attempts import RENEW_S, STALE_S, AttemptFolder
+from goal_sweep.runners.store.training import renewed
 from tests.helpers.forked import FORK, exit_status, forked
 from tests.helpers.store_cases import load, named, record, result, result_of, save, train, write_weights
 from tests.helpers.until import until

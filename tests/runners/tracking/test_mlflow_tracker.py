@@ -12,11 +12,10 @@ from mlflow import MlflowClient
 
 from goal_sweep.runners.results import asked_row, training_row, update_results
 from goal_sweep.runners.store import Store
+from goal_sweep.runners.tracking import experiment as names
 from goal_sweep.runners.tracking import mlflow_tracker
-from goal_sweep.runners.tracking import values as names
-from goal_sweep.runners.tracking.experiment import connect
+from goal_sweep.runners.tracking.experiment import connect, params_of
 from goal_sweep.runners.tracking.mlflow_tracker import MlflowTracker
-from goal_sweep.runners.tracking.values import params_of
 from goal_sweep.sweeps import ResolvedSweep
 from tests.helpers.mlflow_cases import ALONE, KEY, SWEEP, TRAINING, Content, database, folder_of, synced
 from tests.helpers.store_cases import record, result, result_of, train, write_weights
@@ -57,7 +56,7 @@ def test_a_finished_training_is_one_complete_run(uri: str, store: Store) -> None
     assert (parent.info.status, parent.info.run_name) == ("FINISHED", "s")
     assert tags[names.PARENT_RUN] == parent.info.run_id
     table = Path(parent.info.artifact_uri.removeprefix("file://"), "results.parquet")
-    assert table.read_bytes() == store.read_results("s")
+    assert table.read_bytes() == store.storage.read(store.results_file("s"))
     assert run.data.params == params_of(row_of(store))
     history = content.history()
     assert history.pop("val/rsum") == [(1, 10.0), (2, 20.0), (3, 30.0)]
@@ -221,7 +220,7 @@ def test_nothing_is_lost_or_logged_twice_wherever_a_writer_dies(
     for dies_at in range(1, 100, 2):  # dead after one write leaves what dead before the next leaves
         uri, survived = database(empty_database, tmp_path / str(dies_at)), False
         with monkeypatch.context() as patch:
-            patch.setattr(mlflow_tracker, "connect", lambda uri, at=dies_at: DyingClient(connect(uri), at))
+            patch.setattr(names, "connect", lambda uri, at=dies_at: DyingClient(connect(uri), at))
             try:
                 synced(uri, store, ALONE)
                 survived = True

@@ -16,7 +16,7 @@ from goal_sweep.goal_core.data.config import (
 )
 from goal_sweep.goal_core.models.config import BackboneConfig, ModelConfig
 from goal_sweep.runners.results import asked_row
-from goal_sweep.runners.tracking.values import epochs_of, final_of, params_of, tags_of
+from goal_sweep.runners.tracking.experiment import epochs_of, final_of, params_of, tags_of
 from goal_sweep.sweeps import ResolvedSweep, SweepConfig, Training, load_sweep
 from tests.helpers.mlflow_cases import TRAINING
 from tests.helpers.results_cases import SweepWriter, of_epochs

@@ -7,8 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from goal_sweep.runners.launch.progress import SweepProgress
-from goal_sweep.runners.launch.view import DONE, FAILED, SHARES, WAITING, block_grid, legend, overview
+from goal_sweep.runners.launch.view import DONE, FAILED, SHARES, WAITING, SweepProgress, block_grid, legend, overview
 from goal_sweep.sweeps import ResolvedSweep
 from tests.helpers.progress_cases import status
 from tests.helpers.sweep_cases import resolved, scenes

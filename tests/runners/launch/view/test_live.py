@@ -12,8 +12,7 @@ import pexpect
 import pytest
 from rich.console import Console
 
-from goal_sweep.runners.launch.progress import SweepProgress
-from goal_sweep.runners.launch.view import Judgement, LiveView, block_grid, overview
+from goal_sweep.runners.launch.view import Judgement, LiveView, SweepProgress, block_grid, overview
 from tests.helpers.paths import ROOT
 from tests.helpers.progress_cases import half_done, status
 from tests.helpers.sweep_cases import resolved

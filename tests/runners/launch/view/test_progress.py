@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from goal_sweep.runners.launch.progress import SweepProgress
-from goal_sweep.runners.launch.view import overview
+from goal_sweep.runners.launch.view import SweepProgress, overview
 from goal_sweep.runners.store import TrainingStatus
 from tests.helpers.progress_cases import status
 from tests.helpers.sweep_cases import scenes

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from goal_sweep.runners.store.bucket import ObjectStorage
 from tests.helpers.until import until
 
 pytest.importorskip("moto", reason="moto[server] is not installed")
@@ -23,7 +22,7 @@ from goal_sweep.goal_core.basics.errors import UnfinishedError
 from goal_sweep.goal_core.basics.machine import process_tag
 from goal_sweep.runners.store import Store
 from goal_sweep.runners.store import bucket as bucket_module
-from goal_sweep.runners.store.bucket import PART, Connection
+from goal_sweep.runners.store.bucket import PART, ObjectStorage
 from goal_sweep.runners.store.storage import ExpiredCredentialsError
 from goal_sweep.runners.store.store import _bucket
 
@@ -35,10 +34,8 @@ class Opened:
 
     def __init__(self, prefix: str = "", **more: Any) -> None:
         self.prefix = prefix or f"opened-{next(_number)}"
-        self.base, storage = _bucket("bucket", self.prefix, None, -next(_number))
-        assert isinstance(storage, ObjectStorage)
-        self.storage = storage
-        self.storage._connection = Connection("bucket", self.prefix, **more)
+        self.base, _ = _bucket("bucket", self.prefix, None, -next(_number))
+        self.storage = ObjectStorage("bucket", self.prefix, self.base, **more)
 
     def read(self, name: str) -> bytes | None:
         return self.storage.read(self.base / name)
@@ -94,7 +91,7 @@ def test_a_server_that_nobody_runs_is_named(server, monkeypatch):
         Opened("none", first=0.1).read("x")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "127.0.0.1:9")
     with pytest.raises(StorageError, match="must begin with http:// or https://"):
-        Connection("bucket")
+        Opened("none")
 
 
 @pytest.mark.parametrize(
@@ -160,7 +157,7 @@ def test_a_credential_process_is_asked_and_its_failure_later_is_an_expiry(server
     assert bucket.read("of/nobody") is None
     config.write_text("[default]\n")
     later = Opened()
-    later.storage._connection._answered = bucket.storage._connection._answered
+    later.storage._answered = bucket.storage._answered
     with pytest.raises(ExpiredCredentialsError):
         later.read("x")
 
