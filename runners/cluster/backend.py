@@ -24,7 +24,7 @@ import jinja2
 
 from goal_sweep.goal_core.basics.atomic import DamagedError, create_bytes, make_folder, replace_bytes
 from goal_sweep.goal_core.basics.errors import ConfigError, GoalError
-from goal_sweep.goal_core.basics.sealed_json import json_bytes
+from goal_sweep.goal_core.basics.files import json_bytes
 from goal_sweep.runners.execution.session import STARTING, Machine, Resources, patient
 from goal_sweep.runners.planning.devices import idle_gpus
 from goal_sweep.runners.store.storage import LOCAL, read_record

@@ -17,8 +17,7 @@ from typing import Any
 from goal_sweep import goal_core
 from goal_sweep.goal_core.basics.atomic import replace_bytes, scratch_folder
 from goal_sweep.goal_core.basics.errors import ConfigError, GoalError, first_line
-from goal_sweep.goal_core.basics.scratch import scratch_folder
-from goal_sweep.goal_core.basics.sealed_json import json_bytes
+from goal_sweep.goal_core.basics.files import json_bytes
 from goal_sweep.runners.cluster import backend
 from goal_sweep.runners.cluster.backend import ClusterError, Job, JobState, NoAnswerError, Submission
 from goal_sweep.runners.store.provenance import BUILT_FROM, gather

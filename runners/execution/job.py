@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from goal_sweep import goal_core, runners, sweeps
 from goal_sweep.goal_core.basics.atomic import retried
 from goal_sweep.goal_core.basics.errors import DataError, GoalError
-from goal_sweep.goal_core.basics.plugins import Plugin
+from goal_sweep.goal_core.basics.registry import Plugin
 from goal_sweep.goal_core.data import Dataset
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.models.frameworks import initial_weights_id

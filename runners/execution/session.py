@@ -17,9 +17,9 @@ from typing import Any, Self
 
 import psutil
 
+from goal_sweep.goal_core.basics.atomic import remove_left_behind
 from goal_sweep.goal_core.basics.errors import DeviceError, GoalError, UnfinishedError
 from goal_sweep.goal_core.basics.machine import process_tag
-from goal_sweep.goal_core.basics.scratch import remove_left_behind
 from goal_sweep.sweeps import ResourceConfig
 
 # Read by ray when it is imported. They replace Tune's display by ours, switch off the csv, json and tensorboard loggers

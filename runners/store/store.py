@@ -33,10 +33,9 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
+from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError, make_scratch_folder
 from goal_sweep.goal_core.basics.errors import UnfinishedError
-from goal_sweep.goal_core.basics.scratch import make_scratch_folder
-from goal_sweep.goal_core.basics.sealed_json import json_bytes
+from goal_sweep.goal_core.basics.files import json_bytes
 from goal_sweep.goal_core.checkpoints.names import LAST
 from goal_sweep.goal_core.data.formats.index import own_indexes
 from goal_sweep.runners.store.attempts import counted_failures

@@ -17,7 +17,7 @@ from typing import Any
 from goal_sweep.goal_core.basics import atomic
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
 from goal_sweep.goal_core.basics.errors import FencedError, GoalError
-from goal_sweep.goal_core.basics.sealed_json import json_bytes, parse_json
+from goal_sweep.goal_core.basics.files import json_bytes, parse_json
 from goal_sweep.goal_core.checkpoints.names import BEST, LAST, RANKS, SPARE, best_name
 from goal_sweep.runners.store.attempts import RENEW_S, Attempt, AttemptFolder, Outcome
 from goal_sweep.runners.store.storage import LOCAL, Storage

@@ -16,7 +16,7 @@ from goal_sweep.goal_core.data.config import ScenesConfig
 from goal_sweep.goal_core.models.config import BackboneConfig, ModelConfig
 from goal_sweep.goal_core.objectives import ObjectiveConfig
 from goal_sweep.goal_core.training.config import StageConfig
-from goal_sweep.goal_core.training.files import EpochRecord
+from goal_sweep.goal_core.training.plan import EpochRecord
 from goal_sweep.runners.store import TrainingFolder
 from goal_sweep.runners.store.training import RESULT
 from goal_sweep.sweeps import Training
