@@ -1,4 +1,4 @@
-"""Expand a sweep into its cells and their trainings."""
+"""Expand a sweep into its cells and their trainings, and say how many cells that are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from goal_sweep.goal_core.models.config import ModelConfig
 from goal_sweep.goal_core.models.frameworks import framework_of
 from goal_sweep.goal_core.objectives.config import ObjectiveConfig
 from goal_sweep.goal_core.training.config import Precision, StageConfig
-from goal_sweep.sweeps.axes import Configuration, label, needed, place_of
+from goal_sweep.sweeps.axes import Configuration, axis_names, label, needed, place_of
 from goal_sweep.sweeps.identity import cell_settings, content_id, flat_text, stage_key, stage_settings, to_mapping
 from goal_sweep.sweeps.results import DEFAULT, TUNED, Requested
 from goal_sweep.sweeps.schema import SweepConfig
@@ -256,3 +256,27 @@ class ResolvedSweep:
             number=first.candidate.number if first.grid == CANDIDATES and first.candidate else None,
             grids=tuple(grid for grid in grids if grid != CANDIDATES) if self.config.tune is not None else (),
         )
+
+
+def factors(sweep: ResolvedSweep) -> dict[str, int]:
+    """The number of a sweep's own cells, and its factors; an objective counts once for each setting that it has."""
+    cells = len(replace(sweep, studies=()).cells)
+    backbones, seeds = len(sweep.config.model.backbones), len(sweep.config.seeds)
+    return {"cells": cells, "backbones": backbones, "seeds": seeds, "objectives": cells // (backbones * seeds)}
+
+
+def describe_size(sweep: ResolvedSweep) -> str:
+    """How many cells a sweep has of its own, without those of a search, as a product."""
+    own, config = factors(sweep), sweep.config
+    names = len(config.objectives.names)
+    counts = {key: f"{count} {key if count != 1 else key[:-1]}" for key, count in {**own, "objectives": names}.items()}
+    if own["objectives"] != names:
+        counts["objectives"] = f"{own['objectives']} settings of {counts['objectives']}"
+    axes = f", axes {', '.join(axis_names(config.axes))}" if config.axes else ""
+    return f"{counts['cells']} = {counts['backbones']} x {counts['seeds']} x {counts['objectives']}{axes}"
+
+
+def unopened(config: SweepConfig) -> ResolvedSweep:
+    """A sweep whose data and weights are not on this machine. Its ids mean nothing."""
+    unknown = dict.fromkeys((backbone.name for backbone in config.model.backbones), "unknown")
+    return ResolvedSweep(config=config, data_fingerprint="unknown", weights=unknown)

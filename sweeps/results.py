@@ -14,9 +14,7 @@ from typing import Any, Final
 from goal_sweep.goal_core.basics.errors import ConfigError, GoalError
 from goal_sweep.sweeps.axes import Axis, axis_names
 from goal_sweep.sweeps.identity import from_mapping, to_mapping
-from goal_sweep.sweeps.tuning.block import TuneConfig
-from goal_sweep.sweeps.tuning.space import Dimension, dimensions_of
-from goal_sweep.sweeps.tuning.study import Study
+from goal_sweep.sweeps.tuning import Dimension, Study, TuneConfig, dimensions_of
 
 LOSS: Final = "loss"
 """In place of a triplet weight: a contrastive loss beside the grid, such as ``infonce/loss``."""

@@ -24,8 +24,7 @@ from goal_sweep.goal_core.training.config import Precision, Sharing, StageConfig
 from goal_sweep.sweeps import checks
 from goal_sweep.sweeps.axes import Axis, Configuration, check_axes, combinations, settings_at
 from goal_sweep.sweeps.checks import Settings, distinct, failures, registered
-from goal_sweep.sweeps.tuning.block import TuneConfig
-from goal_sweep.sweeps.tuning.space import check_tune
+from goal_sweep.sweeps.tuning import TuneConfig, check_tune
 
 _Pairs = Annotated[tuple[Annotated[str, AfterValidator(registered(pair_weights))], ...], checks.Some]
 _Triplets = Annotated[tuple[Annotated[str, AfterValidator(registered(triplet_weights))], ...], checks.Some]

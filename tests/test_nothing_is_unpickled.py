@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from goal_sweep.analysis.statistics.images import image_scores
+from goal_sweep.analysis.statistics.comparison import image_scores
 from goal_sweep.goal_core.basics.atomic import DamagedError
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.goal_core.basics.files import read_columns, read_json

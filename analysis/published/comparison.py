@@ -1,20 +1,68 @@
-"""A sweep beside the paper: what can be said of each cell, and how alike the objectives are ordered.
+"""The paper's blocks as printed, and a sweep beside them: what can be said of each cell, and how alike the orders are.
 
 The paper prints no single runs, so its seeds cannot be paired with a sweep's. Orders are only described.
+
+Source: Xuan & Chen 2022, arXiv:2210.13188, tables as printed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import pandas as pd
 from scipy import stats
 
 from goal_sweep.analysis.blocks import ALPHA, BlockKey, BlockResults, CellSummary, Grid, Objective
-from goal_sweep.analysis.published.numbers import published_key
-from goal_sweep.goal_core.evaluation.metrics import Metric
+from goal_sweep.goal_core.evaluation.metrics import METRICS, OBJECTIVES, Metric
+
+NUM_RUNS = 3
+"""The number of runs in each printed mean; the paper does not state their seeds."""
+_WSL = ("wsl", "resnext101_32x8d.fb_wsl")
+_FOLDER = Path(__file__).parent
+
+
+def published_blocks() -> tuple[BlockResults, ...]:
+    """The paper's blocks, in the order of its tables."""
+    columns = ["dataset", "framework", "backbone", "stage"]
+    blocks = []
+    for values, frame in pd.read_csv(_FOLDER / "goal_grid.csv").groupby(columns, sort=False):
+        words = dict(zip(columns, map(str, values), strict=True))
+        key = BlockKey(**words, variant="paper", data_fingerprint="")
+        grids = {
+            metric.key: _grid(metric, part)
+            for metric in METRICS.values()
+            if len(part := frame[(frame["direction"] == metric.direction) & (frame["metric"] == metric.name)])
+        }
+        blocks.append(BlockResults(key=key, protocol="", grids=grids))
+    return tuple(blocks)
+
+
+def published_key(key: BlockKey) -> tuple[str, str, str, str]:
+    """Dataset, framework, backbone and stage of a block under their names in the published tables.
+
+    The paper trains VSE-infinity in one stage, `train`, on the regions `butd` or the grid features `wsl`. Here that
+    stage is `frozen` with precomputed regions, and `finetune` with the backbone that computes the grid features.
+    """
+    name = key.backbone.split(".")[0].replace("vit_base_patch16_224", "vit_base_patch16")
+    if key.framework == "vse_infty":
+        name = "butd" if name.startswith("butd") else "wsl" if key.backbone.startswith(_WSL) else name
+        is_train = {"butd": "frozen", "wsl": "finetune"}.get(name) == key.stage
+        return key.dataset, key.framework, name, "train" if is_train else key.stage
+    return key.dataset, key.framework, name, key.stage
+
+
+def _grid(metric: Metric, rows: pd.DataFrame) -> Grid:
+    printed = {(str(row["pair"]), str(row["triplet"])): row for row in rows.to_dict("records")}
+    cells = {
+        objective: CellSummary(mean=float(printed[objective]["mean"]), std=float(printed[objective]["std"]), n=NUM_RUNS)
+        for objective in OBJECTIVES
+    }
+    return Grid(metric=metric, cells=cells)
+
 
 Words = Literal["equal", "not significant", "higher", "lower", "not tested"]
 
@@ -43,32 +91,27 @@ class CellComparison:
         return "not significant" if self.p >= ALPHA else "higher" if self.change > 0 else "lower"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GridComparison:
-    """One metric of a block of a sweep, compared with the published one."""
-
-    ours: BlockResults
-    metric: Metric
-    cells: Mapping[Objective, CellComparison]
-    """Where the printed cell (a mean of 3 runs) and the sweep's both have a mean."""
+CellComparisons = dict[Objective, CellComparison]
+"""Of one metric of a block, where the printed cell (a mean of 3 runs) and the sweep's both have a mean."""
 
 
-def compare_blocks(ours: Iterable[BlockResults], theirs: Iterable[BlockResults]) -> tuple[GridComparison, ...]:
+def compare_blocks(
+    ours: Iterable[BlockResults], theirs: Iterable[BlockResults]
+) -> dict[tuple[BlockKey, Metric], CellComparisons]:
     """Compare each block with the published one of the same model; see :func:`published_key`.
 
     A block is compared whatever its variant, for the paper does not say which constants its tables have. Blocks and
     metrics without a counterpart are omitted.
     """
-    published = {published_key(block.key): block for block in theirs}
-    made = []
+    published = {published_key(block.key): block.grids for block in theirs}
+    made = {}
     for block in ours:
-        if (printed := published.get(published_key(block.key))) is None:
-            continue
-        for key, other in ((key, other) for key, other in printed.grids.items() if key in block.grids):
-            grid = block.grids[key]
+        for key, other in published.get(published_key(block.key), {}).items():
+            if (grid := block.grids.get(key)) is None:
+                continue
             if both := {name: (other.cells[name], grid.cells[name]) for name in other.means if name in grid.means}:
-                made.append(GridComparison(ours=block, metric=grid.metric, cells=compare_cells(both)))
-    return tuple(made)
+                made[block.key, grid.metric] = compare_cells(both)
+    return made
 
 
 def compare_cells(cells: Mapping[Objective, tuple[CellSummary, CellSummary]]) -> dict[Objective, CellComparison]:
@@ -117,10 +160,9 @@ def rank_correlation(ours: Grid, theirs: Grid) -> float | None:
 
 def order_agreement(block: BlockResults, printed: Iterable[BlockResults]) -> dict[tuple[BlockKey, Metric], float]:
     """How much a block orders the objectives as each printed grid does, whatever its model."""
-    found = {
-        (other.key, grid.metric): rank_correlation(block.grids[key], grid)
+    return {
+        (other.key, grid.metric): rank
         for other in printed
         for key, grid in other.grids.items()
-        if key in block.grids
+        if key in block.grids and (rank := rank_correlation(block.grids[key], grid)) is not None
     }
-    return {place: rank for place, rank in found.items() if rank is not None}

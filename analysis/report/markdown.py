@@ -9,8 +9,7 @@ from typing import Final
 
 from goal_sweep.analysis.blocks import NEAR, BlockResults, Grid, Objective
 from goal_sweep.analysis.report.answer import Answer, answer_table
-from goal_sweep.analysis.report.parts import Picture, Section, TextTable
-from goal_sweep.analysis.report.runs import BlockRuns
+from goal_sweep.analysis.report.parts import BlockRuns, Picture, Section, TextTable
 from goal_sweep.goal_core.evaluation.metrics import MEASURES
 
 _MARKS: Final = re.compile(r"[\\`*\[\]|~$&]|(?<![^\W_])_|_(?![^\W_])|(?<=:)/(?=/)|(?<=[wW]{3})\.|^[#>]|^[+-](?= |--)")

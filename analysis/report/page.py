@@ -12,8 +12,7 @@ from markupsafe import Markup, escape
 
 from goal_sweep.analysis.blocks import BlockResults, CellSummary, Objective
 from goal_sweep.analysis.figures.colours import scale_of, text_colour
-from goal_sweep.analysis.report.answer import missing_text
-from goal_sweep.analysis.report.forest import interval_note
+from goal_sweep.analysis.report.answer import interval_note, missing_text
 from goal_sweep.analysis.report.markdown import Report
 from goal_sweep.analysis.wording import objectives_text, signed
 from goal_sweep.goal_core.evaluation.metrics import DIRECTION_TITLES, DIRECTIONS, MAIN_METRICS, MEASURES, measure_slug

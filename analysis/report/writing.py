@@ -14,22 +14,27 @@ from goal_sweep.analysis.figures.canvas import write_figure
 from goal_sweep.analysis.figures.colours import Scale, assign_colours
 from goal_sweep.analysis.report.answer import answers_of
 from goal_sweep.analysis.report.folder import ReportFolder
-from goal_sweep.analysis.report.inputs import Inputs
 from goal_sweep.analysis.report.latex import block_to_latex
 from goal_sweep.analysis.report.markdown import Report, report_to_markdown
-from goal_sweep.analysis.report.notes import notes, summary
 from goal_sweep.analysis.report.page import report_to_html
-from goal_sweep.analysis.report.parts import Section
-from goal_sweep.analysis.report.runs import runs_of
-from goal_sweep.analysis.report.sections.blocks import block_section, missing_section, settings_section
-from goal_sweep.analysis.report.sections.changes import ablation_section, stages_section, tuned_section
-from goal_sweep.analysis.report.sections.learning import curves_section
-from goal_sweep.analysis.report.sections.published import published_section
+from goal_sweep.analysis.report.parts import Section, runs_of
+from goal_sweep.analysis.report.sections.blocks import (
+    block_section,
+    curves_section,
+    missing_section,
+    settings_section,
+    weights_section,
+)
+from goal_sweep.analysis.report.sections.changes import (
+    ablation_section,
+    published_section,
+    stages_section,
+    tuned_section,
+)
 from goal_sweep.analysis.report.sections.search import search_section
-from goal_sweep.analysis.report.sections.weights import weights_section
-from goal_sweep.analysis.report.sentences import first_words, said
+from goal_sweep.analysis.report.sentences import first_words, notes, said, summary
 from goal_sweep.analysis.results import SweepResults
-from goal_sweep.analysis.statistics.aggregation import cells_frame, missing_counts
+from goal_sweep.analysis.statistics.aggregation import Inputs, cells_frame, missing_counts
 from goal_sweep.goal_core.evaluation.metrics import MEASURES
 from goal_sweep.sweeps.results import SETTING
 

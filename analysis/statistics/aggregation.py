@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -20,9 +21,7 @@ from goal_sweep.analysis.blocks import (
     Grid,
 )
 from goal_sweep.analysis.results import UNUSABLE, SweepResults
-from goal_sweep.analysis.statistics.comparison import compare
-from goal_sweep.analysis.statistics.images import shared_noise
-from goal_sweep.analysis.statistics.weights import weigh
+from goal_sweep.analysis.statistics.comparison import compare, shared_noise, weigh
 from goal_sweep.analysis.wording import configuration_values, count_text, numbers_text, seeds_text
 from goal_sweep.goal_core.evaluation.metrics import METRICS, PAIRS, TRIPLETS, in_order
 from goal_sweep.sweeps.results import DEFAULT, TUNED, Header
@@ -53,13 +52,6 @@ def _keys_of(results: SweepResults, model: Mapping[str, str]) -> Iterator[BlockK
             if grid == TUNED and results.tunes_variant:
                 variant = OF_EACH
             yield BlockKey(**{**model, "variant": variant}, stage=stage, configuration=configuration, grid=grid)
-
-
-def first_blocks(results: SweepResults, blocks: Iterable[BlockResults], *grids: str) -> tuple[BlockResults, ...]:
-    """The blocks at the first value of every axis and, of a tuned sweep, of some grids (the main one by default)."""
-    configurations = results.header.configurations
-    here = (block for block in blocks if block.key.configuration == configurations[block.key.stage][0])
-    return tuple(block for block in here if block.key.grid in (grids or (results.main_grid,)))
 
 
 def same_but_grid(key: BlockKey, other: BlockKey) -> bool:
@@ -209,3 +201,36 @@ def _selection(results: SweepResults, key: BlockKey) -> str:
         f"Each model is the epoch of stage {key.stage} with the best val rsum (selection split: val), "
         "measured on the test split."
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """A sweep's results, and their blocks, computed once: what the sections of a report are made from."""
+
+    results: SweepResults
+
+    @cached_property
+    def blocks(self) -> tuple[BlockResults, ...]:
+        """All blocks of the sweep."""
+        return aggregate(self.results)
+
+    @cached_property
+    def first(self) -> tuple[BlockResults, ...]:
+        """The blocks of the main grid at the first value of every axis, which curves and weights describe."""
+        return self._first(self.results.main_grid)
+
+    @cached_property
+    def answered(self) -> tuple[BlockResults, ...]:
+        """The same blocks of both grids, which the answer describes."""
+        return self._first("", DEFAULT, TUNED)
+
+    @cached_property
+    def as_printed(self) -> tuple[BlockResults, ...]:
+        """The blocks that are compared with the paper: the default grid, whose objectives have the same settings."""
+        return self._first("", DEFAULT)
+
+    def _first(self, *grids: str) -> tuple[BlockResults, ...]:
+        """The blocks of some grids at the first value of every axis."""
+        first = {stage: configurations[0] for stage, configurations in self.results.header.configurations.items()}
+        here = (block for block in self.blocks if block.key.configuration == first[block.key.stage])
+        return tuple(block for block in here if block.key.grid in grids)

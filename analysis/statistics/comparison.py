@@ -1,11 +1,25 @@
-"""The one rule of a report: which objectives differ, given few seeds and one set of test images.
+"""The one rule of a report: which objectives and weights differ, given few seeds and one set of test images.
 
 Tukey-Kramer, with no spread taken below the pooled one. docs/statistics.md explains it and prints its rates.
+
+A run is measured on a sample of images, and all runs of a block on the same one. The variance of a difference over new
+seeds and new images is that over seeds, plus what images change for every seed alike: the covariance over images
+between runs of *different* seeds. What they change for single runs is in the spread over seeds already.
+
+Source: Obuchowski & Rockette 1995, Communications in Statistics 24:285-308 (there readers are what seeds are here, and
+cases are images). An image and its captions are one case.
+
+The means of the pair weights and of the triplet weights are compared by the same rule. Every objective is trained with
+the same seeds, so the mean over the other weight is taken within each seed.
 """
 
 from __future__ import annotations
 
+import io
+from collections import Counter
+from collections.abc import Collection
 from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,7 +28,8 @@ from scipy.interpolate import CubicSpline
 from scipy.optimize import brentq
 from scipy.stats import f, studentized_range
 
-from goal_sweep.analysis.blocks import ALPHA, Array, Comparison
+from goal_sweep.analysis.blocks import ALPHA, Array, CellSummary, Comparison, Objective, Weights
+from goal_sweep.goal_core.evaluation.metrics import METRICS
 
 _ROUNDING = 1e-9
 """In points. A standard error below it is a rounding error."""
@@ -127,3 +142,130 @@ def _has_outlying(variances_K: Array, runs: int) -> bool:
         return False
     quantile = f.ppf(1 - ALPHA / num, runs - 1, (num - 1) * (runs - 1))
     return bool(variances_K.max() / variances_K.sum() > 1 / (1 + (num - 1) / quantile))
+
+
+def image_scores(ranks: bytes) -> Array:
+    """The scores of each test image, whose mean over the images is the metric, by row as in `METRICS`.
+
+    The captions of an image may vary in number, so its share of a caption recall is that of a ratio of two sums.
+
+    Returns:
+        Shape (metrics, N), in points.
+    """
+    with np.load(io.BytesIO(ranks), allow_pickle=False) as saved:
+        i2t_N, t2i_M, captions_N = (saved[name] for name in ("i2t", "t2i", "captions"))
+    images_M = np.repeat(np.arange(len(captions_N)), captions_N)
+    scores = {}
+    for k in (1, 5, 10):
+        hits_N = np.bincount(images_M, t2i_M < k, len(captions_N))
+        recall = hits_N.sum() / len(t2i_M)
+        scores[f"i2t_r{k}"] = 100.0 * (i2t_N < k)
+        scores[f"t2i_r{k}"] = 100.0 * (recall + (hits_N - recall * captions_N) / captions_N.mean())
+    scores["rsum"] = np.sum(list(scores.values()), axis=0)
+    return np.stack([scores[name] for name in METRICS])
+
+
+def shared_noise(runs: pd.DataFrame) -> dict[str, pd.DataFrame] | None:
+    """The covariance of the means of objectives over samples of test images, by the metric's key.
+
+    Returns:
+        Square frames in points squared, both sides by (pair, triplet); None where a training has no ranks.
+    """
+    if runs.empty or not all(isinstance(ranks, bytes) for ranks in runs["ranks"]):
+        return None
+    scores_MRN = np.stack([image_scores(ranks) for ranks in runs["ranks"]], axis=1)
+    of_runs = pd.MultiIndex.from_frame(runs[["pair", "triplet"]])
+    names = of_runs.unique()
+    members_RK, seeds_R = np.eye(len(names))[names.get_indexer(of_runs)], runs["seed"].to_numpy()
+    return {
+        key: pd.DataFrame(covariance(scores_RN, members_RK, seeds_R), names, names)
+        for key, scores_RN in zip(METRICS, scores_MRN, strict=True)
+    }
+
+
+def covariance(scores_RN: Array, members_RK: Array, seeds_R: Array) -> Array:
+    """The covariance of objectives over samples of test images: the mean over runs of different seeds.
+
+    Only differences matter, so what all objectives share is taken out.
+
+    Args:
+        members_RK: 1 where a run is of an objective.
+
+    Returns:
+        Shape (K, K), without negative eigenvalues.
+    """
+    centred_RN = scores_RN - scores_RN.mean(axis=1, keepdims=True)
+    num_images = scores_RN.shape[1]
+    others_RR = (seeds_R[:, None] != seeds_R).astype(float)
+    shared_RR = centred_RN @ centred_RN.T / (num_images * max(num_images - 1, 1)) * others_RR
+    means_KK = members_RK.T @ shared_RR @ members_RK / np.maximum(members_RK.T @ others_RR @ members_RK, 1)
+    centring = np.eye(len(means_KK)) - 1 / len(means_KK)
+    values, vectors = np.linalg.eigh(centring @ means_KK @ centring)
+    positive: Array = vectors * np.maximum(values, 0) @ vectors.T  # an estimate of a variance may be negative
+    return positive
+
+
+FACTORS = ("pair", "triplet")
+
+
+def crossed(objectives: Collection[Objective]) -> list[Objective]:
+    """The objectives that form a whole grid: the weight that lacks most combinations goes, until none is missing."""
+    left = list(objectives)
+    while holes := [key for key in product(*levels_of(left)) if key not in left]:
+        lacking = Counter((part, key[part]) for key in reversed(holes) for part in (0, 1))
+        (part, weight), _ = lacking.most_common(1)[0]
+        left = [key for key in left if key[part] != weight]
+    return left
+
+
+def levels_of(objectives: Collection[Objective]) -> tuple[list[str], list[str]]:
+    """The pair weights and the triplet weights of some objectives."""
+    pairs, triplets = (list(dict.fromkeys(key[part] for key in objectives)) for part in (0, 1))
+    return pairs, triplets
+
+
+def weigh(values: pd.DataFrame, images: pd.DataFrame | None = None) -> Weights:
+    """Average and compare the weights of a grid.
+
+    A weight has a value for each seed that has all its cells. The interaction is compared over the seeds with the whole
+    grid: what remains of an objective when the means of its row and column are subtracted.
+
+    Args:
+        values: as of `compare`, row by row.
+        images: as of `compare`.
+
+    Returns:
+        Nothing with fewer than two pair or triplet weights.
+    """
+    names = crossed([(str(name[0]), str(name[1])) for name in values.dropna(axis=1, how="all").columns])
+    pairs, triplets = levels_of(names)
+    num_p, num_t = len(pairs), len(triplets)
+    if min(num_p, num_t) < 2:
+        return Weights()
+    grid_SPT = values[names].to_numpy(float).reshape(-1, num_p, num_t)
+    of_pairs, of_triplets = grid_SPT.mean(axis=2, keepdims=True), grid_SPT.mean(axis=1, keepdims=True)
+    rest = (grid_SPT - of_pairs - of_triplets + grid_SPT.mean(axis=(1, 2), keepdims=True)).reshape(len(values), -1)
+    mean_P, mean_T = np.full((1, num_p), 1 / num_p), np.full((1, num_t), 1 / num_t)
+
+    def compared(values_SL: Array, labels: list[Any], to_LK: Array, free: int | None = None) -> Comparison[Any]:
+        frame = pd.DataFrame(values_SL, columns=labels)
+        if images is None:
+            return compare(frame, free=free)
+        of_images = to_LK @ images.loc[names, names].to_numpy() @ to_LK.T
+        return compare(frame, pd.DataFrame(of_images, frame.columns, frame.columns), free=free)
+
+    own = {"pair": (of_pairs[:, :, 0], pairs), "triplet": (of_triplets[:, 0], triplets)}
+    return Weights(
+        levels={
+            (factor, level): CellSummary.of(column[~np.isnan(column)])
+            for factor, (values_SL, levels) in own.items()
+            for level, column in zip(levels, values_SL.T, strict=True)
+        },
+        comparisons={
+            "pair": compared(*own["pair"], np.kron(np.eye(num_p), mean_T)),
+            "triplet": compared(*own["triplet"], np.kron(mean_P, np.eye(num_t))),
+            "interaction": compared(
+                rest, names, np.kron(np.eye(num_p) - mean_P, np.eye(num_t) - mean_T), (num_p - 1) * (num_t - 1)
+            ),
+        },
+    )

@@ -28,7 +28,7 @@ from goal_sweep.runners.launch.signals import StopSignals
 from goal_sweep.runners.launch.view import Judgement, overview
 from goal_sweep.runners.store import Store, TrainingFolder, TrainingStatus, status_of
 from goal_sweep.sweeps import SweepConfig, SweepPlaces
-from goal_sweep.sweeps.overview import describe_size
+from goal_sweep.sweeps.cells import describe_size
 from goal_sweep.sweeps.reading.load import load_places
 
 launching = typer.Typer()

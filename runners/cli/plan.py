@@ -24,7 +24,7 @@ from goal_sweep.runners.planning.devices import to_plan_for
 from goal_sweep.runners.planning.estimates import disk_mb, memory_mb
 from goal_sweep.runners.planning.packing import Speeds, end_s, in_store, measured, pack_for, recorded
 from goal_sweep.sweeps import ResolvedSweep, Training, Unit, load_sweep
-from goal_sweep.sweeps.overview import describe_size, factors, unopened
+from goal_sweep.sweeps.cells import describe_size, factors, unopened
 
 planning = typer.Typer()
 

@@ -14,10 +14,16 @@ from goal_sweep.goal_core.basics.errors import GoalError, nearest
 from goal_sweep.goal_core.basics.registry import Plugin, PluginError, read_plugin
 from goal_sweep.goal_core.objectives.weights import pair_weights, triplet_weights
 from goal_sweep.sweeps.clusters import ClusterConfig
+from goal_sweep.sweeps.reading.changes import (
+    SUFFIX,
+    apply_override,
+    expand_environment,
+    make_absolute,
+    merge,
+    shrunk,
+    with_names,
+)
 from goal_sweep.sweeps.reading.document import Document, Problem, SweepError, Where, read_mapping
-from goal_sweep.sweeps.reading.merging import apply_override, merge, with_names
-from goal_sweep.sweeps.reading.paths import expand_environment, make_absolute
-from goal_sweep.sweeps.reading.smoke import SUFFIX, shrunk
 from goal_sweep.sweeps.reading.validation import validate, validate_lists
 from goal_sweep.sweeps.schema import SweepConfig, SweepPlaces
 

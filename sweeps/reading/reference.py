@@ -13,12 +13,11 @@ from goal_sweep.goal_core.data import config as data_config
 from goal_sweep.goal_core.models import config as model_config
 from goal_sweep.goal_core.training import config as training_config
 from goal_sweep.goal_core.training.config import OF_ONE_TRAINING
-from goal_sweep.sweeps import schema
+from goal_sweep.sweeps import schema, tuning
 from goal_sweep.sweeps.identity import is_in_id
 from goal_sweep.sweeps.reading.validation import Schema, schema_of
-from goal_sweep.sweeps.tuning import block
 
-_CONFIGS = (registry, data_config, model_config, training_config, schema, block)
+_CONFIGS = (plugins, data_config, model_config, training_config, schema, tuning)
 _WORDS = {"integer": "whole number", "array": "list", "object": "mapping", "string": "text", "boolean": "truth value"}
 _LIMITS = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to", "exclusiveMaximum": "below"}
 _HEAD = """# Settings

@@ -12,7 +12,7 @@ from goal_sweep.runners.execution.session import Machine, Resources
 from goal_sweep.runners.planning.devices import Devices
 from goal_sweep.runners.planning.packing import Speeds
 from goal_sweep.sweeps import SweepConfig, Unit, load_sweep, pack
-from goal_sweep.sweeps.overview import unopened
+from goal_sweep.sweeps.cells import unopened
 
 
 def devices_of(config: SweepConfig, count: int = 1, **more: Any) -> Devices:

@@ -14,13 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from goal_sweep.analysis.blocks import BlockKey, BlockResults, CellSummary, Gap, Grid
-from goal_sweep.analysis.report.inputs import Inputs
 from goal_sweep.analysis.results import SweepResults, read_results
+from goal_sweep.analysis.statistics.aggregation import Inputs
 from goal_sweep.goal_core.evaluation.metrics import METRICS, OBJECTIVES
 from goal_sweep.sweeps.axes import Axis
 from goal_sweep.sweeps.results import COLUMNS, EPOCHS, HEADER_KEY, SETTING, Header, Requested
-from goal_sweep.sweeps.tuning.block import TuneConfig
-from goal_sweep.sweeps.tuning.study import Study
+from goal_sweep.sweeps.tuning import Study, TuneConfig
 
 NAMES = ["/".join(objective) for objective in OBJECTIVES]
 RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10")

@@ -11,8 +11,7 @@ import numpy as np
 
 from goal_sweep.sweeps.results import DEFAULT as DEFAULT_GRID
 from goal_sweep.sweeps.results import TUNED
-from goal_sweep.sweeps.tuning.block import Domain, TuneConfig
-from goal_sweep.sweeps.tuning.study import Candidate, Study
+from goal_sweep.sweeps.tuning import Candidate, Domain, Study, TuneConfig
 from tests.helpers.results_cases import NAMES, SweepWriter, recalls
 
 SPACE: dict[str, Domain] = {

@@ -8,7 +8,7 @@ from math import prod
 import pytest
 
 from goal_sweep.sweeps import list_shipped, load_sweep
-from goal_sweep.sweeps.overview import describe_size, factors, unopened
+from goal_sweep.sweeps.cells import describe_size, factors, unopened
 
 PLACES = {"GOAL_DATA": "/data", "GOAL_WEIGHTS": "/weights.safetensors"}
 AXES = ("objectives.params.tau=[5, 10]", "stages.frozen.lr=[1e-3, 4e-3]", "seeds=[1, 2]")

@@ -9,9 +9,8 @@ import pytest
 
 from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.sweeps import SweepConfig, list_shipped, load_sweep
-from goal_sweep.sweeps.cells import Cell
+from goal_sweep.sweeps.cells import Cell, unopened
 from goal_sweep.sweeps.identity import from_mapping, to_mapping
-from goal_sweep.sweeps.overview import unopened
 
 
 @pytest.mark.parametrize("name", list_shipped())

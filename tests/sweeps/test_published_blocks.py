@@ -9,7 +9,7 @@ import pytest
 
 from goal_sweep.analysis import published
 from goal_sweep.analysis.blocks import BlockKey
-from goal_sweep.analysis.published.numbers import published_key
+from goal_sweep.analysis.published.comparison import published_key
 from goal_sweep.sweeps import list_shipped, load_sweep
 
 GRID = Path(published.__file__).parent / "goal_grid.csv"

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from goal_sweep.goal_core.objectives import pair_weights, triplet_weights
 from goal_sweep.sweeps import ResolvedSweep, Training, load_sweep, pack
-from goal_sweep.sweeps.overview import unopened
+from goal_sweep.sweeps.cells import unopened
 from goal_sweep.sweeps.schema import ExecutionConfig
 
 NONE = ExecutionConfig(sharing="none")

@@ -1,14 +1,19 @@
-"""The sections on single blocks: their tables and heatmaps, what is missing, and the settings."""
+"""The sections on single blocks: tables and heatmaps, what is missing, settings, each weight by itself, and curves."""
 
 from __future__ import annotations
 
+from typing import Final
+
 import pandas as pd
 
-from goal_sweep.analysis.blocks import BlockResults
-from goal_sweep.analysis.report.inputs import Inputs
-from goal_sweep.analysis.report.parts import GridTable, Section, TextTable
-from goal_sweep.analysis.wording import numbers_text, seeds_text
-from goal_sweep.goal_core.evaluation.metrics import MEASURES
+from goal_sweep.analysis.blocks import BlockResults, Objective
+from goal_sweep.analysis.figures.blocks import draw_curves
+from goal_sweep.analysis.report.parts import GridTable, Picture, Section, TextTable
+from goal_sweep.analysis.statistics.aggregation import Inputs, values_in
+from goal_sweep.analysis.statistics.comparison import crossed
+from goal_sweep.analysis.wording import list_text, numbers_text, p_equation, seeds_text
+from goal_sweep.goal_core.evaluation.metrics import MAIN_METRICS, MEASURES, RSUM
+from goal_sweep.sweeps.results import BASELINE
 
 
 def block_section(block: BlockResults, colour: str, *, folded: bool) -> Section:
@@ -62,3 +67,113 @@ def settings_section(inputs: Inputs) -> Section | None:
     table = TextTable(title="All trainings", head=("setting", "values"), rows=rows, words=2)
     tables = (table,) if rows else ()
     return Section(anchor="settings", title="Settings", paragraphs=(paragraph,), tables=tables)
+
+
+_WEIGHTS_NOTE = (
+    "Rows of weights: the mean over the other weight within each seed, then mean ± standard deviation (ddof = 1) over "
+    "the n seeds with every cell of that row or column. Effects: the largest difference between two pair weights, two "
+    "triplet weights or, for the interaction, the deviations of two cells from the sum of their row's and column's "
+    "effects; p is that of the most significant one, corrected for all, by the same rule as for objectives."
+)
+_EFFECTS = {"pair": "pair weight", "triplet": "triplet weight", "interaction": "interaction"}
+
+
+def weights_section(inputs: Inputs) -> Section | None:
+    """A table for each block; None when no block has two pair and two triplet weights."""
+    tables, left_out = [], []
+    for block in inputs.first:
+        if block.grids[RSUM.key].weights.levels:
+            tables.append(_weights_table(block))
+            known = block.grids[RSUM.key].means
+            if rest := ["/".join(name) for name in known if name not in crossed(known)]:
+                left_out.append(
+                    f"{block.key.title}: left out, because they are not combined with every other weight: "
+                    f"{', '.join(rest)}."
+                )
+    if not tables:
+        return None
+    title = "Each weight on its own, and statistical significance"
+    return Section(anchor="weights", title=title, paragraphs=(_WEIGHTS_NOTE, *left_out), tables=tuple(tables))
+
+
+def _weights_table(block: BlockResults) -> TextTable:
+    """A row for each weight, then one for each effect."""
+    found = [block.grids[metric.key].weights for metric in MAIN_METRICS]
+    rows = [
+        (f"{factor[0].upper()} {level}", *(own.levels[factor, level].text() for own in found), str(cell.n))
+        for (factor, level), cell in found[0].levels.items()
+    ]
+    for effect, name in _EFFECTS.items():
+        compared = [own.comparisons[effect] for own in found]
+        texts = [f"{own.estimates.max(initial=0):.1f} points, {p_equation(own.smallest_p)}" for own in compared]
+        rows.append((name, *texts, f"{compared[0].runs:.0f}" if compared[0].is_judged else "--"))
+    head = ("weight", *(metric.title for metric in MAIN_METRICS), "n")
+    return TextTable(title=block.key.title, head=head, rows=tuple(rows))
+
+
+CURVES: Final[dict[str, str]] = {
+    "val/rsum": "val rsum",
+    "train/pos_sim": "s_p (positive pairs)",
+    "train/neg_sim": "s_n (hardest negatives)",
+    "train/active": "active triplets",
+    "train/grad_norm": "gradient norm",
+}
+"""The metrics of the learning curves and their labels; each is a panel of the figure."""
+_CURVES_NOTE = (
+    "The objectives with the highest and the lowest test rsum, and con/con, stand out, with a band over their seeds; "
+    "grey lines are the other objectives. Lines are means over seeds. The similarities s_p of positive pairs and s_n "
+    "of hardest negatives, the share of active triplets and the gradient norm are means over an epoch's training "
+    "batches. A triplet is active while its negative is within the margin. The gradient is that of the objective with "
+    "respect to the embeddings, before clipping. Epochs to the left of a dotted line are warm-up with another gradient."
+)
+
+
+def curves_section(inputs: Inputs) -> Section | None:
+    """A figure for each block whose stage has two epochs; None before any result."""
+    results, pictures, short = inputs.results, [], []
+    epochs = results.epochs(results.counted, [*CURVES])
+    for block in (block for block in inputs.first if not block.is_empty):
+        runs = results.of_block(results.counted, block.key)
+        lines = {name: own for metric, name in CURVES.items() if (own := curves(runs, epochs, metric))}
+        if all(len(curve) < 2 for own in lines.values() for curve in own.values()):
+            short.append(block.key.title)
+            continue
+        pictures.append(
+            Picture(
+                stem=f"curves/{block.key.slug}",
+                title=f"Learning curves: {block.key.title}",
+                draw=draw_curves,
+                arguments=(block.key.title, lines, _roles(block), _warmup(block, runs)),
+            )
+        )
+    said = [_CURVES_NOTE] * bool(pictures)
+    said += [f"No curves, because there are no two epochs: {list_text(short)}."] * bool(short)
+    section = Section(anchor="curves", title="Learning curves", paragraphs=tuple(said), figures=tuple(pictures))
+    return section if said else None
+
+
+def curves(runs: pd.DataFrame, epochs: pd.DataFrame, metric: str) -> dict[Objective, pd.DataFrame]:
+    """The curves of some runs by objective; objectives without the metric are omitted.
+
+    Returns:
+        A row for each epoch with ``epoch``, ``mean``, ``min`` and ``max`` over the seeds: with few seeds, a range needs
+        no assumption about the distribution.
+    """
+    points = epochs[["training", "epoch", metric]].dropna().merge(runs[["training", "pair", "triplet"]], on="training")
+    of_epochs = points.groupby(["pair", "triplet", "epoch"])[metric].agg(["mean", "min", "max"]).reset_index("epoch")
+    return {(str(pair), str(triplet)): own for (pair, triplet), own in of_epochs.groupby(level=["pair", "triplet"])}
+
+
+def _roles(block: BlockResults) -> dict[Objective, str]:
+    """The objectives whose curves stand out."""
+    means = block.grids[RSUM.key].means
+    best, worst = (choose(means, key=lambda key: means[key]) for choose in (max, min))
+    roles = {"best": best, "baseline": BASELINE, "worst": worst}
+    shown = [key for key in dict.fromkeys(roles.values()) if key in means]
+    return {key: ", ".join(role for role, own in roles.items() if own == key) for key in shown}
+
+
+def _warmup(block: BlockResults, runs: pd.DataFrame) -> int | None:
+    """The warm-up epochs of a block's stage; None unless all its trainings agree."""
+    numbers = values_in(runs, f"setting/stages.{block.key.stage}.warmup_epochs")
+    return int(numbers.pop()) if len(numbers) == 1 else None

@@ -1,18 +1,27 @@
-"""The sections that show blocks side by side: stages, the values of an axis, both grids of a search."""
+"""The sections that show blocks side by side: stages, the values of an axis, both grids of a search, and the paper."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
+from statistics import fmean
 
 from goal_sweep.analysis.blocks import BlockKey, BlockResults, CellSummary, Objective
+from goal_sweep.analysis.published.comparison import (
+    NUM_RUNS,
+    CellComparisons,
+    compare_blocks,
+    order_agreement,
+    published_blocks,
+)
 from goal_sweep.analysis.report.answer import answer_table, answers_of
-from goal_sweep.analysis.report.inputs import Inputs
 from goal_sweep.analysis.report.parts import Section, TextTable
-from goal_sweep.analysis.statistics.ablations import Ablation, ablations
-from goal_sweep.analysis.statistics.aggregation import same_but_grid
-from goal_sweep.analysis.wording import objectives_text, signed
+from goal_sweep.analysis.results import SweepResults
+from goal_sweep.analysis.statistics.aggregation import Inputs, same_but_grid
+from goal_sweep.analysis.wording import configuration_values, objectives_text, p_equation, signed
 from goal_sweep.goal_core.evaluation.metrics import MAIN_METRICS, Metric
+from goal_sweep.sweeps.axes import ANY, value_text
 from goal_sweep.sweeps.results import DEFAULT, TUNED
 
 _NOTE = "Mean ± standard deviation over seeds (ddof = 1), and the change from the first column in points, not tested."
@@ -68,11 +77,18 @@ def stages_section(inputs: Inputs) -> Section | None:
 
 def ablation_section(inputs: Inputs) -> Section | None:
     """A table for each axis and main metric; None for a sweep without axes or without a result."""
-    found = ablations(inputs.results, inputs.blocks)
+    header, blocks = inputs.results.header, {block.key: block for block in inputs.blocks}
+    firsts = [key for key in blocks if header.axes and key.configuration == header.configurations[key.stage][0]]
+    along = [
+        (name, {value: blocks[_at(key, name, value)] for value in map(value_text, axis.values)})
+        for key in firsts
+        for name, axis in header.axes_of(key.stage).items()
+    ]
+    found = [(name, own) for name, own in along if not all(block.is_empty for block in own.values())]
     if not found:
         return None
     best = answer_table(answers_of(block for block in inputs.blocks if not block.key.grid), "R@1")
-    tables = [table for own in found for metric in MAIN_METRICS if (table := _ablation_table(own, metric)).rows]
+    tables = [table for axis, own in found for table in _ablation_tables(inputs.results, axis, own) if table.rows]
     return Section(
         anchor="ablation",
         title="Ablations: one setting at a time",
@@ -81,17 +97,30 @@ def ablation_section(inputs: Inputs) -> Section | None:
     )
 
 
-def _ablation_table(own: Ablation, metric: Metric) -> TextTable:
-    same = objectives_text(name for name in own.blocks[0].cells if name in own.untouched)
-    held = f"Held fixed: {own.others}. " if own.others else ""
-    without = f"{same} {'do' if ',' in same else 'does'} not depend on {own.axis}." if same else ""
-    return change_table(
-        f"{metric.title} by {own.title}",
-        [(f"{own.axis} {value}", block) for value, block in zip(own.values, own.blocks, strict=True)],
-        metric,
-        own.untouched,
-        f"{held}{without}".strip(),
-    )
+def _at(key: BlockKey, name: str, value: str) -> BlockKey:
+    """The key of the block with another value of one axis."""
+    values = configuration_values(key.configuration) | {name: value}
+    configuration = " ".join(f"{axis} {at}" for axis, at in values.items())
+    return replace(key, configuration=configuration, variant=values.get("variant", key.variant))
+
+
+def _ablation_tables(results: SweepResults, axis: str, along: Mapping[str, BlockResults]) -> list[TextTable]:
+    """The blocks of an axis's values in one model and stage, by each main metric; other axes have their first value."""
+    first = next(iter(along.values()))
+    runs = results.runs[results.runs["stage"] == first.key.stage]
+    places = zip(runs["pair"], runs["triplet"], runs["configuration"], strict=True)
+    # Those of an objective that does not depend on the axis are the same trainings at every value.
+    untouched = {(pair, triplet) for pair, triplet, place in places if configuration_values(place).get(axis) == ANY}
+    values = configuration_values(first.key.configuration)
+    others = " ".join(f"{name} {value}" for name, value in values.items() if name != axis)
+    same = objectives_text(name for name in first.cells if name in untouched)
+    held = f"Held fixed: {others}. " if others else ""
+    without = f"{same} {'do' if ',' in same else 'does'} not depend on {axis}." if same else ""
+    variant = "paper" if axis == "variant" else first.key.variant
+    title = f"{axis}, {replace(first.key, configuration='', variant=variant).title}"
+    columns = [(f"{axis} {value}", block) for value, block in along.items()]
+    note = f"{held}{without}".strip()
+    return [change_table(f"{m.title} by {title}", columns, m, untouched, note) for m in MAIN_METRICS]
 
 
 def tuned_section(inputs: Inputs) -> Section | None:
@@ -110,3 +139,76 @@ def tuned_section(inputs: Inputs) -> Section | None:
     ]
     title = "Default against tuned"
     return Section(anchor="tuned", title=title, paragraphs=(_NOTE,), tables=tuple(tables)) if tables else None
+
+
+_NOTHING = "The paper has no finished block of this sweep, so only the order of the objectives is compared."
+_VERDICTS = ("equal", "not significant", "higher", "lower", "not tested")
+_CELL_NOTE = (
+    "Equal: as printed. Else Welch's t-test on means and deviations decides at 5 %, with Holm's correction for the "
+    f"cells of the grid. It is for other seeds alone and not paired: the paper prints no single run of its {NUM_RUNS}."
+)
+_ORDER_NOTE = (
+    "Orders: Spearman's rank correlation of this sweep's means with each printed grid, and their mean. No test is "
+    "made: another dataset, model or number of epochs may give another order."
+)
+
+
+def published_section(inputs: Inputs) -> Section:
+    """A sweep compared with the paper."""
+    blocks, printed = inputs.as_printed, published_blocks()
+    comparisons = compare_blocks(blocks, printed)
+    models = groupby(inputs.blocks, key=lambda block: replace(block.key, configuration="", variant="paper", grid=""))
+    orders = [
+        table for key, configurations in models if (table := _order_table(key, list(configurations), printed)).rows
+    ]
+    said = [_ORDER_NOTE] if orders else []
+    if comparisons:
+        number = sum(map(len, comparisons.values()))
+        said.append(f"Of {number} cells {_counts(comparisons.values())}. {_CELL_NOTE}")
+    return Section(
+        anchor="published",
+        title="Compared with the published numbers",
+        warnings=() if comparisons else (_NOTHING,),
+        paragraphs=tuple(said),
+        tables=(*orders, *(_comparison_table(*place, cells) for place, cells in comparisons.items())),
+    )
+
+
+def _counts(comparisons: Iterable[CellComparisons]) -> str:
+    """For example "3 equal, 11 not significant, 1 higher"."""
+    found = [cell.verdict for own in comparisons for cell in own.values()]
+    return ", ".join(f"{found.count(verdict)} {verdict}" for verdict in _VERDICTS if verdict in found)
+
+
+def _comparison_table(key: BlockKey, metric: Metric, cells: CellComparisons) -> TextTable:
+    """A grid of the paper and the sweep, and the differences."""
+    rows = [
+        ("/".join(name), cell.theirs.text(), cell.ours.text(), signed(cell.change), p_equation(cell.p), cell.verdict)
+        for name, cell in cells.items()
+    ]
+    mean = fmean(cell.change for cell in cells.values())
+    return TextTable(
+        title=f"{key.title}: {metric.title}",
+        head=("objective", "paper", "this sweep", "change", "p", "verdict"),
+        rows=tuple(rows),
+        note=f"{_counts([cells])}; mean change {signed(mean)}.",
+    )
+
+
+def _order_table(model: BlockKey, configurations: Sequence[BlockResults], printed: Sequence[BlockResults]) -> TextTable:
+    """The rank correlations of a model's configurations with the printed grids, the nearest to the paper first."""
+    found = [(block, order) for block in configurations if (order := order_agreement(block, printed))]
+    found.sort(key=lambda own: -fmean(own[1].values()))
+    rows = [("mean", *(f"{fmean(order.values()):+z.2f}" for _, order in found))] if found else []
+    for key, metric in found[0][1] if found else ():
+        name = f"{key.title}: {metric.title}"
+        rows.append((name, *(f"{order[key, metric]:+z.2f}" for _, order in found)))
+    return TextTable(
+        title=f"Order of the objectives as in the paper: {model.title}",
+        head=("printed grid", *(_label(block.key) for block, _ in found)),
+        rows=tuple(rows),
+    )
+
+
+def _label(key: BlockKey) -> str:
+    return ", ".join(filter(None, (key.configuration, f"{key.grid} grid" if key.grid else ""))) or "this sweep"

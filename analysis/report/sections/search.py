@@ -8,13 +8,12 @@ from typing import Final
 from typing_extensions import TypeIs
 
 from goal_sweep.analysis.blocks import BlockKey
-from goal_sweep.analysis.report.inputs import Inputs
 from goal_sweep.analysis.report.parts import Section, TextTable
+from goal_sweep.analysis.statistics.aggregation import Inputs
 from goal_sweep.analysis.wording import list_text, signed
 from goal_sweep.sweeps.axes import AxisValue
 from goal_sweep.sweeps.results import Header
-from goal_sweep.sweeps.tuning.block import Domain
-from goal_sweep.sweeps.tuning.study import Study
+from goal_sweep.sweeps.tuning import Domain, Study
 
 _EDGE: Final = 0.05
 """The share of a range, at either end, in which a choice is said to lie on its edge."""

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from goal_sweep.analysis.figures.blocks import draw_heatmap
 from goal_sweep.analysis.figures.canvas import write_figure
 from goal_sweep.analysis.figures.colours import BLUE
-from goal_sweep.analysis.figures.heatmap import draw_heatmap
-from goal_sweep.analysis.published.numbers import published_blocks
+from goal_sweep.analysis.published.comparison import published_blocks
 from tests.helpers.results_cases import example
 
 

@@ -14,10 +14,9 @@ from scipy import stats
 
 from goal_sweep.analysis import published as package
 from goal_sweep.analysis.blocks import BlockResults, CellSummary
-from goal_sweep.analysis.published.comparison import compare_cells, holm, order_agreement
-from goal_sweep.analysis.published.numbers import published_blocks
+from goal_sweep.analysis.published.comparison import compare_cells, holm, order_agreement, published_blocks
 from goal_sweep.analysis.report.parts import Section, TextTable
-from goal_sweep.analysis.report.sections.published import published_section
+from goal_sweep.analysis.report.sections.changes import published_section
 from goal_sweep.analysis.statistics.aggregation import cells_frame
 from goal_sweep.goal_core.evaluation.metrics import METRICS, OBJECTIVES
 from tests.helpers.paths import SHARED

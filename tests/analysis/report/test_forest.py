@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from goal_sweep.analysis.report.forest import Forest
+from goal_sweep.analysis.report.answer import Forest
 from goal_sweep.analysis.statistics.aggregation import aggregate
 from goal_sweep.goal_core.evaluation.metrics import METRICS
 from goal_sweep.sweeps.results import BASELINE

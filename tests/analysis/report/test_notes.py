@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from goal_sweep.analysis.report.notes import notes, summary
 from goal_sweep.analysis.report.sections.blocks import settings_section
+from goal_sweep.analysis.report.sentences import notes, summary
 from goal_sweep.analysis.statistics.aggregation import aggregate
 from tests.helpers.blank_figures import write_texts
 from tests.helpers.results_cases import SweepWriter, inputs_of

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from goal_sweep.analysis.figures.blocks import draw_heatmap
 from goal_sweep.analysis.figures.colours import GREEN
-from goal_sweep.analysis.figures.heatmap import draw_heatmap
 from goal_sweep.analysis.report.latex import block_to_latex
 from goal_sweep.analysis.report.markdown import block_to_markdown
 from goal_sweep.analysis.statistics.aggregation import aggregate

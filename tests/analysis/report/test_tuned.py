@@ -8,13 +8,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from goal_sweep.analysis.report.notes import notes
 from goal_sweep.analysis.report.sections.search import edge
+from goal_sweep.analysis.report.sentences import notes
 from goal_sweep.analysis.report.writing import ReportResult
 from goal_sweep.analysis.results import SweepResults
-from goal_sweep.analysis.statistics.aggregation import aggregate, first_blocks, missing_counts, same_but_grid
-from goal_sweep.sweeps.tuning.block import Domain, TuneConfig
-from goal_sweep.sweeps.tuning.study import Study
+from goal_sweep.analysis.statistics.aggregation import Inputs, aggregate, missing_counts, same_but_grid
+from goal_sweep.sweeps.tuning import Domain, Study, TuneConfig
 from tests.helpers.blank_figures import write_texts
 from tests.helpers.results_cases import inputs_of, recalls
 from tests.helpers.tuned_cases import TUNE, study, tuned_sweep, unfinished_sweep, write_cell
@@ -48,7 +47,7 @@ def test_the_grids_are_blocks_and_a_choice_of_the_default_is_in_both(results: Sw
     assert sorted(default.beside) == sorted(tuned.means.values())
     assert len(results.counted) == 21
     assert missing_counts(results, blocks).total() == 0
-    assert [block.key.grid for block in first_blocks(results, blocks)] == ["tuned"]
+    assert [block.key.grid for block in Inputs(results=results).first] == ["tuned"]
 
 
 def test_no_candidate_is_a_reporting_training(results: SweepResults, report: ReportResult) -> None:

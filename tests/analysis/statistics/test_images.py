@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from goal_sweep.analysis.statistics.comparison import compare
-from goal_sweep.analysis.statistics.images import image_scores, shared_noise
+from goal_sweep.analysis.statistics.comparison import compare, image_scores, shared_noise
 from goal_sweep.goal_core.evaluation.metrics import METRICS
 
 NUM = 400

@@ -13,8 +13,7 @@ import pytest
 
 from goal_sweep.analysis.blocks import CellSummary
 from goal_sweep.analysis.published.comparison import compare_cells
-from goal_sweep.analysis.statistics.comparison import compare
-from goal_sweep.analysis.statistics.weights import weigh
+from goal_sweep.analysis.statistics.comparison import compare, weigh
 from goal_sweep.goal_core.evaluation.metrics import OBJECTIVES
 
 COLUMNS = pd.MultiIndex.from_tuples(OBJECTIVES)

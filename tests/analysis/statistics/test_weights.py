@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from goal_sweep.analysis.statistics.comparison import critical
-from goal_sweep.analysis.statistics.weights import crossed, weigh
+from goal_sweep.analysis.statistics.comparison import critical, crossed, weigh
 from goal_sweep.goal_core.evaluation.metrics import OBJECTIVES, PAIRS, TRIPLETS
 
 GENERATOR = np.random.default_rng(7)

@@ -9,7 +9,7 @@ import pytest
 from goal_sweep.runners.planning.estimates import memory_mb
 from goal_sweep.runners.planning.packing import FROZEN, TRAINED, Packing, choose, common_part, end_s, pack_for
 from goal_sweep.sweeps import load_sweep, pack
-from goal_sweep.sweeps.overview import unopened
+from goal_sweep.sweeps.cells import unopened
 from tests.helpers.planning_cases import devices_of, published_speeds
 
 PARTS = {

@@ -11,10 +11,9 @@ from itertools import product
 import pandas as pd
 import pytest
 
-from goal_sweep.analysis.report.sections.changes import stages_section
+from goal_sweep.analysis.report.sections.changes import ablation_section, stages_section
 from goal_sweep.analysis.report.writing import ReportResult
 from goal_sweep.analysis.results import SweepResults
-from goal_sweep.analysis.statistics.ablations import ablations
 from goal_sweep.analysis.statistics.aggregation import aggregate, missing_counts
 from goal_sweep.sweeps.axes import Axis
 from tests.helpers.blank_figures import write_texts
@@ -62,11 +61,13 @@ def test_each_point_is_a_block_and_a_training_at_several_counts_once(results: Sw
 
 
 def test_an_ablation_varies_one_axis_and_names_what_it_does_not_touch(results: SweepResults) -> None:
-    tau, lr = ablations(results, aggregate(results))
-    assert (tau.axis, tau.others, tau.untouched) == ("tau", "lr 0.1", frozenset({("con", "con")}))
-    assert (lr.axis, lr.others, lr.untouched) == ("lr", "tau 10", frozenset())
-    assert [round(block.grids["i2t_r1"].means["con", "cir"], 2) for block in tau.blocks] == [42.35, 44.35]
-    assert [round(block.grids["i2t_r1"].means["con", "con"], 2) for block in lr.blocks] == [40.15, 41.15]
+    section = ablation_section(inputs_of(results))
+    assert section is not None
+    tau, *_, lr = [table for table in section.tables if " by " in table.title and "Image" in table.title]
+    assert tau.note == "Held fixed: lr 0.1. con/con does not depend on tau."
+    assert lr.note == "Held fixed: tau 10."
+    assert [(row[0], row[-1]) for row in tau.rows] == [("con/cir", "+2.0")]
+    assert [(row[0], row[-1]) for row in lr.rows] == [("con/con", "+1.0"), ("con/cir", "+1.0")]
 
 
 def test_the_report_shows_the_axes(report: ReportResult) -> None:

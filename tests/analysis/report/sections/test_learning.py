@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from goal_sweep.analysis.figures.training import draw_curves
-from goal_sweep.analysis.report.sections.learning import curves, curves_section
+from goal_sweep.analysis.figures.blocks import draw_curves
+from goal_sweep.analysis.report.sections.blocks import curves, curves_section
 from goal_sweep.analysis.results import SweepResults
 from tests.helpers.results_cases import SweepWriter, inputs_of, of_epochs
 

@@ -1,4 +1,6 @@
-"""The space of a search: which settings an objective knows, the candidates of random search, and what is refused.
+"""The search for each objective's constants, which `runners.launch.tuning` carries out.
+
+Its `tune` block in a sweep file, its record, its space with the candidates of random search, and what is refused.
 
 Draws are hashes of the search's seed, the setting and a number, so that the n-th draw of a setting is the same in every
 objective, on every machine and with every version of every library.
@@ -9,13 +11,16 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import chain, count, islice, product
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, AllowInfNan, Field
 
 from goal_sweep.goal_core.basics.errors import nearest
+from goal_sweep.goal_core.basics.ranges import Range
 from goal_sweep.goal_core.objectives.config import ObjectiveConfig
 from goal_sweep.goal_core.objectives.variants import accepted_parameters
 from goal_sweep.goal_core.training.config import OF_ONE_TRAINING
@@ -30,9 +35,130 @@ from goal_sweep.sweeps.axes import (
     idle,
     settings_at,
 )
-from goal_sweep.sweeps.checks import failures, refuse
-from goal_sweep.sweeps.tuning.block import Domain, TuneConfig
-from goal_sweep.sweeps.tuning.study import Values
+from goal_sweep.sweeps.checks import Seeds, Settings, distinct, failures, refuse
+
+Count = Annotated[int, Range(at_least=1)]
+Score = Literal["val/rsum", "val/i2t_r1", "val/i2t_r5", "val/i2t_r10", "val/t2i_r1", "val/t2i_r5", "val/t2i_r10"]
+"""What candidates are compared by. Never a number of the test split."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Domain(Settings):
+    """The values that a setting may take, in Ray Tune's words. Exactly one of them is given."""
+
+    uniform: tuple[float, ...] = ()
+    """Two bounds of a number. Every value between them is equally likely."""
+    loguniform: tuple[float, ...] = ()
+    """Two bounds, above 0, of a number whose logarithm is drawn."""
+    choice: Annotated[tuple[AxisValue, ...], AfterValidator(distinct)] = ()
+    """Values of which one is drawn."""
+
+    def problems(self) -> Iterator[str]:
+        given = [item.name for item in fields(self) if getattr(self, item.name)]
+        if len(given) != 1:
+            words = ", ".join(item.name for item in fields(self))
+            yield f"needs one of {words} with its values, got {' and '.join(given) or 'none'}"
+        elif not self.choice and (len(self.ends) != 2 or not self.ends[0] < self.ends[1]):  # type: ignore[operator]
+            yield f"{self.kind} needs two bounds, the lower one first, got {list(self.ends)}"
+        elif self.loguniform and self.loguniform[0] <= 0:
+            yield f"loguniform needs bounds above 0, got {list(self.loguniform)}"
+
+    @property
+    def kind(self) -> Literal["uniform", "loguniform", "choice"]:
+        """The word that is given."""
+        return "uniform" if self.uniform else "loguniform" if self.loguniform else "choice"
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The bounds of a range."""
+        low, high = self.uniform or self.loguniform
+        return low, high
+
+    @property
+    def ends(self) -> tuple[AxisValue, ...]:
+        """The values of `choice`, or the bounds of a range: what is checked."""
+        return self.choice or self.uniform or self.loguniform
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneConfig(Settings):
+    """How each objective's constants are searched before the reporting seeds train."""
+
+    space: Annotated[Mapping[str, Domain], Field(min_length=1)]
+    """What is searched: keys as in `--set`, such as `objectives.params.tau` or `stages.frozen.lr`."""
+    budget: Count
+    """Candidates of each objective: the same for all."""
+    search: Literal["random", "tpe"] = "random"
+    """`random`: listed values come in every combination once, if `budget` lasts; `tpe`: Optuna's tree-structured Parzen
+    estimator."""
+    search_seed: Annotated[int, Range(at_least=0)] = 1
+    """Seed of the search. The same seed gives the same candidates."""
+    batch: Count = 4
+    """Candidates of an objective that `tpe` proposes at a time."""
+    seeds: Seeds = (101,)
+    """Seeds that every candidate is trained with, apart from the sweep's own."""
+    metric: Score = "val/rsum"
+    """What decides: at the best epoch by val/rsum, mean over `seeds`."""
+    include_default: bool = True
+    """Whether the sweep's own settings are candidate 0 of each objective."""
+
+
+Values = Mapping[str, AxisValue]
+"""A value for every searched setting that an objective has, by the setting's name in labels, such as `tau`."""
+_Score = Annotated[float, AllowInfNan(False)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One setting of an objective's constants, which all seeds of the search train. Its scores are of val."""
+
+    number: int
+    """In the order in which the search proposed them, from 0."""
+    values: Values
+    default: bool = False
+    """Whether these are the sweep's own settings."""
+    score: _Score | None = None
+    """The mean over the search's seeds of its metric at the selected epoch."""
+    scores: Mapping[str, _Score] = field(default_factory=dict)
+    failed: str = ""
+    """Why it has no score; empty if it has one, or has not ended."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has a score, or failed."""
+        return self.score is not None or self.failed != ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """The search of one objective on one backbone."""
+
+    backbone: str
+    pair: str
+    triplet: str
+    names: tuple[str, ...]
+    """The searched settings that the objective has, as labels have them."""
+    candidates: tuple[Candidate, ...]
+    is_over: bool = False
+    """Whether all candidates have ended and no more will come."""
+    chosen: int | None = None
+    """The number of the chosen candidate; None until all studies of the sweep are over, and where none has a score."""
+
+    @property
+    def objective(self) -> tuple[str, str]:
+        """``(pair, triplet)``."""
+        return self.pair, self.triplet
+
+    @property
+    def choice(self) -> Candidate | None:
+        """The chosen candidate."""
+        return None if self.chosen is None else self.candidates[self.chosen]
+
+    @property
+    def default(self) -> Candidate | None:
+        """The candidate with the sweep's own settings; None where it is not among them."""
+        return next((candidate for candidate in self.candidates if candidate.default), None)
+
 
 _MAX_LISTED = 20_000
 """Combinations of listed values that are shuffled as a whole; of more, each is drawn by itself."""
