@@ -186,3 +186,11 @@ def is_at(runs: pd.DataFrame, configuration: str) -> pd.Series[bool]:
         for place in runs["configuration"].unique()
     }
     return runs["configuration"].map(by_place).astype(bool)
+
+
+def with_numbers(runs: pd.DataFrame) -> pd.DataFrame:
+    """Some trainings with the settings as numbers of which all that are not empty are numbers; empty ones are NaN."""
+    texts = {name: own for name, own in runs.items() if str(name).startswith(SETTING)}
+    numbers = {name: pd.to_numeric(own.replace("", None), errors="coerce") for name, own in texts.items()}
+    known = [name for name, own in numbers.items() if own.notna().any() and own.isna().equals(texts[name] == "")]
+    return runs.assign(**{str(name): numbers[name] for name in known})

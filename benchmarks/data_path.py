@@ -4,7 +4,7 @@
     python -m benchmarks.data_path --device cuda --images 400 --workers 8
 
 Without workers seconds are those of this process's processor, with one thread, so that other work counts little. The
-photographs are made up, 640 x 480 as in COCO; `benchmarks.usual` reads them with torchvision. COCO has 123,287
+photographs are made up, 640 x 480 as in COCO; `benchmarks.units` reads them with torchvision. COCO has 123,287
 files (`--files 123287`).
 """
 
@@ -25,8 +25,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.program import Report, Row, run, seconds
-from benchmarks.units import UNIT, data_of, photographs
-from benchmarks.usual import loader_of
+from benchmarks.units import UNIT, data_of, loader_of, photographs
 from goal_sweep.goal_core.data import Dataset, ImageConfig
 from goal_sweep.goal_core.data.batches import BatchSource
 from goal_sweep.goal_core.data.config import KarpathyConfig

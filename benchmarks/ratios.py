@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
 from benchmarks.program import MIB, Report, Row, peak_memory, run, seconds
-from benchmarks.usual import hinge
+from benchmarks.units import hinge
 from goal_sweep.goal_core.evaluation.retrieval import retrieval_metrics
 from goal_sweep.goal_core.objectives import pair_weights, triplet_weights
 from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective

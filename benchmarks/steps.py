@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.program import Report, Row, run
-from benchmarks.units import UNIT, data_of, photographs, timed, unit_of
-from benchmarks.usual import usual_steps
+from benchmarks.units import UNIT, data_of, photographs, timed, unit_of, usual_steps
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.packs import plan_pack, write_pack
 
@@ -35,7 +34,7 @@ ROWS: Mapping[str, Mapping[str, Any]] = {
     "finetune": TUNED, "usual-finetune": TUNED,
     **{f"{count}-chunks": {**TUNED, "chunks": count} for count in (2, 4, 8)},
 }  # fmt: skip
-"""What each row trains: one cell, or with `sharing` all of them. Those called usual are `benchmarks.usual`."""
+"""What each row trains: one cell, or with `sharing` all of them. Those called usual are `benchmarks.units`."""
 OPTIONS = {**UNIT, "cells": 15, "rows": ("one", "trunk", "heads"), "sources": ("files",), "precisions": ("fp32",)}
 _opened = cache(open_dataset)
 

@@ -34,6 +34,7 @@ def results(
     Raises:
         GoalError: the sweep file is wrong, there are no results, or stores contradict each other.
     """
+    from goal_sweep.analysis.results import with_numbers
     from goal_sweep.runners.cli.reports import report_target
     from goal_sweep.sweeps.results import EPOCHS
 
@@ -43,15 +44,7 @@ def results(
     if by_epoch:
         names = [name.removeprefix(EPOCHS) for name in found.table.column_names if name.startswith(EPOCHS)]
         return found.epochs(frame, [name for name in names if name != "epoch"])
-    for name in frame.columns:
-        if str(name).startswith("setting/"):
-            frame[name] = _numbers(frame[name])
+    frame = with_numbers(frame)
     places = zip(frame.pop("store"), frame["checkpoint"], strict=True)
     frame["checkpoint"] = [os.path.join(store, path) if path else "" for store, path in places]
     return frame.reset_index(drop=True)
-
-
-def _numbers(texts: pd.Series[str]) -> pd.Series[str] | pd.Series[float]:
-    """Texts as numbers, if all that are not empty are numbers; empty ones are NaN."""
-    numbers = pd.to_numeric(texts.replace("", None), errors="coerce")
-    return numbers if bool((numbers.notna() | (texts == "")).all()) and bool(numbers.notna().any()) else texts

@@ -24,17 +24,7 @@ from goal_sweep.goal_core.basics.ranges import Range
 from goal_sweep.goal_core.objectives.config import ObjectiveConfig
 from goal_sweep.goal_core.objectives.variants import accepted_parameters
 from goal_sweep.goal_core.training.config import OF_ONE_TRAINING
-from goal_sweep.sweeps.axes import (
-    PARAMETER,
-    VARIANT,
-    AxisValue,
-    Configuration,
-    Setting,
-    axis_names,
-    checked_value,
-    idle,
-    settings_at,
-)
+from goal_sweep.sweeps import axes
 from goal_sweep.sweeps.checks import Seeds, Settings, distinct, failures, refuse
 
 Count = Annotated[int, Range(at_least=1)]
@@ -50,7 +40,7 @@ class Domain(Settings):
     """Two bounds of a number. Every value between them is equally likely."""
     loguniform: tuple[float, ...] = ()
     """Two bounds, above 0, of a number whose logarithm is drawn."""
-    choice: Annotated[tuple[AxisValue, ...], AfterValidator(distinct)] = ()
+    choice: Annotated[tuple[axes.AxisValue, ...], AfterValidator(distinct)] = ()
     """Values of which one is drawn."""
 
     def problems(self) -> Iterator[str]:
@@ -75,7 +65,7 @@ class Domain(Settings):
         return low, high
 
     @property
-    def ends(self) -> tuple[AxisValue, ...]:
+    def ends(self) -> tuple[axes.AxisValue, ...]:
         """The values of `choice`, or the bounds of a range: what is checked."""
         return self.choice or self.uniform or self.loguniform
 
@@ -103,7 +93,7 @@ class TuneConfig(Settings):
     """Whether the sweep's own settings are candidate 0 of each objective."""
 
 
-Values = Mapping[str, AxisValue]
+Values = Mapping[str, axes.AxisValue]
 """A value for every searched setting that an objective has, by the setting's name in labels, such as `tau`."""
 _Score = Annotated[float, AllowInfNan(False)]
 
@@ -169,12 +159,12 @@ _DIGITS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dimension(Setting):
+class Dimension(axes.Setting):
     """One setting of a search."""
 
     domain: Domain
 
-    def at(self, share: float) -> AxisValue:
+    def at(self, share: float) -> axes.AxisValue:
         """The value at a share of the domain, from 0 to below 1."""
         if values := self.domain.choice:
             return values[int(share * len(values))]
@@ -192,7 +182,7 @@ class Dimension(Setting):
 def dimensions_of(tune: TuneConfig) -> dict[str, Dimension]:
     """Every setting of a search, by what it is called in labels and reports."""
     dimensions = [Dimension(key=key, domain=domain) for key, domain in tune.space.items()]
-    return dict(zip(axis_names(dimensions), dimensions, strict=True))
+    return dict(zip(axes.axis_names(dimensions), dimensions, strict=True))
 
 
 class Space:
@@ -200,7 +190,7 @@ class Space:
 
     def __init__(self, config: Any, name: tuple[str, str]) -> None:
         self._config, self._tune, self.name = config, config.tune, name
-        self._known: dict[str, tuple[ObjectiveConfig, Configuration]] = {}
+        self._known: dict[str, tuple[ObjectiveConfig, axes.Configuration]] = {}
 
     @cached_property
     def dimensions(self) -> dict[str, Dimension]:
@@ -210,19 +200,19 @@ class Space:
     def _knows(self, dimension: Dimension) -> bool:
         if dimension.stage:
             return True
-        if dimension.key.startswith(PARAMETER):
+        if dimension.key.startswith(axes.PARAMETER):
             return dimension.setting in accepted_parameters(*self.name, self._config.objectives.variant)
         own = self._with({})[0].resolved()
         return any(self._with({dimension.key: value})[0].resolved() != own for value in dimension.domain.choice)
 
-    def at(self, values: Values) -> tuple[ObjectiveConfig, Configuration]:
+    def at(self, values: Values) -> tuple[ObjectiveConfig, axes.Configuration]:
         """The objective and the sweep's settings with some values; a `ConfigError` if they do not go together."""
         return self._with({self.dimensions[name].key: value for name, value in values.items()})
 
-    def _with(self, by_key: Values) -> tuple[ObjectiveConfig, Configuration]:
+    def _with(self, by_key: Values) -> tuple[ObjectiveConfig, axes.Configuration]:
         text = json.dumps(by_key, sort_keys=True)
         if text not in self._known:
-            configuration = settings_at(self._config, by_key)
+            configuration = axes.settings_at(self._config, by_key)
             self._known[text] = (
                 configuration.objectives.configs[configuration.objectives.names.index(self.name)],
                 configuration,
@@ -311,14 +301,14 @@ def _problems(config: Any, tune: TuneConfig) -> Iterator[str]:
 
 def _dimension(config: Any, searched: Dimension) -> list[str]:
     """What is wrong with a setting of the space and its values, each by itself."""
-    variant, known = config.objectives.variant, {VARIANT: None}
+    variant, known = config.objectives.variant, {axes.VARIANT: None}
     for pair, triplet in config.objectives.names:
-        known |= dict.fromkeys(PARAMETER + name for name in accepted_parameters(pair, triplet, variant))
+        known |= dict.fromkeys(axes.PARAMETER + name for name in accepted_parameters(pair, triplet, variant))
     known |= dict.fromkeys(f"stages.{stage.name}.{name}" for stage in config.stages for name in OF_ONE_TRAINING)
     if searched.key not in known:
         return [f"cannot be searched{nearest(searched.key, known)}; a space may have {', '.join(known)}"]
-    if why := idle(config, searched):
+    if why := axes.idle(config, searched):
         return [why]
     ends = searched.domain.ends
-    wrong = [text for one in ends for text in failures(checked_value, config, searched.key, one)]
+    wrong = [text for one in ends for text in failures(axes.checked_value, config, searched.key, one)]
     return wrong if searched.domain.choice else [f"{text}; choice lists values" for text in wrong[:1]]

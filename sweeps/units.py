@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
-from itertools import pairwise
+
+import numpy as np
 
 from goal_sweep.goal_core.models.config import ModelConfig
 from goal_sweep.goal_core.training.config import OF_ONE_TRAINING, StageConfig
@@ -69,7 +70,9 @@ def pack(
     for group in groups.values():
         limit = execution.cells_per_unit
         limit = (auto or {}).get(group[0].stage.name, 0) if limit == "auto" else limit
-        units += [Unit(trainings=tuple(part)) for part in _balanced(group, limit)]
+        parts = -(-len(group) // limit) if limit else 1
+        for numbers in np.array_split(range(len(group)), parts):  # of sizes that differ by at most one
+            units.append(Unit(trainings=tuple(group[number] for number in numbers)))
     return units
 
 
@@ -96,11 +99,3 @@ def _alike(training: Training) -> Hashable:
 @cache
 def _shared(stage: StageConfig) -> Hashable:
     return tuple(getattr(stage, item.name) for item in fields(stage) if item.name not in OF_ONE_TRAINING)
-
-
-def _balanced(trainings: Sequence[Training], limit: int) -> list[Sequence[Training]]:
-    """Split into as few consecutive parts of at most `limit` (0: no limit) as possible, the larger parts first."""
-    parts = -(-len(trainings) // limit) if limit else 1
-    size, larger = divmod(len(trainings), parts)
-    bounds = [index * size + min(index, larger) for index in range(parts + 1)]
-    return [trainings[start:end] for start, end in pairwise(bounds)]

@@ -12,8 +12,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from goal_sweep.analysis.blocks import NEAR, BlockResults, CellSummary, Grid
-from goal_sweep.analysis.figures.canvas import FAINT, INK, PALE, TITLE_PLACE, panels, style_panel
-from goal_sweep.analysis.figures.colours import scale_of, text_colour
+from goal_sweep.analysis.figures.canvas import FAINT, INK, PALE, TITLE_PLACE, panels, scale_of, style_panel, text_colour
 from goal_sweep.goal_core.evaluation.metrics import DIRECTION_TITLES
 
 _CELL = (1.22, 0.56)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from operator import itemgetter
 
 import pandas as pd
 
 from goal_sweep.analysis.blocks import NEAR, BlockKey, BlockResults, Grid, Objective
-from goal_sweep.analysis.figures.colours import ColourScale, scale_of, text_colour
+from goal_sweep.analysis.figures.canvas import ColourScale, scale_of, text_colour
 from goal_sweep.analysis.wording import name_text
 from goal_sweep.goal_core.evaluation.metrics import DIRECTION_TITLES, measure_slug
 
@@ -73,15 +74,13 @@ def _tabular(grids: Sequence[Grid], colour: str) -> str:
         for grid in grids
         for triplet in grid.triplets
     ]
-    texts: dict[str, list[str]] = {}
-    styles: dict[str, list[str]] = {}
+    rows = {}
     for letter, name, objectives in grids[0].rows:
         rest = [("", "")] * (len(grids[0].triplets) - len(objectives))
         cells = [cell for grid, scale in scaled for cell in (*(_cell(grid, scale, key) for key in objectives), *rest)]
-        texts[_weight(letter, name)], styles[_weight(letter, name)] = map(list, zip(*cells, strict=True))
-    columns = pd.MultiIndex.from_tuples(heads)
-    css = pd.DataFrame.from_dict(styles, "index", columns=columns)
-    styler = pd.DataFrame.from_dict(texts, "index", columns=columns).style.apply(lambda _: css, axis=None)
+        rows[_weight(letter, name)] = pd.Series(cells, pd.MultiIndex.from_tuples(heads))
+    table = pd.DataFrame(rows).T
+    styler = table.map(itemgetter(0)).style.apply(lambda _: table.map(itemgetter(1)), axis=None)
     return str(styler.to_latex(column_format="l" + "c" * len(heads), hrules=True, multicol_align="c", convert_css=True))
 
 

@@ -15,12 +15,7 @@ from typing import Final
 from goal_sweep.analysis.blocks import ALPHA, BlockResults
 from goal_sweep.analysis.report.answer import Answer, answers_of
 from goal_sweep.analysis.results import SweepResults
-from goal_sweep.analysis.statistics.aggregation import (
-    TEST_SELECTION_WARNING,
-    Inputs,
-    missing_counts,
-    stages_selected_on_test,
-)
+from goal_sweep.analysis.statistics import aggregation
 from goal_sweep.analysis.statistics.comparison import FACTORS
 from goal_sweep.analysis.wording import count_text, list_text, objectives_text, seeds_text, signed
 from goal_sweep.goal_core.evaluation.metrics import RSUM
@@ -38,7 +33,7 @@ _FLAWS: Final = {
 
 def summary(results: SweepResults, blocks: Sequence[BlockResults]) -> str:
     """For example "132 of 135 trainings (cell and stage) are finished; missing: 2 failed, 1 waiting."."""
-    gaps, done, header = missing_counts(results, blocks), len(results.counted), results.header
+    gaps, done, header = aggregation.missing_counts(results, blocks), len(results.counted), results.header
     missing = f"; missing: {', '.join(f'{count} {status}' for status, count in gaps.items())}" if gaps else ""
     scope = f"{count_text(len(header.objectives), 'objective')}, {seeds_text(header.seeds)}"
     tuning = f"{progress_text(results)} " if results.is_searching else ""
@@ -58,7 +53,7 @@ def progress_text(results: SweepResults) -> str:
     return f"Still tuning: {number} of {budget} candidates per objective; {cells}."
 
 
-def notes(inputs: Inputs) -> list[str]:
+def notes(inputs: aggregation.Inputs) -> list[str]:
     """All notes, the most important first."""
     results, blocks = inputs.results, inputs.blocks
     return [
@@ -101,10 +96,11 @@ def _tuning_note(results: SweepResults) -> list[str]:
 
 def _selection_note(results: SweepResults, blocks: Iterable[BlockResults]) -> list[str]:
     """Which blocks were selected on the test split."""
-    on_test = [block.key.title for block in blocks if stages_selected_on_test(results, block.key)]
+    on_test = [block.key.title for block in blocks if aggregation.stages_selected_on_test(results, block.key)]
     if not on_test:
         return []
-    return [f"SELECTED ON TEST, directly or in an earlier stage: {'; '.join(on_test)}. {TEST_SELECTION_WARNING}"]
+    blocks_text = "; ".join(on_test)
+    return [f"SELECTED ON TEST, directly or in an earlier stage: {blocks_text}. {aggregation.TEST_SELECTION_WARNING}"]
 
 
 def _source_note(results: SweepResults) -> list[str]:
@@ -278,7 +274,7 @@ def _level(judged: Sequence[Answer]) -> list[str]:
     ]
 
 
-def first_words(inputs: Inputs, measures: Sequence[str]) -> tuple[str, ...]:
+def first_words(inputs: aggregation.Inputs, measures: Sequence[str]) -> tuple[str, ...]:
     """What a report says first by some measures, a line for each grid; of a sweep that still searches how far it is."""
     if inputs.results.is_searching:
         return (progress_text(inputs.results),)
@@ -290,7 +286,7 @@ def first_words(inputs: Inputs, measures: Sequence[str]) -> tuple[str, ...]:
     return tuple(lines) or (_without_results(inputs),)
 
 
-def said(inputs: Inputs, measure: str) -> dict[str, list[str]]:
+def said(inputs: aggregation.Inputs, measure: str) -> dict[str, list[str]]:
     """The sentences by grid: ``default grid`` and ``tuned grid`` of a tuned sweep, else an empty name."""
     answers, found = answers_of(inputs.answered), {}
     for grid in dict.fromkeys(answer.block.key.grid for answer in answers):
@@ -299,7 +295,7 @@ def said(inputs: Inputs, measure: str) -> dict[str, list[str]]:
     return found
 
 
-def _without_results(inputs: Inputs) -> str:
+def _without_results(inputs: aggregation.Inputs) -> str:
     """That nothing is finished, and why most often."""
     gaps = [gap for block in inputs.blocks for _, gap in block.gaps]
     reasons = Counter(f"{gap.status}: {gap.reason}" for gap in gaps if gap.reason)

@@ -10,33 +10,17 @@ from typing import Any
 
 import pandas as pd
 
-from goal_sweep.analysis.figures.canvas import write_figure
-from goal_sweep.analysis.figures.colours import Scale, assign_colours
+from goal_sweep.analysis.figures.canvas import Scale, assign_colours, write_figure
 from goal_sweep.analysis.report.answer import answers_of
 from goal_sweep.analysis.report.folder import ReportFolder
 from goal_sweep.analysis.report.latex import block_to_latex
-from goal_sweep.analysis.report.markdown import Report, report_to_markdown
-from goal_sweep.analysis.report.page import report_to_html
-from goal_sweep.analysis.report.parts import Section, runs_of
-from goal_sweep.analysis.report.sections.blocks import (
-    block_section,
-    curves_section,
-    missing_section,
-    settings_section,
-    weights_section,
-)
-from goal_sweep.analysis.report.sections.changes import (
-    ablation_section,
-    published_section,
-    stages_section,
-    tuned_section,
-)
-from goal_sweep.analysis.report.sections.search import search_section
+from goal_sweep.analysis.report.pages import Report, report_to_html, report_to_markdown
+from goal_sweep.analysis.report.parts import runs_of
+from goal_sweep.analysis.report.sections import blocks, changes
 from goal_sweep.analysis.report.sentences import first_words, notes, said, summary
-from goal_sweep.analysis.results import SweepResults
+from goal_sweep.analysis.results import SweepResults, with_numbers
 from goal_sweep.analysis.statistics.aggregation import Inputs, cells_frame, missing_counts
 from goal_sweep.goal_core.evaluation.metrics import MEASURES
-from goal_sweep.sweeps.results import SETTING
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +90,17 @@ def write_report(
         mlflow_page: the address of the sweep's experiment in MLflow, to which the page leads; empty without one.
     """
     inputs, files = Inputs(results=results), ReportFolder(folder)
+    details = (
+        blocks.missing_section(inputs),
+        changes.tuned_section(inputs),
+        changes.search_section(inputs),
+        changes.ablation_section(inputs),
+        changes.published_section(inputs) if compare_with_paper else None,
+        changes.stages_section(inputs),
+        blocks.curves_section(inputs),
+        blocks.weights_section(inputs),
+        blocks.settings_section(inputs),
+    )
     colours = assign_colours((block.key for block in inputs.blocks), scale)
     report = Report(
         name=results.header.sweep,
@@ -114,9 +109,9 @@ def write_report(
         said={measure: said(inputs, measure) for measure in MEASURES},
         answers=answers_of(inputs.answered),
         blocks=tuple(
-            block_section(block, colours[block.key], folded=block not in inputs.answered) for block in inputs.blocks
+            blocks.block_section(own, colours[own.key], folded=own not in inputs.answered) for own in inputs.blocks
         ),
-        details=tuple(_details(inputs, compare_with_paper=compare_with_paper)),
+        details=tuple(filter(None, details)),
         runs=runs_of(inputs, folder, mlflow_page),
         mlflow_page=mlflow_page,
     )
@@ -133,22 +128,6 @@ def write_report(
     return ReportResult(folder=folder, files=files.finish(), inputs=inputs)
 
 
-def _details(inputs: Inputs, *, compare_with_paper: bool) -> list[Section]:
-    """The sections after the tables, in order."""
-    sections = (
-        missing_section(inputs),
-        tuned_section(inputs),
-        search_section(inputs),
-        ablation_section(inputs),
-        published_section(inputs) if compare_with_paper else None,
-        stages_section(inputs),
-        curves_section(inputs),
-        weights_section(inputs),
-        settings_section(inputs),
-    )
-    return list(filter(None, sections))
-
-
 def runs_frame(results: SweepResults) -> pd.DataFrame:
     """Every training that reports, in the order of the tables: the columns of the results table, settings included.
 
@@ -156,9 +135,7 @@ def runs_frame(results: SweepResults) -> pd.DataFrame:
     """
     runs = results.runs.drop(columns=["role", "candidate", "status", "ranks"]).rename(columns={"state": "status"})
     runs = runs.sort_values(["dataset", "framework", "backbone", "stage", "pair", "triplet", "seed", "training"])
-    for name in [name for name in runs.columns if str(name).startswith(SETTING)]:
-        numbers = pd.to_numeric(runs[name], errors="coerce")
-        runs[name] = numbers if numbers.isna().equals(runs[name] == "") else runs[name]
+    runs = with_numbers(runs)
     used = [name for name in runs.columns if runs[name].notna().any() and not (runs[name] == "").all()]
     return runs[used].drop(columns="store" if runs["store"].nunique() == 1 else [], errors="ignore")
 

@@ -11,15 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from goal_sweep.analysis.blocks import (
-    BLOCK_COLUMNS,
-    OF_EACH,
-    BlockKey,
-    BlockResults,
-    CellSummary,
-    Gap,
-    Grid,
-)
+from goal_sweep.analysis.blocks import BLOCK_COLUMNS, OF_EACH, BlockKey, BlockResults, CellSummary, Gap, Grid
 from goal_sweep.analysis.results import UNUSABLE, SweepResults
 from goal_sweep.analysis.statistics.comparison import compare, shared_noise, weigh
 from goal_sweep.analysis.wording import configuration_values, count_text, numbers_text, seeds_text

@@ -85,7 +85,7 @@ def card(
 
     Example: goal-sweep card quickstart.yaml --out README.md
     """
-    from goal_sweep.analysis.report.sections.card import model_card
+    from goal_sweep.analysis.report.pages import model_card
     from goal_sweep.runners.cli import reports
 
     target = reports.report_target(sweep, SweepArguments("", set_, store, tracking_uri).overrides)

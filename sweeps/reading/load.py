@@ -14,15 +14,7 @@ from goal_sweep.goal_core.basics.errors import GoalError, nearest
 from goal_sweep.goal_core.basics.registry import Plugin, PluginError, read_plugin
 from goal_sweep.goal_core.objectives.weights import pair_weights, triplet_weights
 from goal_sweep.sweeps.clusters import ClusterConfig
-from goal_sweep.sweeps.reading.changes import (
-    SUFFIX,
-    apply_override,
-    expand_environment,
-    make_absolute,
-    merge,
-    shrunk,
-    with_names,
-)
+from goal_sweep.sweeps.reading import changes
 from goal_sweep.sweeps.reading.document import Document, Problem, SweepError, Where, read_mapping
 from goal_sweep.sweeps.reading.validation import validate, validate_lists
 from goal_sweep.sweeps.schema import SweepConfig, SweepPlaces
@@ -125,21 +117,21 @@ class _File:
         self, named: str | Path, overrides: Sequence[str], site: Path | None, kind: str, environ: Mapping[str, str]
     ) -> None:
         self.problems, self.sources = list[Problem](), list[str]()
-        is_small = str(named).endswith(SUFFIX) and not Path(named).exists()
-        self._path = find_sweep(str(named).removesuffix(SUFFIX) if is_small else named)
+        is_small = str(named).endswith(changes.SUFFIX) and not Path(named).exists()
+        self._path = find_sweep(str(named).removesuffix(changes.SUFFIX) if is_small else named)
         root = self._merged(self._path, ())
         self._refuse(root, "cluster", _OF_CLUSTERS)
         _spell_out(root)
-        self.root = shrunk(root, self.problems) if is_small else root
+        self.root = changes.shrunk(root, self.problems) if is_small else root
         no_site = Document({}, {(): Where("")})
         own = read_mapping(site, "a site file", self.problems, self.sources) if site else no_site
         self.root.graft(("cluster",), own)
         for override in overrides:
-            apply_override(self.root, override, self.problems)
+            changes.apply_override(self.root, override, self.problems)
             _spell_out(self.root)
         self._refuse(self.root, "axes", _NO_AXES)
         self.cluster = self._cluster(environ)
-        make_absolute(self.root, expanded=False)
+        changes.make_absolute(self.root, expanded=False)
         self.plain = deepcopy(self.root.content)
         self._expand(kind, environ)
 
@@ -157,26 +149,26 @@ class _File:
         except SweepNotFoundError as error:
             raise SweepError([Problem(root.place(("extends",)), "extends", str(error))]) from error
         merged = self._merged(base, chain)
-        merge(merged, root)
+        changes.merge(merged, root)
         return merged
 
     def _cluster(self, environ: Mapping[str, str]) -> ClusterConfig | None:
         """Take out the settings of clusters; None if they are wrong."""
         own = self.root.below(("cluster",))
         del self.root.content["cluster"]
-        expand_environment(own, environ, self.problems, allowed=_SITE_VARIABLES, strict=False)
+        changes.expand_environment(own, environ, self.problems, allowed=_SITE_VARIABLES, strict=False)
         return validate(own, ClusterConfig, self.problems)
 
     def _expand(self, kind: str, environ: Mapping[str, str]) -> None:
         kinds = () if self.cluster is None else fields(self.cluster)
         of_kind = {one.name: getattr(self.cluster, one.name).environment for one in kinds}
         anywhere = {key: value for one in of_kind.values() for key, value in one.items()}
-        expand_environment(self.root, {**anywhere, **environ, **of_kind.get(kind, {})}, self.problems)
+        changes.expand_environment(self.root, {**anywhere, **environ, **of_kind.get(kind, {})}, self.problems)
         root = self.root.content
         for item in fields(SweepPlaces):
             if item.default is not MISSING:
                 root.setdefault(item.name, item.default)
-        make_absolute(self.root, expanded=True)
+        changes.make_absolute(self.root, expanded=True)
 
     def run_plugins(self, *, trusted: bool) -> bool:
         """Run each plugin, and put its text beside its name; False, and a problem, where one fails."""
@@ -214,7 +206,7 @@ def _base(named: object, folder: Path, chain: Sequence[Path]) -> Path:
 def _spell_out(root: Document) -> None:
     """Expand abbreviations: a backbone's plain name becomes a mapping, `all` becomes the list of shipped weights."""
     if isinstance(backbones := root.at(("model", "backbones")), list):
-        root.put(("model", "backbones"), with_names(backbones))
+        root.put(("model", "backbones"), changes.with_names(backbones))
     for path, names in ((("objectives", "pair"), pair_weights), (("objectives", "triplet"), triplet_weights)):
         if root.at(path) in ("all", ["all"]):
             root.put(path, list(names.shipped))

@@ -18,18 +18,15 @@ from goal_sweep.sweeps.results import BASELINE
 
 def block_section(block: BlockResults, colour: str, *, folded: bool) -> Section:
     """A block's tables and heatmaps in its full ``colour``, or a warning if nothing is finished."""
-    num_gaps, grids, warnings = len(block.gaps), tuple[GridTable, ...](), tuple[str, ...]()
-    if block.is_empty:
-        warnings = (f"Nothing of this block is finished: {num_gaps} runs are missing. {block.protocol}",)
-    else:
-        grids = tuple(GridTable(block=block, measure=measure, colour=colour) for measure in MEASURES)
+    num_gaps, nothing = len(block.gaps), block.is_empty
+    warning = f"Nothing of this block is finished: {num_gaps} runs are missing. {block.protocol}"
     return Section(
         anchor=block.key.slug,
         title=block.key.title,
         num_missing=num_gaps,
-        warnings=warnings,
-        grids=grids,
-        folded=folded and not block.is_empty,
+        warnings=(warning,) * nothing,
+        grids=tuple(GridTable(block=block, measure=measure, colour=colour) for measure in MEASURES if not nothing),
+        folded=folded and not nothing,
     )
 
 

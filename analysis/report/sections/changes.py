@@ -1,28 +1,27 @@
-"""The sections that show blocks side by side: stages, the values of an axis, both grids of a search, and the paper."""
+"""The sections on several blocks: stages, values of an axis, both grids of a search, what it tried, and the paper."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
+from math import log
 from statistics import fmean
+from typing import Final
+
+from typing_extensions import TypeIs
 
 from goal_sweep.analysis.blocks import BlockKey, BlockResults, CellSummary, Objective
-from goal_sweep.analysis.published.comparison import (
-    NUM_RUNS,
-    CellComparisons,
-    compare_blocks,
-    order_agreement,
-    published_blocks,
-)
+from goal_sweep.analysis.published import comparison
 from goal_sweep.analysis.report.answer import answer_table, answers_of
 from goal_sweep.analysis.report.parts import Section, TextTable
 from goal_sweep.analysis.results import SweepResults
 from goal_sweep.analysis.statistics.aggregation import Inputs, same_but_grid
-from goal_sweep.analysis.wording import configuration_values, objectives_text, p_equation, signed
+from goal_sweep.analysis.wording import configuration_values, list_text, objectives_text, p_equation, signed
 from goal_sweep.goal_core.evaluation.metrics import MAIN_METRICS, Metric
-from goal_sweep.sweeps.axes import ANY, value_text
-from goal_sweep.sweeps.results import DEFAULT, TUNED
+from goal_sweep.sweeps.axes import ANY, AxisValue, value_text
+from goal_sweep.sweeps.results import DEFAULT, TUNED, Header
+from goal_sweep.sweeps.tuning import Domain, Study
 
 _NOTE = "Mean ± standard deviation over seeds (ddof = 1), and the change from the first column in points, not tested."
 _AXES_NOTE = (
@@ -145,7 +144,8 @@ _NOTHING = "The paper has no finished block of this sweep, so only the order of 
 _VERDICTS = ("equal", "not significant", "higher", "lower", "not tested")
 _CELL_NOTE = (
     "Equal: as printed. Else Welch's t-test on means and deviations decides at 5 %, with Holm's correction for the "
-    f"cells of the grid. It is for other seeds alone and not paired: the paper prints no single run of its {NUM_RUNS}."
+    "cells of the grid. It is for other seeds alone and not paired: the paper prints no single run of its "
+    f"{comparison.NUM_RUNS}."
 )
 _ORDER_NOTE = (
     "Orders: Spearman's rank correlation of this sweep's means with each printed grid, and their mean. No test is "
@@ -155,8 +155,8 @@ _ORDER_NOTE = (
 
 def published_section(inputs: Inputs) -> Section:
     """A sweep compared with the paper."""
-    blocks, printed = inputs.as_printed, published_blocks()
-    comparisons = compare_blocks(blocks, printed)
+    blocks, printed = inputs.as_printed, comparison.published_blocks()
+    comparisons = comparison.compare_blocks(blocks, printed)
     models = groupby(inputs.blocks, key=lambda block: replace(block.key, configuration="", variant="paper", grid=""))
     orders = [
         table for key, configurations in models if (table := _order_table(key, list(configurations), printed)).rows
@@ -174,13 +174,13 @@ def published_section(inputs: Inputs) -> Section:
     )
 
 
-def _counts(comparisons: Iterable[CellComparisons]) -> str:
+def _counts(comparisons: Iterable[comparison.CellComparisons]) -> str:
     """For example "3 equal, 11 not significant, 1 higher"."""
     found = [cell.verdict for own in comparisons for cell in own.values()]
     return ", ".join(f"{found.count(verdict)} {verdict}" for verdict in _VERDICTS if verdict in found)
 
 
-def _comparison_table(key: BlockKey, metric: Metric, cells: CellComparisons) -> TextTable:
+def _comparison_table(key: BlockKey, metric: Metric, cells: comparison.CellComparisons) -> TextTable:
     """A grid of the paper and the sweep, and the differences."""
     rows = [
         ("/".join(name), cell.theirs.text(), cell.ours.text(), signed(cell.change), p_equation(cell.p), cell.verdict)
@@ -197,7 +197,7 @@ def _comparison_table(key: BlockKey, metric: Metric, cells: CellComparisons) -> 
 
 def _order_table(model: BlockKey, configurations: Sequence[BlockResults], printed: Sequence[BlockResults]) -> TextTable:
     """The rank correlations of a model's configurations with the printed grids, the nearest to the paper first."""
-    found = [(block, order) for block in configurations if (order := order_agreement(block, printed))]
+    found = [(block, order) for block in configurations if (order := comparison.order_agreement(block, printed))]
     found.sort(key=lambda own: -fmean(own[1].values()))
     rows = [("mean", *(f"{fmean(order.values()):+z.2f}" for _, order in found))] if found else []
     for key, metric in found[0][1] if found else ():
@@ -212,3 +212,104 @@ def _order_table(model: BlockKey, configurations: Sequence[BlockResults], printe
 
 def _label(key: BlockKey) -> str:
     return ", ".join(filter(None, (key.configuration, f"{key.grid} grid" if key.grid else ""))) or "this sweep"
+
+
+_EDGE: Final = 0.05
+"""The share of a range, at either end, in which a choice is said to lie on its edge."""
+_CHOICE_NOTE = (
+    "--: the objective does not have the setting. The score of the choice is the highest of several, so its gain on "
+    "val flatters; the gain on test does not. Objectives with more settings search their space more thinly."
+)
+
+
+def search_section(inputs: Inputs) -> Section | None:
+    """The candidates of each model; None before anything was chosen."""
+    header = inputs.results.header
+    if header.tune is None or not header.studies:
+        return None
+    keys = {block.key.backbone: block.key for block in inputs.blocks}
+    studies = {backbone: [study for study in header.studies if study.backbone == backbone] for backbone in keys}
+    candidates = [candidate for study in header.studies for candidate in study.candidates]
+    failed = sum(bool(one.failed) for one in candidates)
+    searched = "; ".join(f"{name} {_domain_text(own.domain)}" for name, own in header.dimensions.items())
+    said = f"{len(candidates)} candidates were trained; {failed} failed and have no score. Searched: {searched}."
+    return Section(
+        anchor="search",
+        title="What was tried and chosen",
+        warnings=tuple(_edge_warnings(header)),
+        paragraphs=(said,),
+        tables=tuple(_choice_table(header, keys[backbone], own) for backbone, own in studies.items() if own),
+    )
+
+
+def edge(domain: Domain, value: AxisValue) -> str:
+    """Where a choice lies on the edge of its range, on the scale that was searched, or outside; else empty.
+
+    A value of a list lies on the edge if it is the lowest or the highest of at least three numbers.
+    """
+    listed = [one for one in domain.choice if _is_number(one)]
+    if not _is_number(value) or len(listed) < len(domain.choice) or 0 < len(listed) < 3:
+        return ""
+    low, high = (min(listed), max(listed)) if listed else domain.bounds
+    if not low <= value <= high:
+        return "below the range" if value < low else "above the range"
+    if domain.kind == "loguniform":
+        low, high, value = log(low), log(high), log(value)
+    share = (value - low) / (high - low)
+    near = 0.0 if listed else _EDGE
+    return "on the lower edge" if share <= near else "on the upper edge" if share >= 1 - near else ""
+
+
+def _is_number(value: AxisValue) -> TypeIs[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _domain_text(domain: Domain) -> str:
+    """A range: ``from 1 to 20, in powers``, or ``among 0.1, 0.2``."""
+    if domain.choice:
+        return f"among {', '.join(map(_value_text, domain.choice))}"
+    low, high = map(_value_text, domain.bounds)
+    return f"from {low} to {high}{', in powers' if domain.kind == 'loguniform' else ''}"
+
+
+def _value_text(value: AxisValue) -> str:
+    """A value with at most four digits."""
+    return f"{value:.4g}" if _is_number(value) else str(value)
+
+
+def _choice_table(header: Header, key: BlockKey, studies: list[Study]) -> TextTable:
+    rows = []
+    for study in studies:
+        values = {} if study.choice is None else study.choice.values
+        chosen = [_value_text(values[name]) if name in values else "--" for name in header.dimensions]
+        scores = [None if tried is None else tried.score for tried in (study.default, study.choice)]
+        gain = "--" if scores[0] is None or scores[1] is None else signed(scores[1] - scores[0])
+        scored = sum(candidate.score is not None for candidate in study.candidates)
+        which = "nothing" if study.choice is None else "the default" if study.choice.default else f"no. {study.chosen}"
+        texts = ["--" if score is None else f"{score:.1f}" for score in scores]
+        rows.append(("/".join(study.objective), which, *chosen, *texts, gain, str(scored)))
+    metric = "" if header.tune is None else header.tune.metric
+    head = ("objective", "chosen", *header.dimensions, f"{metric} of the default", f"{metric} of the choice")
+    return TextTable(
+        title=f"Chosen settings, {key.model_title}",
+        head=(*head, "gain on val", "candidates with a score"),
+        rows=tuple(rows),
+        words=2 + len(header.dimensions),
+        note=_CHOICE_NOTE,
+    )
+
+
+def _edge_warnings(header: Header) -> list[str]:
+    """A sentence for each setting of which choices lie on an edge, with the objectives."""
+    edges: dict[tuple[str, str], list[str]] = {}
+    several = len({study.backbone for study in header.studies}) > 1
+    for study in header.studies:
+        for name, value in () if study.choice is None else study.choice.values.items():
+            if where := edge(header.dimensions[name].domain, value):
+                text = f"{'/'.join(study.objective)}{f' of {study.backbone}' if several else ''} ({_value_text(value)})"
+                edges.setdefault((name, where), []).append(text)
+    return [
+        f"ON THE EDGE: the choice of {name} lies {where} for {list_text(which)}. A better value may lie beyond; widen "
+        "the range before you call it the optimum."
+        for (name, where), which in edges.items()
+    ]

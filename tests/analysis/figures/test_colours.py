@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from goal_sweep.analysis.blocks import BlockKey
-from goal_sweep.analysis.figures.colours import (
+from goal_sweep.analysis.figures.canvas import (
     BLUE,
     GREEN,
     RED,

@@ -7,8 +7,7 @@ import pytest
 from matplotlib.image import imread
 
 from goal_sweep.analysis.figures.blocks import draw_heatmap
-from goal_sweep.analysis.figures.canvas import write_figure
-from goal_sweep.analysis.figures.colours import BLUE
+from goal_sweep.analysis.figures.canvas import BLUE, write_figure
 from goal_sweep.analysis.published.comparison import published_blocks
 from tests.helpers.results_cases import example
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from goal_sweep.analysis.blocks import CellSummary, Comparison
-from goal_sweep.analysis.figures.colours import GREEN, assign_colours
+from goal_sweep.analysis.figures.canvas import GREEN, assign_colours
 from goal_sweep.analysis.published.comparison import published_blocks
 from goal_sweep.analysis.report.latex import block_to_latex, latex_text
 from tests.helpers.results_cases import example

@@ -12,7 +12,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from goal_sweep.analysis.report.folder import files_of_report
-from goal_sweep.analysis.report.sections.card import model_card
+from goal_sweep.analysis.report.pages import model_card
 from goal_sweep.analysis.report.writing import ReportResult
 from goal_sweep.analysis.results import SweepResults, read_results
 from goal_sweep.goal_core.evaluation.metrics import METRICS

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from goal_sweep.analysis.figures.blocks import draw_heatmap
-from goal_sweep.analysis.figures.colours import GREEN
+from goal_sweep.analysis.figures.canvas import GREEN
 from goal_sweep.analysis.report.latex import block_to_latex
-from goal_sweep.analysis.report.markdown import block_to_markdown
+from goal_sweep.analysis.report.pages import block_to_markdown
 from goal_sweep.analysis.statistics.aggregation import aggregate
 from goal_sweep.goal_core.evaluation.metrics import measure_slug
 from tests.helpers.results_cases import SweepWriter, example, recalls

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from goal_sweep.analysis.report.sections.search import edge
+from goal_sweep.analysis.report.sections.changes import edge
 from goal_sweep.analysis.report.sentences import notes
 from goal_sweep.analysis.report.writing import ReportResult
 from goal_sweep.analysis.results import SweepResults

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from goal_sweep.analysis.report.sections.card import model_card
+from goal_sweep.analysis.report.pages import model_card
 from goal_sweep.sweeps.results import ResultsError
 from tests.helpers.results_cases import FINGERPRINT, SweepWriter, recalls
 
