@@ -37,10 +37,10 @@ from torchvision.transforms import v2
 from benchmarks.program import MIB, clock_of, wait_for
 from goal_sweep.goal_core.basics.devices import set_arithmetic
 from goal_sweep.goal_core.data import Dataset, Split
-from goal_sweep.goal_core.data.captions import EncodedCaptions
 from goal_sweep.goal_core.data.config import ImageConfig, KarpathyConfig
 from goal_sweep.goal_core.data.formats.opening import open_dataset
-from goal_sweep.goal_core.data.text.vocabulary import Vocabulary
+from goal_sweep.goal_core.data.inputs import EncodedCaptions
+from goal_sweep.goal_core.data.text import Vocabulary
 from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig
 from goal_sweep.goal_core.objectives import ObjectiveConfig, list_objectives
 from goal_sweep.goal_core.training import Callback, FolderFiles, StageConfig, TrainingPlan, UnitPlan, train

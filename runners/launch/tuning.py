@@ -20,9 +20,7 @@ from goal_sweep.runners.store import Store
 from goal_sweep.sweeps import Candidate, ResolvedSweep, Study, SweepPlaces, Training
 from goal_sweep.sweeps.axes import AxisValue
 from goal_sweep.sweeps.results import TUNED
-from goal_sweep.sweeps.tuning import Space, TuneConfig
-from goal_sweep.sweeps.tuning.space import Dimension
-from goal_sweep.sweeps.tuning.study import Values
+from goal_sweep.sweeps.tuning import Dimension, Space, TuneConfig, Values
 
 if TYPE_CHECKING:
     from optuna import Study as OptunaStudy

@@ -17,7 +17,7 @@ from goal_sweep.sweeps import schema, tuning
 from goal_sweep.sweeps.identity import is_in_id
 from goal_sweep.sweeps.reading.validation import Schema, schema_of
 
-_CONFIGS = (plugins, data_config, model_config, training_config, schema, tuning)
+_CONFIGS = (registry, data_config, model_config, training_config, schema, tuning)
 _WORDS = {"integer": "whole number", "array": "list", "object": "mapping", "string": "text", "boolean": "truth value"}
 _LIMITS = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to", "exclusiveMaximum": "below"}
 _HEAD = """# Settings
