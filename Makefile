@@ -18,8 +18,9 @@ demo: $(STAMP)
 	@echo "MLflow UI: $(BIN)/goal-sweep ui quickstart.yaml"
 
 # One thread for each process: the tests' products are so small that more would only wait for each other.
+# Compiled modules are kept, wherever the environment says otherwise: the tests start many processes.
 test: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 # Objectives, losses, pooling and recalls against the published code, whose checkouts PUBLISHED holds.
 parity: $(STAMP)

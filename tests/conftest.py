@@ -59,12 +59,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the launches first: they mostly wait for Ray, and the tests of other files fill that time."""
-    launches = [f"tests/integration/test_{name}.py" for name in ("launch", "stop", "kill")]
-    items.sort(key=lambda item: next((n for n, file in enumerate(launches) if item.nodeid.startswith(file)), 9))
-
-
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail a run of which a test has written into the checkout."""
     left = [path for path in STRAYS if path.exists() and path not in _OLD_STRAYS]

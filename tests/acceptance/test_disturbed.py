@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.helpers.launches import tampered_trainer
 from tests.helpers.product import (
     attempts,
     check_mlflow,
@@ -17,7 +18,6 @@ from tests.helpers.product import (
     num_epochs,
     results,
     run,
-    run_by_every_process,
     start,
     status,
     tiny_in,
@@ -26,34 +26,9 @@ from tests.helpers.product import (
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 
-SLOW = """
-import importlib.util, os, sys, time
-
-def tamper(trainer):
-    step = trainer.step
-    def tampered(cell, *arguments, **named):
-        objective = cell.objective.name
-        STATEMENT
-        step(cell, *arguments, **named)
-    trainer.step = tampered
-
-class Finder:
-    def find_spec(self, name, path=None, target=None):
-        if name != "goal_sweep.goal_core.training.cells.trainer":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        load = spec.loader.exec_module
-        spec.loader.exec_module = lambda module: (load(module), tamper(module.CellTrainer))
-        return spec
-
-sys.meta_path.insert(0, Finder())
-"""
-"""Has every process execute a statement before each step of a cell."""
-
 
 def slowed(folder: Path, seconds: float = 0.05) -> dict[str, str]:
-    return run_by_every_process(folder, SLOW.replace("STATEMENT", f"time.sleep({seconds})"))
+    return tampered_trainer(folder, f"time.sleep({seconds})")
 
 
 def started_training(folder: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
@@ -115,9 +90,7 @@ def test_two_launches_at_once_share_the_work(unbroken: Path, tmp_path: Path) -> 
 def test_a_cell_fails_alone(unbroken: Path, tmp_path: Path) -> None:
     folder = tiny_in(tmp_path / "run")
     fault = 'if objective == "con/con": raise RuntimeError("a fault of this cell")'
-    failed = run(folder, "launch", "tiny.yaml", environment=run_by_every_process(tmp_path / "fault", SLOW.replace(
-        "STATEMENT", fault
-    )))  # fmt: skip
+    failed = run(folder, "launch", "tiny.yaml", environment=tampered_trainer(tmp_path / "fault", fault))
     assert failed.returncode == 1, failed.stdout + failed.stderr
     rows = {row["name"]: row for row in status(folder)}
     assert sorted(row["state"] for row in rows.values()) == ["done", "done", "failed", "failed"]

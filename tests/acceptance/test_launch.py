@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.launches import goal_sweep_here
 from tests.helpers.product import STORE, check_mlflow, files, histories, results, run, status, tiny_in
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -30,7 +31,7 @@ def test_status_shows_the_stores_numbers_and_writes_nothing(unbroken: Path) -> N
     assert {row["stage"] for row in rows} == {"frozen", "finetune"}
     of_store = sorted(metrics["test/rsum"] for metrics in results(unbroken).values())
     assert sorted(row["test"]["test/rsum"] for row in rows) == of_store
-    shown = run(unbroken, "status", "tiny.yaml")
+    shown = goal_sweep_here(unbroken, "status", "tiny.yaml")
     assert shown.returncode == 0
     assert all(weight in shown.stdout for weight in ("con", "sig-ms", "cir"))
     assert files(unbroken) == before
@@ -39,7 +40,7 @@ def test_status_shows_the_stores_numbers_and_writes_nothing(unbroken: Path) -> N
 def test_a_report_gives_numbers_to_scripts(unbroken: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     shutil.copytree(unbroken, folder)
-    answer = run(folder, "report", "tiny.yaml", "--json", "--out", "other")
+    answer = goal_sweep_here(folder, "report", "tiny.yaml", "--json", "--out", "other")
     assert answer.returncode == 0, answer.stderr
     assert isinstance(json.loads(answer.stdout), dict)
     assert (folder / "other" / "report.html").is_file()

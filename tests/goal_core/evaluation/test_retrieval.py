@@ -42,7 +42,7 @@ def test_ranks_are_saved_by_image_and_give_the_same_recalls(tmp_path: Path) -> N
     assert saved["t2i"].tolist() == ranks.t2i[[1, 3, 2, 0, 4, 5]].tolist()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(case=cases(), block_images=st.integers(1, 10))
 def test_equals_full_sort_with_ties_and_uneven_captions(
     case: tuple[np.ndarray, np.ndarray, np.ndarray], block_images: int
@@ -69,9 +69,8 @@ def test_hand_checked_example() -> None:
     assert metrics["i2t_r5"] == metrics["t2i_r10"] == 100.0
 
 
-@pytest.mark.parametrize("num_images", [12, 67, 130])
+@pytest.mark.parametrize(("num_images", "block_images"), [(12, 1), (67, 50), (130, 50), (130, 1024)])
 @pytest.mark.parametrize("dims", [3, 37, 256])
-@pytest.mark.parametrize("block_images", [1, 50, 1024])
 def test_collapsed_embeddings_score_zero(num_images: int, dims: int, block_images: int) -> None:
     image, text = unit((1, dims), 1), unit((1, dims), 2)
     owners = torch.arange(num_images).repeat_interleave(5)[:-3]

@@ -46,6 +46,7 @@ from tests.helpers.training_cases import (
 TWO = ("con/con", "sig-ms/cir")
 THREE = (*TWO, "lin-ms/nca")
 CROPPED = replace(DATA, image=ImageConfig(size=32, resize=32, augment="crop_flip"))
+SHORT = replace(FROZEN, epochs=1, warmup_epochs=0, lr_drops=())
 QUIRK = replace(FROZEN, bn_mode="legacy_quirk", epochs=2, warmup_epochs=0, lr_drops=())
 
 
@@ -66,9 +67,9 @@ class Case:
 
 CASES = {
     "vsepp": Case(MODEL, DATA, FROZEN, ((1,), (4,), (5,), (7,), (10,), (14,)), objectives=THREE),
-    "vsepp cropped": Case(MODEL, CROPPED, FROZEN, ((4,),), objectives=THREE),
-    "vsepp finetuned": Case(MODEL, DATA, FINETUNE, ((7,),), before=FROZEN, objectives=THREE),
-    "vsepp cropped finetuned": Case(MODEL, CROPPED, FINETUNE, (), objectives=THREE),
+    "vsepp cropped": Case(MODEL, CROPPED, FROZEN, ((4,),)),
+    "vsepp finetuned": Case(MODEL, DATA, FINETUNE, ((7,),), before=SHORT),
+    "vsepp cropped finetuned": Case(MODEL, CROPPED, FINETUNE, ()),
     "vsepp legacy": Case(MODEL, DATA, QUIRK, ((4,),)),
     "vsepp legacy finetuned": Case(MODEL, DATA, replace(FINETUNE, bn_mode="legacy_quirk"), ((3, 4),), before=QUIRK),
     "vsepp vectors": Case(VECTORS, None, FROZEN, ((1,), (7,))),
@@ -83,6 +84,7 @@ CASES = {
 }
 COSTLY = ("vsepp cropped finetuned", "vsepp legacy finetuned", "vse_infty grid finetuned")
 """Cases whose parts other cases have too."""
+EACH = [pytest.param(name, marks=[pytest.mark.exhaustive] * (name in COSTLY)) for name in CASES]
 KILLED = [
     pytest.param(name, stops, id=f"{name}-{stops}", marks=[pytest.mark.exhaustive] * (name in COSTLY or number > 0))
     for name, case in CASES.items()
@@ -174,9 +176,7 @@ def trained(
     return train
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.exhaustive] * (name in COSTLY)) for name in CASES]
-)
+@pytest.mark.parametrize("name", EACH)
 def test_cells_alone_equal_cells_side_by_side(name: str, trained: Callable[[str], Trained], tmp_path: Path) -> None:
     shared = trained(name)
     assert len({json.dumps(folder.numbers()) for folder in shared.folders.values()}) == len(shared.folders)
@@ -200,7 +200,7 @@ def test_resumed_equals_unbroken(
         assert same_weights(folder, unbroken.folders[key])
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", EACH)
 def test_a_checkpoint_evaluated_again_repeats_the_result(name: str, trained: Callable[[str], Trained]) -> None:
     for folder in trained(name).folders.values():
         assert open_checkpoint(folder.root).evaluate()["metrics"] == folder.result()

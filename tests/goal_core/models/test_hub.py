@@ -38,6 +38,7 @@ from tests.helpers.training_cases import (
     unit_of,
 )
 
+FEW = replace(DATA, num_train=8)
 NAMES = ("con/con", "lin-ms/cir", "sig-ms/nca")
 TEXTS = ["a small red circle", "the large square and a circle on the blue square of the green circle in a circle"]
 STAGE = replace(FROZEN, epochs=2, warmup_epochs=0, lr_drops=())
@@ -86,7 +87,7 @@ def test_frozen_towers_are_passed_once_and_their_heads_stack(
 ) -> None:
     """Then both towers are fine-tuned from the best heads, killed and resumed, and evaluated from the checkpoint."""
     passed: list[int] = []
-    unit = unit_of(*NAMES, model=dual(towers), data=DATA, stage=STAGE, sharing="heads")
+    unit = unit_of(*NAMES, model=dual(towers), data=FEW, stage=STAGE, sharing="heads")
     texts = Towers.texts
 
     def counted(self: Towers, ids: Tensor, lengths: Tensor) -> Tensor:
@@ -96,7 +97,7 @@ def test_frozen_towers_are_passed_once_and_their_heads_stack(
     monkeypatch.setattr(Towers, "texts", counted)
     stacked = folders_of(unit, tmp_path / "frozen")
     outcomes = train_unit(unit, stacked)
-    captions = sum(split.num_captions for split in open_dataset(DATA).splits.values())
+    captions = sum(split.num_captions for split in open_dataset(FEW).splits.values())
     assert sum(passed) == captions  # of two epochs and three cells
     assert all(outcome.result["stacked"] == 1 for outcome in outcomes)  # type: ignore[union-attr]
     monkeypatch.setattr(Towers, "texts", texts)
@@ -104,10 +105,10 @@ def test_frozen_towers_are_passed_once_and_their_heads_stack(
         again = open_checkpoint(folder.root).evaluate()["metrics"]
         assert again == pytest.approx(folder.result())
     init = {key: folder.best() for key, folder in stacked.items()}
-    tuned = unit_of(*NAMES[:2], model=dual(towers), data=DATA, stage=replace(FINETUNE, lr=1e-3), init=init)
+    tuned = unit_of(*NAMES[:2], model=dual(towers), data=FEW, stage=replace(FINETUNE, lr=1e-3), init=init)
     whole, killed = folders_of(tuned, tmp_path / "whole"), folders_of(tuned, tmp_path / "killed")
     train_unit(tuned, whole)
-    train_killed(tuned, killed, 7)
+    train_killed(tuned, killed, 4)
     before = build_dual(tuned.model.backbone, image_size=32).state_dict()
     for key, folder in whole.items():
         assert same_weights(folder, killed[key])
@@ -121,7 +122,7 @@ def test_baselines_take_the_temperature_of_the_towers(towers: Path, tmp_path: Pa
     """Fixed beside frozen towers; trained with them, shared or alone, killed or not, the same bits."""
     own = build_dual(dual(towers).backbone, image_size=32).own
     loss = "sigmoid" if "bias" in own else "infonce"
-    unit = unit_of("con/con", f"{loss}/loss", model=dual(towers), data=DATA, stage=STAGE)
+    unit = unit_of("con/con", f"{loss}/loss", model=dual(towers), data=FEW, stage=STAGE)
     grid, plan = unit.trainings
     plan = replace(plan, objective=plan.objective.of_model())
     unit = replace(unit, trainings=(grid, plan))
@@ -159,7 +160,7 @@ def test_a_head_that_keeps_the_width_begins_as_the_identity(towers: Path) -> Non
 
 def test_without_heads_the_towers_alone_are_fine_tuned(towers: Path, tmp_path: Path) -> None:
     bare = dual(towers, vectors=VectorsConfig(image_head="none", text_head="none"))
-    unit = unit_of("con/con", model=bare, data=DATA, stage=replace(FINETUNE, epochs=1))
+    unit = unit_of("con/con", model=bare, data=FEW, stage=replace(FINETUNE, epochs=1))
     assert [getattr(one, "kind", "done") for one in train_unit(unit, folders_of(unit, tmp_path / "tuned"))] == ["done"]
     frozen = replace(unit, stage=STAGE)
     (failed,) = train_unit(frozen, folders_of(frozen, tmp_path / "frozen"))
@@ -196,7 +197,7 @@ def test_mistakes_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def encoder_cases(folder: Path) -> dict[str, tuple[ModelConfig, Any, StageConfig]]:
     any_bert = replace(GRID, bert=replace(GRID.bert, weights=str(folder)), vse_infty=VseInftyConfig(size_augment=0))
     return {
-        "vsepp": (replace(MODEL, text=TextConfig(encoder=str(folder))), DATA, STAGE),
+        "vsepp": (replace(MODEL, text=TextConfig(encoder=str(folder))), FEW, STAGE),
         "vse_infty": (any_bert, GRID_DATA, SET_FROZEN),
     }
 

@@ -35,10 +35,11 @@ from tests.helpers.training_cases import (
 )
 
 NAMES = ("con/con", "sig-ms/cir")
-FEW = replace(DATA, num_train=8, num_val=4, num_test=4)
-SHORT = replace(FROZEN, epochs=1, batch_size=16, warmup_epochs=0, lr_drops=())
+FEW = replace(DATA, num_train=4, num_val=4, num_test=4)
+SHORT = replace(FROZEN, epochs=1, batch_size=8, warmup_epochs=0, lr_drops=())
 TUNED = replace(SHORT, name="finetune")
 SETS = replace(SET_FROZEN, epochs=1, warmup_epochs=0, batch_size=8)
+PAIRED = replace(XVLM_STAGE, epochs=1, batch_size=8)
 CROPS = replace(FEW, image=replace(DATA.image, augment="crop_flip"))
 CELLS = replace(FEW, image=GRID_DATA.image)
 PATCHES = replace(FEW, image=XVLM_DATA.image)
@@ -46,14 +47,18 @@ CASES: dict[str, dict[str, Any]] = {
     "vsepp frozen": {"data": CROPS, "stage": SHORT},
     "vsepp frozen, features once": {"data": FEW, "stage": replace(SHORT, epochs=2, warmup_epochs=1)},
     "vsepp frozen, features of views": {"data": CROPS, "stage": replace(SHORT, feature_views=2)},
-    "vsepp frozen in chunks": {"data": CROPS, "stage": replace(SHORT, micro_batch=7)},
+    "vsepp frozen in chunks": {"data": CROPS, "stage": replace(SHORT, micro_batch=5)},
     "vsepp finetune": {"data": CROPS, "stage": TUNED},
-    "vsepp finetune in chunks": {"data": CROPS, "stage": replace(TUNED, micro_batch=7)},
+    "vsepp finetune in chunks": {"data": CROPS, "stage": replace(TUNED, micro_batch=5)},
     "vse_infty frozen": {"data": CELLS, "model": GRID, "stage": SETS},
-    "vse_infty finetune in chunks": {"data": CELLS, "model": GRID, "stage": replace(TRAINED, epochs=1, micro_batch=5)},
+    "vse_infty finetune in chunks": {
+        "data": CELLS,
+        "model": GRID,
+        "stage": replace(TRAINED, epochs=1, batch_size=8, micro_batch=5),
+    },
     "vse_infty on regions": {"model": REGIONS, "stage": SETS},
-    "xvlm": {"data": PATCHES, "model": XVLM, "stage": replace(XVLM_STAGE, epochs=1)},
-    "xvlm in chunks": {"data": PATCHES, "model": XVLM, "stage": replace(XVLM_STAGE, epochs=1, micro_batch=5)},
+    "xvlm": {"data": PATCHES, "model": XVLM, "stage": PAIRED},
+    "xvlm in chunks": {"data": PATCHES, "model": XVLM, "stage": replace(PAIRED, micro_batch=5)},
 }
 COSTLY = (
     *("vsepp frozen in chunks", "vsepp finetune"),

@@ -39,6 +39,8 @@ from tests.helpers.training_cases import (
     unit_of,
 )
 
+ONE_EPOCH = replace(FROZEN, epochs=1, warmup_epochs=0, lr_drops=())
+
 
 def test_a_state_that_cannot_be_read_costs_the_epochs_and_not_the_cell(tmp_path: Path) -> None:
     unit = unit_of("con/con", "sig-ms/cir")
@@ -119,7 +121,7 @@ class AskedToStop(Callback):
         return self.asked >= self._limit
 
 
-@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.exhaustive), 8])
+@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.exhaustive), 13])
 @pytest.mark.parametrize("stage", [FROZEN, FINETUNE], ids=lambda stage: stage.name)
 def test_a_unit_stopped_wherever_it_is_asked_continues_to_the_same_bits(
     tmp_path: Path, stage: StageConfig, every: int
@@ -207,18 +209,19 @@ def test_events_come_once_for_each_cell_and_epoch(tmp_path: Path) -> None:
 
 
 def test_finetune_starts_from_the_best_frozen_weights(tmp_path: Path) -> None:
-    frozen = unit_of("con/con")
+    frozen = unit_of("con/con", stage=ONE_EPOCH)
     folders = folders_of(frozen, tmp_path / "frozen")
     train_unit(frozen, folders)
-    tune = unit_of("con/con", stage=FINETUNE, init={"con-con": folders["con-con"].best()})
+    stage = replace(FINETUNE, epochs=1)
+    tune = unit_of("con/con", stage=stage, init={"con-con": folders["con-con"].best()})
     tuned, scratch = folders_of(tune, tmp_path / "finetune"), folders_of(tune, tmp_path / "scratch")
     train_unit(tune, tuned)
-    train_unit(unit_of("con/con", stage=FINETUNE), scratch)
+    train_unit(unit_of("con/con", stage=stage), scratch)
     assert tuned["con-con"].numbers() != scratch["con-con"].numbers()
 
 
 def test_another_models_checkpoint_is_refused(tmp_path: Path) -> None:
-    small = unit_of("con/con")
+    small = unit_of("con/con", stage=ONE_EPOCH)
     folders = folders_of(small, tmp_path / "small")
     train_unit(small, folders)
     other = unit_of("con/con", model=replace(MODEL, embed_dim=8), init={"con-con": folders["con-con"].best()})

@@ -9,6 +9,7 @@ import pytest
 
 from goal_sweep.goal_core.objectives import list_objectives
 from goal_sweep.runners.cli.app import run
+from tests.helpers.blank_figures import blank_figures
 
 
 def test_every_objective_is_listed_with_whether_it_has_a_loss(capsys: pytest.CaptureFixture[str]) -> None:
@@ -25,9 +26,9 @@ def test_every_objective_is_listed_with_whether_it_has_a_loss(capsys: pytest.Cap
     assert any(line.split()[0] == "sig-ms/cir" and line.split()[-3:] == ["no"] * 3 for line in lines)
 
 
-@pytest.mark.slow
 def test_the_figures_are_drawn_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["objectives", "--plot", str(tmp_path / "new")]) == 0
+    with blank_figures():  # tests/analysis/figures looks at what they show
+        assert run(["objectives", "--plot", str(tmp_path / "new")]) == 0
     names = ["triplet-weights.png", "pair-weights.png", "gradient-fields.png"]
     assert [Path(line).name for line in capsys.readouterr().out.splitlines()] == names
     assert all((tmp_path / "new" / name).read_bytes().startswith(b"\x89PNG") for name in names)

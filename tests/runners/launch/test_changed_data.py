@@ -20,6 +20,7 @@ from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.vector_files import write_vectors
 
 OF_VECTORS = "model: {backbones: [{name: vgg19, weights: precomputed}], text: {word_dim: 8}, embed_dim: 16}"
+ONE_STAGE = "stages=[{name: frozen, epochs: 2, lr: 1e-3, batch_size: 8}]"
 EXCHANGED = {("frozen begins", "none"), ("finetune epoch 1", "crop_flip")}
 
 
@@ -58,15 +59,15 @@ def test_nothing_is_trained_on_images_that_were_exchanged(
 
 
 def test_data_that_were_edited_for_good_are_other_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sweep = sweep_in(tmp_path / "run")
+    sweep = sweep_in(tmp_path / "run", "none", ONE_STAGE)
     assert launch(sweep, monkeypatch).status == 0
     swap(tmp_path / "run")
-    edited = sweep_in(tmp_path / "run")
+    edited = sweep_in(tmp_path / "run", "none", ONE_STAGE)
     assert not {one.key for one in edited.trainings} & {one.key for one in sweep.trainings}
     assert launch(edited, monkeypatch).status == 0
     assert results(edited) != results(sweep)
     swap(tmp_path / "run")
-    assert launch(sweep_in(tmp_path / "run"), monkeypatch).found_nothing_to_do
+    assert launch(sweep_in(tmp_path / "run", "none", ONE_STAGE), monkeypatch).found_nothing_to_do
 
 
 def replaced(path: Path, content: bytes) -> None:

@@ -67,8 +67,8 @@ def test_uris_that_cannot_work_are_refused_in_one_line(given):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("name", ["50%20off a?b", "100% ü#&;", "x" * 200])
-def test_a_database_may_lie_in_a_folder_of_any_name(name, tmp_path):
+def test_a_database_may_lie_in_a_folder_of_any_name(tmp_path):
+    name = "50%20off a?b, 100% ü#&; and " + "x" * 200
     folder = tmp_path / "here" / name
     uri = resolve_uri("sqlite:///{store}/mlflow.db", folder)
     assert resolve_uri(uri, folder) == uri

@@ -14,6 +14,7 @@ from goal_sweep.goal_core.training.cells.stack import CellStack
 from goal_sweep.goal_core.training.config import StageConfig
 from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.training_cases import (
+    DATA,
     FINETUNE,
     FROZEN,
     PlainFolder,
@@ -62,7 +63,7 @@ def _alone(unit: UnitPlan, key: str, root: Path) -> PlainFolder:
 @pytest.mark.parametrize("stage", [FROZEN, pytest.param(FINETUNE, marks=pytest.mark.slow)], ids=lambda one: one.name)
 def test_own_settings_train_as_a_stage_that_has_them(tmp_path: Path, stage: StageConfig) -> None:
     kept = ("lr-1", "adamw-10", *(("clip-10",) if stage is FROZEN else ("linear-1",)))
-    unit = _unit(stage=stage, sharing="trunk")
+    unit = _unit(stage=stage, sharing="trunk", data=replace(DATA, num_train=8))
     unit = replace(unit, trainings=tuple(one for one in unit.trainings if one.key in kept))
     together = folders_of(unit, tmp_path / "together")
     train_unit(unit, together)

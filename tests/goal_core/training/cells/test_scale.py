@@ -33,7 +33,7 @@ from tests.helpers.training_cases import (
 )
 
 STAGE = replace(XVLM_DROPS, batch_size=8)
-DATA = replace(XVLM_DATA, image=replace(XVLM_DATA.image, augment="none"))
+DATA = replace(XVLM_DATA, num_train=5, num_val=6, num_test=6, image=replace(XVLM_DATA.image, augment="none"))
 NAMES = ("con/nca", "sig-ms/cir")
 
 
@@ -99,7 +99,7 @@ def test_it_is_the_same_in_any_packing_and_however_often_the_training_is_killed(
     unit = xvlm_unit(*NAMES, stage=stage)
     together, killed = folders_of(unit, tmp_path / "together"), folders_of(unit, tmp_path / "killed")
     train_unit(unit, together)
-    train_killed(unit, killed, 1, 7)
+    train_killed(unit, killed, 1, 4)
     for training in unit.trainings:
         alone = folders_of(unit, tmp_path / "alone")[training.key]
         train_unit(replace(unit, trainings=(training,)), {training.key: alone})
