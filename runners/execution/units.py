@@ -7,7 +7,7 @@ nothing and is never restored.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,9 @@ from ray import tune
 from ray.tune.search import Searcher
 
 from goal_sweep.goal_core.basics.atomic import scratch_folder
-from goal_sweep.runners.execution.job import Death, Work
+from goal_sweep.goal_core.training import TrainingEvent
+from goal_sweep.runners.execution.job import Death, UnfitMachineError, Work
 from goal_sweep.runners.execution.session import AGAIN, RayLostError, RaySession
-from goal_sweep.runners.execution.worker import train_trial
 
 _PENDING = "32"
 """Units that ask a cluster for room at the same time. The more there are, the faster an autoscaler adds machines."""
@@ -35,6 +35,22 @@ def run_units(session: RaySession, work: Work) -> None:
         os.environ.setdefault("TUNE_MAX_PENDING_TRIALS_PG", _PENDING)
     while not work.is_over and not work.stopping:
         _fit(session, _Queue(work))
+
+
+def train_trial(config: Mapping[str, Any]) -> None:
+    """What Ray Tune runs: train the unit of a `Start`, and report its events, each with Ray's id of the machine."""
+    from goal_sweep.runners.execution.worker import run_unit  # with torch, which a driver does without
+
+    node = ray.get_runtime_context().get_node_id()
+
+    def report(events: Sequence[TrainingEvent] = (), **more: Any) -> None:
+        tune.report({"node": node, "events": list(events), **more})  # waits until the driver has read it
+
+    report()  # where the unit begins
+    try:
+        run_unit(ray.get(config["job"]), report)
+    except UnfitMachineError as error:
+        report(unfit=str(error))
 
 
 class _NotKept:

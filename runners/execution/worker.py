@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from goal_sweep.goal_core.basics.atomic import StorageError
 from goal_sweep.goal_core.basics.errors import FencedError, GoalError, listening
@@ -42,23 +41,6 @@ STOP_CHECK_S = 1.0
 """Seconds between looks at the store for the driver's wish to stop."""
 _RECORD_S = 30.0
 """Seconds that the record of a hang may take."""
-
-
-def train_trial(config: Mapping[str, Any]) -> None:
-    """What Ray Tune runs: train the unit of a `Start`, and report its events, each with Ray's id of the machine."""
-    import ray
-    from ray import tune
-
-    node = ray.get_runtime_context().get_node_id()
-
-    def report(events: Sequence[TrainingEvent] = (), **more: Any) -> None:
-        tune.report({"node": node, "events": list(events), **more})  # waits until the driver has read it
-
-    report()  # where the unit begins
-    try:
-        run_unit(ray.get(config["job"]), report)
-    except UnfitMachineError as error:
-        report(unfit=str(error))
 
 
 def run_unit(job: UnitJob, send: Send) -> None:

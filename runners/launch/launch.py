@@ -6,12 +6,15 @@ A launch that was killed at any point continues when it is started again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from importlib import import_module
 
 from rich.console import Console
 
 from goal_sweep.goal_core.basics.atomic import StorageError
+from goal_sweep.runners.execution.session import RaySession, Resources
 from goal_sweep.runners.launch.loop import Launch
 from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.launch.remaining import LaunchOptions, Remaining
@@ -61,26 +64,28 @@ def launch_sweep(
     view = LiveView(remaining.progress, sweep.config.name, console, command, judge)
     todo, status, trouble = remaining.startable(ahead=True), remaining.exit_status, ""
     has_work = bool(todo or remaining.held)
-    if has_work:
-        sweep.check_trainable()
-        unlike = [f"warning: {unlike}"] if (unlike := sweep.unlike_published()) else []
-        data, phase = (f"data: {note}" for note in sweep.dataset.notes), filter(None, [remaining.progress.phase])
-        for line in (*unlike, *data, *phase, *damaged, *edits_since(before, sweep)):
-            view.note(line)
-        sweep.prepare()
-    if sweep.store.exists:  # an earlier launch may have ended before MLflow had everything
-        with Tracking(sweep, sweep.store.root, live=has_work, warn=view.note) as tracking:
-            tracking.catch_up(update_results(sweep.store, sweep, must_write=has_work))
+    with ExitStack() as stack:
+        if has_work:
+            session = _start_ray(sweep, options, stack)
+            unlike = [f"warning: {unlike}"] if (unlike := sweep.unlike_published()) else []
+            data, phase = (f"data: {note}" for note in sweep.dataset.notes), filter(None, [remaining.progress.phase])
+            for line in (*unlike, *data, *phase, *damaged, *edits_since(before, sweep)):
+                view.note(line)
+            sweep.prepare()
+        if sweep.store.exists:  # an earlier launch may have ended before MLflow had everything
+            tracking = Tracking(sweep, sweep.store.root, live=has_work, warn=view.note)
+            stack.enter_context(tracking).catch_up(update_results(sweep.store, sweep, must_write=has_work))
             try:
                 if has_work:
-                    status = Launch(remaining, options, view, tracking, signals).run()
+                    status = Launch(remaining, session, view, tracking, signals).run()
             finally:
                 hurried = signals.received is not None
                 with suppress(StorageError):  # the next launch or sync writes it
                     tracking.finish(update_results(sweep.store, remaining.sweep))
                 tracking.close(HURRY_S if hurried else CATCH_UP_S)
-        if trouble := tracking.mlflow.trouble:
-            view.note(f"tracking: {trouble} ({command('sync', with_tracking=True)} writes what is missing)")
+            trouble = tracking.mlflow.trouble
+    if trouble:
+        view.note(f"tracking: {trouble} ({command('sync', with_tracking=True)} writes what is missing)")
     view.show_all()
     return LaunchOutcome(
         status=status,
@@ -88,6 +93,19 @@ def launch_sweep(
         found_nothing_to_do=not has_work,
         is_tracked=not trouble,
     )
+
+
+def _start_ray(sweep: OpenedSweep, options: LaunchOptions, stack: ExitStack) -> RaySession:
+    """Start Ray while the sweep is checked. Nothing has been written when this raises what is wrong with it."""
+    if sweep.too_large():
+        sweep.check_trainable()
+    need, patience_s = Resources.of(sweep.config.resources), sweep.config.execution.ray_timeout
+    with ThreadPoolExecutor(2) as beside:
+        checked = beside.submit(sweep.check_trainable)
+        beside.submit(import_module, "goal_sweep.runners.tracking.mlflow_tracker")
+        session = stack.enter_context(RaySession(options.address, need, patience_s))
+        checked.result()
+    return session
 
 
 def _taken_back(sweep: OpenedSweep) -> Iterator[str]:

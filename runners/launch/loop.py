@@ -13,7 +13,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +21,8 @@ from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
 from goal_sweep.goal_core.basics.errors import UnfinishedError
 from goal_sweep.goal_core.training.plan import EpochDone, TrainingDone, TrainingFailed
 from goal_sweep.runners.execution.job import Death, Start, UnitJob, code_digest, software
-from goal_sweep.runners.execution.session import RaySession, Resources
-from goal_sweep.runners.launch.remaining import LaunchOptions, Packer, Remaining
+from goal_sweep.runners.execution.session import RaySession
+from goal_sweep.runners.launch.remaining import Packer, Remaining
 from goal_sweep.runners.launch.signals import StopSignals
 from goal_sweep.runners.launch.view import LiveView
 from goal_sweep.runners.planning.devices import of_machines
@@ -61,9 +61,9 @@ class Launch:
     """Gives units to Ray, and notes what becomes of them (`runners.execution.job.Work`)."""
 
     def __init__(
-        self, remaining: Remaining, options: LaunchOptions, view: LiveView, tracking: Tracking, signals: StopSignals
+        self, remaining: Remaining, session: RaySession, view: LiveView, tracking: Tracking, signals: StopSignals
     ) -> None:
-        self._remaining, self._progress, self._options = remaining, remaining.progress, options
+        self._remaining, self._progress, self._session = remaining, remaining.progress, session
         self._view, self._tracking, self._signals = view, tracking, signals
         self.id = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}-{secrets.token_hex(4)}"
         """Which the attempts of its workers state."""
@@ -82,7 +82,6 @@ class Launch:
         """When the running units have had their time to save; None until a signal comes."""
         self._looked = 0.0
         self._packer: Packer | None = None
-        self._session: RaySession | None = None
 
     @property
     def _store(self) -> Store:
@@ -116,15 +115,12 @@ class Launch:
         return self._remaining.exit_status
 
     def _train(self) -> None:
-        config = self._remaining.sweep.config
-        need = Resources.of(config.resources)
-        with RaySession(self._options.address, need, config.execution.ray_timeout) as session:
-            from goal_sweep.runners.execution.units import run_units  # loads Ray, which reads the session's variables
+        from goal_sweep.runners.execution.units import run_units  # loads Ray, which reads the session's variables
 
-            self._session = session
+        with closing(self._session) as session:
             self._signals.install()
             self._tracking.mlflow.check(ANSWER_S)  # before anything trains, if it can never work
-            devices = of_machines(session.machines(), need, here=self._options.address is None)
+            devices = of_machines(session.machines(), session.need, here=session.address is None)
             self._packer = Packer(self._remaining, devices, self._view.note)
             self._packer.look_ahead()
             self._fill()
@@ -164,7 +160,7 @@ class Launch:
             plugins=tuple(one for one in config.plugins if one.kinds != {"trackers"}),
             store=self._store.location,
             launch=self.id,
-            elsewhere=self._options.address is not None,
+            elsewhere=self._session.address is not None,
             code=code_digest(),
             software=software(),
         )
@@ -257,7 +253,7 @@ class Launch:
             (self._view.done if status.state == "done" else self._view.failed)(training)
             if training in self._begun:  # or else the launch that trained it tells
                 self._tracking.end(row)
-            self._failed_fast |= status.state == "failed" and self._options.fail_fast
+            self._failed_fast |= status.state == "failed" and self._remaining.options.fail_fast
         elif status.state == "waiting" and not self._store.exists:
             where = f"the results folder {self._store.location} is gone, or another is in its place"
             self._cut_short = f"{where}; once it is back, the same command continues"
@@ -282,11 +278,10 @@ class Launch:
         reason = f"{reason}; not counted: once that is mended, the same command continues"
         self._progress.waiting(training, reason)
         self._view.note(f"{training.name}: {reason}")
-        self._failed_fast |= self._options.fail_fast
+        self._failed_fast |= self._remaining.options.fail_fast
 
     def _avoid(self, waiting: _Waiting, left: Sequence[Training]) -> None:
         """Keep units away from a machine that lacks something, as long as there are others."""
-        assert self._session is not None
         self._unfit[waiting.node] = waiting.unfit
         if all(one.id in self._unfit for one in self._session.machines() if one.fits(self._session.need)):
             self._cut_short = f"no machine of the cluster can train this sweep: {'; '.join({*self._unfit.values()})}"

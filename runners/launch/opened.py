@@ -36,8 +36,8 @@ class OpenedSweep(ResolvedSweep):
         """Make the store, and put the index of the data into it, so that no worker reads them all."""
         before = self.store.indexes
         self.store.prepare()
-        if before != self.store.indexes:
-            own, kept = (index_path(self.config.data, folder) for folder in (before, self.store.indexes))
+        own, kept = (index_path(self.config.data, folder) for folder in (before, self.store.indexes))
+        if own != kept and own.exists():
             with suppress(OSError):  # without it the data are read again
                 make_folder(kept.parent)
                 replace_with(kept, partial(copyfile, own))
@@ -73,10 +73,10 @@ class OpenedSweep(ResolvedSweep):
         name_it = "if no file is missing, give the data a name of its own, such as --set data.name=mine"
         return f"{'; '.join(lines)}; {name_it}" if lines else ""
 
-    def check_trainable(self) -> None:
-        """Check what would otherwise fail only in training: batch sizes, captions, weights, parts of plugins."""
+    def too_large(self) -> list[GoalError]:
+        """The batch sizes that are larger than the train split, which are known at once."""
         captions, name = self.dataset.splits["train"].num_captions, self.dataset.name
-        errors: list[GoalError] = [
+        return [
             ConfigError(
                 f"must be at most {captions}, the number of captions in the train split of {name!r}, "
                 f"got {stage.batch_size}",
@@ -85,6 +85,10 @@ class OpenedSweep(ResolvedSweep):
             for stage in self.config.stages
             if stage.batch_size > captions
         ]
+
+    def check_trainable(self) -> None:
+        """Check what would otherwise fail only in training: batch sizes, captions, weights, parts of plugins."""
+        errors = self.too_large()
         try:
             self._check_parts()
         except GoalError as error:

@@ -35,7 +35,7 @@ class Remaining:
     """Which trainings a launch will still try, and which of them can start."""
 
     def __init__(self, sweep: OpenedSweep, options: LaunchOptions) -> None:
-        self.sweep, self._options = sweep, options
+        self.sweep, self.options = sweep, options
         self.progress = sweep.progress()
         self.left: set[Training] = set()
         """Trainings that this launch will not retry; the next may."""
@@ -76,7 +76,7 @@ class Remaining:
 
     def search_on(self) -> bool:
         """Ask the search for what follows from the scores by now. Returns whether there is anything new."""
-        if not self.sweep.studies or self._options.failed == "only":
+        if not self.sweep.studies or self.options.failed == "only":
             return False
         later = self.sweep.searched()
         if later.studies == self.sweep.studies:

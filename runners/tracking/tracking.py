@@ -9,16 +9,16 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Generic, TypeVar
-
-from mlflow.exceptions import MlflowException
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from goal_sweep.goal_core.basics.errors import GoalError, first_line
 from goal_sweep.runners.results import ResultsTable, asked_row
-from goal_sweep.runners.tracking.mlflow_tracker import MlflowTracker
 from goal_sweep.runners.tracking.uri import TrackingError, resolve_uri, sqlite_file
 from goal_sweep.sweeps.cells import ResolvedSweep, Training
 from goal_sweep.sweeps.trackers import Tracker, trackers
+
+if TYPE_CHECKING:
+    from goal_sweep.runners.tracking.mlflow_tracker import MlflowTracker
 
 T = TypeVar("T", bound=Tracker)
 _RETRY_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
@@ -41,7 +41,7 @@ class Tracking:
 
     def __init__(self, sweep: ResolvedSweep, store: Path, *, live: bool, warn: Callable[[str], None]) -> None:
         uri, name = resolve_uri(sweep.config.tracking, store), sweep.config.name
-        self.mlflow = TrackerThread("MLflow", lambda: MlflowTracker(uri, name, live=live), warn, tries=_TRIES)
+        self.mlflow = TrackerThread("MLflow", partial(_mlflow, uri, name, live=live), warn, tries=_TRIES)
         self.mlflow.file = sqlite_file(uri)
         plugins = {plugin.name for plugin in sweep.config.plugins}
         own = {entry.name: entry.function for entry in trackers.values() if entry.plugin in plugins}
@@ -190,10 +190,16 @@ class TrackerThread(Generic[T]):
         return self._tracker
 
 
+def _mlflow(uri: str, name: str, *, live: bool) -> MlflowTracker:
+    from goal_sweep.runners.tracking.mlflow_tracker import MlflowTracker  # with MLflow, which takes seconds
+
+    return MlflowTracker(uri, name, live=live)
+
+
 def _is_temporary(error: BaseException) -> bool:
     """Whether a call may succeed later."""
-    if isinstance(error, MlflowException):
-        return error.error_code not in _REFUSALS
+    if (code := getattr(error, "error_code", None)) is not None:  # of MLflow
+        return code not in _REFUSALS
     # Connections and databases raise errors of many libraries, which are worth a retry; a bug is not.
     bugs = (GoalError, TypeError, KeyError, AttributeError, ValueError, AssertionError, SystemExit)
     return not isinstance(error, bugs)

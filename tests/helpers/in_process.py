@@ -48,6 +48,9 @@ class OneMachine:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         return
 
     def machines(self) -> list[Machine]:
@@ -95,7 +98,7 @@ def without_ray(patch: pytest.MonkeyPatch, train: Train = run_unit) -> None:
                 death = end.death
             work.ended(start.number, death)
 
-    patch.setattr(loop, "RaySession", OneMachine)
+    patch.setattr(launch_module, "RaySession", OneMachine)
     patch.setitem(sys.modules, "goal_sweep.runners.execution.units", SimpleNamespace(run_units=run_units))
     patch.setattr(loop, "PAUSE_S", 0.001)
     patch.setattr(loop, "LOOK_S", 0.05)
