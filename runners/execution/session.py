@@ -15,8 +15,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-import psutil
-
 from goal_sweep.goal_core.basics.atomic import remove_left_behind
 from goal_sweep.goal_core.basics.errors import DeviceError, GoalError, UnfinishedError
 from goal_sweep.goal_core.basics.machine import process_tag
@@ -99,8 +97,6 @@ class RaySession:
 
     def __init__(self, address: str | None, need: Resources, patience_s: int) -> None:
         self.address, self.need, self._patience_s = address, need, patience_s
-        self._processes: list[psutil.Process] = []
-        """Those without which a local Ray is over."""
         self._folder: Path | None = None
 
     def __enter__(self) -> Self:
@@ -120,8 +116,6 @@ class RaySession:
         try:
             self._init()
             if self.address is None:
-                own = psutil.Process().children()
-                self._processes = [one for one in own if one.name() in ("raylet", "gcs_server")]
                 check_here(self.need, self.machines()[0])
         except BaseException:
             self.close()
@@ -190,14 +184,6 @@ class RaySession:
         if self._folder is not None:
             os.environ["RAY_TMPDIR"] = str(self._folder.parent)
             shutil.rmtree(self._folder, ignore_errors=True)
-
-    def end_without_ray(self) -> None:
-        """End this process where one of a local Ray's has ended.
-
-        Ray's library mostly does so itself. If not, it waits as long as for one that is slow to answer.
-        """
-        if psutil.wait_procs(self._processes, timeout=0)[0]:
-            os._exit(1)
 
     def machines(self) -> list[Machine]:
         """The machines alive. Raises `RayLostError` where Ray does not answer."""

@@ -95,8 +95,8 @@ class _Queue(_NotKept, Searcher):  # type: ignore[misc]  # ray is not typed
 
 
 class _Ears(_NotKept, tune.Callback):  # type: ignore[misc]  # ray is not typed
-    def __init__(self, session: RaySession, queue: _Queue) -> None:
-        self._session, self._queue = session, queue
+    def __init__(self, queue: _Queue) -> None:
+        self._queue = queue
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
@@ -110,7 +110,6 @@ class _Ears(_NotKept, tune.Callback):  # type: ignore[misc]  # ray is not typed
         self._queue.end(trial.config["number"], Death.read(_error_text(trial)))
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        self._session.end_without_ray()
         self._queue.work.step()
 
 
@@ -132,7 +131,7 @@ def _fit(session: RaySession, queue: _Queue) -> None:
         others = [{_NODE_ID: f"!in({','.join(config['avoid'])})"}] if config["avoid"] else None
         return tune.PlacementGroupFactory([bundle], bundle_label_selector=others)
 
-    ears = _Ears(session, queue)
+    ears = _Ears(queue)
     # Tune must write its bookkeeping somewhere; nothing reads it.
     with scratch_folder() as scratch:
         tuner = tune.Tuner(

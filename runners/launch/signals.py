@@ -2,8 +2,9 @@
 
 Ctrl-C comes from the user, SIGHUP from a terminal that closes, SIGTERM from a batch system that takes the machine away,
 and SIGUSR1 from one that was asked to warn some time before. A plain parent starts a launch again where it ended
-without its own word: Ray's library ends its process within milliseconds of the end of Ray's own, and nothing in that
-process could say so. This module loads no library, so that a signal in the first moment of a launch finds a handler.
+without its own word: where Ray's own processes end, its library ends the launch within milliseconds, or waits for them,
+and nothing in the launch could say so. This module loads no library, so that a signal in the first moment of a launch
+finds a handler.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ MOST_RESTARTS = 3
 _OWN = 16
 """Added to the exit status of a launch that ends by itself; Ray ends a process with 1."""
 _LOOK_S = 1.0
+_RAY_LOOK_S, _RAY_DEAD_S = 3.0, 9.0
+"""Seconds between a parent's looks at a launch's Ray, and that a process of it may be dead: while Ray ends it is."""
 _PARENT = "GOAL_SWEEP_PARENT"
 """Variable of a launch: the number of its parent's process."""
 
@@ -142,7 +145,7 @@ def watch_over(command: list[str]) -> int:
         for number in _SIGNALS:
             if signal.getsignal(number) != signal.SIG_IGN:  # as nohup ignores one
                 signal.signal(number, partial(_pass_on, launch, asked_to_end))
-        if (status := launch.wait()) >= _OWN:
+        if (status := _wait(launch)) >= _OWN:
             return status - _OWN
         goes_on = restarts < MOST_RESTARTS and not asked_to_end
         again = "it goes on" if goes_on else "the same command continues"
@@ -150,6 +153,29 @@ def watch_over(command: list[str]) -> int:
         if not goes_on:
             break
     return 75
+
+
+def _wait(launch: subprocess.Popen[bytes]) -> int:
+    """Wait for a launch, and end it where one of the processes without which its local Ray is over stays dead.
+
+    Ray's library waits for such a process as long as for a slow one, and lets no other thread of the launch run.
+    """
+    dead_s = 0.0
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            return launch.wait(_RAY_LOOK_S)
+        dead_s = dead_s + _RAY_LOOK_S if _lacks_ray(launch.pid) else 0.0
+        if dead_s > _RAY_DEAD_S:
+            launch.kill()
+
+
+def _lacks_ray(launch: int) -> bool:
+    import psutil
+
+    with suppress(psutil.Error):  # it ends just now
+        own = [one for one in psutil.Process(launch).children() if one.name() in ("raylet", "gcs_server")]
+        return any(one.status() == psutil.STATUS_ZOMBIE for one in own)
+    return False
 
 
 def _pass_on(launch: subprocess.Popen[bytes], received: list[int], number: int, frame: object) -> None:

@@ -124,3 +124,16 @@ def test_a_launch_stops_when_its_parent_is_killed(tmp_path: Path) -> None:
     process.wait(timeout=120)
     psutil.wait_procs([launch], timeout=120)
     assert (tmp_path / "signals").read_text() == f"{signal.SIGTERM.value} "
+
+
+def test_a_launch_that_waits_for_a_dead_ray_is_started_again(tmp_path: Path) -> None:
+    launch = """
+if starts() == 1:
+    os.symlink(sys.executable, "raylet")
+    dead = __import__("subprocess").Popen(["./raylet", "-c", ""])
+    time.sleep(600)
+sys.exit(signals.own_status(0))
+"""
+    status, said, starts = end_of(tmp_path, launch, "words")
+    assert (status, starts) == (0, ["words"] * 2)
+    assert said.count("it goes on") == 1
