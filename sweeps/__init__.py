@@ -6,6 +6,6 @@
 from goal_sweep.sweeps.cells import ResolvedSweep, Training
 from goal_sweep.sweeps.reading.document import SweepError
 from goal_sweep.sweeps.reading.load import find_sweep, list_shipped, load_sweep
-from goal_sweep.sweeps.schema import ResourceConfig, SweepConfig, SweepObjectives, SweepPlaces
+from goal_sweep.sweeps.schema import ExecutionConfig, ResourceConfig, SweepConfig, SweepObjectives, SweepPlaces
 from goal_sweep.sweeps.tuning import Candidate, Study
 from goal_sweep.sweeps.units import Unit, pack

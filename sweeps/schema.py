@@ -20,7 +20,7 @@ from goal_sweep.goal_core.models.frameworks import frameworks
 from goal_sweep.goal_core.objectives.config import ObjectiveConfig
 from goal_sweep.goal_core.objectives.variants import Variant, accepted_parameters
 from goal_sweep.goal_core.objectives.weights import LOSS, Value, baselines, pair_weights, triplet_weights
-from goal_sweep.goal_core.training.config import Precision, Sharing, StageConfig
+from goal_sweep.goal_core.training.config import Compile, Precision, Sharing, StageConfig
 from goal_sweep.sweeps import checks
 from goal_sweep.sweeps.axes import Axis, Configuration, check_axes, combinations, settings_at
 from goal_sweep.sweeps.checks import Settings, distinct, failures, registered
@@ -101,7 +101,7 @@ class SweepObjectives(Settings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionConfig(Settings):
-    """How cells share a device. Affects speed and memory; a result only by the rounding of stacked heads."""
+    """How cells share a device, and by what kernels they train. Affects speed and memory; a result only by rounding."""
 
     sharing: Sharing = "auto"
     """`none`: a unit is one cell; `trunk`: cells that differ only in objective share the frozen backbone's features;
@@ -110,6 +110,12 @@ class ExecutionConfig(Settings):
     cells_per_unit: Annotated[int | Literal["auto"], Range(at_least=0)] = "auto"
     """Largest number of cells in a unit; 0 means no limit. `auto`: for each stage, the number with which the sweep ends
     earliest on the devices at hand (docs/performance.md). A number above 1 needs another sharing than `none`."""
+    compile: Compile = "auto"
+    """Whether `torch.compile` makes one program of an image backbone, with channels last: `on`, `off`, or `auto`: on a
+    GPU, where a training passes images for at least 1,000 steps. What cannot be compiled runs as it is, with a line in
+    the log. Numbers agree with those of `off` but for rounding."""
+    deterministic: bool = False
+    """On a GPU, take only kernels that give the same bits in every run, at their price. On a CPU all do."""
     ray_timeout: Annotated[int, Range(at_least=10)] = 600
     """Seconds that Ray's processes on this machine may take to start and to answer, which a busy machine makes slow."""
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import errno
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from goal_sweep.goal_core.basics.errors import first_line, warn
 
 _FULL = (
     "out of memory",  # of CUDA's allocator, its driver ("CUDA error: out of memory") and NCCL
@@ -19,6 +22,8 @@ _FULL = (
     "unable to find an engine",  # what torch says where no convolution of cuDNN finds its workspace
     "DefaultCPUAllocator",
 )
+
+_HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -87,6 +92,49 @@ def set_arithmetic(precision: str) -> None:
         warnings.filterwarnings("ignore", "Please use the new API settings", UserWarning)  # torch 2.9 to 2.11
         _set_products("high" if precision == "tf32" else "highest")
         torch.backends.cudnn.allow_tf32 = precision == "tf32"
+
+
+def set_precision(module: nn.Module, precision: str) -> None:
+    """Have the backbones and text encoders in a module compute in bfloat16 or float16, or as their weights are."""
+    for part in module.modules():
+        part.compute_dtype = _HALF.get(precision)  # type: ignore[assignment]  # no parameter of the module
+
+
+def computing(module: nn.Module, device: torch.device) -> AbstractContextManager[Any]:
+    """The context for a forward pass of a backbone or a text encoder, by `set_precision`."""
+    dtype = getattr(module, "compute_dtype", None)
+    return nullcontext() if dtype is None else torch.autocast(device.type, dtype=dtype)
+
+
+def compiled(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """A function as one program of `torch.compile`; where that fails the function as it is, with a warning."""
+    program: Callable[[Tensor], Tensor] | None = torch.compile(function)
+
+    def run(tensor: Tensor) -> Tensor:
+        nonlocal program
+        if program is not None:
+            try:
+                return program(tensor)
+            except Exception as error:  # compilers raise errors of many kinds; a fault of the function shows below
+                if is_out_of_memory(error):
+                    raise
+                warn(f"the image backbone is not compiled: {first_line(error)}")
+                program = None
+        return function(tensor)
+
+    return run
+
+
+@contextmanager
+def arithmetic(precision: str) -> Iterator[None]:
+    """The arithmetic of a precision (`set_arithmetic`), and afterwards the one before."""
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    set_arithmetic(precision)
+    try:
+        yield
+    finally:
+        _set_products(before[0])
+        torch.backends.cudnn.allow_tf32 = before[1]
 
 
 @contextmanager

@@ -133,7 +133,7 @@ def trained_encoder(
                 )
         backbone = initial.backbone(description.seed)
         heads = initial.heads(backbone, description.seed)
-    backbone = None if backbone is None else backbone.to(device)
+    backbone = None if backbone is None else backbone.placed(device, precision=description.precision)
     return Encoder(heads=heads.to(device), backbone=backbone, precision=description.precision, device=device)
 
 

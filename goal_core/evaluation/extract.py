@@ -55,7 +55,7 @@ def extract_features(
         raise DeviceError("--device cuda was requested, but torch finds no CUDA device")
     if any(split.region_shape is not None for split in dataset.splits.values()):
         raise DataError(f"{dataset.name} has precomputed features already; features are computed from images")
-    net = build_backbone(backbone, image_size=image.size, seed=seed, cells=kind == "grid").to(device)
+    net = build_backbone(backbone, image_size=image.size, seed=seed, cells=kind == "grid").placed(torch.device(device))
     with torch.inference_mode():
         blank = torch.zeros(1, 3, image.size, image.size, dtype=torch.uint8, device=device)
         sizes = net(blank).shape[1:]

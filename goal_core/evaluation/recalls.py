@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from goal_sweep.goal_core.basics.devices import full_precision, send
+from goal_sweep.goal_core.basics.devices import arithmetic, full_precision, send
 from goal_sweep.goal_core.basics.errors import CollapsedError, warn
 from goal_sweep.goal_core.data import ImageConfig, Split, index_parts
 from goal_sweep.goal_core.data.inputs import Captions, DecodedImages, captions_of
@@ -76,7 +76,7 @@ def caption_chunks(
 def embed_split(encoder: Encoder, split: EvalSplit) -> Embedded:
     """Embed a split. The embeddings of several cells have the cells in front."""
     encoder.train(False)
-    with torch.inference_mode(), encoder.autocast():
+    with torch.inference_mode(), arithmetic(encoder.precision):
         image_ND = torch.cat([encoder.images(chunk).float() for chunk in split.inputs()], -2)
     return image_ND, embed_captions(encoder, split.captions, split.alive)
 
@@ -85,7 +85,7 @@ def embed_captions(encoder: Encoder, captions: Captions, alive: Callable[[], Non
     """Embeddings of captions in their order, (M, D) float32, on the device; as by :func:`embed_split`."""
     rows, chunks = [], []
     encoder.train(False)
-    with torch.inference_mode(), encoder.autocast():
+    with torch.inference_mode(), arithmetic(encoder.precision):
         for numbers, tokens, lengths in caption_chunks(captions, alive):
             rows.append(numbers)
             chunks.append(encoder.texts(send(tokens, encoder.device), lengths).float())
@@ -201,12 +201,11 @@ def _rerank_split(encoder: Encoder, split: EvalSplit) -> tuple[Embedded, retriev
     heads = encoder.heads
     assert isinstance(heads, XvlmHeads)
     encoder.train(False)
-    with torch.inference_mode():
-        with encoder.autocast():
-            tokens_NRF = torch.cat([heads.image_tokens(encoder.features(chunk)) for chunk in split.inputs()])
-            states_MLW, lengths_M = _caption_states(encoder, heads, split)
-            image_ND = torch.cat([heads.embed_images(part).float() for part in torch.split(tokens_NRF, TEXT_CHUNK)])
-            text_MD = torch.cat([heads.embed_texts(part).float() for part in torch.split(states_MLW, TEXT_CHUNK)])
+    with torch.inference_mode(), arithmetic(encoder.precision):
+        tokens_NRF = torch.cat([heads.image_tokens(encoder.features(chunk)) for chunk in split.inputs()])
+        states_MLW, lengths_M = _caption_states(encoder, heads, split)
+        image_ND = torch.cat([heads.embed_images(part).float() for part in torch.split(tokens_NRF, TEXT_CHUNK)])
+        text_MD = torch.cat([heads.embed_texts(part).float() for part in torch.split(states_MLW, TEXT_CHUNK)])
         check_embedded((image_ND, text_MD), split.name)
 
         def score(images_P: Tensor, texts_P: Tensor) -> Tensor:
@@ -215,8 +214,7 @@ def _rerank_split(encoder: Encoder, split: EvalSplit) -> tuple[Embedded, retriev
                 split.alive()
                 lengths = lengths_M[texts.cpu()]
                 states = states_MLW[texts, : int(lengths.max())]
-                with encoder.autocast():
-                    parts.append(heads.match(tokens_NRF[images], states, lengths).float())
+                parts.append(heads.match(tokens_NRF[images], states, lengths).float())
             return torch.cat(parts)
 
         ranks = reranked_ranks(image_ND, text_MD, split.caption_image, score, heads.rerank_top)

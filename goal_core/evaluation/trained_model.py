@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 from torch import nn
 
-from goal_sweep.goal_core.basics.devices import send
+from goal_sweep.goal_core.basics.devices import arithmetic, send
 from goal_sweep.goal_core.basics.errors import ConfigError, DataError, warn
 from goal_sweep.goal_core.basics.registry import run_plugins
 from goal_sweep.goal_core.checkpoints.file import ModelDescription, TrainedModel, read_model
@@ -148,7 +148,7 @@ class RetrievalModel:
 
     def _embed_images(self, chunks: Iterable[torch.Tensor]) -> NDArray[np.float32]:
         encoder = self._encoder
-        with torch.inference_mode(), encoder.autocast():
+        with torch.inference_mode(), arithmetic(encoder.precision):
             found = [encoder.images(send(chunk, encoder.device)).float().cpu() for chunk in chunks]
         if not found:
             raise DataError("there is no picture to embed")

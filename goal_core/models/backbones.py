@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from goal_sweep.goal_core.basics.devices import compiled, computing, set_precision
 from goal_sweep.goal_core.basics.errors import DataError, WeightsError, first_line, nearest, warn
 from goal_sweep.goal_core.basics.files import seems
 from goal_sweep.goal_core.basics.numerics import derive_seed
@@ -53,6 +54,8 @@ class ImageBackbone(nn.Module):
     ) -> None:
         super().__init__()
         self.net, self.cells, self._drops = net, cells, drops
+        self._layout: torch.memory_format = torch.contiguous_format
+        self._run: Callable[[Tensor], Tensor] = self._features
         pooled = net.num_features if cells else getattr(net, "head_hidden_size", net.num_features)  # VGG, MobileNetV3
         self.num_features = int(pooled)  # type: ignore[arg-type]  # timm models all carry it
         self.register_buffer("mean", torch.tensor(mean).view(1, 3, 1, 1) * 255, persistent=False)
@@ -62,7 +65,12 @@ class ImageBackbone(nn.Module):
     @property
     def texts(self) -> Any:
         """Maps padded captions and their lengths to features (B, F), where a text tower belongs to it; else None."""
-        return getattr(self.net, "texts", None)
+        return self._texts if hasattr(self.net, "texts") else None
+
+    def _texts(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
+        with computing(self, tokens_BL.device):
+            features: Tensor = self.net.texts(tokens_BL, lengths_B)  # type: ignore[operator]  # of two towers
+        return features.float()
 
     @property
     def own(self) -> dict[str, Tensor]:
@@ -83,9 +91,25 @@ class ImageBackbone(nn.Module):
         """Let batch normalisation use, and record, each batch's statistics; or return to the running ones."""
         self.net.train(on)
 
+    def placed(self, device: torch.device, *, precision: str = "fp32", compiles: bool = False) -> ImageBackbone:
+        """Move it to a device, where it computes in a precision, if asked as one compiled program.
+
+        On a GPU, and where it is compiled, channels come last, as fast convolutions have them.
+        """
+        set_precision(self, precision)
+        if device.type == "cuda" or compiles:
+            self._layout = torch.channels_last
+            self.to(memory_format=torch.channels_last)
+        self._run = compiled(self._features) if compiles else self._features
+        return self.to(device)
+
     def forward(self, images_B3SS: Tensor) -> Tensor:
-        """Features (B, F), or of L cells (B, L, F), not normalised, of RGB pixels (B, 3, S, S) uint8."""
-        pixels = ((images_B3SS.float() - self.mean) / self.std).contiguous()
+        """Features (B, F) float32, or of L cells (B, L, F), not normalised, of RGB pixels (B, 3, S, S) uint8."""
+        with computing(self, images_B3SS.device):
+            return self._run(images_B3SS).float()
+
+    def _features(self, images_B3SS: Tensor) -> Tensor:
+        pixels = ((images_B3SS.float() - self.mean) / self.std).contiguous(memory_format=self._layout)
         features: Tensor = grid_features(self.net, pixels) if self.cells else self.net(pixels)
         return features
 

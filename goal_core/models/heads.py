@@ -7,15 +7,14 @@ device.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
-from goal_sweep.goal_core.basics.devices import send
+from goal_sweep.goal_core.basics.devices import send, set_precision
 from goal_sweep.goal_core.data import Split
 from goal_sweep.goal_core.models.backbones import ImageBackbone
 
@@ -42,9 +41,6 @@ def attention_mask(lengths_B: Tensor, longest: int, device: torch.device) -> Ten
     In this shape transformers takes a mask as it is; for one in two dimensions it waits for the device.
     """
     return length_mask(lengths_B, longest, device)[:, None, None, :]
-
-
-_HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +174,7 @@ def encoder_apart(heads: nn.Module, encoder: nn.Module, lr_scale: float) -> list
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoder:
-    """Maps images and captions into the joint space, in one precision; with stacked heads, those of C cells at once.
+    """Maps images and captions into the joint space; with stacked heads, those of C cells at once.
 
     Results of stacked heads have the cells in front.
     """
@@ -189,9 +185,10 @@ class Encoder:
     precision: str
     device: torch.device
 
-    def autocast(self) -> AbstractContextManager[Any]:
-        """The context for forward passes."""
-        return autocast(self.precision, self.device)
+    def __post_init__(self) -> None:
+        for module in (self.heads, self.backbone):
+            if module is not None:
+                set_precision(module, self.precision)
 
     def train(self, mode: bool) -> None:
         """Switch heads and backbone to training mode, or to evaluation mode."""
@@ -215,11 +212,6 @@ class Encoder:
     def texts(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
         """Unit vectors (B, D) of padded captions."""
         return self.heads.encode_texts(self.text_features(tokens_BL, lengths_B), lengths_B)
-
-
-def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
-    """The context for forward passes in a precision. Objectives and recalls are always IEEE float32."""
-    return torch.autocast(device.type, dtype=_HALF[precision]) if precision in _HALF else nullcontext()
 
 
 def num_features(backbone: ImageBackbone | None, split: Split) -> int:

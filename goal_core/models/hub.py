@@ -18,6 +18,7 @@ from safetensors import SafetensorError
 from tokenizers import Regex, normalizers, pre_tokenizers
 from torch import Tensor, nn
 
+from goal_sweep.goal_core.basics.devices import computing
 from goal_sweep.goal_core.basics.errors import ConfigError, WeightsError, first_line, nearest
 from goal_sweep.goal_core.basics.files import read_json, seems
 from goal_sweep.goal_core.data.text import Subwords, Wordpieces
@@ -112,11 +113,12 @@ def word_states(encoder: Any, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
     kind = encoder.config.model_type if hasattr(encoder, "config") else ""
     mask = (attention_mask if kind == "bert" else length_mask)(lengths_B, tokens_BL.shape[1], tokens_BL.device)
     states: Tensor
-    if kind:
-        states = encoder(input_ids=tokens_BL, attention_mask=mask).last_hidden_state
-    else:
-        states = encoder(tokens_BL, mask)
-    return states
+    with computing(encoder, tokens_BL.device):
+        if kind:
+            states = encoder(input_ids=tokens_BL, attention_mask=mask).last_hidden_state
+        else:
+            states = encoder(tokens_BL, mask)
+    return states.float()
 
 
 def tokenizer_of(encoder: str, words: Callable[[], T]) -> T | Subwords:

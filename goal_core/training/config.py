@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 from goal_sweep.goal_core.basics.ranges import InRange, Range
 
+Compile = Literal["auto", "on", "off"]
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 """Arithmetic of the training steps' forward and backward passes. `fp32`: IEEE float32 everywhere. `tf32`: float32 in
 memory, but the factors of matrix products, convolutions and GRUs are rounded to 10 bits; GPUs from Ampere on have it.

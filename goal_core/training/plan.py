@@ -17,7 +17,7 @@ from goal_sweep.goal_core.checkpoints.names import weights_in
 from goal_sweep.goal_core.data import DataConfig
 from goal_sweep.goal_core.models import ModelConfig
 from goal_sweep.goal_core.objectives import ObjectiveConfig
-from goal_sweep.goal_core.training.config import Precision, Sharing, StageConfig
+from goal_sweep.goal_core.training.config import Compile, Precision, Sharing, StageConfig
 
 
 class EpochRecord(TypedDict):
@@ -125,6 +125,10 @@ class UnitPlan:
     """Torch's CPU threads. They affect the last bit of a number, so they never depend on sharing."""
     loader_workers: int = 0
     """Processes that decode images; 0 decodes in the training process. The numbers do not depend on it."""
+    compile: Compile = "off"
+    """Whether image backbones are compiled; `auto`: where that pays."""
+    deterministic: bool = False
+    """Whether a GPU takes only kernels that give the same bits in every run."""
     sharing: Sharing = "auto"
     """How its cells run side by side; see :func:`goal_core.training.shared_backbone.choose_path`."""
     cache: Path | None = None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import torch
@@ -28,8 +28,10 @@ from goal_sweep.goal_core.data.packs import libraries
 from goal_sweep.goal_core.evaluation.recalls import CHUNK, caption_chunks, split_inputs
 from goal_sweep.goal_core.models.backbones import ImageBackbone
 from goal_sweep.goal_core.models.frameworks import framework_of
-from goal_sweep.goal_core.models.heads import autocast
 from goal_sweep.goal_core.training.plan import UnitPlan
+
+_LONG: Final = 1000
+"""Steps of a training from which on a compiled backbone saves more time than its compilation takes."""
 
 
 class SharedBatch(NamedTuple):
@@ -51,13 +53,17 @@ class SharedBackbone:
     does. A trained backbone is each cell's own, and the inputs are pixels.
     """
 
-    def __init__(self, unit: UnitPlan, initial: InitialModel, fingerprint: str, *, alive: Callable[[], None]) -> None:
+    def __init__(
+        self, unit: UnitPlan, initial: InitialModel, fingerprint: str, *, steps: int, alive: Callable[[], None]
+    ) -> None:
+        pays = unit.device == "cuda" and steps >= _LONG
+        self._compiles = unit.compile == "on" or (unit.compile == "auto" and pays)
         self.unit, self._initial, self._fingerprint, self._alive = unit, initial, fingerprint, alive
         self.device = torch.device(unit.device)
         self.backbone: ImageBackbone | None = None
         """The shared frozen backbone, on the device; None where each cell has its own or the data are features."""
         if unit.stage.shares_backbone and (backbone := initial.backbone(unit.seed)) is not None:
-            self.backbone = backbone.to(unit.device)
+            self.backbone = self.placed(backbone)
 
         self.image = unit.data.image
         self._train_features: Tensor | None = None
@@ -65,6 +71,10 @@ class SharedBackbone:
         self._num_train = 0
         self.features_from: dict[str, str] = {}
         """Of each split whose features are computed once: that they were, or the file that had them."""
+
+    def placed(self, backbone: ImageBackbone) -> ImageBackbone:
+        """A backbone on the unit's device, as the unit computes it."""
+        return backbone.placed(self.device, precision=self.unit.precision, compiles=self._compiles)
 
     def wants_pixels(self) -> bool:
         """Whether training batches need decoded images."""
@@ -86,7 +96,7 @@ class SharedBackbone:
         for name, split in splits.items():
             captions = captions_of(split, self._initial.tokenizer)
             vectors = np.empty((split.num_captions, self.backbone.num_features), np.float32)
-            with torch.no_grad(), autocast(self.unit.precision, self.device):
+            with torch.no_grad():
                 for rows, tokens, lengths in caption_chunks(captions, self._alive):
                     vectors[rows] = self.backbone.texts(send(tokens, self.device), lengths).float().cpu().numpy()
             splits[name] = replace(split, texts=vectors)
@@ -160,7 +170,7 @@ class SharedBackbone:
 
     def _forward(self, backbone: ImageBackbone, pixels: Tensor) -> Tensor:
         self._alive()
-        with torch.no_grad(), autocast(self.unit.precision, self.device):
+        with torch.no_grad():
             features: Tensor = backbone(pixels)
             return features
 

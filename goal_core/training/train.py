@@ -7,6 +7,7 @@ stacked heads.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext
 from itertools import islice
@@ -17,7 +18,7 @@ from goal_sweep.goal_core.basics.devices import set_arithmetic
 from goal_sweep.goal_core.basics.errors import DeviceError
 from goal_sweep.goal_core.checkpoints.file import ModelDescription
 from goal_sweep.goal_core.checkpoints.initial_model import InitialModel
-from goal_sweep.goal_core.data import Dataset
+from goal_sweep.goal_core.data import Dataset, num_batches
 from goal_sweep.goal_core.data.batches import BatchSource
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.packs import open_packed
@@ -52,7 +53,9 @@ class UnitTrainer:
         self._unit, self._files, self._callback, self._dataset = unit, files, callback, dataset
         self._initial = InitialModel(unit.model, unit.data, dataset)
         self._weights_id = self._initial.framework.weights_id(self._initial.model)
-        self._shared = SharedBackbone(unit, self._initial, dataset.fingerprint, alive=self._alive)
+        captions, stage = dataset.splits["train"].num_captions, unit.stage
+        steps = stage.epochs * num_batches(captions, stage.batch_size, stage.drop_last)
+        self._shared = SharedBackbone(unit, self._initial, dataset.fingerprint, steps=steps, alive=self._alive)
         if unit.stage.feature_views:
             self._images += f", {unit.stage.feature_views} augmented views of each training image, computed once"
         dataset, tokenizer = self._shared.with_text_vectors(dataset), self._initial.tokenizer
@@ -199,7 +202,7 @@ class UnitTrainer:
             plan,
             unit,
             heads.to(self._shared.device),
-            None if backbone is None else backbone.to(self._shared.device),
+            None if backbone is None else self._shared.placed(backbone),
             self._files[plan.key],
             description,
             steps_per_epoch=self._source.steps_per_epoch,
@@ -232,5 +235,11 @@ def begin_process(unit: UnitPlan) -> None:
         plugin.run()
     torch.set_num_threads(unit.threads)
     set_arithmetic(unit.precision)
+    if unit.cache is not None:
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(unit.cache / "compiled"))
+    if unit.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.benchmark = not unit.deterministic
     if unit.device == "cuda" and not torch.cuda.is_available():
         raise DeviceError("a GPU was requested (resources.gpus), but torch finds no CUDA device")

@@ -22,10 +22,9 @@ from goal_sweep.goal_core.basics.registry import Plugin
 from goal_sweep.goal_core.data import Dataset
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.models.frameworks import initial_weights_id
-from goal_sweep.goal_core.training.config import Sharing
 from goal_sweep.runners.store import Store
 from goal_sweep.runners.store.provenance import versions_of
-from goal_sweep.sweeps import ResourceConfig, Unit
+from goal_sweep.sweeps import ExecutionConfig, ResourceConfig, Unit
 from goal_sweep.sweeps.identity import content_id
 
 _PACKAGES = ("torch", "torchvision", "timm", "transformers", "tokenizers", "numpy", "pillow")
@@ -39,7 +38,7 @@ class UnitJob:
     """A unit, with all that a worker needs to train it."""
 
     unit: Unit
-    sharing: Sharing
+    execution: ExecutionConfig
     resources: ResourceConfig
     plugins: tuple[Plugin, ...]
     """That define parts of one's own, which the worker runs first."""

@@ -18,14 +18,14 @@ from goal_sweep.goal_core.basics.atomic import StorageError
 from goal_sweep.goal_core.basics.errors import FencedError, GoalError, listening
 from goal_sweep.goal_core.data.dataset import Dataset
 from goal_sweep.goal_core.training import EpochDone, TrainingEvent, TrainingFailed
-from goal_sweep.goal_core.training.config import Sharing, own_settings
+from goal_sweep.goal_core.training.config import own_settings
 from goal_sweep.goal_core.training.plan import Callback, TrainingPlan, UnitPlan
 from goal_sweep.goal_core.training.train import train_unit
 from goal_sweep.runners.execution.job import UnfitMachineError, UnitJob, check_machine, open_inputs
 from goal_sweep.runners.store import BEST, PATIENCE_S, Store, TrainingFolder
 from goal_sweep.runners.store.storage import LOCAL
 from goal_sweep.runners.store.training import AlreadyDoneError, ClaimedError, ClaimLostError, renewed
-from goal_sweep.sweeps import ResourceConfig, Training, Unit
+from goal_sweep.sweeps import ExecutionConfig, ResourceConfig, Training, Unit
 
 Send = Callable[..., None]
 """Passes a sequence of events on to the driver, and whatever else it is given by name."""
@@ -109,7 +109,7 @@ def _train(
             try:
                 if isinstance(dataset, Exception):
                     raise dataset
-                plan = unit_plan(job.unit, store, job.resources, job.sharing)
+                plan = unit_plan(job.unit, store, job.resources, job.execution)
                 own = tuple(one for one in plan.trainings if one.key in left)
                 plan = replace(plan, trainings=own, stage=replace(stage, micro_batch=chunk))
                 train_unit(plan, left, callback, dataset)
@@ -121,7 +121,7 @@ def _train(
         left, chunk = {key: left[key] for key in left if key in callback.out_of_memory}, smaller
 
 
-def unit_plan(unit: Unit, store: Store, resources: ResourceConfig, sharing: Sharing) -> UnitPlan:
+def unit_plan(unit: Unit, store: Store, resources: ResourceConfig, execution: ExecutionConfig) -> UnitPlan:
     """What the trainer takes of a unit."""
     first = unit.trainings[0]
 
@@ -147,7 +147,9 @@ def unit_plan(unit: Unit, store: Store, resources: ResourceConfig, sharing: Shar
         device="cuda" if resources.gpus else "cpu",
         threads=resources.cpus,
         loader_workers=resources.loader_workers,
-        sharing=sharing,
+        compile=execution.compile,
+        deterministic=execution.deterministic,
+        sharing=execution.sharing,
         cache=store.features,
         packs=store.packs,
     )

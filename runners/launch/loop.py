@@ -155,7 +155,7 @@ class Launch:
         config = self._remaining.sweep.config
         return UnitJob(
             unit=unit,
-            sharing=config.execution.sharing,
+            execution=config.execution,
             resources=config.resources,
             plugins=tuple(one for one in config.plugins if one.kinds != {"trackers"}),
             store=self._store.location,

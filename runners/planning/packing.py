@@ -229,7 +229,7 @@ def measured(units: Iterable[Unit], speeds: Speeds, store: Store, dataset: Datas
     largest = {unit.kind: unit for unit in sorted(units, key=lambda unit: len(unit.trainings))}
     with process_pool(at_once, tasks_each=1) as processes:
         for kind, unit in largest.items():
-            plan = replace(unit_plan(unit, store, config.resources, config.execution.sharing), plugins=config.plugins)
+            plan = replace(unit_plan(unit, store, config.resources, config.execution), plugins=config.plugins)
             started = [processes.submit(_measure, plan) for _ in range(at_once)]
             seconds = [one.result().unit_s(unit.stage, unit.stage.epochs, dataset) for one in started]
             alone = statistics.fmean(seconds) / (speeds.steps(unit.stage) * solo_times(unit))

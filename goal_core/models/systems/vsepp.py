@@ -31,23 +31,16 @@ def stacked_gru(
 ) -> Tensor:
     """The last state of every sequence in every cell, as `torch.nn.GRU` defines it.
 
-    Products are in the dtype of autocast where it is on, everything else is in float32.
-
     Args:
         words_CTW: inputs (C, T, W) in packed order.
         sizes: sequences that have a word at each time step, never rising; they sum to T.
         weight_ih: (C, 3H, W); the gates are reset, update, new. The others are (C, 3H, H), (C, 3H) and (C, 3H).
 
     Returns:
-        (C, B, H), the longest sequence first, in the dtype of the biases.
+        (C, B, H), the longest sequence first.
     """
-    kind = words_CTW.device.type
-    if torch.is_autocast_enabled(kind):
-        half = torch.get_autocast_dtype(kind)
-        words_CTW, weight_ih, weight_hh = words_CTW.to(half), weight_ih.to(half), weight_hh.to(half)
-    with torch.autocast(kind, enabled=False):
-        inputs = torch.bmm(words_CTW, weight_ih.mT).to(bias_ih.dtype) + bias_ih[:, None]
-        states: Tensor = _Recurrence.apply(inputs, weight_hh, bias_hh, tuple(sizes))
+    inputs = torch.bmm(words_CTW, weight_ih.mT) + bias_ih[:, None]
+    states: Tensor = _Recurrence.apply(inputs, weight_hh, bias_hh, tuple(sizes))
     return states
 
 
@@ -66,7 +59,7 @@ class _Recurrence(torch.autograd.Function):
         for here, size in _steps(sizes):
             old = before[:, here]
             old.copy_(state[:, :size])
-            hidden = torch.bmm(old.to(weight_hh.dtype), transposed).to(inputs.dtype).add_(bias)
+            hidden = torch.bmm(old, transposed).add_(bias)
             both = torch.add(inputs[:, here, : 2 * width], hidden[:, :, : 2 * width]).sigmoid_()
             new = torch.addcmul(inputs[:, here, 2 * width :], both[:, :, :width], hidden[:, :, 2 * width :]).tanh_()
             torch.lerp(new, old, both[:, :, width:], out=state[:, :size])
@@ -93,9 +86,9 @@ class _Recurrence(torch.autograd.Function):
             d_reset = (d_new * hidden_new[:, here]).mul_(reset).mul_(1 - reset)
             d_inputs[:, here] = torch.cat((d_reset, d_update, d_new), 2)
             d_hidden[:, here] = torch.cat((d_reset, d_update, d_new * reset), 2)
-            carried = torch.bmm(d_hidden[:, here].to(weight_hh.dtype), weight_hh).to(d_state.dtype)
+            carried = torch.bmm(d_hidden[:, here], weight_hh)
             d_state[:, :size] = carried.addcmul_(upstream, update)
-        d_weight = torch.bmm(d_hidden.mT.to(weight_hh.dtype), before.to(weight_hh.dtype))
+        d_weight = torch.bmm(d_hidden.mT, before)
         return d_inputs, d_weight, d_hidden.sum(1), None
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
-from goal_sweep.goal_core.basics.devices import send
+from goal_sweep.goal_core.basics.devices import computing, send
 from goal_sweep.goal_core.basics.numerics import derive_seed
 from goal_sweep.goal_core.models.batch_rows import in_chunks
 from goal_sweep.goal_core.models.config import ModelConfig
@@ -159,8 +159,9 @@ class XvlmHeads(Heads):
 
     def _logits(self, tokens_PRF: Tensor, states_PLW: Tensor, lengths_P: Tensor) -> Tensor:
         mask = attention_mask(lengths_P, states_PLW.shape[1], states_PLW.device)
-        crossed = self.cross.encoder(states_PLW, attention_mask=mask, encoder_hidden_states=tokens_PRF)
-        logits: Tensor = self.itm_head(crossed.last_hidden_state[:, 0])
+        with computing(self.cross, states_PLW.device):
+            crossed = self.cross.encoder(states_PLW, attention_mask=mask, encoder_hidden_states=tokens_PRF)
+        logits: Tensor = self.itm_head(crossed.last_hidden_state[:, 0].float())
         return logits
 
 

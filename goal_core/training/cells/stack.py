@@ -136,9 +136,8 @@ class CellStack:
     def _compute(self, inputs: Tensor, batch: Batch) -> list[StepOutcome]:
         """Everything of a step before weights change: the gradients, clipped, and what to record."""
         first, stage = self.cells[0], self._stage
-        with self.encoder.autocast():
-            images_CBD = self.encoder.heads.encode_images(inputs, batch.region_lengths)
-            texts_CBD = self.encoder.heads.encode_texts(batch.tokens, batch.lengths)
+        images_CBD = self.encoder.heads.encode_images(inputs, batch.region_lengths)
+        texts_CBD = self.encoder.heads.encode_texts(batch.tokens, batch.lengths)
         ids = batch.image_index if first.heads.masks_same_image else None
         losses_C, stats = self._objectives.forward_with_stats(images_CBD, texts_CBD, ids)
         if first.epoch < stage.warmup_epochs:

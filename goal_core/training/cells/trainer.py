@@ -43,12 +43,12 @@ class CellTrainer(CellState):
         optim.set_lr(self.optimizer, optim.lr_at(stage, self.epoch, self.next_step, self._steps_per_epoch))
         self.optimizer.zero_grad(set_to_none=True)
         self.encoder.train(True)
-        with self.stream.active(), self.encoder.autocast():
+        with self.stream.active():
             pairs = self._pairs(inputs, batch)
         surrogate, stats = self._descended(pairs.image_BD, pairs.text_BD, batch)
         if self.heads.scales_objective:
             surrogate = surrogate * self.scales[self.term]
-        with self.stream.active(), self.encoder.autocast():
+        with self.stream.active():
             loss, extra = self.heads.total_loss(surrogate, pairs, batch.image_index)
         scale = optim.loss_scale(stage, self.epoch, self.next_step, self._steps_per_epoch)
         torch.autograd.backward(self.scaler.scale(loss if scale == 1 else loss * scale))
@@ -109,7 +109,7 @@ class CellTrainer(CellState):
         The model is in evaluation mode, so that nothing is drawn and no state changes.
         """
         self.encoder.train(False)
-        with torch.no_grad(), self.encoder.autocast():
+        with torch.no_grad():
             pairs = replace(self._pairs(inputs, batch), context=())
         _, stats = self._descended(pairs.image_BD, pairs.text_BD, batch)
         if not stats.sound:

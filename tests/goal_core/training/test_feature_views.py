@@ -26,7 +26,7 @@ def test_each_pair_gets_the_features_of_a_view_of_its_image(tmp_path: Path) -> N
     unit = unit_of("con/con", data=CROPS, stage=VIEWS, cache=tmp_path)
     dataset = open_dataset(CROPS)
     train, initial = dataset.splits["train"], InitialModel(unit.model, unit.data, dataset)
-    shared = SharedBackbone(unit, initial, dataset.fingerprint, alive=lambda: None)
+    shared = SharedBackbone(unit, initial, dataset.fingerprint, steps=1, alive=lambda: None)
     assert not shared.wants_pixels()
     shared.prepare(train)
     source = BatchSource(train, initial.tokenizer, unit.data.image, batch_size=16, seed=1, with_images=False, views=3)

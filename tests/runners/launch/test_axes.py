@@ -25,7 +25,7 @@ LRS = ("stages.frozen.lr=[4e-3,1e-3]", "stages.finetune.grad_clip=[2,1]")
 def test_a_unit_gives_each_training_its_own_settings(tmp_path: Path) -> None:
     sweep = opened_in(tmp_path, TAU, *LRS)
     unit = Unit(trainings=tuple(sweep.by_stage[0]))
-    plan = unit_plan(unit, sweep.store, sweep.config.resources, "trunk")
+    plan = unit_plan(unit, sweep.store, sweep.config.resources, sweep.config.execution)
     assert plan.stage.lr == 4e-3
     assert [(one.objective.params, one.own) for one in plan.trainings] == [
         ({}, {}),

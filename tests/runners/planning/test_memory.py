@@ -76,7 +76,7 @@ def test_the_count_is_near_what_a_process_takes(tmp_path: Path, stage: int) -> N
     sweep = open_sweep(SCENES, settings)
     unit = Unit(trainings=pack(sweep.by_stage[stage], sweep.config.execution)[0].trainings[:2])
     with process_pool(1) as process:
-        plan = unit_plan(unit, sweep.store, sweep.config.resources, "auto")
+        plan = unit_plan(unit, sweep.store, sweep.config.resources, sweep.config.execution)
         process.submit(measure_speed, plan, sweep.dataset).result()
         taken_mb = process.submit(resource.getrusage, resource.RUSAGE_SELF).result().ru_maxrss * 1024 / 1e6
     assert memory_mb(unit, sweep.config, DataSize.of_dataset(sweep.dataset)) == pytest.approx(taken_mb, rel=0.3)
