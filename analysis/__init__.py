@@ -10,3 +10,6 @@
 Below all rooms lie `results` (reads the table), `blocks` (the contents of a table) and `wording` (how numbers and names
 are written).
 """
+
+if __name__ != "goal_sweep.analysis":
+    raise ImportError(f"{__name__!r} would be a second copy of this package; import goal_sweep.analysis")

@@ -93,14 +93,14 @@ class PackedSplit:
     def __init__(self, plan: PackPlan, split: str, per_shard: int) -> None:
         self._of = self._plan, self._split, self._per_shard = plan, split, per_shard
         self._shards: dict[tuple[int, int], ZipFile] = {}
-        self._is_aside = False
+        self._is_damaged = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PackedSplit, self._of
 
     def __call__(self, index: int) -> NDArray[np.uint8] | None:
-        """One image in the pack's form; None where the pack is set aside."""
-        if self._is_aside:
+        """One image in the pack's form; None where the pack is damaged."""
+        if self._is_damaged:
             return None
         number, row = divmod(index, self._per_shard)
         path = self._plan.shard(self._split, number)
@@ -116,8 +116,8 @@ class PackedSplit:
                 raise atomic.DamagedError(f"it has {place} where image {index} should be")
             return np.frombuffer(shard.read(member), np.uint8).reshape([int(side) for side in shape.split("x")])
         except Exception as error:  # which kind, depends on the damage
-            self._is_aside = True
-            set_aside(self._plan, path, first_line(error))
+            self._is_damaged = True
+            invalidate(self._plan, path, first_line(error))
             return None
 
 
@@ -126,7 +126,7 @@ def _place(plan: PackPlan, split: str, index: int) -> str:
     return f"{plan.folder.name}/{split}/{index}"
 
 
-def set_aside(plan: PackPlan, path: Path, why: str) -> None:
+def invalidate(plan: PackPlan, path: Path, why: str) -> None:
     """Let nobody else use a pack of which a file is damaged, remove that file, and say so."""
     warn(f"{path} is damaged or gone ({why}); images come from their files (`goal-sweep data pack SWEEP` mends it)")
     with suppress(OSError):
@@ -153,7 +153,7 @@ def open_packed(dataset: Dataset, image: ImageConfig | None, packs: Path | None)
             packed = PackedSplit(plan, name, stated["per_shard"][name])
             splits[name] = replace(split, packed=packed, holds_squares=plan.form(name) == "squares")
     except (atomic.DamagedError, atomic.StorageError, KeyError) as error:
-        set_aside(plan, plan.folder / DESCRIPTION, str(error))
+        invalidate(plan, plan.folder / DESCRIPTION, str(error))
         return dataset, f"decoded from their files ({error})"
     forms = ", ".join(f"{name} {plan.form(name)}" for name in splits)
     return replace(dataset, splits=splits), f"pack {plan.folder} ({forms})"

@@ -134,7 +134,7 @@ class UnitPlan:
     cache: Path | None = None
     """Folder for the frozen backbone's features; None keeps them in memory only."""
     plugins: tuple[Plugin, ...] = ()
-    """What defines parts of one's own; each process of the unit runs them first."""
+    """What defines parts of one's own, for a process that has not run them yet."""
     packs: Path | None = None
     """Folder of packed images; None decodes the images from their files. The numbers do not depend on it."""
 
@@ -161,12 +161,11 @@ class TrainingFailed:
 
     key: str
     kind: str
-    """`diverged`, `collapsed`, `inputs`, `storage`, `refused`, `damaged`, `memory`, `too_large`, `device`, `died` or
-    `error`.
+    """`diverged`, `collapsed`, `inputs`, `storage`, `refused`, `damaged`, `memory`, `too_large`, `device` or `error`.
 
     The first two would happen again. `inputs`: data or weights are missing, or not what the id says. `refused`: the
     storage takes the credentials no more. Smaller chunks of a batch help against `memory`, not against `too_large`.
-    After `device` the process cannot use its GPU; `died`: it died or hung while it trained this cell alone.
+    After `device` the process cannot use its GPU.
     """
     reason: str
     """One line."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import socket
+import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -72,7 +73,7 @@ class Death(NamedTuple):
     def read(cls, text: str) -> Death:
         """Read the error that Tune keeps of a failed trial: a traceback."""
         lines = [line.strip() for line in text.splitlines() if line.strip()]
-        last = lines[-1] if lines else "its worker died"
+        last = textwrap.shorten(lines[-1], 200) if lines else "its worker died"
         if re.search(r"OutOfMemoryError|memory monitor|running low on memory|Ray killed this worker", text):
             return cls("memory", "Ray ended its worker, because the memory of the machine was nearly full")
         gone = r"[Nn]ode (?:has )?died|node (?:has been |is )?(?:terminated|unreachable)|NodeDiedError|raylet"

@@ -20,7 +20,7 @@ from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.launch.remaining import LaunchOptions, Remaining
 from goal_sweep.runners.launch.signals import StopSignals
 from goal_sweep.runners.launch.view import Judge, LiveView, SweepProgress
-from goal_sweep.runners.results import edits_since, read_results, update_results
+from goal_sweep.runners.results import ResultsTable, edits_since, read_results, update_results
 from goal_sweep.runners.tracking.tracking import Tracking
 
 CATCH_UP_S, HURRY_S = 60.0, 5.0
@@ -57,10 +57,13 @@ def launch_sweep(
         judge: the rule for "not significantly worse", for the grids at the end.
     """
     before = read_results(sweep.store, sweep.config.name)
-    damaged = list(_taken_back(sweep))
+    table = update_results(sweep.store, sweep, must_write=False) if sweep.store.exists else None
+    damaged = [] if table is None else list(_taken_back(sweep, table))
     if options.failed != "keep":
         sweep = sweep.searched(retried=True)
     remaining = Remaining(sweep, options)
+    statuses = [(one, remaining.progress[one]) for one in remaining.progress.trainings]
+    damaged += [f"{one.name}: {status.reason}; it is trained again" for one, status in statuses if status.damaged]
     view = LiveView(remaining.progress, sweep.config.name, console, command, judge)
     todo, status, trouble = remaining.startable(ahead=True), remaining.exit_status, ""
     has_work = bool(todo or remaining.held)
@@ -74,14 +77,16 @@ def launch_sweep(
             sweep.prepare()
         if sweep.store.exists:  # an earlier launch may have ended before MLflow had everything
             tracking = Tracking(sweep, sweep.store.root, live=has_work, warn=view.note)
-            stack.enter_context(tracking).catch_up(update_results(sweep.store, sweep, must_write=has_work))
+            if table is None or has_work:
+                table = update_results(sweep.store, sweep, must_write=has_work)
+            stack.enter_context(tracking).catch_up(table)
             try:
                 if has_work:
                     status = Launch(remaining, session, view, tracking, signals).run()
             finally:
                 hurried = signals.received is not None
                 with suppress(StorageError):  # the next launch or sync writes it
-                    tracking.finish(update_results(sweep.store, remaining.sweep))
+                    tracking.finish(update_results(sweep.store, remaining.sweep) if has_work else table)
                 tracking.close(HURRY_S if hurried else CATCH_UP_S)
             trouble = tracking.mlflow.trouble
     if trouble:
@@ -108,12 +113,10 @@ def _start_ray(sweep: OpenedSweep, options: LaunchOptions, stack: ExitStack) -> 
     return session
 
 
-def _taken_back(sweep: OpenedSweep) -> Iterator[str]:
+def _taken_back(sweep: OpenedSweep, table: ResultsTable) -> Iterator[str]:
     """Take back the results of which a file is damaged, so that they are trained again. Says which."""
-    if not sweep.store.exists:
-        return
     trainings = {training.key: training for training in sweep.trainings}
-    for row in update_results(sweep.store, sweep, must_write=False).rows(("training", "status", "reason")):
+    for row in table.rows(("training", "status", "reason")):
         if row["status"] == "done" and row["reason"]:
             sweep.store.folder(trainings[row["training"]]).forget_result(row["reason"])
             yield f"{row['reason']}; it is trained again"

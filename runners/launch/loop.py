@@ -237,7 +237,7 @@ class Launch:
     # What becomes of trainings.
 
     def _settle(self, training: Training) -> None:
-        """Read from the store how a training ended, and tell it. Nobody else does."""
+        """Read from the store how a training ended, and tell it."""
         before = self._progress[training].state
         try:
             status = self._remaining.read([training])[training]
@@ -259,12 +259,13 @@ class Launch:
             self._cut_short = f"{where}; once it is back, the same command continues"
 
     def _failed(self, training: Training, kind: str, reason: str) -> None:
-        self._view.note(f"{training.name}: {reason}")
         self._damages[training] += kind == "damaged"
+        if kind in ("storage", "inputs") or self._damages[training] > MOST_DAMAGES:
+            self._leave(training, reason)
+            return
+        self._view.note(f"{training.name}: {reason}")
         if kind == "refused":
             self._cut_short = reason
-        elif kind in ("storage", "inputs") or self._damages[training] > MOST_DAMAGES:
-            self._leave(training, reason)
         else:
             if kind == "damaged" and training.before is not None and self._progress[training.before].state == "done":
                 with suppress(OSError):

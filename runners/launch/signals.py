@@ -34,6 +34,8 @@ _RAY_LOOK_S, _RAY_DEAD_S = 3.0, 9.0
 """Seconds between a parent's looks at a launch's Ray, and that a process of it may be dead: while Ray ends it is."""
 _PARENT = "GOAL_SWEEP_PARENT"
 """Variable of a launch: the number of its parent's process."""
+_parent = int(os.environ.pop(_PARENT, "0"))
+"""That number; 0 for none. What a launch starts is no launch of that parent."""
 
 
 def end_at_once(number: int, frame: FrameType | None = None) -> None:
@@ -134,7 +136,7 @@ def _status(number: int | None) -> int:
 
 def has_parent() -> bool:
     """Whether this process is a launch with such a parent."""
-    return _PARENT in os.environ
+    return _parent != 0
 
 
 def watch_over(command: list[str]) -> int:
@@ -145,6 +147,8 @@ def watch_over(command: list[str]) -> int:
         for number in _SIGNALS:
             if signal.getsignal(number) != signal.SIG_IGN:  # as nohup ignores one
                 signal.signal(number, partial(_pass_on, launch, asked_to_end))
+        if asked_to_end:  # while nothing ran
+            launch.send_signal(asked_to_end[-1])
         if (status := _wait(launch)) >= _OWN:
             return status - _OWN
         goes_on = restarts < MOST_RESTARTS and not asked_to_end
@@ -192,7 +196,7 @@ def end_with_parent() -> None:
     """Stop this launch, as by SIGTERM, if its parent ends first."""
 
     def wait() -> None:
-        while os.getppid() == int(os.environ[_PARENT]):
+        while os.getppid() == _parent:
             time.sleep(_LOOK_S)
         os.kill(os.getpid(), signal.SIGTERM)
 

@@ -81,7 +81,7 @@ def overview(progress: SweepProgress, name: str, judge: Judge | None = None, *, 
             judged |= was_judged
             parts += [Text(), grid]
     parts += _listed("failed", [_named(*one) for one in statuses.items() if one[1].state == "failed"])
-    parts += _listed("to be repeated", [_named(*one) for one in statuses.items() if "damaged" in one[1].reason])
+    parts += _listed("to be repeated", [_named(*one) for one in statuses.items() if one[1].damaged])
     return Group(*parts, legend(judged=judged))
 
 

@@ -28,7 +28,7 @@ import shutil
 import socket
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -194,6 +194,8 @@ class TrainingStatus:
     """Epochs done, while it is running, or in the saved state from which it continues, while it waits."""
     best_rsum: float = math.nan
     """Highest val/rsum of these epochs; NaN before the first."""
+    damaged: bool = False
+    """Whether the reason is a damaged file, so that it must be repeated."""
     result: Mapping[str, Any] = field(default_factory=dict)
     """The content of ``result.json``; empty until it is done."""
 
@@ -219,7 +221,7 @@ def status_of(folder: TrainingFolder, max_attempts: int) -> TrainingStatus:
                 return TrainingStatus(state="done", result=result, attempts=result["attempt"])
         except DamagedError as error:
             problem = str(error)
-        return _unfinished(folder, max_attempts, problem)
+        return replace(_unfinished(folder, max_attempts, problem), damaged=bool(problem))
     except UnfinishedError:
         raise
     except OSError as error:

@@ -198,7 +198,7 @@ class TrainingFolder:
         self.storage.save_with(self.folder / name, write, guard=self.check)
 
     def write_metrics(self, records: Sequence[Mapping[str, Any]]) -> None:
-        """Write ``metrics.jsonl`` anew with exactly these records (`training.files.EpochRecord`), a line each."""
+        """Write ``metrics.jsonl`` anew with exactly these records (`training.plan.EpochRecord`), a line each."""
         content = b"".join(json_bytes(record, indent=None) for record in records)
         self.save_with(METRICS, lambda path: path.write_bytes(content))
 

@@ -159,7 +159,8 @@ def test_a_job_goes_on_while_runs_make_progress_and_ends_after_three_that_make_n
 
 
 def test_a_job_that_finds_nothing_left_is_done(script: Script) -> None:
-    assert script.run(STATUS="75", ROWS='[["done", 3], ["failed", 1]]')[0] == 0
+    assert script.run(STATUS="75", ROWS='[["done", 3], ["failed", 1]]')[0] == 1
+    assert script.run(STATUS="75", ROWS='[["done", 3]]')[0] == 0
     assert not script.is_requeued
 
 

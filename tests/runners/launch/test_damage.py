@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import shutil
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from goal_sweep.goal_core.basics import atomic
 from goal_sweep.goal_core.basics.errors import UnfinishedError
@@ -66,14 +68,15 @@ def num_attempts(sweep: OpenedSweep) -> dict[Training, int]:
 
 def check_mended(
     sweep: OpenedSweep, numbers: dict[str, Any], patch: pytest.MonkeyPatch, again: list[Training] | None = None
-) -> None:
-    """Launch, and compare: the numbers, and which trainings were trained again."""
-    before = num_attempts(sweep)
-    assert launch(sweep, patch).status == 0
+) -> str:
+    """Launch, and compare: the numbers, and which trainings were trained again. What it said."""
+    before, said = num_attempts(sweep), io.StringIO()
+    assert launch(sweep, patch, console=Console(file=said, width=1000)).status == 0
     assert results(sweep) == numbers
     assert counted(sweep) == []
     if again is not None:
         assert [one for one, number in num_attempts(sweep).items() if number > before[one]] == again
+    return said.getvalue()
 
 
 SOME = [
@@ -104,8 +107,9 @@ def test_a_damaged_result_is_trained_again_and_nothing_else_is(
     folder = sweep.store.folder(training)
     DAMAGES[damage](folder.path(name))
     (sweep.store.root / "sweeps" / "tiny" / "results.parquet").unlink()  # which has the numbers, too
-    check_mended(sweep, finished[1], monkeypatch, [training])
+    said = check_mended(sweep, finished[1], monkeypatch, [training])
     if (name, damage) != ("result.json", "removed"):
+        assert f"{folder.folder / name} is" in said
         assert f"trained again: {folder.folder / name} is" in folder.log_text()
 
 

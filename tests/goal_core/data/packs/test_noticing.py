@@ -17,7 +17,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork.*:
 
 @pytest.mark.parametrize("name", ["train-00001.zip", "val-00000.zip", "pack.json"])
 @pytest.mark.parametrize("damage", ["cut", "flip", "rows", "end", "remove"])
-def test_a_damaged_pack_is_set_aside_and_packing_again_mends_it(
+def test_a_damaged_pack_is_not_used_and_packing_again_mends_it(
     tmp_path: Path, name: str, damage: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     root, packs = write_dataset(tmp_path / "data"), tmp_path / "packs"

@@ -97,7 +97,8 @@ def test_failures_beyond_those_named_are_counted() -> None:
 
 def test_what_is_damaged_is_named() -> None:
     trainings = resolved().trainings
-    progress = SweepProgress(trainings, {trainings[0]: status("waiting", reason="/x/result.json is damaged: cut")})
+    damaged = status("waiting", reason="/x/result.json is damaged: cut", damaged=True)
+    progress = SweepProgress(trainings, {trainings[0]: damaged})
     Console(file=(file := io.StringIO()), width=200).print(overview(progress, "quickstart"))
     assert f"{trainings[0].name}  {trainings[0].cell.id}  /x/result.json is damaged: cut" in file.getvalue()
 
