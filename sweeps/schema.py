@@ -101,7 +101,7 @@ class SweepObjectives(Settings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionConfig(Settings):
-    """How cells share a device, and by what kernels they train. Affects speed and memory; a result only by rounding."""
+    """How cells share a device and compute. Affects speed and memory; a result only by rounding."""
 
     sharing: Sharing = "auto"
     """`none`: a unit is one cell; `trunk`: cells that differ only in objective share the frozen backbone's features;
@@ -111,11 +111,9 @@ class ExecutionConfig(Settings):
     """Largest number of cells in a unit; 0 means no limit. `auto`: for each stage, the number with which the sweep ends
     earliest on the devices at hand (docs/performance.md). A number above 1 needs another sharing than `none`."""
     compile: Compile = "auto"
-    """Whether `torch.compile` makes one program of an image backbone, with channels last: `on`, `off`, or `auto`: on a
-    GPU, where a training passes images for at least 1,000 steps. What cannot be compiled runs as it is, with a line in
-    the log. Numbers agree with those of `off` but for rounding."""
+    """`torch.compile` of image backbones: `on`, `off`, or `auto`: on a GPU from 1,000 steps on."""
     deterministic: bool = False
-    """On a GPU, take only kernels that give the same bits in every run, at their price. On a CPU all do."""
+    """On a GPU, only kernels that give the same bits in every run."""
     ray_timeout: Annotated[int, Range(at_least=10)] = 600
     """Seconds that Ray's processes on this machine may take to start and to answer, which a busy machine makes slow."""
 

@@ -113,7 +113,11 @@ def plan_of(
         **{"search": search, "stages": [_row(label, *row, speeds) for (label, _), row in rows.items()]},
         **{"devices": {**asdict(devices), "name": str(devices)}, "card": speeds.card.name if speeds.card else None},
         **{"end_s": _sum(ends), "packing": list(packings[-1].lines) if packings else []},
-        "notes": [*devices.notes, *(f"data: {line}" for line in (opened.dataset.notes if opened else ()))],
+        "notes": [
+            *filter(None, dict.fromkeys(map(speeds.waits, units))),
+            *devices.notes,
+            *(f"data: {line}" for line in (opened.dataset.notes if opened else ())),
+        ],
     }
 
 

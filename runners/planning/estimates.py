@@ -70,11 +70,11 @@ def card_named(name: str) -> Card | None:
     return max(found, key=lambda card: len(card.name), default=None)
 
 
-def step_s(training: Training, size: DataSize, resources: ResourceConfig, card: Card) -> float | None:
-    """Seconds of a step of one training by itself, with its share of the validation after each epoch.
+def step_s(training: Training, size: DataSize, resources: ResourceConfig, card: Card) -> tuple[float, float] | None:
+    """Seconds of a step of one training by itself, with its share of the validation, and of decoding the step's images.
 
-    The larger of arithmetic and traffic counts, as S. Williams et al. bound a program ("Roofline", CACM 2009), or the
-    decoding of the images where that is slower. Features that are computed once are not counted.
+    The larger of arithmetic and traffic counts, as S. Williams et al. bound a program ("Roofline", CACM 2009). Features
+    that are computed once are not counted. The cells of a unit share what is decoded.
 
     Args:
         card: the GPU of which `resources` may take a part, or one core of a CPU.
@@ -104,7 +104,7 @@ def step_s(training: Training, size: DataSize, resources: ResourceConfig, card: 
     peak = card.half if is_half else card.tf32 if training.precision == "tf32" else card.fp32
     reached = _REACHED * (resources.gpus or resources.cpus)
     work = max(2 * gmac / (1000 * peak), moved / (1e9 * card.bandwidth)) / reached
-    return max(work, loaded * _IMAGE_LOAD_S / max(1, resources.loader_workers), _LEAST_S)
+    return max(work, _LEAST_S), loaded * _IMAGE_LOAD_S / max(1, resources.loader_workers)
 
 
 def memory_mb(unit: Unit, config: SweepConfig, size: DataSize) -> float | None:

@@ -146,6 +146,8 @@ class Speed(NamedTuple):
     step_s: float
     """Seconds of a step of one training by itself, with its share of the validation after each epoch."""
     source: Source
+    load_s: float = 0.0
+    """Seconds of decoding the images of a step, once for all cells of a unit, where that is not in the other number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,14 +175,23 @@ class Speeds:
         if unit.kind in self.known or self.card is None:
             return self.known.get(unit.kind)
         seconds = step_s(unit.trainings[0], self.size, self.config.resources, self.card)
-        return None if seconds is None else Speed(seconds, "by roofline")
+        return None if seconds is None else Speed(seconds[0], "by roofline", seconds[1])
+
+    def waits(self, unit: Unit) -> str:
+        """Say that a device would wait for the images of a unit; empty where it would not, or nobody knows."""
+        if (speed := self.of(unit)) is None or speed.load_s <= (work_s := speed.step_s * solo_times(unit)):
+            return ""
+        return (
+            f"{unit.stage.name}: decoding takes {1000 * speed.load_s:.0f} ms a step, training {1000 * work_s:.0f} ms: "
+            "goal-sweep data pack, or more resources.loader_workers"
+        )
 
     def seconds(self, unit: Unit) -> float | None:
         """Device seconds of a unit with its start; None as for `of`."""
         if (speed := self.of(unit)) is None:
             return None
         start = _START_S["cuda" if self.config.resources.gpus else "cpu"]
-        return start + self.steps(unit.stage) * speed.step_s * solo_times(unit)
+        return start + self.steps(unit.stage) * max(speed.step_s * solo_times(unit), speed.load_s)
 
 
 def common_part(unit: Unit) -> float:

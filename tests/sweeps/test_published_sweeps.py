@@ -26,7 +26,7 @@ def test_settings_and_the_cost_that_the_comment_states(name: str) -> None:
     assert config.data.name == data
     assert config.seeds == (1, 2, 3)
     assert len(config.objectives.names) == 15
-    assert config.precision == "fp32"
+    assert config.precision == "tf32"
     for stage in config.stages:
         count = TRAIN_CAPTIONS[data]
         steps = count // 128 if stage.drop_last else math.ceil(count / 128)
@@ -88,4 +88,4 @@ def test_xvlm(name: str, pairs: int, steps: int, rerank_top: int) -> None:
     xvlm = config.model.xvlm
     assert (xvlm.fusion_layer, xvlm.drop_path, xvlm.temperature, xvlm.rerank_top) == (6, 0.1, 0.07, rerank_top)
     assert (xvlm.objective_weight, xvlm.objective_scale) == (1, "itc")
-    assert (config.seeds, len(config.objectives.names), config.precision) == ((1, 2, 3), 15, "fp32")
+    assert (config.seeds, len(config.objectives.names), config.precision) == ((1, 2, 3), 15, "tf32")

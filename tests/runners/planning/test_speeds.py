@@ -15,11 +15,11 @@ from goal_sweep.runners.planning.estimates import CARDS, card_named
 from goal_sweep.runners.planning.packing import Speed, Speeds, in_store, measured, recorded
 from goal_sweep.sweeps import Unit, pack
 from tests.helpers.paths import SCENES
-from tests.helpers.planning_cases import published_speeds, unit_of
+from tests.helpers.planning_cases import published_speeds, rows_of, unit_of
 
 
 def step_s(stage: str, *overrides: str, gpu: str = "A100") -> float:
-    speeds = replace(published_speeds("coco_vsepp", *overrides), gpu=gpu)
+    speeds = replace(published_speeds("coco_vsepp", "precision=fp32", *overrides), gpu=gpu)
     speed = speeds.of(unit_of(speeds, stage))
     assert speed is not None
     assert speed.source == "by roofline"
@@ -37,14 +37,27 @@ def test_a_step_takes_its_arithmetic_at_half_of_the_peak_where_that_is_the_most(
     )
 
 
-def test_a_step_grows_with_the_work_and_is_never_shorter_than_its_loading() -> None:
+def test_a_step_grows_with_the_work() -> None:
     assert step_s("frozen", "data.image.size=112") < step_s("frozen")
     assert 1.2 < step_s("finetune", "stages.finetune.micro_batch=32") / step_s("finetune") < 1.35
-    assert step_s("frozen", "resources.loader_workers=1") == pytest.approx(128 * 0.005)
     assert step_s("frozen", "resources.gpus=0.5") == pytest.approx(2 * step_s("frozen"))
     assert step_s("frozen", "data.image.augment=none") < 0.3 * step_s("frozen")  # features are computed once
     one, two = (step_s("finetune", "resources.gpus=0", f"resources.cpus={cpus}") for cpus in (1, 2))
     assert one == pytest.approx(2 * two)
+
+
+def test_a_unit_is_never_shorter_than_the_decoding_of_its_images_which_its_cells_share() -> None:
+    speeds = published_speeds("coco_vsepp", "resources.loader_workers=1")
+    unit = unit_of(speeds, "frozen")
+    assert speeds.seconds(unit) == pytest.approx(speeds.steps(unit.stage) * 128 * 0.005, rel=0.001)
+    assert "decoding takes 640 ms a step" in speeds.waits(unit)
+    many = published_speeds("coco_vsepp", "resources.loader_workers=64")
+    assert many.waits(unit_of(many, "finetune")) == ""
+
+
+def test_the_fast_flagship_takes_two_days_of_an_h100() -> None:
+    rows = rows_of("coco_vsepp_fast", "resources.accelerator=H100", environ={})
+    assert sum(row["hours"] for row in rows) < 50
 
 
 @pytest.mark.parametrize(
@@ -76,14 +89,14 @@ def test_what_nobody_knows_has_no_time_and_takes_none_from_another() -> None:
 
 
 def test_a_unit_takes_its_steps_and_what_its_cells_do_not_share() -> None:
-    speeds = published_speeds("coco_vsepp")
+    speeds = published_speeds("coco_vsepp", "resources.loader_workers=64")
     one, all_ = (speeds.seconds(unit_of(speeds, "frozen", cells)) or 0.0 for cells in (1, 15))
     assert (all_ - 20) / (one - 20) == pytest.approx(0.9 + 15 * 0.1)
 
 
 def test_a_gpu_record_gives_the_steps_of_its_own_models(tmp_path: Path) -> None:
     speeds, path = published_speeds("coco_vsepp"), tmp_path / "gpu.json"
-    tables = {"resnet152 at 224 px, batch 128, fp32, images from files": {"one": {"ms a step": 123.0}}}
+    tables = {"resnet152 at 224 px, batch 128, tf32, images from files": {"one": {"ms a step": 123.0}}}
     path.write_text(json.dumps({"steps": {"flagship": {"status": "late", "tables": tables}}}))
     units = [unit_of(speeds, stage) for stage in ("frozen", "finetune")]
     assert recorded(path, units) == {units[0].kind: Speed(0.123, "gpu record")}
