@@ -61,10 +61,14 @@ TESTS = (
 )
 LARGE, SMALL = f"{SHARED} --images 2000 {RESNET152}", f"{SHARED} {TINY}"
 STEPS = (
+    Step("finetune", "what decides the hours: fine-tuning ResNet-152, by arithmetic, compiled or not",
+         "benchmarks.steps",
+         f"{SMALL} --rows compiled finetune --precisions bf16 --sources pack",
+         f"{LARGE} --rows compiled finetune --precisions bf16 tf32 fp32 --sources pack", limit=200),
     Step("tests", "every GPU test of goal_core", "pytest", TESTS, TESTS, limit=150),
-    Step("flagship", "ResNet-152 on photographs: cells alone, sharing and stacked, and fine-tuning", "benchmarks.steps",
-         f"{SMALL} --rows one heads trunk finetune --sources files pack --cells 3",
-         f"{LARGE} --rows one heads trunk finetune --precisions fp32 bf16 --sources files pack", limit=260),
+    Step("frozen", "ResNet-152, frozen, on photographs: cells alone, sharing and stacked", "benchmarks.steps",
+         f"{SMALL} --rows one heads trunk --sources files pack --cells 3",
+         f"{LARGE} --rows one heads --precisions bf16 tf32 --sources files pack", limit=150),
     Step("ratios", "objectives and recall against one product", "benchmarks.ratios",
          "--batch 16 --dim 8 --images 50 --rounds 1", "--batch 1024 4096", limit=60),
     Step("packs", "JPEG files and packs against torchvision", "benchmarks.data_path",

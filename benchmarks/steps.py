@@ -1,7 +1,7 @@
 r"""A unit's steps: its cells alone, sharing a backbone, or stacked; fine-tuned in every way; and with the usual tools.
 
     python -m benchmarks.steps --rows one trunk heads usual --backbone test_resnet --size 64
-    python -m benchmarks.steps --rows finetune 4-chunks --backbone resnet18 --size 112
+    python -m benchmarks.steps --rows compiled finetune 4-chunks --backbone resnet18 --size 112
     python -m benchmarks.steps --device cuda --backbone resnet152 --size 224 --batch 128 --embed-dim 1024 --workers 8 \
         --images 2000 --precisions bf16 fp32 --sources files pack
 
@@ -18,7 +18,7 @@ import os
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
-from functools import cache, partial
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -31,12 +31,11 @@ from goal_sweep.goal_core.data.packs import plan_pack, write_pack
 TUNED = {"stage": "finetune"}
 ROWS: Mapping[str, Mapping[str, Any]] = {
     "one": {}, "trunk": {"sharing": "trunk"}, "heads": {"sharing": "heads"}, "usual": {},
-    "finetune": TUNED, "usual-finetune": TUNED,
+    "finetune": TUNED, "compiled": {**TUNED, "compile": "on"}, "usual-finetune": TUNED,
     **{f"{count}-chunks": {**TUNED, "chunks": count} for count in (2, 4, 8)},
 }  # fmt: skip
 """What each row trains: one cell, or with `sharing` all of them. Those called usual are `benchmarks.units`."""
 OPTIONS = {**UNIT, "cells": 15, "rows": ("one", "trunk", "heads"), "sources": ("files",), "precisions": ("fp32",)}
-_opened = cache(open_dataset)
 
 
 def measure(given: argparse.Namespace, report: Report) -> None:
@@ -53,12 +52,14 @@ def measure(given: argparse.Namespace, report: Report) -> None:
 
 
 def _row(given: argparse.Namespace, root: Path, source: str, precision: Any, name: str, first: Row | None) -> Row:
-    """A row, and its ratios to the first of its stage."""
-    if name.startswith("usual"):
-        with ProcessPoolExecutor(1, get_context("spawn")) as own:
+    """A row, from a process of its own, which an error of CUDA may end; and its ratios to the first of its stage."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as own:
+        if name.startswith("usual"):
             row = own.submit(usual_steps, given, root, precision, "stage" in ROWS[name]).result()
-    else:
-        row = _measured(given, root, source, precision, name)
+        else:
+            row = own.submit(_measured, given, root, source, precision, name).result()
+    if "cell steps/s" in row:
+        row["images/s"] = given.batch * row["cell steps/s"]
     compared = {"/ first": "ms a step", "speed-up": "cell steps/s", "MiB / first": "MiB"}
     base = row if first is None else first
     both = row.keys() & base.keys()
@@ -70,7 +71,7 @@ def _measured(given: argparse.Namespace, root: Path, source: str, precision: Any
     if count := changes.pop("chunks", 0):
         changes["stage_settings"] = {"micro_batch": given.batch // count}
     data = data_of(root, given.size, "none" if source == "kept" else "crop_flip")
-    dataset, packs = _opened(data), root / "packs" if source == "pack" else None
+    dataset, packs = open_dataset(data), root / "packs" if source == "pack" else None
     if packs:
         write_pack(dataset, plan_pack(dataset, data.image, packs), workers=os.cpu_count() or 1)
     cells = given.cells if "sharing" in changes else 1

@@ -260,14 +260,18 @@ def recorded(path: Path, units: Iterable[Unit]) -> dict[Kind, Speed]:
     Raises `GoalError` where the file cannot be read, or is no such record.
     """
     try:
-        tables = json.loads(path.read_text(encoding="utf-8"))["steps"]["flagship"]["tables"]
+        steps = json.loads(path.read_text(encoding="utf-8"))["steps"]
+        tables = {name: steps[name]["tables"] for name in ("frozen", "finetune") if name in steps}
     except (OSError, ValueError, LookupError, TypeError) as error:
-        raise GoalError(f"{path} is no gpu.json of make gpu with the step `flagship`: {error!r}") from error
+        raise GoalError(f"{path} is no gpu.json of make gpu: {error!r}") from error
+    if not tables:
+        raise GoalError(f"{path} is no gpu.json of make gpu with a step `frozen` or `finetune`")
     found = dict[Kind, Speed]()
     for unit in units:
-        first, image = unit.trainings[0], unit.trainings[0].cell.data.image
+        first, image, trains = unit.trainings[0], unit.trainings[0].cell.data.image, unit.stage.trains_backbone
+        step, row, source = ("finetune", "compiled", "pack") if trains else ("frozen", "one", "files")
         model = f"{backbone_name(first.cell.model)} at {image.size if image else 0} px"
-        title = f"{model}, batch {unit.stage.batch_size}, {first.precision}, images from files"
-        if row := tables.get(title, {}).get("finetune" if unit.stage.trains_backbone else "one"):
-            found[unit.kind] = Speed(row["ms a step"] / 1000, "gpu record")
+        title = f"{model}, batch {unit.stage.batch_size}, {first.precision}, images from {source}"
+        if times := tables.get(step, {}).get(title, {}).get(row):
+            found[unit.kind] = Speed(times["ms a step"] / 1000, "gpu record")
     return found

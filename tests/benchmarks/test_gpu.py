@@ -115,6 +115,7 @@ def test_a_bare_checkout_proves_itself(tmp_path: Path) -> None:
     found = json.loads((out / "gpu.json").read_text())
     assert {name: step["status"] for name, step in found["steps"].items()} == {step.name: "done" for step in gpu.STEPS}
     assert " skipped" in found["steps"]["tests"]["said"][-1]
-    tables = found["steps"]["flagship"]["tables"]
-    assert [list(rows) for rows in tables.values()] == [["one", "heads", "trunk", "finetune"]] * 2  # files, pack
-    assert all(row["ms a step"] > 0 for rows in tables.values() for row in rows.values())
+    both = [found["steps"][step]["tables"] for step in ("finetune", "frozen")]
+    of_bf16, of_files_and_pack = [["compiled", "finetune"]], [["one", "heads", "trunk"]] * 2
+    assert [[list(rows) for rows in tables.values()] for tables in both] == [of_bf16, of_files_and_pack]
+    assert all(row["ms a step"] > 0 for tables in both for rows in tables.values() for row in rows.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -49,15 +50,15 @@ def test_a_cell_that_fails_is_an_error_with_its_reason(root: Path, monkeypatch: 
         timed(given, unit, open_dataset(unit.data))
 
 
+def measured_but_trunk(*arguments: Any) -> Any:
+    """What a process of its own measures."""
+    if arguments[-1] == "trunk":
+        raise torch.OutOfMemoryError("CUDA out of memory")
+    return steps._measured(*arguments)
+
+
 def test_a_row_that_fails_hides_no_other(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
-    measured = steps._measured
-
-    def fail(*arguments: object) -> object:
-        if arguments[-1] == "trunk":
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return measured(*arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(steps, "_measured", fail)
+    monkeypatch.setattr(steps, "_measured", measured_but_trunk)
     report = Report()
     steps.measure(parse(None, steps.OPTIONS, [*WORDS, "--cells", "2", "--data", str(root)]), report)
     ((table, rows),) = report.tables.items()

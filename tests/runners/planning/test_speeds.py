@@ -97,7 +97,7 @@ def test_a_unit_takes_its_steps_and_what_its_cells_do_not_share() -> None:
 def test_a_gpu_record_gives_the_steps_of_its_own_models(tmp_path: Path) -> None:
     speeds, path = published_speeds("coco_vsepp"), tmp_path / "gpu.json"
     tables = {"resnet152 at 224 px, batch 128, tf32, images from files": {"one": {"ms a step": 123.0}}}
-    path.write_text(json.dumps({"steps": {"flagship": {"status": "late", "tables": tables}}}))
+    path.write_text(json.dumps({"steps": {"frozen": {"status": "late", "tables": tables}}}))
     units = [unit_of(speeds, stage) for stage in ("frozen", "finetune")]
     assert recorded(path, units) == {units[0].kind: Speed(0.123, "gpu record")}
     other = published_speeds("coco_vsepp", "precision=bf16")
