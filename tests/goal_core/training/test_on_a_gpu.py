@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoModel
 
 from goal_sweep.goal_core.data.config import RegionsConfig
 from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig, hub
 from goal_sweep.goal_core.training import Callback, StageConfig, TrainingDone, UnitPlan
+from goal_sweep.goal_core.training.config import Precision
 from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.pretended_gpu import PretendedGpu, pretended_gpu
 from tests.helpers.region_files import write_regions
@@ -109,6 +112,34 @@ def test_a_step_of_a_cell_waits_once(case: str, gpu: PretendedGpu, tmp_path: Pat
     unit = unit_for(case, tmp_path / "data", *NAMES, sharing="trunk")
     waits = waits_of(unit, tmp_path, gpu)
     assert [one.split(" at ")[0] for one in waits] == ["tolist()"] * len(NAMES), waits
+
+
+class Products(TorchDispatchMode):
+    """Notes the dtypes of all convolutions and other products, and whether the convolutions have channels last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolved, self.multiplied = set[tuple[torch.dtype, bool]](), set[torch.dtype]()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.name()
+        if name == "aten::convolution" and len(args[0]) > 1:  # one picture only shows what a backbone returns
+            last = [one.is_contiguous(memory_format=torch.channels_last) for one in args[:2]]
+            self.convolved.add((args[0].dtype, all(last)))
+        elif name in ("aten::mm", "aten::addmm", "aten::bmm"):
+            self.multiplied.add(args[-1].dtype)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
+def test_backbones_alone_compute_in_half_precision_with_channels_last(
+    precision: Precision, dtype: torch.dtype, gpu: PretendedGpu, tmp_path: Path
+) -> None:
+    unit = unit_for("vsepp finetune", tmp_path / "data", *NAMES[:1], precision=precision)
+    with Products() as products:
+        waits_of(unit, tmp_path, gpu)
+    assert products.convolved == {(dtype, True)}
+    assert products.multiplied == {torch.float32}
 
 
 @pytest.mark.parametrize("case", STACKED)

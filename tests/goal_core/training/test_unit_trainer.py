@@ -11,6 +11,7 @@ from typing import Literal
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from goal_sweep.goal_core.basics.atomic import StorageError
 from goal_sweep.goal_core.basics.errors import (
@@ -138,6 +139,22 @@ def test_a_unit_stopped_wherever_it_is_asked_continues_to_the_same_bits(
         for key, folder in folders.items():
             assert folder.numbers() == unbroken[key].numbers(), question
             assert same_weights(folder, unbroken[key])
+
+
+@pytest.mark.exhaustive
+def test_a_compiled_unit_continues_to_the_same_bits_and_agrees_with_one_that_is_not(tmp_path: Path) -> None:
+    unit = unit_of("con/con", stage=FINETUNE, compile="on", cache=tmp_path)
+    plain, unbroken, stopped = (folders_of(unit, tmp_path / name) for name in ("plain", "unbroken", "stopped"))
+    train_unit(replace(unit, compile="off"), plain)
+    train_unit(unit, unbroken)
+    assert train_unit(unit, stopped, AskedToStop(7)) == []
+    train_unit(unit, stopped)
+    (key,) = plain
+    assert stopped[key].numbers() == unbroken[key].numbers()
+    assert same_weights(stopped[key], unbroken[key])
+    ours, theirs = (load_file(folders[key].best()) for folders in (unbroken, plain))
+    assert ours.keys() == theirs.keys()
+    assert max(float((ours[name].float() - theirs[name].float()).abs().max()) for name in ours) < 1e-4
 
 
 def test_a_collapsed_cell_fails_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
