@@ -44,6 +44,8 @@ FROZEN, TRAINED = 0.9, 0.05
 """The part that cells have in common: where they share a backbone's passes, and where they share only the batches."""
 _START_S: Final = {"cpu": 3.0, "cuda": 20.0}
 """Seconds until a unit trains: process, imports, data, weights. Of a CPU measured with the quickstart, else assumed."""
+_SMALLEST: Final = 4
+"""Fewest pairs at a time to which a launch comes."""
 _LOOKED_AT: Final = 16
 """Trainings of a kind that are read, because a store may hold thousands."""
 
@@ -83,7 +85,7 @@ def pack_for(trainings: Sequence[Training], devices: Devices, speeds: Speeds) ->
             lines.append(
                 f"  a unit needs {needed_mb / 1000:.1f} GB of {usable_mb / 1000:.1f} GB, {100 * FILLED:.0f} % of a "
                 "device's memory; a launch halves micro_batch (same gradient) until its cells fit, where the model "
-                "allows that, and precision=bf16 (other results) needs less"
+                "allows that, which the hours count; precision=bf16 (other results) needs less"
             )
     return Packing(units, limits, speeds.seconds, lines)
 
@@ -174,8 +176,19 @@ class Speeds:
         """The speed of a unit's trainings; None where nothing is known of the backbone or the card."""
         if unit.kind in self.known or self.card is None:
             return self.known.get(unit.kind)
-        seconds = step_s(unit.trainings[0], self.size, self.config.resources, self.card)
+        seconds = step_s(self._fitting(unit.trainings[0], self.card), self.size, self.config.resources, self.card)
         return None if seconds is None else Speed(seconds[0], "by roofline", seconds[1])
+
+    def _fitting(self, training: Training, card: Card) -> Training:
+        """A training with the `micro_batch` to which a launch comes on a card that has too little memory."""
+        stage, usable_mb = training.stage, 1000 * FILLED * card.memory * self.config.resources.gpus
+        chunk = stage.micro_batch or stage.batch_size
+        if not usable_mb or stage.needs_whole_batches(training.cell.data.format):
+            return training
+        while chunk > _SMALLEST and (memory_mb(Unit(trainings=(training,)), self.config, self.size) or 0.0) > usable_mb:
+            chunk = -(-chunk // 2)
+            training = replace(training, stage=replace(stage, micro_batch=chunk))
+        return training
 
     def waits(self, unit: Unit) -> str:
         """Say that a device would wait for the images of a unit; empty where it would not, or nobody knows."""
