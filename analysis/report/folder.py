@@ -1,54 +1,72 @@
-"""The folder of a report, which records the names of its files so that a new report replaces exactly these."""
+"""The folder of a report, with a list of its files, so that a new report replaces these and no others.
+
+Several reports may be written there at once, and killed at any time: each is made elsewhere and then copied, one at a
+time. It names all its files in the list before the first of them takes its place.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
+from goal_sweep.goal_core.basics.atomic import remove_leftovers, replace_bytes
 from goal_sweep.sweeps.results import ResultsError
 
 REPORT_LIST = "report.json"
 """The list of a report's files, in its folder."""
+PAGE = "report.html"
+_PAGE_MARK = b"goal-sweep report</title>"
+"""The page of a report has it, also where the list is damaged."""
 
 
-class ReportFolder:
-    """Writes the files of a report."""
+def publish(made: Path, folder: Path) -> tuple[Path, ...]:
+    """Copy a new report into its folder, remove files of the report before that it lacks, and return all its files.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._names: list[str] = []
-        folder.mkdir(parents=True, exist_ok=True)
-        self._before = files_of_report(folder) if (folder / REPORT_LIST).is_file() else ()
+    A folder with the list or the page of a report is one of reports: there a file with the name of a new one is of an
+    earlier report, or of one that is written now. Elsewhere no file is replaced.
 
-    def path(self, name: str) -> Path:
-        """Where to write a file (relative, with forward slashes); its folder is created.
+    Raises:
+        ResultsError: a file is in the way that no report has written.
+    """
+    with _alone(folder):
+        names = [path.relative_to(made).as_posix() for path in sorted(made.rglob("*")) if path.is_file()]
+        taken = [folder / name for name in (*names, REPORT_LIST) if (folder / name).exists()]
+        before: tuple[str, ...] = ()
+        try:  # after the look for files: any other report writes its list before them
+            before = files_of_report(folder)
+        except ResultsError as error:
+            if taken and not _has_page(folder):
+                reason = f"{taken[0]} is no file of a report, so it stays; give the report another folder"
+                raise ResultsError(reason) from error
+        _write_list(folder, {*before, *names})
+        for name in names:
+            (folder / name).parent.mkdir(exist_ok=True)
+            replace_bytes(folder / name, (made / name).read_bytes())
+        for name in set(before) - {*names, REPORT_LIST}:
+            (folder / name).unlink(missing_ok=True)
+        _write_list(folder, names)
+        for parent in {folder, *((folder / name).parent for name in names)}:
+            remove_leftovers(parent)
+    return tuple(folder / name for name in (*names, REPORT_LIST))
 
-        A `ResultsError` says that there is one which no report has written.
-        """
-        path = self.folder / name
-        if path.exists() and name not in (*self._before, *self._names, REPORT_LIST):
-            raise ResultsError(f"{path} is no file of a report, so it stays; give the report another folder")
-        self._names.append(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._list([*self._before, *self._names])  # before it is written, so that another report may replace it
-        return path
 
-    def write(self, name: str, text: str) -> None:
-        """Write a text file in UTF-8, with the same line endings on every system."""
-        self.path(name).write_text(text, encoding="utf-8", newline="\n")
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Wait until no other process copies a report into a folder, where the file system can tell.
 
-    def finish(self) -> tuple[Path, ...]:
-        """Remove files of the earlier report that this one lacks, write the list of files, and return all files."""
-        for name in set(self._before) - set(self._names):
-            (self.folder / name).unlink(missing_ok=True)
-        self._names.append(REPORT_LIST)
-        self._list(self._names)
-        return tuple(self.folder / name for name in self._names)
-
-    def _list(self, names: Sequence[str]) -> None:
-        text = json.dumps({"files": [*dict.fromkeys(names)]}, indent=2)
-        (self.folder / REPORT_LIST).write_text(f"{text}\n", encoding="utf-8", newline="\n")
+    Where it cannot, two at once leave files of both, and the next report is whole again.
+    """
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def files_of_report(folder: Path) -> tuple[str, ...]:
@@ -64,4 +82,17 @@ def files_of_report(folder: Path) -> tuple[str, ...]:
         raise ResultsError(f"{path} is not the list of a report's files: {error}") from error
     if outside:
         raise ResultsError(f"{path} names files outside its folder: {', '.join(outside)}")
-    return tuple(names)
+    return tuple(name for name in names if (folder / name).is_file())  # a report that was killed has not written all
+
+
+def _write_list(folder: Path, names: Iterable[str]) -> None:
+    text = json.dumps({"files": sorted({*names, REPORT_LIST})}, indent=2)
+    replace_bytes(folder / REPORT_LIST, f"{text}\n".encode())
+
+
+def _has_page(folder: Path) -> bool:
+    try:
+        with (folder / PAGE).open("rb") as page:
+            return _PAGE_MARK in page.read(4000)
+    except OSError:
+        return False

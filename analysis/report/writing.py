@@ -12,7 +12,7 @@ import pandas as pd
 
 from goal_sweep.analysis.figures.canvas import Scale, assign_colours, write_figure
 from goal_sweep.analysis.report.answer import answers_of
-from goal_sweep.analysis.report.folder import ReportFolder
+from goal_sweep.analysis.report.folder import PAGE, publish
 from goal_sweep.analysis.report.latex import block_to_latex
 from goal_sweep.analysis.report.pages import Report, report_to_html, report_to_markdown
 from goal_sweep.analysis.report.parts import runs_of
@@ -20,6 +20,7 @@ from goal_sweep.analysis.report.sections import blocks, changes
 from goal_sweep.analysis.report.sentences import first_words, notes, said, summary
 from goal_sweep.analysis.results import SweepResults, with_numbers
 from goal_sweep.analysis.statistics.aggregation import Inputs, cells_frame, missing_counts
+from goal_sweep.goal_core.basics.atomic import scratch_folder
 from goal_sweep.goal_core.evaluation.metrics import MEASURES
 
 
@@ -56,7 +57,7 @@ class ReportResult:
         """What a script reads of a report; docs/report.md explains the keys."""
         cells = cells_frame(self.inputs.blocks)
         return {
-            "report": str(self.folder / "report.html"),
+            "report": str(self.folder / PAGE),
             "expected": self.num_expected,
             "counted": self.num_counted,
             "seeds": list(self.inputs.results.header.seeds),
@@ -89,7 +90,8 @@ def write_report(
             readers.
         mlflow_page: the address of the sweep's experiment in MLflow, to which the page leads; empty without one.
     """
-    inputs, files = Inputs(results=results), ReportFolder(folder)
+    inputs = Inputs(results=results)
+    folder.mkdir(parents=True, exist_ok=True)
     details = (
         blocks.missing_section(inputs),
         changes.tuned_section(inputs),
@@ -117,15 +119,18 @@ def write_report(
     )
     grids = [grid for section in report.blocks for grid in section.grids]
     figures = [picture for section in report.details for picture in section.figures]
-    for picture in (*figures, *(grid.heatmap for grid in grids)):
-        write_figure([files.path(path) for path in picture.paths], picture.draw, *picture.arguments)
-    for grid in grids:
-        files.write(f"tables/{grid.stem}.tex", block_to_latex(grid.block, grid.colour, grid.measure))
-    files.write("cells.csv", _csv(cells_frame(inputs.blocks)))
-    files.write("runs.csv", _csv(runs_frame(results)))
-    files.write("report.md", report_to_markdown(report))
-    files.write("report.html", report_to_html(report, folder))
-    return ReportResult(folder=folder, files=files.finish(), inputs=inputs)
+    texts = {f"tables/{grid.stem}.tex": block_to_latex(grid.block, grid.colour, grid.measure) for grid in grids}
+    texts |= {"cells.csv": _csv(cells_frame(inputs.blocks)), "runs.csv": _csv(runs_frame(results))}
+    texts["report.md"] = report_to_markdown(report)
+    with scratch_folder() as made:
+        for part in ("curves", "heatmaps", "tables"):
+            (made / part).mkdir()
+        for picture in (*figures, *(grid.heatmap for grid in grids)):
+            write_figure([made / path for path in picture.paths], picture.draw, *picture.arguments)
+        texts[PAGE] = report_to_html(report, made)  # which contains the figures
+        for name, text in texts.items():
+            (made / name).write_text(text, encoding="utf-8", newline="\n")
+        return ReportResult(folder=folder, files=publish(made, folder), inputs=inputs)
 
 
 def runs_frame(results: SweepResults) -> pd.DataFrame:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import re
 from html.parser import HTMLParser
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,11 @@ import pandas as pd
 import pytest
 from markdown_it import MarkdownIt
 
-from goal_sweep.analysis.report.folder import files_of_report
 from goal_sweep.analysis.report.pages import model_card
 from goal_sweep.analysis.report.writing import ReportResult
 from goal_sweep.analysis.results import SweepResults, read_results
 from goal_sweep.goal_core.evaluation.metrics import METRICS
 from goal_sweep.runners.cli.options import console
-from goal_sweep.sweeps.results import ResultsError
 from tests.helpers.blank_figures import write_texts
 from tests.helpers.results_cases import SweepWriter, large_table, recalls
 
@@ -180,32 +177,6 @@ def test_texts_from_the_table_cannot_become_formulas(tmp_path: Path, text: str) 
     runs = pd.read_csv(write_texts(writer.results(), tmp_path).folder / "runs.csv")
     assert runs["reason"].dropna().tolist() == [f"'{text}"]
     assert set(runs["setting/stages.frozen.lr"]) == {"-0.5", "low"}
-
-
-def test_writing_again_replaces_the_old_report_and_nothing_else(tmp_path: Path) -> None:
-    writer = SweepWriter(seeds=[1, 2], objectives=["con/con", "sig-ms/cir"])
-    for objective, seed in product(writer.objectives, writer.seeds):
-        writer.write(objective, seed)
-    tmp_path.joinpath("mine.txt").write_text("keep")
-    old = tmp_path / "tables" / "old-block.md"
-    old.parent.mkdir()
-    old.write_text("stale")
-    tmp_path.joinpath("report.json").write_text(json.dumps({"files": ["tables/old-block.md", "report.json"]}))
-    first = write_texts(writer.results(), tmp_path)
-    before = {f: f.read_bytes() for f in first.files}
-    again = write_texts(writer.results(), tmp_path)
-    assert {f: f.read_bytes() for f in again.files} == before
-    assert not old.exists()
-    assert tmp_path.joinpath("mine.txt").read_text() == "keep"
-    assert set(files_of_report(tmp_path)) == {str(f.relative_to(tmp_path)) for f in again.files}
-
-
-@pytest.mark.parametrize("listed", ["[]", '{"files": ["../x"]}', '{"files": ["/etc/passwd"]}', "{", None])
-def test_a_folder_without_the_list_of_a_report_is_refused(tmp_path: Path, listed: str | None) -> None:
-    if listed is not None:
-        (tmp_path / "report.json").write_text(listed)
-    with pytest.raises(ResultsError, match=r"report\.json"):
-        files_of_report(tmp_path)
 
 
 @pytest.mark.slow

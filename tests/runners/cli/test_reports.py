@@ -42,6 +42,9 @@ def test_two_stores_are_reported_as_one(
     assert (told["expected"], told["counted"], told["seeds"]) == (6, 6, [1, 2, 3])
     assert {cell["n"] for cell in told["cells"]} == {3}
     assert Path(told["report"]) == Path("shared-report/report.html")  # it belongs to neither store
+    Path("shared-report/report.json").write_text("")
+    with blank_figures():
+        assert run(["report", "shared.yaml", "--store", str(one), "--store", str(two)]) == 0
     frame = goal_sweep.results("shared.yaml", store=[one, two])
     assert frame["training"].is_unique
     assert frame.set_index("seed")["checkpoint"][3].tolist() == [str(two / "cells/c/best")] * 2
