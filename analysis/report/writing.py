@@ -61,7 +61,7 @@ class ReportResult:
             "expected": self.num_expected,
             "counted": self.num_counted,
             "seeds": list(self.inputs.results.header.seeds),
-            "findings": list(first_words(self.inputs, MEASURES)),
+            "sentences": list(first_words(self.inputs, MEASURES)),
             "cells": cells.astype(object).where(cells.notna(), None).to_dict("records"),  # JSON knows no NaN
             "missing": [
                 {"block": block.key.title, "objective": objective, **asdict(gap)}

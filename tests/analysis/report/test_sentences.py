@@ -46,7 +46,7 @@ def test_the_four_kinds_of_sentences_of_one_table() -> None:
     assert "more seed" not in text  # a difference of 6 points is significant
 
 
-def test_a_gain_within_noise_is_called_not_significant_and_how_many_seeds_a_point_takes() -> None:
+def test_a_gain_that_is_not_significant_is_called_so() -> None:
     text = said(sweep(CIR, noise=1.0))
     assert text.count("all others but") == 2  # one for each direction
     assert "), not significant" in text

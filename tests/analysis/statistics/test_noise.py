@@ -59,7 +59,7 @@ def test_few_equal_grids_have_a_false_statement(seeds: int) -> None:
     assert false_percent(seeds, 150) <= most(5, 150)
 
 
-def test_few_equal_weights_are_told_apart() -> None:
+def test_few_equal_weights_differ_significantly() -> None:
     generator, false = np.random.default_rng(5), {"pair": 0, "triplet": 0, "interaction": 0}
     for _ in range(100):
         for name, comparison in weigh(grid(generator, 3, EQUAL)).comparisons.items():
