@@ -39,58 +39,57 @@ def compare(values: pd.DataFrame, images: pd.DataFrame | None = None, *, free: i
     """Compare objectives, or the levels of a weight, in pairs.
 
     A run is the effect of its objective, plus that of its seed, plus noise. v_k is the variance of objective k's
-    residuals after both effects are removed, and s_k = max(v_k, pooled variance). Two objectives differ if::
+    residuals after both effects are removed by least squares, and s_k = max(v_k, pooled variance). Two objectives
+    differ if the difference of their means over their own n runs is::
 
         |difference| > q sqrt(V / 2),  V = s_i / n_i + s_j / n_j + variance of the difference over test images
 
     q is the 95 % point of the studentized range for the number of objectives and the degrees of freedom of the pooled
-    variance; p comes from the same distribution. Where runs are missing, differences and V are those of least squares.
-    An objective with a single run has no spread of its own and is not judged: its differences are those of plain means.
+    variance; p comes from the same distribution. An objective with a single run has no spread of its own and is not
+    judged, nor are two without a common seed, whose difference may be one of seeds.
 
     Args:
         values: a row for each seed, a column for each objective, entries in points; NaN where a run is missing.
         images: covariance of the objectives over samples of test images, as by `shared_noise`; None if not counted.
         free: how many values of a row are free; the number of columns - 1 if None.
 
-    Source: Kramer 1957, "Extension of multiple range tests to group correlated adjusted means", Biometrics 13:13-18.
+    Source: Kramer 1956, "Extension of multiple range tests to group means with unequal numbers of replications",
+    Biometrics 12:307-310.
     Deviates: a spread is never taken below the pooled one, because objectives may be unequally noisy.
     """
     known = values.dropna(axis=0, how="all").dropna(axis=1, how="all")
     if known.empty:
         return Comparison()
-    names, num = list(known.columns), known.shape[1]
-    plain_K = known.mean().to_numpy()
-    best, plain_KK = names[int(plain_K.argmax())], plain_K[:, None] - plain_K
-    seeds_R, columns_R = np.nonzero(known.notna().to_numpy())
+    names, num, has_run_SK = list(known.columns), known.shape[1], known.notna().to_numpy(int)
+    means_K, runs_K = known.mean().to_numpy(), has_run_SK.sum(axis=0)
+    best, estimates_KK = names[int(means_K.argmax())], means_K[:, None] - means_K
+    seeds_R, columns_R = np.nonzero(has_run_SK)
     runs_R = known.to_numpy(float)[seeds_R, columns_R]
-    design_RP = np.hstack([np.eye(num)[columns_R], np.eye(len(known))[seeds_R]])
-    inverse_PR = np.linalg.pinv(design_RP, rcond=1e-10)  # objectives and seeds share a constant
-    members_KR, weights_KR = design_RP[:, :num].T, inverse_PR[:num]
-    residual_RR = np.eye(len(runs_R)) - design_RP @ inverse_PR
-    free_K = members_KR @ residual_RR.diagonal() * (1.0 if free is None else free / (num - 1))
-    squares_K = members_KR @ (residual_RR @ (runs_R - runs_R.mean())) ** 2
+    members_RK = np.eye(num)[columns_R]
+    design_RP = np.hstack([members_RK, np.eye(len(known))[seeds_R]])
+    # By its pseudoinverse, because objectives and seeds share a constant.
+    residual_RR = np.eye(len(runs_R)) - design_RP @ np.linalg.pinv(design_RP, rcond=1e-10)
+    free_K = residual_RR.diagonal() @ members_RK * (1.0 if free is None else free / (num - 1))
+    squares_K = (residual_RR @ (runs_R - runs_R.mean())) ** 2 @ members_RK
     has_spread_K = free_K > 1e-6
     own_K = np.divide(squares_K, free_K, where=has_spread_K, out=np.zeros(num))
     groups, df = int(has_spread_K.sum()), round(free_K.sum())
     if groups < 2 or df < 1:
         unknown_KK = np.full((num, num), np.nan)
-        return Comparison(names=names, best=best, estimates=plain_KK, reach=unknown_KK, p=unknown_KK)
+        return Comparison(names=names, best=best, estimates=estimates_KK, reach=unknown_KK, p=unknown_KK)
 
-    means_K = weights_KR @ runs_R
-    estimates_KK = means_K[:, None] - means_K
-    used_R = np.maximum(own_K, squares_K.sum() / df)[columns_R]
-    of_seeds_KK = _of_differences(weights_KR * used_R @ weights_KR.T)
+    used_K = np.maximum(own_K, squares_K.sum() / df) / runs_K
+    of_seeds_KK = used_K[:, None] + used_K
     of_images_KK = np.zeros((num, num)) if images is None else _of_differences(images.loc[names, names].to_numpy())
     errors_KK = np.sqrt((of_seeds_KK + of_images_KK) / 2)
-    wanted_KP = weights_KR @ design_RP - np.eye(num, design_RP.shape[1])
-    is_judged_KK = np.isclose(wanted_KP[:, None], wanted_KP, atol=1e-6).all(axis=2)  # the runs tell the difference
-    is_judged_KK &= np.outer(has_spread_K, has_spread_K) & (errors_KK > _ROUNDING)
-    quantile, runs = critical(groups, df), float(np.median(members_KR.sum(axis=1)))
-    is_near_KK = is_judged_KK & (np.abs(estimates_KK) <= quantile * errors_KK) & ~np.eye(num, dtype=bool)
+    is_judged_KK = np.outer(has_spread_K, has_spread_K) & (has_run_SK.T @ has_run_SK > 0) & (errors_KK > _ROUNDING)
+    is_judged_KK &= ~np.eye(num, dtype=bool)
+    quantile, runs = critical(groups, df), float(np.median(runs_K))
+    is_near_KK = is_judged_KK & (np.abs(estimates_KK) <= quantile * errors_KK)
     return Comparison(
         names=names,
         best=best,
-        estimates=np.where(is_judged_KK, estimates_KK, plain_KK),
+        estimates=estimates_KK,
         reach=np.where(is_judged_KK, quantile * errors_KK, np.nan),
         p=np.where(is_judged_KK, tail(np.abs(estimates_KK) / np.maximum(errors_KK, _ROUNDING), groups, df), np.nan),
         with_images=images is not None,

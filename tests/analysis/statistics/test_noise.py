@@ -32,10 +32,12 @@ FOUND = (36, 71, 98)
 """Percent of differences of 4 standard deviations that are found."""
 
 
-def grid(generator: np.random.Generator, seeds: int, spreads: np.ndarray, lognormal: float = 0.0) -> pd.DataFrame:
+def grid(
+    generator: np.random.Generator, seeds: int, spreads: np.ndarray, lognormal: float = 0.0, of_seeds: float = 2.0
+) -> pd.DataFrame:
     """Equal objectives; what a seed does to all is not noise."""
     spreads = spreads * np.exp(lognormal * generator.standard_normal(15))
-    noise = spreads * generator.standard_normal((seeds, 15)) + 2 * generator.standard_normal((seeds, 1))
+    noise = spreads * generator.standard_normal((seeds, 15)) + of_seeds * generator.standard_normal((seeds, 1))
     return pd.DataFrame(noise, columns=COLUMNS)
 
 
@@ -92,3 +94,15 @@ def test_the_rates_of_the_page(seeds: int) -> None:
         found += float(np.mean(np.delete(comparison.p[3], 3) < 0.05)) / 10
     print(f"{seeds} seeds: {found:.0f} % of differences of 4 found")
     assert found == pytest.approx(FOUND[place], abs=4)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("of_seeds", "percent"), [(1.0, 5), (2.0, 12)])
+def test_the_rates_of_the_page_where_runs_are_missing(of_seeds: float, percent: int) -> None:
+    generator, false = np.random.default_rng(11), 0
+    for _ in range(3000):
+        runs = grid(generator, 3, EQUAL, of_seeds=of_seeds).to_numpy(copy=True)
+        runs[generator.integers(3, size=4), generator.choice(15, 4, replace=False)] = np.nan
+        false += significant(pd.DataFrame(runs, columns=COLUMNS))
+    assert false / 30 == pytest.approx(percent, abs=2)
