@@ -29,7 +29,7 @@ from scipy.optimize import brentq
 from scipy.stats import f, studentized_range
 
 from goal_sweep.analysis.blocks import ALPHA, Array, CellSummary, Comparison, Objective, Weights
-from goal_sweep.goal_core.evaluation.metrics import METRICS
+from goal_sweep.goal_core.evaluation.metrics import METRICS, RECALLS_AT, SUMMED
 
 _ROUNDING = 1e-9
 """In points. A standard error below it is a rounding error."""
@@ -155,12 +155,12 @@ def image_scores(ranks: bytes) -> Array:
         i2t_N, t2i_M, captions_N = (saved[name] for name in ("i2t", "t2i", "captions"))
     images_M = np.repeat(np.arange(len(captions_N)), captions_N)
     scores = {}
-    for k in (1, 5, 10):
+    for k in RECALLS_AT:
         hits_N = np.bincount(images_M, t2i_M < k, len(captions_N))
         recall = hits_N.sum() / len(t2i_M)
         scores[f"i2t_r{k}"] = 100.0 * (i2t_N < k)
         scores[f"t2i_r{k}"] = 100.0 * (recall + (hits_N - recall * captions_N) / captions_N.mean())
-    scores["rsum"] = np.sum(list(scores.values()), axis=0)
+    scores["rsum"] = np.sum([scores[name] for name in SUMMED], axis=0)
     return np.stack([scores[name] for name in METRICS])
 
 

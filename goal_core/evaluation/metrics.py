@@ -14,7 +14,11 @@ OBJECTIVES: Final = tuple((pair, triplet) for pair in PAIRS for triplet in TRIPL
 """All ``(pair, triplet)`` combinations, row by row."""
 VAL, TEST = "val/", "test/"
 """Prefixes of metrics on the validation split and on the test split."""
+RECALLS_AT: Final = (1, 5, 10)
+"""The recalls that are measured, in each direction."""
 DIRECTIONS: Final = ("i2t", "t2i")
+SUMMED: Final = tuple(f"{way}_r{k}" for way in DIRECTIONS for k in (1, 5, 10))
+"""The six recalls that rsum adds up, whatever else is measured."""
 DIRECTION_TITLES: Final = {"i2t": "Image → Text", "t2i": "Text → Image", "both": "Both directions"}
 
 
@@ -31,14 +35,14 @@ def measure_slug(measure: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One of the six recalls, or their sum."""
+    """A recall, or the sum of six."""
 
     key: str
-    """``i2t_r1`` to ``t2i_r10`` or ``rsum``."""
+    """Such as ``i2t_r1``, or ``rsum``."""
     direction: str
     """``i2t``, ``t2i`` or ``both``."""
     name: str
-    """``R@1``, ``R@5``, ``R@10`` or ``rsum``, without the direction."""
+    """Such as ``R@1``, or ``rsum``, without the direction."""
     label: str
     """Its name in a narrow column: ``i2t R@1``, or ``rsum``."""
     title: str
@@ -63,7 +67,7 @@ class Metric:
 METRICS: Final[Mapping[str, Metric]] = {
     **{
         f"{way}_r{k}": Metric(f"{way}_r{k}", way, f"R@{k}", f"{way} R@{k}", f"{DIRECTION_TITLES[way]} R@{k}")
-        for k in (1, 5, 10)
+        for k in RECALLS_AT
         for way in DIRECTIONS
     },
     "rsum": Metric("rsum", "both", "rsum", "rsum", "rsum"),

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from goal_sweep.goal_core.basics.devices import full_precision
 from goal_sweep.goal_core.basics.errors import GoalError, first_line
+from goal_sweep.goal_core.evaluation.metrics import RECALLS_AT, SUMMED
 from goal_sweep.goal_core.objectives.stats import warn_of_lengths
 
 # Equal vectors must give equal similarities wherever they stand, or ties go undetected. Matrix products round equally
@@ -54,13 +55,13 @@ class RetrievalRanks:
     """Shape (M,), int64: wrong images at least as similar as the caption's own image."""
 
     def metrics(self) -> dict[str, float]:
-        """Recall at 1, 5 and 10, 0 to 100: `i2t_r1` (images with a right caption first), ..., `t2i_r10`; and `rsum`."""
+        """Recalls, 0 to 100, such as `i2t_r1` (images with a right caption first), and `rsum`: all of `METRICS`."""
         recalls = {
             f"{direction}_r{k}": 100.0 * int((ranks < k).sum()) / ranks.numel()
             for direction, ranks in (("i2t", self.i2t), ("t2i", self.t2i))
-            for k in (1, 5, 10)
+            for k in RECALLS_AT
         }
-        return {**recalls, "rsum": sum(recalls.values())}
+        return {**recalls, "rsum": sum(recalls[name] for name in SUMMED)}
 
     def save(self, path: Path, text_to_image: Tensor) -> None:
         """Write them as a compressed ``.npz`` of unsigned integers, nothing pickled.
