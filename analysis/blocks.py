@@ -22,7 +22,7 @@ Objective = tuple[str, str]
 """A pair weight and a triplet weight."""
 Name = TypeVar("Name", bound=Hashable)
 """Of an objective, or of a single weight."""
-Verdict = Literal["better", "worse", "not significant", "not judged"]
+Verdict = Literal["better", "worse", "not significant", "not tested"]
 Array = NDArray[np.float64]
 OF_EACH = "of each objective"
 """In place of a variant: in this grid it is one of the settings that were chosen for each objective."""
@@ -138,7 +138,7 @@ class Difference:
     estimate: float
     reach: float = nan
     """Half the width of the simultaneous 95 % interval, for new seeds and, where ranks are known, new test images; NaN,
-    like ``p``, where the difference cannot be judged."""
+    like ``p``, where the difference cannot be tested."""
     p: float = nan
     """Corrected for all pairs of the grid."""
 
@@ -156,7 +156,7 @@ class Difference:
     def verdict(self) -> Verdict:
         """What is known about its sign."""
         if isnan(self.reach):
-            return "not judged"
+            return "not tested"
         if abs(self.estimate) <= self.reach:
             return "not significant"
         return "better" if self.estimate > 0 else "worse"
@@ -177,7 +177,7 @@ class Comparison(Generic[Name]):
     best: Name | None = None
     """That with the highest mean; None without values."""
     estimates: Array = field(default_factory=lambda: np.empty((0, 0)))
-    """First minus second in points, shape (K, K); likewise the next two, NaN where a pair is not judged."""
+    """First minus second in points, shape (K, K); likewise the next two, NaN where a pair is not tested."""
     reach: Array = field(default_factory=lambda: np.empty((0, 0)))
     p: Array = field(default_factory=lambda: np.empty((0, 0)))
     with_images: bool = False
@@ -207,9 +207,9 @@ class Comparison(Generic[Name]):
         return self._worse_by("not significant")
 
     @cached_property
-    def unjudged(self) -> frozenset[Name]:
-        """Those whose difference from the best is not judged, for lack of runs or because seeds agree exactly."""
-        return self._worse_by("not judged")
+    def untested(self) -> frozenset[Name]:
+        """Those whose difference from the best is not tested, for lack of runs or because seeds agree exactly."""
+        return self._worse_by("not tested")
 
     @cached_property
     def from_baseline(self) -> dict[Name, Difference]:
@@ -217,14 +217,14 @@ class Comparison(Generic[Name]):
         return {name: change for (name, other), change in self.differences.items() if other == BASELINE}
 
     @property
-    def is_judged(self) -> bool:
-        """Whether any difference is judged."""
+    def is_tested(self) -> bool:
+        """Whether any difference is tested."""
         return bool((~np.isnan(self.reach)).any())
 
     @property
     def smallest_p(self) -> float:
-        """That of the most significant difference; NaN where none is judged."""
-        return float(np.nanmin(self.p)) if self.is_judged else nan
+        """That of the most significant difference; NaN where none is tested."""
+        return float(np.nanmin(self.p)) if self.is_tested else nan
 
     def more_seeds(self, points: float) -> float:
         """How many more seeds would about make a measured difference significant; infinite if seeds alone cannot.
@@ -349,12 +349,12 @@ class BlockResults:
         return f"{measure} ({unit}). {self.key.title}. {self.protocol} {self._marks(measure)}"
 
     def _marks(self, measure: str) -> str:
-        """The meaning of the marks. A cell that is not judged has none."""
+        """The meaning of the marks. A cell that is not tested has none."""
         comparisons = [grid.comparison for grid in self.grids_of(measure)]
         marks = "Bold: highest; underlined: second"
-        if not any(own.is_judged for own in comparisons):
+        if not any(own.is_tested for own in comparisons):
             return f"{marks}. Nothing can be tested with these runs."
         images = " and test images" if all(own.with_images for own in comparisons) else ""
         near = f"{NEAR}: not significantly below the highest (Tukey-Kramer, 5 %, for new seeds{images})"
-        unjudged = " Cells that cannot be tested, such as those with one seed, have no mark."
-        return f"{marks}; {near}.{unjudged if any(own.unjudged for own in comparisons) else ''}"
+        untested = " Cells that cannot be tested, such as those with one seed, have no mark."
+        return f"{marks}; {near}.{untested if any(own.untested for own in comparisons) else ''}"

@@ -42,10 +42,10 @@ def mean_text(mean: float, std: float | None, sign: str = "±") -> str:
 def p_equation(p: float) -> str:
     """A p-value as printed: ``p = 0.012``, or ``p < 0.001``.
 
-    A fourth digit shows on which side of 0.05 it lies. NaN is ``not judged``.
+    A fourth digit shows on which side of 0.05 it lies. NaN is ``not tested``.
     """
     if p != p:
-        return "not judged"
+        return "not tested"
     if p < 0.001:
         return "p < 0.001"
     return f"p = {p:.4f}" if f"{p:.3f}" == "0.050" else f"p = {p:.3f}"

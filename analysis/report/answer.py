@@ -68,10 +68,10 @@ class Forest:
 
 def interval_note(forests: Iterable[Forest]) -> str:
     """What the lines are."""
-    judged = [own.grid.comparison for own in forests if own.grid.comparison.is_judged]
-    if not judged:
+    tested = [own.grid.comparison for own in forests if own.grid.comparison.is_tested]
+    if not tested:
         return "Nothing is tested, so there are no intervals."
-    images = " and test images" if all(own.with_images for own in judged) else ""
+    images = " and test images" if all(own.with_images for own in tested) else ""
     return f"Line: simultaneous 95 % interval for new seeds{images}."
 
 
@@ -127,14 +127,14 @@ class Answer:
         """Which objectives are not significantly worse than the highest, named in the shorter way."""
         comparison = self.grid.comparison
         near = [key for key in self.others if key in comparison.near]
-        unjudged = [key for key in self.others if key in comparison.unjudged]
-        worse = [key for key in self.others if key not in (*near, *unjudged)]
+        untested = [key for key in self.others if key in comparison.untested]
+        worse = [key for key in self.others if key not in (*near, *untested)]
         if not self.others:
             return "no other objective"
-        if len(unjudged) == len(self.others):
+        if len(untested) == len(self.others):
             return "not tested"
-        if unjudged:
-            return f"{objectives_text(near) or 'none'}; not tested: {objectives_text(unjudged)}"
+        if untested:
+            return f"{objectives_text(near) or 'none'}; not tested: {objectives_text(untested)}"
         if len(near) < 2 or len(near) <= len(worse):
             return objectives_text(near) or "none"
         return f"all others but {objectives_text(worse)}" if worse else f"all {count_text(len(near), 'other')}"

@@ -150,13 +150,13 @@ def sentences(answers: Sequence[Answer], measure: str) -> list[str]:
     here = [answer for answer in answers if answer.metric.name == measure]
     if not here:
         return []
-    judged = [answer for answer in here if answer.grid.comparison.is_judged]
+    tested = [answer for answer in here if answer.grid.comparison.is_tested]
     said = [*_best(here)]
-    if not judged:
+    if not tested:
         return [*said, *_untested(here)]
-    said += [*_weights(judged), *_gains(judged), *_seeds(judged, measure), *_level(judged)]
-    if len(judged) < len(here):
-        said.append(f"{count_text(len(here) - len(judged), 'table')} cannot be tested for lack of runs.")
+    said += [*_weights(tested), *_gains(tested), *_seeds(tested, measure), *_level(tested)]
+    if len(tested) < len(here):
+        said.append(f"{count_text(len(here) - len(tested), 'table')} cannot be tested for lack of runs.")
     return said
 
 
@@ -165,11 +165,11 @@ def _best(here: Sequence[Answer]) -> list[str]:
         return [_best_of(answer) for answer in here]
     wins = Counter(name for answer in here for name in answer.top)
     named = list_text([f"{'/'.join(name)} ({count})" for name, count in wins.most_common()])
-    judged = [answer for answer in here if answer.grid.comparison.is_judged]
-    level = [{*answer.top, *answer.grid.comparison.near} for answer in judged]
+    tested = [answer for answer in here if answer.grid.comparison.is_tested]
+    level = [{*answer.top, *answer.grid.comparison.near} for answer in tested]
     never = [name for name in here[0].grid.means if all(name in own for own in level)]
     worse = f"Not significantly worse than the highest in any table: {objectives_text(never) or 'none'}."
-    return [f"Highest mean in {len(here)} tables: {named}.", *([worse] if judged else [])]
+    return [f"Highest mean in {len(here)} tables: {named}.", *([worse] if tested else [])]
 
 
 def _best_of(answer: Answer) -> str:
@@ -180,7 +180,7 @@ def _best_of(answer: Answer) -> str:
     highest = f"{where}{objectives_text(answer.top)} {'is' if len(answer.top) == 1 else 'are'} highest ({answer.mean})"
     return (
         f"{highest}; not significantly worse: {answer.near_text}."
-        if answer.grid.comparison.is_judged
+        if answer.grid.comparison.is_tested
         else f"{highest}."
     )
 
@@ -204,9 +204,9 @@ def _untested(here: Sequence[Answer]) -> list[str]:
     return [f"Nothing is tested, because {why}."]
 
 
-def _weights(judged: Sequence[Answer]) -> list[str]:
+def _weights(tested: Sequence[Answer]) -> list[str]:
     """For example "Against con, averaged over the other weight: triplet weight cir costs 7.1 to 9.6 points."."""
-    tables = [answer.grid.weights.comparisons for answer in judged if answer.grid.weights.comparisons]
+    tables = [answer.grid.weights.comparisons for answer in tested if answer.grid.weights.comparisons]
     if not any("con" in own[factor].names for own in tables for factor in FACTORS):
         return []
     found: dict[str, list[float]] = {}
@@ -235,8 +235,8 @@ def _where(number: int, tables: Sequence[object]) -> str:
     return "" if number == len(tables) else f" ({number} of {len(tables)} tables)"
 
 
-def _gains(judged: Sequence[Answer]) -> list[str]:
-    compared = [answer for answer in judged if answer.grid.comparison.from_baseline]
+def _gains(tested: Sequence[Answer]) -> list[str]:
+    compared = [answer for answer in tested if answer.grid.comparison.from_baseline]
     higher = {answer: answer.grid.gain for answer in compared if BASELINE not in answer.top}
     gains = [gain for gain in higher.values() if gain is not None]
     if not compared:
@@ -252,21 +252,21 @@ def _gains(judged: Sequence[Answer]) -> list[str]:
     return [f"Highest over con/con: {span}, significant in {number} of {len(compared)} tables."]
 
 
-def _seeds(judged: Sequence[Answer], measure: str) -> list[str]:
+def _seeds(tested: Sequence[Answer], measure: str) -> list[str]:
     points = 6 if measure == RSUM.name else 1
-    needed = [more for answer in judged if (more := answer.grid.comparison.more_seeds(points)) > 0]
+    needed = [more for answer in tested if (more := answer.grid.comparison.more_seeds(points)) > 0]
     if not needed:
         return []
     most, endless = max((round(more) for more in needed if more < inf), default=0), needed.count(inf)
     seeds = f"about {count_text(most, 'more seed')}" if most <= _MANY else f"more than {_MANY} more seeds"
-    images = f"more test images{_where(endless, judged)}"
+    images = f"more test images{_where(endless, tested)}"
     takes = " and ".join([seeds] * (most > 0) + [images] * (endless > 0))
     return [f"To make a difference of {count_text(points, 'point')} significant takes {takes}."]
 
 
-def _level(judged: Sequence[Answer]) -> list[str]:
+def _level(tested: Sequence[Answer]) -> list[str]:
     """How often grids like these have a false statement, where few seeds have unequal spreads."""
-    runs = min((round(own.grid.comparison.runs) for own in judged if own.grid.comparison.is_uneven), default=0)
+    runs = min((round(own.grid.comparison.runs) for own in tested if own.grid.comparison.is_uneven), default=0)
     if runs not in _UNEVEN:
         return []
     return [

@@ -76,9 +76,9 @@ def cells_frame(blocks: Iterable[BlockResults]) -> pd.DataFrame:
                 if cell.requested:
                     missing = "; ".join(gap.text for gap in cell.gaps)
                     change = grid.comparison.from_baseline.get(objective)
-                    judged = (change.estimate, change.low, change.high, change.p, change.verdict) if change else ()
+                    tested = (change.estimate, change.low, change.high, change.p, change.verdict) if change else ()
                     place = (grid.metric.direction, grid.metric.name, *objective)
-                    numbers = (cell.mean, cell.std, cell.n, missing, *judged, *[None] * (5 - len(judged)))
+                    numbers = (cell.mean, cell.std, cell.n, missing, *tested, *[None] * (5 - len(tested)))
                     rows.append((*key, *place, *numbers))
     columns = [*own, "direction", "metric", "pair", "triplet", "mean", "std", "n", "missing"]
     return pd.DataFrame(rows, columns=[*columns, "difference", "low", "high", "p", "verdict"])

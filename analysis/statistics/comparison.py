@@ -46,7 +46,7 @@ def compare(values: pd.DataFrame, images: pd.DataFrame | None = None, *, free: i
 
     q is the 95 % point of the studentized range for the number of objectives and the degrees of freedom of the pooled
     variance; p comes from the same distribution. An objective with a single run has no spread of its own and is not
-    judged, nor are two without a common seed, whose difference may be one of seeds.
+    tested, nor are two without a common seed, whose difference may be one of seeds.
 
     Args:
         values: a row for each seed, a column for each objective, entries in points; NaN where a run is missing.
@@ -82,16 +82,16 @@ def compare(values: pd.DataFrame, images: pd.DataFrame | None = None, *, free: i
     of_seeds_KK = used_K[:, None] + used_K
     of_images_KK = np.zeros((num, num)) if images is None else _of_differences(images.loc[names, names].to_numpy())
     errors_KK = np.sqrt((of_seeds_KK + of_images_KK) / 2)
-    is_judged_KK = np.outer(has_spread_K, has_spread_K) & (has_run_SK.T @ has_run_SK > 0) & (errors_KK > _ROUNDING)
-    is_judged_KK &= ~np.eye(num, dtype=bool)
+    is_tested_KK = np.outer(has_spread_K, has_spread_K) & (has_run_SK.T @ has_run_SK > 0) & (errors_KK > _ROUNDING)
+    is_tested_KK &= ~np.eye(num, dtype=bool)
     quantile, runs = critical(groups, df), float(np.median(runs_K))
-    is_near_KK = is_judged_KK & (np.abs(estimates_KK) <= quantile * errors_KK)
+    is_near_KK = is_tested_KK & (np.abs(estimates_KK) <= quantile * errors_KK)
     return Comparison(
         names=names,
         best=best,
         estimates=estimates_KK,
-        reach=np.where(is_judged_KK, quantile * errors_KK, np.nan),
-        p=np.where(is_judged_KK, tail(np.abs(estimates_KK) / np.maximum(errors_KK, _ROUNDING), groups, df), np.nan),
+        reach=np.where(is_tested_KK, quantile * errors_KK, np.nan),
+        p=np.where(is_tested_KK, tail(np.abs(estimates_KK) / np.maximum(errors_KK, _ROUNDING), groups, df), np.nan),
         with_images=images is not None,
         runs=runs,
         reach_of_seeds=quantile * _usual(of_seeds_KK[is_near_KK]),
@@ -108,7 +108,8 @@ def critical(groups: int, df: int) -> float:
 def tail(ratios: Array, groups: int, df: int) -> Array:
     """The probability that the studentized range of equal groups exceeds each ratio."""
     log_p, _ = _studentized_range(groups, df)
-    return np.asarray(np.exp(log_p(np.log(np.clip(ratios, *np.exp(log_p.x[[0, -1]]))))))
+    inside = np.clip(ratios, *np.exp(log_p.x[[0, -1]]))
+    return np.asarray(np.minimum(np.exp(log_p(np.log(inside))), 1.0))
 
 
 @lru_cache(maxsize=64)

@@ -124,7 +124,7 @@ def judge(points: Mapping[tuple[str, str], Mapping[int, float]]) -> Judgement | 
         points: of each objective (pair, triplet), by seed.
 
     Returns:
-        None where no difference can be judged: no two objectives have two seeds, or seeds agree exactly.
+        None where no difference can be tested: no two objectives have two seeds, or seeds agree exactly.
     """
     if all(len(of_seed) < 2 for of_seed in points.values()):
         return None
@@ -133,7 +133,7 @@ def judge(points: Mapping[tuple[str, str], Mapping[int, float]]) -> Judgement | 
     from goal_sweep.analysis.statistics.comparison import compare
 
     found = compare(pd.DataFrame({objective: pd.Series(of_seed) for objective, of_seed in points.items()}))
-    return None if found.best is None or not found.is_judged else Judgement(found.best, found.near)
+    return None if found.best is None or not found.is_tested else Judgement(found.best, found.near)
 
 
 @launching.command()

@@ -10,7 +10,7 @@ from goal_sweep.analysis.wording import p_equation, signed
     [
         (0.0, "p < 0.001"),
         (0.0123, "p = 0.012"),
-        (float("nan"), "not judged"),
+        (float("nan"), "not tested"),
         (0.0497, "p = 0.0497"),
         (0.0503, "p = 0.0503"),
         (1.0, "p = 1.000"),

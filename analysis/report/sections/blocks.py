@@ -103,7 +103,7 @@ def _weights_table(block: BlockResults) -> TextTable:
     for effect, name in _EFFECTS.items():
         compared = [own.comparisons[effect] for own in found]
         texts = [f"{own.estimates.max(initial=0):.1f} points, {p_equation(own.smallest_p)}" for own in compared]
-        rows.append((name, *texts, f"{compared[0].runs:.0f}" if compared[0].is_judged else "--"))
+        rows.append((name, *texts, f"{compared[0].runs:.0f}" if compared[0].is_tested else "--"))
     head = ("weight", *(metric.title for metric in MAIN_METRICS), "n")
     return TextTable(title=block.key.title, head=head, rows=tuple(rows))
 

@@ -52,7 +52,7 @@ def test_a_complete_sweep_has_all_files_and_no_gap(whole: ReportResult) -> None:
     assert len(told["cells"]) == 2 * 15 * 7  # every cell, with its interval and verdict
     cell = next(cell for cell in told["cells"] if (cell["pair"], cell["triplet"]) == ("sig-ms", "cir"))
     assert cell["difference"] == pytest.approx(1.4)
-    assert (cell["low"], cell["p"], cell["verdict"]) == (None, None, "not judged")  # these seeds agree exactly
+    assert (cell["low"], cell["p"], cell["verdict"]) == (None, None, "not tested")  # these seeds agree exactly
     assert [text.partition(":")[0] for text in told["sentences"]] == ["R@1", "R@5", "R@10", "rsum"]
 
 

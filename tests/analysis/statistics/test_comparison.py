@@ -65,7 +65,7 @@ def test_a_clear_winner_is_significant_and_the_intervals_hold_the_truth() -> Non
     assert (gain.verdict, back.verdict) == ("better", "worse")
     assert (back.estimate, back.reach, back.p) == (-gain.estimate, gain.reach, gain.p)
     assert found.from_baseline[WINNER] == gain
-    assert found.unjudged == frozenset()
+    assert found.untested == frozenset()
 
 
 def test_with_missing_runs_differences_are_those_of_the_printed_means() -> None:
@@ -82,25 +82,25 @@ def test_with_missing_runs_differences_are_those_of_the_printed_means() -> None:
     assert 2 * of_means[OBJECTIVES.index(WINNER)] == pytest.approx(3 * min(of_means))  # n_k of 2 and 3
 
 
-def test_a_cell_with_one_run_is_not_judged() -> None:
+def test_a_cell_with_one_run_is_not_tested() -> None:
     values = grid()
     values.loc[[1, 2], WINNER] = np.nan
     values[WINNER] += 9
     found = compare(values)
-    assert (found.best, len(found.unjudged)) == (WINNER, 14)
+    assert (found.best, len(found.untested)) == (WINNER, 14)
     assert np.isnan(found.differences[WINNER, BASELINE].p)
     assert found.differences[OBJECTIVES[1], BASELINE].verdict == "not significant"
     one_seed = compare(grid(seeds=1))
-    assert len(one_seed.unjudged) == 14
-    assert not one_seed.is_judged
+    assert len(one_seed.untested) == 14
+    assert not one_seed.is_tested
 
 
-def test_runs_that_share_no_seed_are_not_judged() -> None:
+def test_runs_that_share_no_seed_are_not_tested() -> None:
     values = pd.DataFrame(np.nan, index=range(1, 5), columns=COLUMNS[:4])
     values.iloc[:2, :2], values.iloc[2:, 2:] = [[50.0, 52.1], [50.4, 52.0]], [[40.0, 40.3], [40.5, 40.1]]
     found = compare(values).differences
-    assert found[OBJECTIVES[0], OBJECTIVES[2]].verdict == "not judged"
-    assert found[OBJECTIVES[0], OBJECTIVES[1]].verdict != "not judged"
+    assert found[OBJECTIVES[0], OBJECTIVES[2]].verdict == "not tested"
+    assert found[OBJECTIVES[0], OBJECTIVES[1]].verdict != "not tested"
 
 
 def test_runs_that_agree_up_to_rounding_are_no_evidence_of_how_runs_differ() -> None:
@@ -108,7 +108,7 @@ def test_runs_that_agree_up_to_rounding_are_no_evidence_of_how_runs_differ() -> 
     values[WINNER] += 0.1
     found = compare(values)
     assert found.differences[WINNER, BASELINE].estimate == pytest.approx(0.1)
-    assert len(found.unjudged) == 14
+    assert len(found.untested) == 14
 
 
 def test_an_unstable_objective_has_a_wide_interval() -> None:
@@ -134,7 +134,7 @@ def test_a_run_that_is_alone_in_its_seed_says_nothing_of_how_runs_differ() -> No
 
 def test_nothing_to_compare() -> None:
     empty = compare(grid().iloc[:0])
-    assert (empty.best, empty.near, empty.from_baseline, empty.is_judged) == (None, frozenset(), {}, False)
+    assert (empty.best, empty.near, empty.from_baseline, empty.is_tested) == (None, frozenset(), {}, False)
     alone = compare(grid().iloc[:, :1])
     assert (alone.best, alone.near, alone.differences) == (BASELINE, frozenset(), {})
 
