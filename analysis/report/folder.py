@@ -19,8 +19,6 @@ from goal_sweep.sweeps.results import ResultsError
 REPORT_LIST = "report.json"
 """The list of a report's files, in its folder."""
 PAGE = "report.html"
-_PAGE_MARK = b"goal-sweep report</title>"
-"""The page of a report has it, also where the list is damaged."""
 
 
 def publish(made: Path, folder: Path) -> tuple[Path, ...]:
@@ -40,17 +38,15 @@ def publish(made: Path, folder: Path) -> tuple[Path, ...]:
             before = files_of_report(folder)
         except ResultsError as error:
             if taken and not _has_page(folder):
-                reason = f"{taken[0]} is no file of a report, so it stays; give the report another folder"
-                raise ResultsError(reason) from error
+                raise ResultsError(f"{taken[0]} is no file of a report, so it stays; give another folder") from error
         _write_list(folder, {*before, *names})
         for name in names:
             (folder / name).parent.mkdir(exist_ok=True)
             replace_bytes(folder / name, (made / name).read_bytes())
+            remove_leftovers((folder / name).parent)
         for name in set(before) - {*names, REPORT_LIST}:
             (folder / name).unlink(missing_ok=True)
         _write_list(folder, names)
-        for parent in {folder, *((folder / name).parent for name in names)}:
-            remove_leftovers(parent)
     return tuple(folder / name for name in (*names, REPORT_LIST))
 
 
@@ -91,8 +87,6 @@ def _write_list(folder: Path, names: Iterable[str]) -> None:
 
 
 def _has_page(folder: Path) -> bool:
-    try:
-        with (folder / PAGE).open("rb") as page:
-            return _PAGE_MARK in page.read(4000)
-    except OSError:
-        return False
+    """Whether the page of a report is there, also where its list is damaged."""
+    page = folder / PAGE
+    return page.is_file() and b"goal-sweep report</title>" in page.read_bytes()

@@ -259,8 +259,7 @@ def _seeds(tested: Sequence[Answer], measure: str) -> list[str]:
         return []
     most, endless = max((round(more) for more in needed if more < inf), default=0), needed.count(inf)
     seeds = f"about {count_text(most, 'more seed')}" if most <= _MANY else f"more than {_MANY} more seeds"
-    images = f"more test images{_where(endless, tested)}"
-    takes = " and ".join([seeds] * (most > 0) + [images] * (endless > 0))
+    takes = " and ".join([seeds] * (most > 0) + [f"more test images{_where(endless, tested)}"] * (endless > 0))
     return [f"To make a difference of {count_text(points, 'point')} significant takes {takes}."]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -38,8 +37,8 @@ def write(folder: Path, texts: Mapping[str, str]) -> None:
 
 def content(folder: Path) -> dict[str, str]:
     """Of all files but the list, and what a kill leaves of a write."""
-    names = [path.relative_to(folder).as_posix() for path in folder.rglob("[!.]*") if path.is_file()]
-    return {name: (folder / name).read_text() for name in names if name != "report.json"}
+    files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("[!.]*") if path.is_file()}
+    return {name: path.read_text("latin-1") for name, path in files.items() if name != "report.json"}
 
 
 def folders(parent: Path) -> Iterator[tuple[int, Path]]:
@@ -62,18 +61,12 @@ def before_operation(number: int, act: Callable[[], object]) -> Iterator[None]:
 def test_writing_again_replaces_the_old_report_and_nothing_else(tmp_path: Path) -> None:
     writer = SweepWriter(seeds=[1, 2], objectives=["con/con", "sig-ms/cir"])
     writer.write_all()
-    tmp_path.joinpath("mine.txt").write_text("keep")
-    old = tmp_path / "tables" / "old-block.md"
-    old.parent.mkdir()
-    old.write_text("stale")
-    tmp_path.joinpath("report.json").write_text(json.dumps({"files": ["tables/old-block.md", "report.json"]}))
-    first = write_texts(writer.results(), tmp_path)
-    before = {f: f.read_bytes() for f in first.files}
-    again = write_texts(writer.results(), tmp_path)
-    assert {f: f.read_bytes() for f in again.files} == before
-    assert not old.exists()
-    assert tmp_path.joinpath("mine.txt").read_text() == "keep"
-    assert set(files_of_report(tmp_path)) == {str(f.relative_to(tmp_path)) for f in again.files}
+    write(tmp_path / "report", OLD)
+    (tmp_path / "report" / "mine.txt").write_text("keep")
+    before = {file: file.read_bytes() for file in write_texts(writer.results(), tmp_path / "report").files}
+    again = write_texts(writer.results(), tmp_path / "report").files
+    assert {file: file.read_bytes() for file in again} == before
+    assert {*content(tmp_path / "report"), "report.json"} == {*files_of_report(tmp_path / "report"), "mine.txt"}
 
 
 @pytest.mark.parametrize("damaged", ["", "{", "[]", '{"files": ["../cells.csv"]}', '{"files": ["/etc/passwd"]}', None])
@@ -99,23 +92,17 @@ def test_a_report_that_is_killed_is_completed_by_the_next(tmp_path: Path) -> Non
         assert content(folder) == NEW
 
 
-def test_of_two_reports_at_once_the_second_waits(tmp_path: Path) -> None:
+def test_two_reports_at_once_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number, folder in folders(tmp_path):
         with ThreadPoolExecutor(1) as pool, before_operation(number, partial(pool.submit, write, folder, OTHER)):
             write(folder, NEW)
         assert content(folder) in (NEW, OTHER)  # there may be no such operation
-        assert set(files_of_report(folder)) == {*content(folder), "report.json"}
-
-
-def test_two_reports_at_once_end_where_none_can_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError))
+    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError))  # a file system where none can wait
     for number, folder in folders(tmp_path):
         with before_operation(number, partial(write, folder, OTHER)):
             write(folder, NEW)
-        write(folder, OTHER)
-        assert content(folder).items() >= OTHER.items()
         write(folder, NEW)
-        assert content(folder) == NEW
+        assert content(folder).items() >= NEW.items()
 
 
 @pytest.mark.parametrize("own", ["cells.csv", "report.html", "report.json", "tables/new.tex"])
@@ -123,8 +110,6 @@ def test_a_file_that_no_report_has_written_stays(tmp_path: Path, own: str) -> No
     path = tmp_path / "mine" / own
     path.parent.mkdir(parents=True)
     path.write_text("my own")
-    with pytest.raises(
-        ResultsError, match=f"{own} is no file of a report, so it stays; give the report another folder"
-    ):
+    with pytest.raises(ResultsError, match=f"{own} is no file of a report, so it stays"):
         write(tmp_path / "mine", NEW)
     assert [file.read_text() for file in (tmp_path / "mine").rglob("*") if file.is_file()] == ["my own"]
