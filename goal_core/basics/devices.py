@@ -23,7 +23,7 @@ _FULL = (
     "DefaultCPUAllocator",
 )
 
-_HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
+_HALF = {"bf16": torch.bfloat16}
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -95,7 +95,7 @@ def set_arithmetic(precision: str) -> None:
 
 
 def set_precision(module: nn.Module, precision: str) -> None:
-    """Have the backbones and text encoders in a module compute in bfloat16 or float16, or as their weights are."""
+    """Have the backbones and text encoders in a module compute in bfloat16, or as their weights are."""
     for part in module.modules():
         part.compute_dtype = _HALF.get(precision)  # type: ignore[assignment]  # no parameter of the module
 

@@ -9,11 +9,11 @@ from typing import Annotated, Any, Final, Literal
 from goal_sweep.goal_core.basics.ranges import InRange, Range
 
 Compile = Literal["auto", "on", "off"]
-Precision = Literal["fp32", "tf32", "bf16", "fp16"]
+Precision = Literal["fp32", "tf32", "bf16"]
 """Arithmetic of the training steps' forward and backward passes. `fp32`: IEEE float32 everywhere. `tf32`: float32 in
 memory, but the factors of matrix products, convolutions and GRUs are rounded to 10 bits; GPUs from Ampere on have it.
-`bf16`, `fp16`: torch's autocast in that type, and IEEE float32 in what autocast leaves alone; `fp16` with a loss scale.
-Weights, optimiser, objectives and recalls are IEEE float32 in all of them."""
+`bf16`: torch's autocast in backbones and text encoders. Heads, weights, optimiser, objectives and recalls are IEEE
+float32 except in `tf32`."""
 Count = Annotated[int, Range(at_least=0)]
 Factor = Annotated[float, Range(at_least=0)]
 Share = Annotated[float, Range(at_least=0, below=1)]

@@ -220,8 +220,6 @@ def _obstacle(unit: UnitPlan) -> str:
         return f"framework {model.framework} has no stacked heads" + " of this text encoder" * bool(model.text.encoder)
     if not stage.shares_backbone:
         return f"stage {stage.name} does not share a frozen backbone"
-    if unit.precision == "fp16":
-        return "with precision fp16 each cell skips steps of its own"
     if 0 < stage.micro_batch < stage.batch_size:
         return f"micro_batch {stage.micro_batch} encodes each cell's batches in chunks"
     return ""

@@ -97,7 +97,7 @@ def step_s(training: Training, size: DataSize, resources: ResourceConfig, card: 
     gmac += passes * batch * (heads.image_gmac + heads.caption_gmac + 3 * heads.pair_gmac)
     matched = model.xvlm.rerank_top * (val.images + val.captions) * heads.pair_gmac
     gmac += (val.images * heads.image_gmac + val.captions * heads.caption_gmac + matched) / steps
-    is_half = training.precision in ("bf16", "fp16")
+    is_half = training.precision == "bf16"
     # Each pass writes and reads what autograd would keep. Adam moves eight numbers of four bytes for each weight.
     moved = images * area * 2 * backbone.kept_mb * 1e6 * (0.5 if is_half else 1)
     moved += 32 * (heads.params + stage.trains_backbone * backbone.params_m * 1e6)
@@ -114,7 +114,7 @@ def memory_mb(unit: Unit, config: SweepConfig, size: DataSize) -> float | None:
     if (backbone := backbone_size(model)) is None:
         return None
     heads = framework_of(model).head_size(model, training.cell.data, width=backbone.width, words=size.words)
-    chunk, number = stage.micro_batch or stage.batch_size, 2 if training.precision in ("bf16", "fp16") else 4
+    chunk, number = stage.micro_batch or stage.batch_size, 2 if training.precision == "bf16" else 4
     held = chunk * CAPTION_LENGTH * max(model.embed_dim, heads.word_width) * _KEPT_PER_WORD * number / 1e6
     # Stacked cells hold their activations at the same time, others one after the other.
     stacks = config.execution.sharing == "heads" or (config.execution.sharing == "auto" and kind == "cuda")

@@ -27,7 +27,6 @@ def test_stacked_heads_are_refused_where_they_cannot_be(small: SweepConfig) -> N
     frozen, finetune = small.stages
     changes: dict[str, Any]
     for changes in (
-        {"precision": "fp16"},
         {"stages": (replace(frozen, bn_mode="legacy_quirk"), finetune)},
         {"model": replace(small.model, framework="xvlm")},
         {"stages": (replace(frozen, micro_batch=4), finetune)},

@@ -96,7 +96,6 @@ class CellState:
         if not self.parameters:
             raise ConfigError(f"stage {self.stage.name} trains nothing: neither tower has a head (model.vectors)")
         self.optimizer = build_optimizer(groups, self.stage)
-        self.scaler = torch.amp.GradScaler(device.type, enabled=unit.precision == "fp16")
         self.stream = RandomStream(derive_seed(unit.seed, "train", unit.stage.name), device)
         self.collapse = CollapseDetector(margin=self.objective.margin, patience=self.stage.collapse_patience)
         self.epoch, self.next_step = 0, 0
@@ -158,8 +157,7 @@ class CellState:
             "random": self.stream.state,
         }
         values = {name: getattr(self, name) for name in _VALUES}
-        own = {"collapse": self.collapse.num_steps, "scaler": self.scaler.state_dict()}
-        return file.flat(parts), {file.TRAINING: self.key, **values, **own}
+        return file.flat(parts), {file.TRAINING: self.key, **values, "collapse": self.collapse.num_steps}
 
     def _restore(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         """Continue from what :meth:`_state` gave."""
@@ -171,7 +169,6 @@ class CellState:
             setattr(self, name, state[name])
         self.before = tuple(state["before"])
         self.collapse.num_steps = state["collapse"]
-        self.scaler.load_state_dict(state["scaler"])
         self._saved = self.epoch, self.next_step
 
     def _modules(self) -> dict[str, nn.Module]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -51,19 +50,11 @@ class CellTrainer(CellState):
         with self.stream.active():
             loss, extra = self.heads.total_loss(surrogate, pairs, batch.image_index)
         scale = optim.loss_scale(stage, self.epoch, self.next_step, self._steps_per_epoch)
-        torch.autograd.backward(self.scaler.scale(loss if scale == 1 else loss * scale))
-        self.scaler.unscale_(self.optimizer)
+        torch.autograd.backward(loss if scale == 1 else loss * scale)
         norm = optim.clip_gradient(self.parameters, stage.grad_clip)
-        sent = self.heads.take_gradient_norms()
-        values = self._read(stats, {**extra, **sent, "weight_grad_norm": norm})
-        if self.scaler.is_enabled():
-            scale_of_loss = self.scaler.get_scale() if sent else 1.0
-            values |= {name: values[name] / scale_of_loss for name in sent}
-            values = {name: value for name, value in values.items() if name not in sent or math.isfinite(value)}
-        else:  # with fp16 the scaler skips the steps that overflow
-            optim.check_finite(values["weight_grad_norm"], self._at)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
+        values = self._read(stats, {**extra, **self.heads.take_gradient_norms(), "weight_grad_norm": norm})
+        optim.check_finite(values["weight_grad_norm"], self._at)
+        self.optimizer.step()
         self.next_step += 1
         self._record(values)
         self.seconds += time.perf_counter() - began + shared_s

@@ -23,7 +23,6 @@ from tests.helpers.training_cases import FINETUNE, FROZEN, GRID, XVLM, unit_of
         ({"sharing": "heads", "model": XVLM}, "trunk"),
         ({"device": "cuda", "stage": FINETUNE}, "trunk"),
         ({"sharing": "heads", "stage": replace(FROZEN, bn_mode="legacy_quirk")}, "trunk"),
-        ({"device": "cuda", "precision": "fp16"}, "trunk"),
         ({"sharing": "heads", "stage": replace(FROZEN, micro_batch=4)}, "trunk"),
     ],
 )
