@@ -70,17 +70,19 @@ def content_of(path: Path) -> bytes:
         return file.read()
 
 
-def seems(path: Path) -> str:
+def seems(source: Path | bytes) -> str:
     """What a file is in place of what was expected, in words that follow its name; empty where that is not known."""
-    with open_file(path) as file:
-        start = file.read(200).lstrip().lower()
+    if isinstance(source, Path):
+        with open_file(source) as file:
+            source = file.read(200)
+    start = source[:200].lstrip().lower()
     if not start:
         return " is empty"
     if start.startswith(b"version https://git-lfs"):
         return " is a Git LFS pointer, not the file itself; fetch it with `git lfs pull`"
     if start.startswith((b"<!doctype html", b"<html")):
         return " is a web page, not the file itself; download it anew"
-    return ""
+    return " is compressed; unpack it" if start.startswith(b"\x1f\x8b") else ""
 
 
 def text_in(content: bytes, where: object) -> str:
@@ -89,7 +91,7 @@ def text_in(content: bytes, where: object) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise DataError(f"{where}:{line} is not UTF-8 text") from error
+        raise DataError(f"{where}:{line} is not UTF-8 text; save it as UTF-8") from error
 
 
 def json_in(content: bytes, where: object) -> object:

@@ -47,8 +47,8 @@ _TOKEN = regex.compile(
 _JOINERS = "\u200c\u200d"
 _UNSEEN = regex.compile(r"[\p{Cf}--[\u200c\u200d]]|\p{VS}", regex.V1)
 """What has no look of its own: variation selectors, marks of direction, soft hyphens. Joiners have, inside a word."""
-_UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]{8,}")
-"""More letters than a word has, in a row, of scripts that put no spaces between words."""
+_UNSPACED = regex.compile(r"(?:[\p{Han}\p{Hira}\p{Kana}ー\p{Thai}\p{Laoo}\p{Khmr}\p{Mymr}]\p{P}*+){4}")
+"""More letters than most words have, in a row, of scripts that put no spaces between words."""
 _TOGETHER = 1 << 12
 """Captions whose words are counted at a time."""
 _APOSTROPHES = str.maketrans({"’": "'", "ʼ": "'"})

@@ -69,7 +69,7 @@ def check(
         published = f"  [published: {one.published}]" if one.published else ""
         found = SweepArguments(sweep, set_).place(one.key, one.found) if one.key else one.found
         console.print(f"{one.state:8s} {one.item:{width}s}  {found}{published}")
-    bad = sum(one.state != "ok" for one in report.findings)
+    bad = sum(one.state in ("missing", "wrong") for one in report.findings)
     console.print(f"{report.name}: {f'{bad} missing or wrong' if bad else 'complete'}")
     if bad and report.name in ("coco", "f30k"):
         console.print("docs/data.md says where the published data come from")

@@ -20,7 +20,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError
-from goal_sweep.goal_core.basics.files import StoredArray, header_of, opened, reading, stamp_of
+from goal_sweep.goal_core.basics.files import StoredArray, header_of, opened, reading, seems, stamp_of
 from goal_sweep.goal_core.data.config import EmbeddingsConfig
 from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, index_parts
 from goal_sweep.goal_core.data.formats.layout import Layout, Listing, dataset_folder, equal_counts, stamped
@@ -139,8 +139,8 @@ class FeatureRows:
             )
         return stored.astype(np.float32, copy=False)
 
-    def fresh(self, indices: Sequence[int]) -> tuple[bytes, list[list[int]], list[str]]:
-        """SHA-256 of some images' features as they are now, together; no stamps; and a line for each broken one.
+    def fresh(self, indices: Sequence[int]) -> tuple[bytes, list[list[int]], list[str], list[str]]:
+        """SHA-256 of some images' features as they are now, together; a line for each broken one; no stamps and turns.
 
         That is one that is not finite, or a vector without a direction, which cannot be normalised.
         """
@@ -156,7 +156,7 @@ class FeatureRows:
             for how, rows in wrong.items()
             for row in np.flatnonzero(rows).tolist()
         ]
-        return _digests(values).tobytes(), [], problems
+        return _digests(values).tobytes(), [], problems, []
 
     def label(self, index: int) -> str:
         """The image's id and its row in the file."""
@@ -168,7 +168,7 @@ class FeatureRows:
 
 def read_region_header(path: Path, axes: tuple[str, ...], kinds: str = "f") -> StoredArray:
     """Read the header of an `.npy` file, and check that all of its data is there, with such numbers and axes."""
-    with opened(path) as file, reading(f"{path} is not an .npy file, or is cut short"):
+    with opened(path) as file, reading(f"{path}{seems(path) or ' is not an .npy file, or is cut short'}"):
         is_first = npy.read_magic(file) == (1, 0)
         shape, by_columns, dtype = (npy.read_array_header_1_0 if is_first else npy.read_array_header_2_0)(file)
         begin, (size, *_) = file.tell(), stamp_of(file.fileno())

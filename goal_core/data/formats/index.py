@@ -13,6 +13,7 @@ import os
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError, MissingDataError, first_line
-from goal_sweep.goal_core.basics.files import StoredArray, Texts, digest_of, key_of, opened, stamp_of
+from goal_sweep.goal_core.basics.files import StoredArray, Texts, digest_of, key_of, opened, seems, stamp_of
 from goal_sweep.goal_core.data.config import DataConfig, ScenesConfig
 from goal_sweep.goal_core.data.dataset import COUNTED, SPLIT_NAMES, Dataset, Split, fingerprint_of, importers
 from goal_sweep.goal_core.data.formats.features import FeatureRows
@@ -43,6 +44,10 @@ FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 MAX_PIXELS = 89_000_000
 """Of an image: a small file may unpack to more than the memory holds."""
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)  # of more pixels, which are refused
+warnings.filterwarnings("ignore", message="Corrupt EXIF")  # of which only the orientation would count
+_TURNS = "FLIP_LEFT_RIGHT ROTATE_180 FLIP_TOP_BOTTOM TRANSPOSE ROTATE_90 TRANSVERSE ROTATE_270"
+_BACK = {number: Image.Transpose[name] for number, name in enumerate(_TURNS.split(), start=2)}
+"""What undoes the turn of each EXIF orientation but 1, which has none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,18 +83,23 @@ class FileReader:
             raise ChangedDataError(f"image {path} is not the one that was indexed; if it is right now, touch it")
         return decode_image(content, path)
 
-    def fresh(self, indices: Sequence[int]) -> tuple[bytes, list[list[int]], list[str]]:
-        """SHA-256 of some images as they are now, together; their files' stamps; a line for each not decodable one."""
-        digests, stamps, problems = [], [], []
+    def fresh(self, indices: Sequence[int]) -> tuple[bytes, list[list[int]], list[str], list[str]]:
+        """SHA-256 of some images as they are now, together; their files' stamps; a line for each not decodable one.
+
+        Also the paths of those that viewers show turned or mirrored.
+        """
+        digests, stamps, problems, turned = [], [], [], []
         for index in indices:
             content, stamp = self.content(index)
             digests.append(hashlib.sha256(content).digest())
             stamps.append(stamp)
             try:
                 decode_image(content, self.label(index))
+                with Image.open(io.BytesIO(content), formats=FORMATS) as image:
+                    turned += [self.label(index)] * (_orientation(image) in _BACK)
             except DataError as error:
                 problems.append(str(error))
-        return b"".join(digests), stamps, problems
+        return b"".join(digests), stamps, problems, turned
 
     def label(self, index: int) -> str:
         """The file's path."""
@@ -154,27 +164,35 @@ def decode_image(source: str | os.PathLike[str] | bytes, label: str = "") -> NDA
 
     Transparency is composited on white. 16-bit greyscale keeps its upper 8 bits. Numbers of 32 bits must lie in 0 to 1
     (floating point), 0 to 255, or 0 to 65,535 (integers). Palettes, greyscale and CMYK are
-    converted. An EXIF orientation is not applied, as in the published pipelines. Animations give their first frame.
-    Messages name the image by its path, or by the label.
+    converted. An EXIF orientation is not applied, in any format, as in the published pipelines. Animations give their
+    first frame. Messages name the image by its path, or by the label.
     """
     label = label or str(source)
     try:
         with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=FORMATS) as image:
             if image.width * image.height > MAX_PIXELS:
                 raise DataError(f"it has {image.width} x {image.height} pixels, more than {MAX_PIXELS:,}")
+            turn = _orientation(image) if image.format == "TIFF" else 0  # by which Pillow turns it
             image.load()
-            return np.asarray(to_rgb(image))
+            return np.asarray(to_rgb(image).transpose(_BACK[turn]) if turn in _BACK else to_rgb(image))
     except MemoryError:
         raise
     except Image.DecompressionBombError as error:
         raise DataError(f"cannot read image {label}: it has more than {MAX_PIXELS:,} pixels") from error
     except UnidentifiedImageError as error:  # Pillow's words name the object that it read from
-        raise DataError(
-            f"cannot read image {label}: it is empty, damaged, or in none of the formats {', '.join(FORMATS)}"
-        ) from error
+        what = seems(source if isinstance(source, bytes) else Path(source))
+        what = what or f" is damaged, or in none of the formats {', '.join(FORMATS)}"
+        raise DataError(f"cannot read image {label}: it{what}") from error
     # Pillow's decoders raise OSError, SyntaxError, ValueError, EOFError, struct.error and more on damaged files.
     except Exception as error:
         raise DataError(f"cannot read image {label}: {first_line(error)}") from error
+
+
+def _orientation(image: Image.Image) -> int:
+    """The EXIF orientation of an open picture; 1 where it is to be shown as it is stored."""
+    with suppress(Exception):  # as damaged entries raise, which hide no pixel
+        return int(image.getexif().get(0x0112, 1)) if image.format == "TIFF" or "exif" in image.info else 1
+    return 1
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
@@ -202,7 +220,7 @@ def _eight_bits(image: Image.Image) -> NDArray[np.uint8]:
     return (values.astype(np.int64) >> 8 if top == 65535 else values * (255 if top == 1 else 1)).astype(np.uint8)
 
 
-VERSION = 6
+VERSION = 7
 """Raise it whenever the same files would give another index."""
 _NOT_READ = ("name", "image", "min_word_count")
 """Settings on which no file of a dataset is read in another way."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +29,8 @@ FILE_WORDS = {"train": "train", "val": "dev", "test": "test"}
 """First word of the names of each split's text files."""
 LINKED_DATA = "GOAL_LINKED_DATA"
 """Environment variable: folders outside the dataset's into which its links may lead, with ``:`` between them."""
+_AFTER = re.compile(r"[-_ ]*\d*$")
+"""A year or a number after the word for a split."""
 _FEW = 1000
 """Of fewer images the shares of a drawn split are exact."""
 PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
@@ -65,8 +68,8 @@ class Layout:
     """Captions from which the vocabulary is built; empty for those of train and val."""
     says: str = ""
     """What was recognised, in words."""
-    drawn: str = ""
-    """Of which images the splits were drawn, in words; empty where they are given."""
+    split: str = ""
+    """How the splits were drawn, or from what they were read, in words; empty where they are given."""
 
 
 def stamped(root: Path, files: Iterable[Path]) -> list[list[str | int]]:
@@ -120,19 +123,34 @@ def by_split(rows: Iterable[Row]) -> dict[str, Callable[[], Listing]]:
 
 
 def with_splits(rows: Iterable[Row], val_share: float, test_share: float) -> tuple[list[Row], str]:
-    """Rows with splits, which are drawn where a source gives none at all; and what was drawn, in words."""
+    """Rows with splits where a source gives none at all, and how they were found, in words.
+
+    They are those that the names of folders and shards say, if these say one for each image and all three in all. Else
+    they are drawn.
+    """
     given = list(rows)
     first = {bool(row.split): row.key or row.image for row in reversed(given)}
     if len(first) > 1:
         raise DataError(f"image {first[False]} has no split, but {first[True]} has one; give it for all images or none")
     if True in first or not given:
         return given, ""
-    drawn = drawn_splits({row.key or row.image for row in given}, val_share, test_share)
-    says = (
-        f"no image has a split, so {val_share:.0%} of {len(drawn):,} become val and {test_share:.0%} test, "
-        "drawn by name (data.val_share, data.test_share, or give a `split` to each)"
-    )
-    return [row._replace(split=drawn[row.key or row.image]) for row in given], says
+    read = {key: _split_above(key) for key in (row.key or row.image for row in given)}
+    splits = read if {*read.values()} == {*SPLIT_NAMES} else drawn_splits(read, val_share, test_share)
+    counts = Counter(splits.values())
+    says = ", ".join(f"{counts[split]:,} {split}" for split in SPLIT_NAMES) + " images"
+    if splits is read:
+        says = f"read from the names of folders or shards: {says}"
+    else:
+        half = [f"; that of {key} is not used, as some are missing" for key in read if read[key]]
+        says = f"drawn: {says}; add a `split` column, or folders train, val and test{''.join(half[:1])}"
+    return [row._replace(split=splits[row.key or row.image]) for row in given], f"split {says}"
+
+
+def _split_above(key: str) -> str:
+    """The split that the names of the folders and the shard of an image say, if it is one."""
+    words = re.findall("[a-z]+", os.path.dirname(key).lower())
+    found = {SPLIT_OF[word] for word in words if word in SPLIT_OF}
+    return found.pop() if len(found) == 1 else ""
 
 
 def drawn_splits(keys: Collection[str], val_share: float, test_share: float) -> dict[str, str]:
@@ -190,12 +208,17 @@ def image_path(value: object, where: str) -> str:
     return "/".join(parts)
 
 
+def split_of(value: object) -> str:
+    """The split that a word means, in any case and with a year or a number after it; empty where it means none."""
+    return SPLIT_OF.get(_AFTER.sub("", value.strip().lower()), "") if isinstance(value, str) else ""
+
+
 def split_named(value: object, where: str) -> str:
     """The split that a file's word for it means."""
-    if not isinstance(value, str) or value not in SPLIT_OF:
+    if not (split := split_of(value)):
         close = nearest(value, SPLIT_OF) if isinstance(value, str) else ""
         raise DataError(f"{where} must be one of {', '.join(SPLIT_OF)}, got {value!r:.80}{close}")
-    return SPLIT_OF[value]
+    return split
 
 
 def checked(row: Row, at: str, called: Sequence[object] = Row._fields) -> Row:

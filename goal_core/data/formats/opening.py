@@ -99,7 +99,7 @@ def check_data(
     elif index := _indexed(config, report, None, progress, read=not quick):
         dataset = index.dataset(config, None)
         for line in dataset.notes:
-            report.note("used", "ok", line)
+            report.note("used", "note", line)
         report.fingerprint = "" if quick else dataset.fingerprint
         report.attempt("captions", partial(captions, dataset))
         if quick:
@@ -156,8 +156,9 @@ def _listed(config: DataConfig, report: DataReport) -> Index | None:
     if layout is None:
         return None
     if layout.says:
-        report.note(config.root or "", "ok", "; ".join(filter(None, (layout.says, layout.drawn))))
+        report.note(config.root or "", "ok", layout.says)
     listings, notes = _listings(config, layout, report)
+    notes = [*filter(None, [layout.split]), *notes]
     pictures = {split: own.names for split, own in listings.items() if config.image is not None and not own.spans}
     files = find_images(layout.root, pictures, report)
     if not report.complete:
@@ -174,8 +175,8 @@ def _listed(config: DataConfig, report: DataReport) -> Index | None:
     counted = [] if about["texts"] else [own for split in COUNTED for own in listings[split].captions]
     if whole := unspaced(chain.from_iterable(counted)):
         notes.append(
-            f"{whole:,} captions of train and val are in a script without spaces, where a sentence counts as one word; "
-            "a text encoder of transformers knows its parts (model.text.encoder)"
+            f"{whole:,} of {sum(map(len, counted)):,} captions of train and val are in a script without spaces, where "
+            "a sentence counts as one word; a text encoder of transformers knows its parts (model.text.encoder)"
         )
     about["words"] = list(Counter(word_counts(chain.from_iterable(counted)).values()).items())
     return Index(columns, about) if report.complete else None
@@ -201,7 +202,7 @@ def _listings(config: DataConfig, layout: Layout, report: DataReport) -> tuple[d
         if file := listing.features:
             report.note(f"{split} features", "ok", f"shape {file.shape}, {np.dtype(file.dtype)}")
         if not listing.names:
-            report.note(split, "wrong", f"split {split!r} has no images{layout.drawn and f': {layout.drawn}'}")
+            report.note(split, "wrong", f"split {split!r} has no images{layout.split and f': {layout.split}'}")
     return listings, [f"{what}, which are not used: {', '.join(own)}" for what, own in left_out.items() if own]
 
 
@@ -242,6 +243,7 @@ def _digests(index: Index, known: Index | None, report: DataReport, progress: Pr
     readers = {name: reader for split in SPLIT_NAMES for name, reader in index.readers(split).items()}
     found = {name: np.empty((len(reader), 32), np.uint8) for name, reader in readers.items()}
     done, total, problems = 0, sum(map(len, readers.values())), list[str]()
+    turned: list[str] = []
     earlier = {} if known is None else known.digests_by_status()
     # Reading, hashing and Pillow's decoding release Python's global lock, so threads use all cores.
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -259,13 +261,17 @@ def _digests(index: Index, known: Index | None, report: DataReport, progress: Pr
             done += len(reader) - len(todo)
             parts = [todo[start : start + _TOGETHER] for start in range(0, len(todo), _TOGETHER)]
             fresh = pool.map(reader.fresh, parts)
-            for part, (digests, stamps, faults) in zip(parts, fresh, strict=True):
+            for part, (digests, stamps, faults, shown) in zip(parts, fresh, strict=True):
                 found[name][part] = np.frombuffer(digests, np.uint8).reshape(-1, 32)
                 if status is not None:
                     status[part] = stamps
                 problems += faults
+                turned += shown
                 progress(done := done + len(part), total)
     report.content(f"all read, {total:,}", problems)
+    if turned:
+        tag = "a rotation tag (EXIF), and are read as stored, without it"
+        report.note("content", "note", f"{len(turned):,} images have {tag}; the first is {turned[0]}")
     return found
 
 
@@ -282,7 +288,8 @@ def _duplicates(digests: Mapping[str, NDArray[np.uint8]]) -> list[str]:
     if not (again := together.total() - len(together)):
         return []
     leaks = sum(sum(one in own for own in of_split) > 1 for one in together)
-    return [f"{again:,} images have the same bytes as another one; {leaks:,} are in two splits"]
+    what = "images have the same bytes as another one (captions of one picture belong in one row)"
+    return [f"{again:,} {what}; {leaks:,} are in two splits"]
 
 
 def _check_features(index: Index) -> None:

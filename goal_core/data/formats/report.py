@@ -9,7 +9,9 @@ from typing import Literal, TypeVar
 from goal_sweep.goal_core.basics.errors import DataError, MissingDataError
 from goal_sweep.goal_core.data.config import DataConfig, KarpathyConfig, ScenesConfig, XvlmJsonConfig
 
-State = Literal["ok", "missing", "wrong"]
+State = Literal["ok", "note", "missing", "wrong"]
+"""Whether all is well, well with something to know, or not."""
+FAULTS = ("missing", "wrong")
 T = TypeVar("T")
 
 Progress = Callable[[int, int], None]
@@ -35,7 +37,7 @@ class Finding:
     item: str
     state: State
     found: str
-    """Its size or shape, or what is wrong with it."""
+    """Its size or shape, what is to be known of it, or what is wrong with it."""
     published: str = ""
     """What the published dataset has there; empty where nothing is published."""
     key: str = ""
@@ -56,11 +58,11 @@ class DataReport:
     @property
     def complete(self) -> bool:
         """Whether everything is present and has the right shape."""
-        return all(finding.state == "ok" for finding in self.findings)
+        return not any(finding.state in FAULTS for finding in self.findings)
 
     def note(self, item: str, state: State, found: str, published: str = "", key: str = "") -> None:
         """Add a finding."""
-        if self.raises and state != "ok":
+        if self.raises and state in FAULTS:
             raise DataError(found)
         self.findings.append(Finding(item=item, state=state, found=found, published=published, key=key))
 

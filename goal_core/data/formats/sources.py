@@ -28,7 +28,7 @@ from goal_sweep.goal_core.data.config import KarpathyConfig, SourceConfig, XvlmJ
 from goal_sweep.goal_core.data.dataset import Row, importers
 from goal_sweep.goal_core.data.formats import layout
 from goal_sweep.goal_core.data.formats.features import pyarrow
-from goal_sweep.goal_core.data.formats.tables import TABLES, USUAL_NAMES, column_of, listed_captions
+from goal_sweep.goal_core.data.formats.tables import LINES, TABLES, USUAL_NAMES, column_of, listed_captions
 
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 _CAPTIONED = (".txt", ".json")
@@ -42,14 +42,21 @@ def source(config: SourceConfig) -> layout.Layout:
     if not path.exists():
         raise MissingDataError(f"{path} does not exist")
     root = path if path.is_dir() else path.parent
-    says, files, given = _recognised(path, root, config)
+    said: list[str] = []
+    says, files, given = _recognised(path, root, config, said)
     stamps = layout.stamped(path, files)
-    rows, drawn = layout.with_splits(given, config.val_share, config.test_share)
-    return layout.Layout(root=root, files=stamps, splits=layout.by_split(rows), says=says, drawn=drawn)
+    rows, split = layout.with_splits(given, config.val_share, config.test_share)
+    splits = layout.by_split(rows)
+    return layout.Layout(root=root, files=stamps, splits=splits, says=says, split="".join([*said, split]))
 
 
-def _recognised(path: Path, root: Path, config: SourceConfig) -> tuple[str, Sequence[Path], Iterator[Row]]:
-    """What lies there, in words, the files and folders in which a change is noticed, and its rows."""
+def _recognised(
+    path: Path, root: Path, config: SourceConfig, lines: list[str]
+) -> tuple[str, Sequence[Path], Iterator[Row]]:
+    """What lies there, in words, the files and folders in which a change is noticed, and its rows.
+
+    Reading the rows adds to the lines where their splits are found otherwise than the documentation says.
+    """
     folders, files = _below(path)
     if config.importer:  # it may read any file but the pictures
         parsed = [one for one in files if one.suffix.lower() not in layout.PICTURES]
@@ -66,7 +73,7 @@ def _recognised(path: Path, root: Path, config: SourceConfig) -> tuple[str, Sequ
     if shards:
         return f"WebDataset shards: {len(shards)}", [*folders, *shards], _shards(root, shards, config.caption_column)
     if read := TABLES.get(path.suffix.lower() * (not folders)):
-        return f"table {path.name}", files, read(path, config)
+        return f"table {path.name}", files, read(path, config, lines)
     texts = [one.with_suffix(".txt") for one in pictures]
     if folders and (tables := [one for one in files if one.suffix.lower() in TABLES]) and not {*texts} & {*files}:
         raise DataError(f"{path} is a folder with the table {tables[0]}; if that names the images, give its path")
@@ -206,7 +213,7 @@ def _sample(shard: tarfile.TarFile, key: str, name: str, members: Sequence[tarfi
 def _captions_in(content: bytes, ending: str, where: str, column: str = "") -> list[str]:
     """The captions of a text file, one on each line, or of an object under its column or a usual name; or none."""
     if ending == ".txt":
-        return [line.strip() for line in text_in(content, where).split("\n") if line.strip()]
+        return [line.strip() for line in LINES.split(text_in(content, where)) if line.strip()]
     stored: Any = json_in(content, where)
     usual = [column] if column else USUAL_NAMES["caption"]
     names = [name for name in usual if isinstance(stored, dict) and stored.get(name) is not None]

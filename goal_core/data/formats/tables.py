@@ -15,20 +15,23 @@ from pathlib import Path
 from typing import Any
 
 from goal_sweep.goal_core.basics.errors import DataError, nearest
-from goal_sweep.goal_core.basics.files import content_of, opened, reading, text_in
+from goal_sweep.goal_core.basics.files import content_of, opened, reading, seems, text_in
 from goal_sweep.goal_core.data.config import SourceConfig
 from goal_sweep.goal_core.data.dataset import Row
 from goal_sweep.goal_core.data.formats.features import pyarrow
-from goal_sweep.goal_core.data.formats.layout import checked
+from goal_sweep.goal_core.data.formats.layout import PICTURES, checked, split_of
 
+_Record = Mapping[str, Any]
 USUAL_NAMES = {
     "image": ("image", "image_path", "image_name", "file_name", "filename", "filepath", "path"),
     "caption": ("caption", "captions", "text", "texts", "sentence", "sentences", "raw", "title", "comment"),
     "split": ("split",),
 }
 """The names under which a column is looked for where the sweep names none."""
-_LIST = re.compile(r"""\s*[\[(]\s*(?:[\"'{]([^\]]*|.*[\])])|\])\s*$""", re.DOTALL)
-"""A cell that holds a list of texts or of objects, which may be cut."""
+_LIST = re.compile(r"""\s*(?:[\[(][\s\[({]*(?:["'{]([^\]]*|.*[\])])|\])|\{\s*["']([^}]*|.*\}))\s*$""", re.DOTALL)
+"""A cell that holds a list of texts, lists or objects, or one object, which may be cut."""
+LINES = re.compile("\r\n|\r|\n")
+"""The line ends of text files; captions hold characters that `splitlines` takes for others."""
 
 
 def _found(config: SourceConfig, kind: str, names: Sequence[str]) -> list[str]:
@@ -51,12 +54,26 @@ def column_of(config: SourceConfig, kind: str, names: Sequence[str], where: obje
     return found[0] if found else None
 
 
+def _split_like(records: Sequence[_Record], names: Sequence[str]) -> str:
+    """The only column in which each row names a split, train among others, where none is called so; or empty."""
+    splits = {name: {split_of(record.get(name)) for record in records} for name in names}
+    found = [name for name, own in splits.items() if "" not in own and {"train"} < own]
+    return found[0] if len(found) == 1 else ""
+
+
 def _table(
-    records: Iterable[Mapping[str, Any]], names: Sequence[str], path: Path, config: SourceConfig, how: str = ""
+    records: Iterable[_Record], names: Sequence[str], path: Path, config: SourceConfig, said: list[str], how: str = ""
 ) -> Iterator[Row]:
-    """The rows of a table whose images are files; how it was read is said with whatever is wrong."""
+    """The rows of a table whose images are files; how it was read is said with whatever is wrong.
+
+    A line is added to `said` where the splits are in a column of another name.
+    """
     where = f"{path}{how}"
     columns = [column_of(config, kind, names, where) or "" for kind in ("image", "caption", "split")]
+    if not columns[2]:
+        records = list(records)
+        columns[2] = _split_like(records, names)
+        said += [f"split read from column {columns[2]!r}"] if columns[2] else []
     for number, record in enumerate(records, start=1):
         if None in record:  # what no column has a name for
             raise DataError(f"{where}, row {number} has more fields than the header; put quotes around the caption")
@@ -79,12 +96,12 @@ def listed_captions(captions: Any, at: str) -> Any:
     """Captions of a cell that holds a list as JSON or Python write it; other cells as they are."""
     if not (isinstance(captions, str) and _LIST.match(captions)):
         return captions
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         return json.loads(captions)
     try:
         stored = ast.literal_eval(captions.strip())
         texts = sum(token.type == tokenize.STRING for token in tokenize.generate_tokens(StringIO(captions).readline))
-    except (ValueError, SyntaxError, tokenize.TokenError):
+    except (ValueError, SyntaxError, tokenize.TokenError, RecursionError, MemoryError):
         stored, texts = None, 0
     if isinstance(stored, list | tuple) and texts <= len(stored):
         return list(stored)
@@ -93,34 +110,49 @@ def listed_captions(captions: Any, at: str) -> Any:
     raise DataError(f"{at} looks like a list of captions, but is none that JSON or Python reads: {captions!r:.80}")
 
 
-def _separated(path: Path, config: SourceConfig) -> Iterator[Row]:
-    usual, text = "\t" if path.suffix.lower() == ".tsv" else ",", text_in(content_of(path), path)
-    separator = _separator(text.partition("\n")[0], usual, config)
+def _separated(path: Path, config: SourceConfig, said: list[str]) -> Iterator[Row]:
+    usual, content = "\t" if path.suffix.lower() == ".tsv" else ",", content_of(path)
+    if what := seems(content):
+        raise DataError(f"{path}{what}")
+    text = text_in(content, path)
+    separator = _separator(LINES.split(text, 1)[0], usual, config)
     how = "" if separator == usual else f" (its separator is {separator!r}, not {usual!r})"
-    reader = csv.DictReader(StringIO(text, newline=""), delimiter=separator, strict=True)
+    blanks = separator in ",;"  # before a quote; in Flickr30K's file, after `|`, a quote is part of the caption
+    reader = csv.DictReader(StringIO(text, newline=""), delimiter=separator, strict=True, skipinitialspace=blanks)
     try:
         if not reader.fieldnames:
             raise DataError(f"{path} is empty")
         reader.fieldnames = [name.strip() for name in reader.fieldnames]
-        yield from _table(reader, reader.fieldnames, path, config, how)
+        yield from _table(_apart(reader, separator, path), reader.fieldnames, path, config, said, how)
     except csv.Error as error:
         raise DataError(f"{path}:{reader.line_num}: the row cannot be read{how}: {error}") from error
+
+
+def _apart(records: Iterable[_Record], separator: str, path: Path) -> Iterator[_Record]:
+    """Records, of which no cell may hold others, with their pictures, as after a stray quote at its beginning."""
+    picture = re.compile(rf'({"|".join(map(re.escape, PICTURES))})[ "]*({re.escape(separator)}|$)', re.MULTILINE | re.I)
+    for number, record in enumerate(records, start=1):
+        cells = [cell for cell in record.values() if isinstance(cell, str) and separator in cell and LINES.search(cell)]
+        if held := [cell for cell in cells if picture.search(cell)]:
+            says = "a cell that begins with a quote holds other rows; double the quote, or take it away"
+            raise DataError(f"{path}, row {number}: {says}: {held[0]!r:.80}")
+        yield record
 
 
 def _separator(header: str, usual: str, config: SourceConfig) -> str:
     """The separator with which a table's header has an image and a caption, or else the most columns."""
 
     def fits(separator: str) -> tuple[bool, int, bool]:
-        names = [name.strip() for name in next(csv.reader([header], delimiter=separator), [])]
+        names = [name.strip(' "') for name in header.split(separator)]
         named = all(_found(config, kind, names) for kind in ("image", "caption"))
         return named, len(names), separator == usual
 
     return max(",;\t|", key=fits)
 
 
-def _parquet(path: Path, config: SourceConfig) -> Iterator[Row]:
+def _parquet(path: Path, config: SourceConfig, said: list[str]) -> Iterator[Row]:
     parquet = pyarrow("parquet")
-    with opened(path) as file, reading(f"{path} is not a Parquet file"):
+    with opened(path) as file, reading(f"{path}{seems(path) or ' is not a Parquet file'}"):
         table = parquet.read_table(file)
         table.validate(full=True)
         records = table.to_pylist()
@@ -131,7 +163,7 @@ def _parquet(path: Path, config: SourceConfig) -> Iterator[Row]:
             f"{path}: column {image} holds {kind}, not the paths of files; images inside are read from a folder that "
             "the library datasets wrote with save_to_disk"
         )
-    yield from _table(records, table.column_names, path, config)
+    yield from _table(records, table.column_names, path, config, said)
 
 
 TABLES = {".csv": _separated, ".tsv": _separated, ".parquet": _parquet}

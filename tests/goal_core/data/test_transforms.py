@@ -6,6 +6,7 @@ import subprocess
 import sys
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from torchvision import transforms
 
 from goal_sweep.goal_core.basics.errors import DataError
 from goal_sweep.goal_core.data import ImageConfig
-from goal_sweep.goal_core.data.formats.index import FORMATS, decode_image
+from goal_sweep.goal_core.data.formats.index import FORMATS, FileReader, decode_image
 from goal_sweep.goal_core.data.transforms import (
     CROP_RATIO,
     CROP_SCALE,
@@ -112,10 +113,17 @@ def test_cmyk_jpeg_becomes_rgb(tmp_path: Path) -> None:
     assert max(green, blue) < 60
 
 
-def test_exif_orientation_is_not_applied(tmp_path: Path) -> None:
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    assert decode_image(saved(tmp_path, Image.new("RGB", (8, 4)), "turned.jpg", exif=exif)).shape == (4, 8, 3)
+@pytest.mark.parametrize("ending", ["jpg", "png", "webp", "tif", "lzw.tif"])
+def test_exif_orientation_is_not_applied(tmp_path: Path, ending: str) -> None:
+    exif, image = Image.Exif(), Image.fromarray(noise(4, 8))
+    how: Any = {"webp": {"lossless": True}, "lzw.tif": {"compression": "tiff_lzw"}}.get(ending, {})
+    plain = decode_image(saved(tmp_path, image, f"plain.{ending}", **how))
+    for turn in range(1, 9):
+        exif[0x0112] = turn
+        path = saved(tmp_path, image, f"{turn}.{ending}", exif=exif, **how)
+        assert np.array_equal(decode_image(path), plain)
+        reader = FileReader(str(tmp_path), [path.name], np.zeros((1, 32), np.uint8))
+        assert reader.fresh([0])[2:] == ([], [str(path)] if turn > 1 else [])
 
 
 def test_a_gif_gives_its_first_frame(tmp_path: Path) -> None:

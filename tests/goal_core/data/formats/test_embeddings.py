@@ -141,6 +141,7 @@ def save(name: str, array: np.ndarray) -> Callable[[Path], None]:
         (save("val_owners.npy", OWNERS[[1, 2, 0, *range(3, 10)]].astype(np.uint8)), "owners must ascend"),
         (save("val_owners.npy", OWNERS.astype(object)), "val_owners.npy must contain whole numbers"),
         (lambda root: (root / "val_owners.npy").write_bytes(pickle.dumps([0, 1])), "val_owners.npy is not an .npy"),
+        (lambda root: (root / "val_texts.npy").write_bytes(b"version https://git-lfs"), "npy is a Git LFS pointer"),
         (save("val_owners.npy", np.minimum(OWNERS, 4)), "image 5 of split 'val' has no captions"),
         (save("val_texts.npy", np.zeros((10, 5), int)), "floating point"),
         (save("val_texts.npy", np.zeros((0, 5))), r"val_texts\.npy must have shape .* got \(0, 5\)"),

@@ -104,7 +104,7 @@ def refuse(root: Path, message: str, **settings: Any) -> None:
     ("text", "message"),
     [
         ("{", r"dataset_x\.json is not valid JSON: .*line 1"),
-        ("\udcff", r"dataset_x\.json:1 is not UTF-8"),
+        ("\udcff", r"dataset_x\.json:1 is not UTF-8 text; save it as UTF-8"),
         ("[" * 100_000, r"dataset_x\.json is not valid JSON"),
         ('{"images": {}}', r"must be an object with a list 'images'"),
         ('{"images": [3]}', r"images\[0\] must be an object, got 3"),

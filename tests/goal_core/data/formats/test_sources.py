@@ -76,6 +76,11 @@ def test_the_same_pictures_in_another_layout_are_the_same_data(data: Path, write
         ("image,caption\npictures/0001.png,\n", "must be a caption"),
         ("image,caption\npictures/0001.png,a cat, sitting\n", "row 1 has more fields than the header"),
         ("image,caption,split\ngone.png,b,train\n", "split 'val' has no images"),
+        ('image,caption,split\n0.png,"a,train\n1.png,b,val\n2.png,c",test\n', "row 1: a cell .* holds other rows"),
+        ('image;split;caption\n0.png;train;"a\n1.PNG;val;b"\n2.png;test;c\n', "row 1: a cell .* holds other rows"),
+        ('caption\timage\n"a\t0.png\nb"\t1.png\nc\t2.png\n', "row 1: .*; double the quote, or take it away"),
+        ("version https://git-lfs.github.com/spec/v1\n", "photos.csv is a Git LFS pointer"),
+        ("<!DOCTYPE html><html>", "photos.csv is a web page"),
     ],
 )
 def test_what_is_wrong_in_a_table_is_said_with_its_place(data: Path, text: str, said: str) -> None:

@@ -15,15 +15,23 @@ import pytest
 from PIL import Image
 
 from goal_sweep.goal_core.basics.errors import DataError
-from goal_sweep.goal_core.data.dataset import SPLIT_NAMES
-from goal_sweep.goal_core.data.formats.layout import drawn_splits
+from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, Row
+from goal_sweep.goal_core.data.formats.layout import drawn_splits, with_splits
 from tests.helpers.karpathy_fixture import write_dataset
-from tests.helpers.source_layouts import as_csv, opened
+from tests.helpers.source_layouts import add, as_csv, opened
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     return write_dataset(tmp_path / "data")
+
+
+def written(folder: Path, text: str, name: str = "t.csv") -> Path:
+    """A table beside three pictures."""
+    for number in range(3):
+        Image.new("RGB", (8, 8), (number, 0, 0)).save(folder / f"{number}.png")
+    (folder / name).write_text(text, newline="")
+    return folder / name
 
 
 def test_splits_of_few_images_are_drawn_with_exact_shares(data: Path) -> None:
@@ -38,8 +46,11 @@ def test_splits_of_few_images_are_drawn_with_exact_shares(data: Path) -> None:
     assert Counter(drawn_splits(["1", "2", "3"], 0.1, 0.1).values()) == {"train": 1, "val": 1, "test": 1}
     table = as_csv(data)
     table.write_text("\n".join(line.rpartition(",")[0] for line in table.read_text().splitlines()) + "\n")
+    (data / "pictures/0002.png").write_bytes((data / "pictures/0001.png").read_bytes())
     dataset = opened(table, val_share=0.3, test_share=0.3)
     assert {name: split.num_images for name, split in dataset.splits.items()} == {"train": 6, "val": 4, "test": 4}
+    assert dataset.notes[0].startswith("split drawn: 6 train, 4 val, 4 test images; add a `split` column")
+    assert "captions of one picture belong in one row" in dataset.notes[1]
 
 
 def test_splits_of_many_images_are_drawn_by_name_for_ever() -> None:
@@ -57,6 +68,33 @@ def test_splits_of_many_images_are_drawn_by_name_for_ever() -> None:
     assert Counter(drawn.values())["val"] / 20_000 == pytest.approx(0.1, abs=0.01)
     assert Counter(drawn.values())["test"] / 20_000 == pytest.approx(0.2, abs=0.01)
     assert drawn_splits(many[:10_000], 0.1, 0.2).items() <= drawn.items()
+
+
+@pytest.mark.parametrize(
+    ("places", "said"),
+    [
+        (["train2014/{}.png", "val2014/{}.png", "test2014/{}.png"], "read from the names"),
+        (["images/train/a/{}.png", "images/dev/{}.png", "images/test/{}.png"], "read from the names"),
+        (["coco-train-0.tar/{}", "coco-val-0.tar/{}", "coco-test-0.tar/{}"], "read from the names"),
+        (["f30k_Train2.tar/{}", "f30k_validation2.tar/{}", "f30k_test2.tar/{}"], "read from the names"),
+        (["mine/train/{}.png", "mine/val/{}.png", "mine/other/{}.png"], "drawn: 4 train, 1 val, 1 test.* as some are"),
+        (["coach/{}.png", "latest/{}.png", "contest/{}.png"], "drawn: 4 train, 1 val, 1 test images; add"),
+    ],
+)
+def test_folders_and_shards_that_name_splits_give_them_or_it_is_said(places: list[str], said: str) -> None:
+    given, says = with_splits([Row(place.format(item), ["x"]) for place in places for item in range(2)], 0.2, 0.2)
+    assert re.match(f"split {said}", says)
+    assert "read" not in said or [row.split for row in given] == ["train", "train", "val", "val", "test", "test"]
+
+
+@pytest.mark.parametrize("name", ["subset", "fold"])
+def test_a_column_of_splits_is_read_whatever_its_name(data: Path, name: str) -> None:
+    table = as_csv(data)
+    expected, text = opened(table).fingerprint, table.read_text().replace("split\n", f"{name}\n")
+    for word, other in (("restval", "train"), ("train", "Train "), ("val", "VALID"), ("test", "test2014")):
+        text = text.replace(f",{word}\n", f",{other}\n")
+    table.write_text(text)
+    assert (opened(table).fingerprint, opened(table).notes[0]) == (expected, f"split read from column {name!r}")
 
 
 @pytest.mark.parametrize("place", ["item-{}/main.png", "{}/a/photo.jpg", "shard.tar/{}/image"])
@@ -77,20 +115,37 @@ def test_images_that_share_their_names_are_drawn_by_their_paths(place: str) -> N
         ('["a hat", "b', "row 1: words looks like a list"),
         ('["a hat", null]', "row 1: words[1] must be a caption"),
         ("[]", "row 1: words has no captions"),
+        ("[['a hat'], ['b']]", "row 1: words[0] must be a caption"),
+        ("{'a hat', 'b'}", "row 1: words looks like a list"),
+        ('{"raw": "a hat", "id": 3}', ["a hat"]),
+        ("[" * 9999 + "'a'", "row 1: words looks like a list"),
+        ("{a} hat", ["{a} hat"]),
     ],
 )
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_a_cell_may_hold_a_list_of_captions(tmp_path: Path, kind: str, cell: str, captions: list[str] | str) -> None:
     frame = pd.DataFrame({"image": ["0.png", "1.png", "2.png"], "words": [cell, "b", "c"], "split": SPLIT_NAMES})
-    path = tmp_path / f"t.{kind}"
-    frame.to_csv(path, index=False) if kind == "csv" else frame.to_parquet(path)
-    for name in frame["image"]:
-        Image.new("RGB", (8, 8)).save(tmp_path / name)
+    path = written(tmp_path, frame.to_csv(index=False), f"t.{kind}")
+    if kind == "parquet":
+        frame.to_parquet(path)
     if isinstance(captions, str):
         with pytest.raises(DataError, match=re.escape(captions)):
             opened(path, caption_column="words")
     else:
         assert list(opened(path, caption_column="words").splits["train"].captions) == captions
+
+
+@pytest.mark.parametrize(
+    ("text", "captions"),
+    [
+        ("image,caption,split\r0.png,a hat,train\r1.png,b,val\r2.png,c,test\r", "a hat"),
+        ('image, caption, split\n0.png, "a ""big"", hat", train\n1.png, b, val\n2.png, c, test\n', 'a "big", hat'),
+        ('image|caption|split\n0.png| "a" hat |train\n1.png|b|val\n2.png|c|test\n', '"a" hat'),
+        ('image,caption,split\n0.png,"a hat,\non a head",train\n1.png,b,val\n2.png,c,test\n', "a hat,\non a head"),
+    ],
+)
+def test_quotes_and_line_ends_are_those_of_a_table(tmp_path: Path, text: str, captions: str) -> None:
+    assert list(opened(written(tmp_path, text)).splits["train"].captions) == [captions]
 
 
 @pytest.mark.parametrize("separator", [";", "\t", "|", "| "])
@@ -122,13 +177,11 @@ def _shard(path: Path, text: bytes | None, stored: object) -> Path:
     picture = io.BytesIO()
     Image.new("RGB", (8, 8)).save(picture, "PNG")
     parts = {"png": picture.getvalue(), "txt": text, "json": json.dumps(stored).encode()}
-    for split in ("train", "val", "test"):
+    for split in SPLIT_NAMES:
         with tarfile.open(path / f"{split}-0.tar", "w") as shard:
             for ending, content in parts.items():
                 if content is not None:
-                    member = tarfile.TarInfo(f"{split}7.{ending}")
-                    member.size = len(content)
-                    shard.addfile(member, io.BytesIO(content))
+                    add(shard, f"{split}7.{ending}", content)
     return path
 
 
@@ -136,7 +189,7 @@ def _shard(path: Path, text: bytes | None, stored: object) -> Path:
     ("text", "stored", "column", "captions"),
     [
         (b"a cup", {"caption": "a cup", "width": 8}, "", ["a cup"]),
-        (b"a cup\ntwo", {"caption": "a hat"}, "", ["a cup", "two"]),
+        (b"a cup\rtwo\r\n", {"caption": "a hat"}, "", ["a cup", "two"]),
         (b"a cup", {"caption": None}, "", ["a cup"]),
         (b"", {"caption": "a hat"}, "", ["a hat"]),
         (b"a cup", {"caption": "a hat", "alt": "an alt"}, "alt", ["an alt"]),
@@ -156,12 +209,7 @@ def test_the_text_of_a_sample_counts_unless_a_column_is_named(
 
 
 def test_a_script_without_spaces_is_said(tmp_path: Path) -> None:
-    captions = ["一只黑色的猫坐在红色的垫子上", "a black cat on a 红色垫子", "แมวดำนั่งอยู่บนเสื่อสีแดง"]
-    frame = pd.DataFrame({"image": ["0.png", "1.png", "2.png"], "caption": captions, "split": ["train", "val", "val"]})
-    for name in (*frame["image"], "3.png"):
-        Image.new("RGB", (8, 8)).save(tmp_path / name)
-    frame.loc[3] = ["3.png", "a cat", "test"]
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    assert any(
-        note.startswith("2 captions") and "model.text.encoder" in note for note in opened(tmp_path / "t.csv").notes
-    )
+    captions = ["一只狗，在跑。", "a black cat on a 红垫子", "แมวดำ", "ラーメン", "红 猫 坐 在 垫 子 上", "a mat"]
+    rows = [f"0.png,{caption},train" for caption in captions] + ["1.png,a,val", "2.png,b,test"]
+    notes = opened(written(tmp_path, "\n".join(["image,caption,split", *rows]))).notes
+    assert any(note.startswith("3 of 7 captions") and "text.encoder" in note for note in notes)
