@@ -34,7 +34,7 @@ from goal_sweep.goal_core.objectives.stats import warn_of_lengths
 _TILE = 64
 _CAPTIONS_PER_IMAGE = 5
 _SAME = 1e-5
-"""Rows that differ by less, as a share of the largest number, are one image that was embedded in two batches."""
+"""Rows that differ by less, as a share of their largest number, are one image that was embedded in two batches."""
 
 
 class EmbeddingError(GoalError):
@@ -99,9 +99,14 @@ def recall(
             owners are missing, and M is not a multiple of N, or most images stand there several times.
     """
     image_ND, text_MD = _tensor(images), _tensor(texts)
+    for name, emb in (("images", image_ND), ("texts", text_MD)):
+        _check_numbers(name, emb)
+        tiny = emb.float().square().sum(1) < torch.finfo(torch.float32).tiny
+        if bool(tiny.any()):
+            raise EmbeddingError(f"{int(tiny.sum())} of {len(emb)} {name} are of length 0 in single precision")
     if owners is None:
         image_ND = _each_once(image_ND, len(text_MD))
-        each, rest = divmod(len(text_MD), max(1, len(image_ND)))
+        each, rest = divmod(len(text_MD), len(image_ND))
         if rest:
             raise EmbeddingError(f"{len(text_MD)} texts do not divide over {len(image_ND)} images; give their owners")
         owners = torch.arange(len(image_ND)).repeat_interleave(each)
@@ -112,10 +117,9 @@ def recall(
 
 def _each_once(image_ND: Tensor, num_texts: int) -> Tensor:
     """Images without the rows that repeat the one before, where every image stands equally often for its texts."""
-    if image_ND.ndim != 2 or len(image_ND) < 2:
-        return image_ND
-    steps = (image_ND[1:].float() - image_ND[:-1].float()).abs().amax(1)
-    is_new = torch.cat((steps.new_ones(1, dtype=torch.bool), ~(steps <= _SAME * image_ND.abs().amax())))
+    before, after = image_ND[:-1].float(), image_ND[1:].float()
+    is_same = (after - before).abs().amax(1) <= _SAME * torch.minimum(before.abs().amax(1), after.abs().amax(1))
+    is_new = torch.cat((is_same.new_ones(1), ~is_same))
     first = is_new.nonzero().flatten()
     again = len(image_ND) - len(first)
     if not again:
@@ -196,11 +200,7 @@ def _check_and_sort(
     image_emb: Tensor, text_emb: Tensor, text_to_image: Tensor | NDArray[np.integer]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Images and texts in fp32, the texts ordered by image; each text's image; and the order that was applied."""
-    for name, emb in (("images", image_emb), ("texts", text_emb)):
-        if emb.ndim != 2 or 0 in emb.shape:
-            raise EmbeddingError(f"{name} must be a non-empty matrix (items, dimensions), got shape {tuple(emb.shape)}")
-        if not emb.dtype.is_floating_point:
-            raise EmbeddingError(f"{name} must be floating point, got {emb.dtype}")
+    largest = [_check_numbers(name, emb) for name, emb in (("images", image_emb), ("texts", text_emb))]
     if image_emb.shape[1] != text_emb.shape[1]:
         raise EmbeddingError(f"images have {image_emb.shape[1]} dimensions but texts have {text_emb.shape[1]}")
     if image_emb.device != text_emb.device:
@@ -208,7 +208,6 @@ def _check_and_sort(
     owners_M = _check_owners(torch.as_tensor(text_to_image), image_emb.shape[0], text_emb.shape[0])
     owners_M = owners_M.to(image_emb.device, torch.int64)
     images_ND, texts_MD = image_emb.float(), text_emb.float()
-    largest = [_largest(name, emb) for name, emb in (("images", images_ND), ("texts", texts_MD))]
     if largest[0] * largest[1] * images_ND.shape[1] > torch.finfo(torch.float32).max:
         raise EmbeddingError(f"similarities overflow fp32: values reach {largest[0]:.3g} and {largest[1]:.3g}")
     order_M = torch.argsort(owners_M, stable=True)
@@ -230,8 +229,13 @@ def _check_owners(owners_M: Tensor, num_images: int, num_texts: int) -> Tensor:
     return owners_M
 
 
-def _largest(name: str, emb: Tensor) -> float:
-    """The largest absolute value, after a check that all are finite."""
+def _check_numbers(name: str, emb: Tensor) -> float:
+    """The largest absolute value in single precision, after a check that all rows are finite there."""
+    if emb.ndim != 2 or 0 in emb.shape:
+        raise EmbeddingError(f"{name} must be a non-empty matrix (items, dimensions), got shape {tuple(emb.shape)}")
+    if not emb.dtype.is_floating_point:
+        raise EmbeddingError(f"{name} must be floating point, got {emb.dtype}")
+    emb = emb.float()
     bad = (~torch.isfinite(emb)).any(dim=1).nonzero().flatten()
     if bad.numel():
         raise NonFiniteEmbeddingError(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
+from string import punctuation
 from typing import Any, Literal
 
 import numpy as np
@@ -28,6 +29,8 @@ from goal_sweep.goal_core.models.heads import Encoder
 from goal_sweep.goal_core.models.systems.vse_infty import GeneralizedPooling
 from goal_sweep.goal_core.objectives.stats import describe_unsound, no_unit_vectors
 
+_UNKNOWN = "𒀀"
+"""A word, in cuneiform, that no vocabulary has."""
 Picture = str | os.PathLike[str] | Image.Image | NDArray[np.uint8]
 """A file, an open picture, or pixels (H, W, 3), uint8 RGB."""
 
@@ -70,6 +73,12 @@ class RetrievalModel:
             Numbers of images and their similarities, in [-1, 1], the nearest first; equal ones in their order.
         """
         query = self.encode_texts([text])[0]
+        encode = self.description.vocabulary.encode
+        words = [word for part in text.split() if (word := part.strip(punctuation))]
+        if unknown := [word for word in words if encode(word) == encode(_UNKNOWN)]:
+            if unknown == words:
+                raise DataError(f"{self._path} knows no word of {text!r:.80}")
+            warn(f"{self._path} does not know {', '.join(unknown)}")
         if np.ndim(images) != 2 or len(query) != np.shape(images)[1]:
             raise DataError(f"images must be (N, {len(query)}), got {tuple(np.shape(images))}")
         if top < 1:

@@ -14,11 +14,12 @@ import numpy as np
 import typer
 
 from goal_sweep.goal_core.basics.errors import GoalError, first_line, printable
-from goal_sweep.goal_core.basics.files import content_of, text_in
+from goal_sweep.goal_core.basics.files import seems
 from goal_sweep.goal_core.basics.registry import run_plugins
 from goal_sweep.goal_core.data.formats.index import own_indexes
 from goal_sweep.goal_core.data.formats.layout import PICTURES
 from goal_sweep.goal_core.data.formats.opening import open_dataset
+from goal_sweep.goal_core.data.formats.text_files import read_lines
 from goal_sweep.runners.cli.options import AsJson, Device, Force, Set, SweepArguments, console, local_path, new_file
 from goal_sweep.sweeps import load_sweep
 
@@ -95,7 +96,7 @@ def embed(
     checkpoint: Checkpoint,
     out: Annotated[Path, typer.Option(parser=local_path, help="The .npy file to write: a float32 row for each item.")],
     images: Annotated[Path | None, typer.Option(help="A folder of pictures, or one picture.")] = None,
-    texts: Annotated[Path | None, typer.Option(help="A text file with a sentence on each line.")] = None,
+    texts: Annotated[Path | None, typer.Option(help="A text file with a sentence on each line, none empty.")] = None,
     weights: Weights = None,
     plugin: Plugins = None,
     device: Device = "cpu",
@@ -116,7 +117,7 @@ def embed(
         names = [str(path) for path in _pictures(images or Path())]
         rows = model.encode_images(names)
     else:
-        names = [line for line in text_in(content_of(texts), texts).split("\n") if line.strip()]
+        names = read_lines(texts)
         rows = model.encode_texts(names)
     with out.open("wb") as file:
         np.save(file, rows)
@@ -179,7 +180,7 @@ def recall(
     if as_json:
         print(json.dumps(found, indent=2))
         return
-    console.print(f"{len(loaded[0])} images, {len(loaded[1])} texts")
+    console.print(f"{len(loaded[0])} rows of images, {len(loaded[1])} of texts")
     console.print("  ".join(f"{name} {found[name]:.2f}" for name in _RECALLS))
 
 
@@ -188,7 +189,8 @@ def _array(path: Path) -> Any:
     try:
         return np.lib.format.open_memmap(path, mode="c")
     except (OSError, ValueError, EOFError) as error:
-        raise GoalError(f"{path} is not an .npy file: {first_line(error).partition('. ')[0]}") from error
+        what = seems(path) if path.is_file() else ""
+        raise GoalError(f"{path}{what or ' is not an .npy file'}: {first_line(error).partition('. ')[0]}") from error
 
 
 def _pictures(folder: Path) -> list[Path]:

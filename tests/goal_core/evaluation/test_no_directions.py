@@ -75,7 +75,22 @@ def test_images_that_repeat_in_another_way_are_refused(repeats: list[int]) -> No
         recall(repeated, units(len(repeated)))
 
 
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ([torch.inf, *7 * [0.1]], "not finite in 1 of 20"),
+        (8 * [1e-30], "1 of 20 .* length 0"),
+        ([], "point, got"),
+    ],
+)
+def test_rows_of_no_use_are_refused(row: list[float], said: str) -> None:
+    images = units(20).index_put((torch.tensor(7),), torch.tensor(row)) if row else units(20).view(torch.int32)
+    with pytest.raises(EmbeddingError, match=said):
+        recall(images, units(20))
+
+
 def test_two_neighbours_that_are_equal_are_said() -> None:
     images = units(20)
-    with pytest.warns(UserWarning, match="1 of 21 images are equal to the one before"):
+    images[3] *= 1e8  # which makes no others equal
+    with pytest.warns(UserWarning, match="1 of 21 images are equal to the one before"), pytest.warns(match="unit"):
         recall(torch.cat((images, images[-1:])), units(42))

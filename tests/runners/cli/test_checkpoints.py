@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from goal_sweep.goal_core.basics.errors import listening
 from goal_sweep.goal_core.data.config import PrecompConfig
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.evaluation.trained_model import load_model
@@ -48,11 +49,17 @@ def test_pictures_are_searched_and_shown(
     assert text.count("<img ") == 3
     assert "a &lt;red&gt; square" in text
     assert "<red>" not in text
+    said: list[str] = []
+    with listening(said.append):
+        assert run(["search", str(cell), "qqq square", *where[:2]]) == 0
+    assert said == [f"{cell} does not know qqq"]
+    assert run(["search", str(cell), "qqq, zzz", *where[:2]]) == 2
+    assert "knows no word of 'qqq, zzz'" in capsys.readouterr().err
     assert "<b>" not in text
 
 
 def test_embeddings_are_written_with_their_names(cell: Path, pictures: Path, tmp_path: Path) -> None:
-    (tmp_path / "lines.txt").write_text("a red square\n\na dog\n")
+    (tmp_path / "lines.txt").write_text("a red square\na dog\n")
     assert run(["embed", str(cell), "--texts", str(tmp_path / "lines.txt"), "--out", str(tmp_path / "t.npy")]) == 0
     assert run(["embed", str(cell), "--images", str(pictures), "--out", str(tmp_path / "i.npy")]) == 0
     model = load_model(cell)
@@ -87,7 +94,9 @@ def test_nothing_is_written_over_that_is_there(
 
 def test_mistakes_are_one_line(cell: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty").mkdir()
+    (tmp_path / "blank.txt").write_text("a hat\n\na cup\n")
     for words, what in (
+        (["embed", str(cell), "--texts", str(tmp_path / "blank.txt"), "--out", str(tmp_path / "x.npy")], "line 2 of"),
         (["search", str(cell), "x", "--images", str(tmp_path / "empty")], "no pictures"),
         (["search", str(cell), "x", "--images", str(tmp_path / "none")], "no pictures"),
         (["search", str(cell), " ", "--images", str(tmp_path)], "give a sentence"),
