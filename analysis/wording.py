@@ -1,7 +1,5 @@
 """How numbers and names are written in tables, sentences, figures and file names."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Sequence

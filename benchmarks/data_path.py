@@ -8,8 +8,6 @@ photographs are made up, 640 x 480 as in COCO; `benchmarks.units` reads them wit
 files (`--files 123287`).
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -7,8 +7,6 @@ late hides no other. The deadline shortens the last steps, or leaves them out. A
 anew. `--quick` only shows that everything runs.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """What every benchmark shares: its options, its rows of figures, and how the machine tells time and memory."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

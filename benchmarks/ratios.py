@@ -7,8 +7,6 @@ after the other, so that a slow moment of the machine slows all alike. Of the ob
 slowest is shown. Recall, over all and over five folds, is compared with the product of all embeddings.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Callable, Mapping

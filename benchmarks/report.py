@@ -4,8 +4,6 @@ A results table of made-up trainings (15 objectives in each block, as many seeds
 `goal-sweep report` does.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -11,8 +11,6 @@ are `kept` are not: they are decoded once, and a frozen backbone sees each once,
 thread and no workers times are the processor's own, so that other work counts little.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

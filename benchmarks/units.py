@@ -5,8 +5,6 @@ unless it is fine-tuned), a GRU on packed captions, the hinge of hardest negativ
 goal_core that cell takes the names of the images and the captions' token ids.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import json

@@ -1,7 +1,5 @@
 """The results of a sweep as a frame."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 

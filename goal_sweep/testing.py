@@ -10,8 +10,6 @@ def test_my_weight(tmp_path):
     check_training(tmp_path, pair="mine")
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

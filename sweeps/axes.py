@@ -3,8 +3,6 @@
 They leave the batches alone, so the cells of all configurations can share units like the objectives do.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The rules for a sweep's settings beyond types and bounds. Each check returns its value or raises a `ConfigError`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_type_hints

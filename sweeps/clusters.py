@@ -3,8 +3,6 @@
 Nothing here can change a result, so no id depends on it, and neither the store nor MLflow keeps it with a sweep.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

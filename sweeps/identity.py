@@ -3,8 +3,6 @@
 Of a model and its stages all but those that are listed here; of the data their fingerprint and `_OF_THE_DATA`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

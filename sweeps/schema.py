@@ -1,7 +1,5 @@
 """The schema of sweep files. `goal_core` defines the settings of data, model parts and stages."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import partial

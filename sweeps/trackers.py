@@ -1,7 +1,5 @@
 """Trackers of one's own: they hear of each training while a launch goes on, beside MLflow."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 

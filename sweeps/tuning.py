@@ -6,8 +6,6 @@ Draws are hashes of the search's seed, the setting and a number, so that the n-t
 objective, on every machine and with every version of every library.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

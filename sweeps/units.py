@@ -1,7 +1,5 @@
 """Pack trainings into units. Ray Tune schedules each unit as one trial."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache

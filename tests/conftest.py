@@ -1,7 +1,5 @@
 """Options of the whole suite."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The examples of docs/data.md, one after the other in one folder, and the sweep of docs/tutorial.md."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

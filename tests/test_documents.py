@@ -1,7 +1,5 @@
 """The documents are true: commands parse, links lead to files, examples run."""
 
-from __future__ import annotations
-
 import ast
 import re
 import shlex

@@ -1,7 +1,5 @@
 """A pickle can run any program. None is unpickled, be it in a store, a checkpoint, a cache, a dataset."""
 
-from __future__ import annotations
-
 import ast
 import io
 import os

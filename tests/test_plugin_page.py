@@ -1,7 +1,5 @@
 """The examples of docs/plugins.md, word for word."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

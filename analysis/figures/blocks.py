@@ -1,7 +1,5 @@
 """The figures of a block: its heatmap, with the grids and colours of the tables, and its learning curves."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

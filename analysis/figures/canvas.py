@@ -6,8 +6,6 @@ The cells of tables and heatmaps are coloured from the lowest mean to the highes
 pale to dark, which looks alike to readers with and without colour vision deficiency and remains readable in greyscale.
 """
 
-from __future__ import annotations
-
 import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -6,8 +6,6 @@ figures, s_p is the similarity of an anchor and its positive, s_n that of the an
 Source: arXiv:2210.13188, its figures of triplet diagrams and pair weights; the gradient fields are ours.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

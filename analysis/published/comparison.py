@@ -5,8 +5,6 @@ The paper prints no single runs, so its seeds cannot be paired with a sweep's. O
 Source: Xuan & Chen 2022, arXiv:2210.13188, tables as printed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ Several reports may be written there at once, and killed at any time: each is ma
 time. It names all its files in the list before the first of them takes its place.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -1,7 +1,5 @@
 """Tables for a paper, in LaTeX. They shrink only if they are wider than the page."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Sequence
 from operator import itemgetter

@@ -3,8 +3,6 @@
 The page is self-contained: it includes the styles, the images and a short script.
 """
 
-from __future__ import annotations
-
 import base64
 import re
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 They are plain values until the report is written.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

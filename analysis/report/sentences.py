@@ -4,8 +4,6 @@ Before any number: how complete it is, and what speaks against its numbers. Then
 which follow from the comparisons of single tables. Over several blocks they say in how many tables they hold.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import inf

@@ -1,7 +1,5 @@
 """Writes the report of a sweep from its results table."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property

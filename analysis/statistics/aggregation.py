@@ -1,7 +1,5 @@
 """Aggregates trainings to blocks: mean, sample standard deviation and n of each cell, and every missing seed."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -13,8 +13,6 @@ The means of the pair weights and of the triplet weights are compared by the sam
 the same seeds, so the mean over the other weight is taken within each seed.
 """
 
-from __future__ import annotations
-
 import io
 from collections import Counter
 from collections.abc import Collection

@@ -6,8 +6,6 @@ temporary file, which `remove_leftovers` removes. A read or write that fails wit
 read-only disk, a network folder that comes back) is repeated for a few seconds.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import itertools

@@ -1,7 +1,5 @@
 """What every part does alike on a device: copy to it without waiting, set its arithmetic, and watch its memory."""
 
-from __future__ import annotations
-
 import errno
 import time
 import warnings

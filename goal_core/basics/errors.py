@@ -4,8 +4,6 @@ Each message says which rule was broken, the value received, and what is allowed
 line and exits with 2, or 75 for an `UnfinishedError`; a traceback appears only with ``--debug``.
 """
 
-from __future__ import annotations
-
 import difflib
 import os
 from collections.abc import Callable, Iterable, Iterator

@@ -4,8 +4,6 @@ Process numbers mean something only within one boot of one kernel and one namesp
 two, may have equal hostnames and processes with equal numbers, so neither tells whose a file is.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib

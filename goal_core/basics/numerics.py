@@ -1,7 +1,5 @@
 """What decides the numbers: the version of the arithmetic, which code it covers, and random streams."""
 
-from __future__ import annotations
-
 import hashlib
 
 NUMERICS_VERSION = 2

@@ -1,7 +1,5 @@
 """Ranges of numbers, which settings and parameters declare in their annotations."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """The models that training starts from: a framework's initial weights, or those of the checkpoint `init_from`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The names of the files of a training."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Final
 

@@ -3,8 +3,6 @@
 The seed and the epoch alone determine the order of the captions, so training can resume at any step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from itertools import tee

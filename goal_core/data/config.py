@@ -3,8 +3,6 @@
 Fields that are explained in one class mean the same in the others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal

@@ -12,8 +12,6 @@ shard is damaged or gone, it is removed, and the images come from their files. T
 checksum whenever it is read. A mapped shard would kill the process where its disk fails or its file is cut.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

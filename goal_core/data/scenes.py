@@ -1,7 +1,5 @@
 """Drawn scenes for tests and `+smoke`: two coloured shapes on a coloured ground, with five captions each."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import chain
 

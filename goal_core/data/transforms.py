@@ -4,8 +4,6 @@ Resizing is Pillow's, with antialiasing, and crops lie where torchvision's do, s
 as with ``torchvision.transforms`` on Pillow images.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Recall of trained cells, one or several together, from their checkpoints and their data."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Features of a dataset's images, computed once and written as `*_ims.npy`, `*_caps.txt` and `*_ids.txt`."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing

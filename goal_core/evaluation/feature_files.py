@@ -1,7 +1,5 @@
 """Folders of features: `*_ims.npy`, and in `features.json` the backbone that computed them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 

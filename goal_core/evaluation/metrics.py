@@ -1,7 +1,5 @@
 """The names of the grid's weights, and of the recalls: as metrics of a result, and for a reader."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final

@@ -7,8 +7,6 @@ Source: the evaluation of ALBEF (Li et al. 2021, arXiv:2107.07651) and X-VLM (Ze
 Deviates: there a sort breaks ties; here ties count against the model, in both stages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 

@@ -11,8 +11,6 @@ Source: recall@K and its 1K protocol as in Karpathy & Fei-Fei 2015 (arXiv:1412.2
 Deviates: there a sort breaks ties, which lets a collapsed model score anything up to 100 %.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A trained model that encodes pictures and sentences, from its checkpoint alone: without data, store or network."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable
 from copy import deepcopy

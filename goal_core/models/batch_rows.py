@@ -7,8 +7,6 @@ draw is made for the whole batch, and the chunk takes its rows of it, so that dr
 Source: GradCache (Gao et al., RepL4NLP 2021).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """The model settings of a sweep file."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Literal

@@ -4,8 +4,6 @@ Pretrained ones are given by their name on the hub or their folder; those of ope
 such as `open_clip:ViT-B-32` and a file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from functools import cache, partial

@@ -1,7 +1,5 @@
 """A Swin small enough for a CPU, registered with timm like any of its own."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from timm.models import build_model_with_cfg, generate_default_cfgs, register_model

@@ -5,8 +5,6 @@ Those whose pair or triplet weight is the same function with equal parameters sh
 cells in front: (C, N, D) embeddings, (C, A) anchors.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What to monitor of training: a batch's statistics, and whether embeddings are unit vectors or have collapsed."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

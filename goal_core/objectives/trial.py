@@ -3,8 +3,6 @@
 At single points (s_p, s_n) an objective is, per triplet, a field (-T P+, T P-), relative sets held fixed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 

@@ -5,8 +5,6 @@ a program, which can name any function of any module and call it. The readers he
 published checkpoints contain, and stop at the first other name, before it is looked up.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import pickle

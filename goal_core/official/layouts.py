@@ -4,8 +4,6 @@ VSE++: ``fartashf/vsepp``, ``model_best.pth.tar``. VSE-infinity: ``woodfrog/vse_
 X-VLM: ``zengyan-97/X-VLM``, ``.th``, pre-trained or fine-tuned for retrieval.
 """
 
-from __future__ import annotations
-
 import re
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping

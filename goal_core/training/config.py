@@ -1,7 +1,5 @@
 """The settings of one training stage in a sweep file."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal

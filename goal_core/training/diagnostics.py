@@ -1,7 +1,5 @@
 """Diagnostics: a result below its own warm-up, and epochs in which the objective had no part."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 

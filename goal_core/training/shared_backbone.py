@@ -5,8 +5,6 @@ bit for bit. `heads` trains them as one stack (`cells.stack`), which adds up the
 never depends on a measurement, so that the same sweep gives the same numbers on the same kind of device.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, suppress

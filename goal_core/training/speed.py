@@ -1,7 +1,5 @@
 """How fast a unit trains on this machine: a few real steps on the first images of its data, in a scratch folder."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ step than the others, takes no part, so no cell's numbers depend on which others
 stacked heads.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext

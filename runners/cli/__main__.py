@@ -1,7 +1,5 @@
 """Where `goal-sweep` begins, and `python -m goal_sweep.runners.cli`, by which batch jobs do without a script."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys

@@ -5,8 +5,6 @@ Exit status: 0 done; 1 some cells failed, and nothing else; 2 bad usage or input
 by the user; 141 nobody reads the output any more.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

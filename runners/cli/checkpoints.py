@@ -1,7 +1,5 @@
 """The commands on checkpoints and embeddings: `evaluate`, `embed`, `search`, `recall`, and `convert` published ones."""
 
-from __future__ import annotations
-
 import html
 import json
 import sys

@@ -1,7 +1,5 @@
 """`goal-sweep data`: check a sweep's data, pack its images, and compute features of it before training."""
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 from dataclasses import asdict

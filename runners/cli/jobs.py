@@ -1,7 +1,5 @@
 """Batch jobs: the commands `submit` and `cancel`, and what `status` and `logs` show of jobs."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

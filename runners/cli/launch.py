@@ -1,7 +1,5 @@
 """The commands that run and watch a sweep: `launch`, `validate`, `status`, `logs`."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

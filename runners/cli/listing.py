@@ -1,7 +1,5 @@
 """What there is to choose from: the commands `objectives`, `backbones` and `schema`."""
 
-from __future__ import annotations
-
 import fnmatch
 import json
 from collections.abc import Callable, Iterable, Iterator

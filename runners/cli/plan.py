@@ -1,7 +1,5 @@
 """The command that tells what a sweep will cost: `plan`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace

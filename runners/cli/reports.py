@@ -1,7 +1,5 @@
 """Reports for the commands `launch`, `report`, `sync` and `ui`. This module calls `analysis`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

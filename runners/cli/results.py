@@ -1,7 +1,5 @@
 """The commands that read results and keep them in order: `report`, `card`, `sync`, `gc`, `ui`."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Kubernetes: a RayJob of the KubeRay operator from a template, for `kubectl`, which does all the rest."""
 
-from __future__ import annotations
-
 import shlex
 from importlib import metadata
 

@@ -1,7 +1,5 @@
 """A running Ray cluster, through Ray's Jobs API."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

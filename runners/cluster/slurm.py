@@ -1,7 +1,5 @@
 """Slurm: the script of a job, written from its settings, and `sbatch`, `squeue`, `sacct` and `scancel`."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """From a command line to a job: the kinds of clusters, what of a sweep a job launches, and whether one may begin."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

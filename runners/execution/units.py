@@ -4,8 +4,6 @@ Tune starts and places them. The launch knows what there is to run, and the stor
 nothing and is never restored.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path

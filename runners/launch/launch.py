@@ -3,8 +3,6 @@
 A launch that was killed at any point continues when it is started again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress

@@ -4,8 +4,6 @@ How a training ended is read from the store: in `Launch._settle`, or in `_releas
 report only wakes the view.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import os

@@ -1,7 +1,5 @@
 """What a launch still has to do, by the store as it was read and by what has ended since, and how it is packed."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

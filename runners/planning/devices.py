@@ -1,7 +1,5 @@
 """The devices at hand for a sweep: how many units can train at the same time, and how much memory each has."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 A step's arithmetic and its memory traffic are set against the peaks of a card (a roofline).
 """
 
-from __future__ import annotations
-
 import re
 from typing import Final, NamedTuple
 

@@ -1,7 +1,5 @@
 """Processes beside this one, for work that needs a process of its own."""
 
-from __future__ import annotations
-
 import os
 import signal
 from concurrent.futures import ProcessPoolExecutor

@@ -5,8 +5,6 @@ has, because a launch continues from it. Features are computed again where they 
 as some training that the store knows may read them.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The provenance of a result: versions, code, machine and device of the process that computed it."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import json

@@ -4,8 +4,6 @@ The rest of `runners.store` reads and writes through a `Storage`, so nothing els
 store asks of any storage is here, as folders do it; `runners.store.bucket` has the other.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

@@ -3,8 +3,6 @@
 What a result and an epoch's record state is checked when they are read, so nobody has to ask again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import re

@@ -9,8 +9,6 @@ The names of its tags and metrics are here, and what a training has of them, by 
     child run per training      found again by goal.stage_key; goal.role = report, or candidate for one of a search
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import uuid

@@ -3,8 +3,6 @@
 Nothing is read back but what is there already, so that a run is continued and no value is written twice.
 """
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Set

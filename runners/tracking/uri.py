@@ -1,7 +1,5 @@
 """The location of tracking: the URI with absolute paths, and the SQLite database as a file."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import re

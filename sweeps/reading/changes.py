@@ -5,8 +5,6 @@ by overrides (`--set key=value`). Environment variables in its paths are expande
 processes agree on them.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Find a sweep, and turn its file, the files it extends and the overrides into one checked `SweepConfig`."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The reference of all settings, from pydantic's JSON schema: the schema for editors, and a page to read."""
 
-from __future__ import annotations
-
 import ast
 import json
 from collections.abc import Iterator

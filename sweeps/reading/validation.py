@@ -3,8 +3,6 @@
 Lists in the place of one value become axes: the first value takes the list's place, the others are checked beside it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """An undisturbed launch of the tiny sweep, in real processes with Ray. Whatever disturbs one must not change it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

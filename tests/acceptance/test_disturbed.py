@@ -1,7 +1,5 @@
 """Launches that are killed, stopped, doubled, or whose cell fails: the same command ends with the same numbers."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A launch and what the next commands make of its store, at the level of the command line."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The quickstart, whole: the table that the README prints."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from statistics import fmean

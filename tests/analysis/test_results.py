@@ -1,7 +1,5 @@
 """Results tables, one and several: the union of stores, and where they contradict each other."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One run proves a GPU: steps in processes of their own, of which none hides another."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Steps that are timed are steps of real training."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A real Slurm of two nodes on this machine, for all tests here, and an unbroken launch to compare with."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path

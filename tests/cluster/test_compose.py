@@ -4,8 +4,6 @@ The containers are built from images made on this machine (`tests.helpers.compos
 in the store's volume, and ends with the numbers of an unbroken launch in a single container without a cluster.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """A sweep as a job of a real Ray cluster with a token, through the Jobs API."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

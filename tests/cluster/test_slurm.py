@@ -1,7 +1,5 @@
 """Sweeps as jobs of a real Slurm: whatever happens to a job, it ends with the numbers of an unbroken launch."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

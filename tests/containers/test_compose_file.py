@@ -1,7 +1,5 @@
 """docker-compose.yml: valid, and as closed as docs/security.md says. No container starts here (`make cluster-test`)."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

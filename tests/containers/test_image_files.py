@@ -1,7 +1,5 @@
 """The files that go into the image, or make what its containers need."""
 
-from __future__ import annotations
-
 import json
 import os
 import runpy

@@ -1,7 +1,5 @@
 """The tests of goal_core, its GPU tests among them, need its dependencies and pytest alone."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The page of the Python names is made from the docstrings: it has every public name, and none without its text."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

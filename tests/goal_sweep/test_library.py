@@ -1,7 +1,5 @@
 """goal-sweep as a library: little is loaded, recall of anybody's embeddings, and results as a frame."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

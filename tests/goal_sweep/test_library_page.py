@@ -1,7 +1,5 @@
 """The recipes of docs/library.md, word for word."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

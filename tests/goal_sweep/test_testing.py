@@ -1,7 +1,5 @@
 """The contract suite for parts of one's own: what is right passes, and each kind of mistake is found and named."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace

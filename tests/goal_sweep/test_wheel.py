@@ -1,7 +1,5 @@
 """The wheel and the source archive: what they contain, and that commands run from the wheel with no checkout."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

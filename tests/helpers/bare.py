@@ -1,7 +1,5 @@
 """Python as it is where only goal_core's dependencies are installed, as on a borrowed GPU machine."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Reports whose figures are blank: drawing them takes nine tenths of the time of a small report."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

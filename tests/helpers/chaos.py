@@ -4,8 +4,6 @@ Run it as ``python -m tests.helpers.chaos --minutes 30 --seed 1`` (`make chaos`)
 be repeated; which instruction a kill hits still differs from run to run.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

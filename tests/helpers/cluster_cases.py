@@ -1,7 +1,5 @@
 """Jobs to render and submit, and programs that take the place of a cluster's."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

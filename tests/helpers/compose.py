@@ -4,8 +4,6 @@ No registry is needed: the base images are made from Debian's packages with debo
 are removed again. Images are kept in a daemon that ran before, so that the next run builds only what has changed.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """A split whose reader records which images were read."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from goal_sweep.goal_core.data import Split

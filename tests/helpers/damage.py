@@ -1,7 +1,5 @@
 """Ways to damage the files of a store, and faults at a step or at a file operation of a launch."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

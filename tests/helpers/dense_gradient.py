@@ -1,7 +1,5 @@
 """The sparse gradient of a batch as a matrix."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from goal_sweep.goal_core.objectives.sparse_gradient import Gradient, SparseGradient

@@ -1,7 +1,5 @@
 """Launches in this process of a sweep on image files, at one moment of which something happens to a file."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A process of its own for what must be able to die, hang or be suspended: a fork, which has imported everything."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import tempfile

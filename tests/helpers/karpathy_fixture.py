@@ -1,7 +1,5 @@
 """Write tiny datasets in Karpathy's layout: coloured PNGs and a dataset_*.json."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Launches of a tiny sweep that can be disturbed: in a process of their own with Ray, or as commands in this one."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

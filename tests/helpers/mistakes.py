@@ -1,7 +1,5 @@
 """Compare the problems that are reported of a sweep with what they must say, whatever the wording."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 

@@ -1,7 +1,5 @@
 """A tracking database for tests, and what they read from it."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

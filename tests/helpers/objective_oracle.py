@@ -3,8 +3,6 @@
 It imports neither the project nor an array library, so that the two implementations cannot share a mistake.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

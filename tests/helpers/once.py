@@ -1,7 +1,5 @@
 """What is made once for all processes of a test run, because it takes long."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

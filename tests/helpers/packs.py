@@ -1,7 +1,5 @@
 """A small dataset with and without a pack, and what a training sees of it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Paths of the checkout and of the real data that may lie next to it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,7 +1,5 @@
 """Speeds and devices of sweeps whose data is not on this machine."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -8,8 +8,6 @@ backward pass included, where torch dispatches to a kernel.
 What it cannot show: kernels that differ, memory that runs out, and streams.
 """
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

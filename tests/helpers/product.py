@@ -1,7 +1,5 @@
 """The product as its user has it: commands in a folder, and what they leave in the store and in MLflow."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

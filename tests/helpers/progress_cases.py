@@ -1,7 +1,5 @@
 """A half finished sweep to show."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from goal_sweep.runners.launch.view import SweepProgress

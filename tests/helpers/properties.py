@@ -3,8 +3,6 @@
 So the other tests of a file run where only goal_core's dependencies and pytest are.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 from unittest.mock import MagicMock
 

@@ -1,7 +1,5 @@
 """Write pickles as Python 2 did: text as byte strings, protocol 2, PyTorch's layout before 1.6."""
 
-from __future__ import annotations
-
 import pickle
 import struct
 from collections.abc import Callable

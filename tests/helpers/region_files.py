@@ -1,7 +1,5 @@
 """Write tiny datasets of precomputed regions, and of raw images in VSE-infinity's layout."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Fabricates the results table of a sweep, training by training, and a small block."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """A results folder with everything that a finished launch leaves in it, made without training."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Recall by sorting whole rows of the similarity matrix, one query at a time, without the code under test."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -6,8 +6,6 @@ them without an answer for a while. `bucket?name=NAME` makes a bucket, and `requ
 request so far as JSON.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import socket

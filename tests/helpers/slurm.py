@@ -1,7 +1,5 @@
 """A real Slurm of two nodes on this machine: munged, slurmctld and two slurmd, with every file in one folder."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

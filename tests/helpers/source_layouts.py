@@ -1,7 +1,5 @@
 """Writers of the same pictures in the layouts that `data.format: source` recognises."""
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

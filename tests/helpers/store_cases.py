@@ -1,7 +1,5 @@
 """Trainings without a sweep, and the weights and records to store for them."""
 
-from __future__ import annotations
-
 import io
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Small sweeps, resolved or opened without their data."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace

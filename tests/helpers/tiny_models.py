@@ -1,7 +1,5 @@
 """Tiny models of the transformers library with random weights, in folders as the library saves them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tiny units of every framework to train in tests, and a training's files without a store."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace

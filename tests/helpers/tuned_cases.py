@@ -1,7 +1,5 @@
 """Fabricates the table of a sweep that tunes: its candidates, their studies, and both grids."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

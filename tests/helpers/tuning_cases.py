@@ -1,7 +1,5 @@
 """Sweeps that search their constants, and scores that somebody knows without training."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

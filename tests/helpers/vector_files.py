@@ -1,7 +1,5 @@
 """Write tiny datasets of precomputed vectors, in VSE++'s `*_precomp` layout."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """An undisturbed launch, without Ray. Disturbed launches with Ray must end with the same numbers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

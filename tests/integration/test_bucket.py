@@ -1,7 +1,5 @@
 """Launches on a store in a bucket: a driver killed, another machine that goes on, a server that is away."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

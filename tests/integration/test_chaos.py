@@ -1,7 +1,5 @@
 """The short form of `make chaos`: a launch that meets a few random faults."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

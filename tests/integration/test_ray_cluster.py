@@ -1,7 +1,5 @@
 """Launches on real Ray clusters of several nodes: room that comes and goes, memory, and machines that are unfit."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

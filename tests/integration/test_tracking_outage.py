@@ -1,7 +1,5 @@
 """45 trainings on 8 real Ray nodes, while the MLflow server is dead for a minute. `make cluster-test` runs it."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

@@ -5,8 +5,6 @@
 and classes that are asked for are run, because most of these files do not import with today's libraries.
 """
 
-from __future__ import annotations
-
 import ast
 import math
 import os

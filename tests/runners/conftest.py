@@ -1,7 +1,5 @@
 """A store, an S3 server in this process, and plans of sweeps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path

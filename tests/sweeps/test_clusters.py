@@ -1,7 +1,5 @@
 """Settings of clusters, as `--set` gives them: what is refused, and where."""
 
-from __future__ import annotations
-
 import pytest
 
 from goal_sweep.sweeps import SweepError

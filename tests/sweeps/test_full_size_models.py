@@ -1,7 +1,5 @@
 """The paper's blocks in full size on the meta device have the published parameters, groups and learning rates."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

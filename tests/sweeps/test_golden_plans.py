@@ -3,8 +3,6 @@
 After an intended change, run `pytest tests/sweeps/test_golden_plans.py --update-golden` and review the difference.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The numbers of cells and trainings are the products that are printed."""
 
-from __future__ import annotations
-
 import re
 from math import prod
 

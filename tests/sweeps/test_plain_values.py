@@ -1,7 +1,5 @@
 """Sweeps and cells survive JSON, and what was damaged there is refused."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

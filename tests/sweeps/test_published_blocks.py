@@ -1,7 +1,5 @@
 """Every sweep of the paper's systems matches the published block that its header names."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

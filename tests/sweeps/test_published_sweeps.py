@@ -1,7 +1,5 @@
 """The sweeps of the paper's blocks have the published settings."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The sections on single blocks: tables and heatmaps, what is missing, settings, each weight by itself, and curves."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import pandas as pd

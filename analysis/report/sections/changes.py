@@ -1,7 +1,5 @@
 """The sections on several blocks: stages, values of an axis, both grids of a search, what it tried, and the paper."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby

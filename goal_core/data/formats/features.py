@@ -3,8 +3,6 @@
 An image has either R regions of F numbers or one vector of F numbers; arrays below write both as (N, ..., F).
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import os

@@ -5,8 +5,6 @@ any moment cannot train under an id. Image files that annotations name are found
 decoded when they are needed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os

@@ -3,8 +3,6 @@
 Whatever is wrong is a `DataError` of one line, which names the file and the place in it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Open and check a dataset of any layout: by its index, which is made from its files where there is none yet."""
 
-from __future__ import annotations
-
 import gc
 import os
 from collections import Counter

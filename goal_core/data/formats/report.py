@@ -1,7 +1,5 @@
 """The report of a dataset check, and the sizes and sources of the published datasets beside which it is read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar

@@ -7,8 +7,6 @@ val or test), ``sentences`` (each with ``raw`` text, or ``tokens``) and, where i
 the list of their captions to evaluate on. Other keys are ignored.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Tables of images and captions: CSV in any of its dialects, and Parquet."""
 
-from __future__ import annotations
-
 import ast
 import csv
 import json

@@ -8,8 +8,6 @@ ids, and of VSE-infinity. In VSE++'s code an image has five captions; here it ha
 unless there is an id for each caption.
 """
 
-from __future__ import annotations
-
 import gzip
 import itertools
 from collections import Counter

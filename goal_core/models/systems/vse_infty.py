@@ -4,8 +4,6 @@ Its size augmentation leaves out regions and words in training (section 3.3). Ev
 (seed, epoch, caption), so all cells see the same augmented pairs, also after a resume.
 """
 
-from __future__ import annotations
-
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence

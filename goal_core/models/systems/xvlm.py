@@ -4,8 +4,6 @@ The contrastive loss (ITC) is what the objectives replace. Negative pairs for im
 the batch, similar ones more often, as in ALBEF (Li et al., NeurIPS 2021), section 3.2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

@@ -6,8 +6,6 @@ them: beside image-text matching some would train the backbones, and others woul
 is multiplied by what gives its gradient on the embeddings the size that the gradient of the replaced loss has there.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final

@@ -1,7 +1,5 @@
 """The cells of a unit that are still in training, what became of the others, their batches, and their evaluation."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress

@@ -1,7 +1,5 @@
 """One cell of a unit: its weights, optimiser, random stream and position, and how they are saved and continued."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The steps of one cell: forward pass, the objective's gradient, clipping, optimiser, and the close of an epoch."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

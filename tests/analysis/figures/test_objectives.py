@@ -1,7 +1,5 @@
 """The figures of the objectives draw the numbers they are given."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

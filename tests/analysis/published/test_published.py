@@ -1,7 +1,5 @@
 """The paper's numbers, and a sweep beside them: a verdict on each cell, their counts, and the order."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The folder of a report: written again, by two at once, after a kill, and never over a person's own files."""
 
-from __future__ import annotations
-
 import fcntl
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor

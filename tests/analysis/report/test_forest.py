@@ -1,7 +1,5 @@
 """The differences from con/con as the page draws them."""
 
-from __future__ import annotations
-
 from goal_sweep.analysis.report.answer import Forest
 from goal_sweep.analysis.statistics.aggregation import aggregate
 from goal_sweep.goal_core.evaluation.metrics import METRICS

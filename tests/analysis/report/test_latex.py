@@ -1,7 +1,5 @@
 """Tables for a paper: what they contain, and that they compile and fit the page in both layouts."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

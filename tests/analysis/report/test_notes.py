@@ -1,7 +1,5 @@
 """What speaks against numbers is said at the top, and a selection on test under every table."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

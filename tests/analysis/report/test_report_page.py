@@ -1,7 +1,5 @@
 """The report as a reader meets it: the page in a real browser, the tables through a real TeX."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a report says first: what it names, and what it must not say."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from math import inf

@@ -1,7 +1,5 @@
 """The report of a sweep that tunes: both grids, what was chosen, and the candidates."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

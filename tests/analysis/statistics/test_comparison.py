@@ -1,7 +1,5 @@
 """The one rule, against a plain computation and on grids of known differences; test_noise.py has its rates."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What other test images would change, from stored ranks."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

@@ -3,8 +3,6 @@
 The short forms run with the ordinary tests; `pytest -m exhaustive -s` on this file re-measures rows of the page.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Weights on their own, against data of known effects."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

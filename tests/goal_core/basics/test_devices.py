@@ -1,7 +1,5 @@
 """What every part does alike on a device, and with an error."""
 
-from __future__ import annotations
-
 import errno
 
 import pytest

@@ -1,7 +1,5 @@
 """Code under an id: built-in weights are guarded by the version, all others by the file that defines them."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Plugins: what they register, and each mistake with the plugin and its line."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 

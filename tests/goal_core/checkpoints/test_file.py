@@ -1,7 +1,5 @@
 """Checkpoint files prove their content: whatever bit flips, nothing wrong is read."""
 
-from __future__ import annotations
-
 from io import BufferedReader
 from itertools import product
 from pathlib import Path

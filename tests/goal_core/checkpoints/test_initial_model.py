@@ -1,7 +1,5 @@
 """Cells that begin with a checkpoint: its weights, its words, and one clear line where it does not fit."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Embeddings without a direction are an error wherever they come from, and equal ones a collapse."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

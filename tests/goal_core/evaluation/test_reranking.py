@@ -1,7 +1,5 @@
 """Two-stage ranking against a plain loop, with ties in both stages."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

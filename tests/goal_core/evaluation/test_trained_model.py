@@ -1,7 +1,5 @@
 """A checkpoint encodes pictures and sentences by itself, as evaluation does, with its training data out of reach."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -2,8 +2,6 @@
 training ends as the unbroken one; and its checkpoint, evaluated again, repeats its result.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace

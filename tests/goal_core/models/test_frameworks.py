@@ -1,7 +1,5 @@
 """What each framework refuses, and how its backbone is built."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Weights as people have them: wrapped, cut, replaced by a pointer or a page, or with NaN inside."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Pretrained models of the transformers library: both towers, and text encoders, from a folder."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from pathlib import Path

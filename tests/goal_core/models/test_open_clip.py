@@ -1,7 +1,5 @@
 """Two towers of open_clip, from a file of their weights."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Dropped regions and changed captions against plain loops."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

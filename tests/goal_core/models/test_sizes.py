@@ -1,7 +1,5 @@
 """The stated sizes of models are those of the real ones."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode

@@ -1,7 +1,5 @@
 """Backbones of torchvision, from a file of their weights."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Pooling and cell dropping against plain loops."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

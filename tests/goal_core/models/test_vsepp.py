@@ -1,7 +1,5 @@
 """VSE++: embeddings are unit vectors, seeds fix the first weights, and weights must fit."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What identifies the weights that a model starts from."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import time

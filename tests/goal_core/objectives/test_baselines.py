@@ -1,7 +1,5 @@
 """Contrastive losses beside the grid: their gradients are those of the formulas, and they train like any objective."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Which of the objectives are gradients of a loss."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Naming an objective: what is accepted, what is refused, what a combination resolves to, how one is added."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

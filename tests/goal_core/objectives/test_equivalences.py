@@ -1,7 +1,5 @@
 """Known losses, differentiated by autograd, against the combinations they should equal."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Every objective against the loop oracle, and what surrounds the mathematics: masks, batches, dtypes, upstream."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

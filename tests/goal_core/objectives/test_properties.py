@@ -1,7 +1,5 @@
 """What must hold for any batch."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """The objectives of several cells at once, against the loop oracle and against each cell's own objective."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """What is logged of a batch, and when training counts as collapsed."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

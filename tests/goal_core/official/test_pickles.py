@@ -1,7 +1,5 @@
 """Published pickles are read, from Python 2 too; a pickle that asks for anything else is refused and never run."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

@@ -1,7 +1,5 @@
 """A VSE-infinity checkpoint of the published layout embeds as an independent forward does, once converted."""
 
-from __future__ import annotations
-
 import math
 from argparse import Namespace
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A VSE++ checkpoint of the published layout embeds as an independent forward does, once converted."""
 
-from __future__ import annotations
-
 import json
 from argparse import Namespace
 from pathlib import Path

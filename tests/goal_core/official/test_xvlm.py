@@ -1,7 +1,5 @@
 """An X-VLM checkpoint of the published layouts embeds and matches as an independent forward does, once converted."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Diagnostics: a result below its own warm-up, and epochs in which the objective was too weak."""
 
-from __future__ import annotations
-
 import pytest
 
 from goal_sweep.goal_core.training import EpochRecord, below_warmup, weak_objective

@@ -1,7 +1,5 @@
 """`feature_views`: features of a few augmented views of each image, computed once."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

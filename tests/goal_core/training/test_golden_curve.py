@@ -9,8 +9,6 @@ After a change that is meant: `pytest tests/goal_core/training/test_golden_curve
 difference, and raise `goal_core.basics.numerics.NUMERICS_VERSION`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

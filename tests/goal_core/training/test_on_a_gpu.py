@@ -1,7 +1,5 @@
 """Units on a pretended GPU: nothing is left on the CPU, and a step of a cell waits for the device once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace

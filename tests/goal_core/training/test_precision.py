@@ -1,7 +1,5 @@
 """What half precision rounds."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

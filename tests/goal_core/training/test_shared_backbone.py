@@ -1,7 +1,5 @@
 """Cached features of the frozen backbone."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

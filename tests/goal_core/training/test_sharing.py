@@ -1,7 +1,5 @@
 """Which path a unit takes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

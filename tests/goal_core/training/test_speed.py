@@ -1,7 +1,5 @@
 """The measured speed of a unit: real steps, nothing kept, and every error as one."""
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import replace
 from pathlib import Path

@@ -3,8 +3,6 @@
 What holds for every framework is in tests/goal_core/models/test_contract.py.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal

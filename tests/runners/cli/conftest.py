@@ -1,7 +1,5 @@
 """A folder with a sweep, in a shell in which Slurm's programs only pretend."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

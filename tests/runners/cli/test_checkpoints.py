@@ -1,7 +1,5 @@
 """A trained cell at the command line: pictures embedded and searched, and other data evaluated."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

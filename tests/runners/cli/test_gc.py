@@ -1,7 +1,5 @@
 """The command `gc`: a list with sizes, and nothing removed without --delete."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The grids at the end of a launch carry the report's mark."""
 
-from __future__ import annotations
-
 from rich.console import Console
 
 from goal_sweep.runners.cli.launch import judge

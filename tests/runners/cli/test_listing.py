@@ -1,7 +1,5 @@
 """`goal-sweep objectives`: the table, the JSON and the figures."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

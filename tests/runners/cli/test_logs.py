@@ -1,7 +1,5 @@
 """`goal-sweep logs`: which cells it shows, and how it follows them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

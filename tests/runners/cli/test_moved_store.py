@@ -1,7 +1,5 @@
 """A results folder that was copied, moved or made read-only: everything is read from it and written into it alone."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Submissions beside others: damaged, or gone with their cluster; and RayJobs, which are kubectl's."""
 
-from __future__ import annotations
-
 import socket
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A launch as a process: signals in its first moment, and output that nobody reads."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """One sweep in several results folders: the report and the frame show the union of its finished trainings."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`report` and `sync`, from the command line down to MLflow."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import socket

@@ -1,7 +1,5 @@
 """Commands that only look at a sweep load neither torch nor Ray nor MLflow, which together take five seconds."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`submit`, `status --jobs`, `logs --job` and `cancel`, with programs in place of Slurm's."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`goal-sweep ui`: the sweep must exist, and the port must be free."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import signal

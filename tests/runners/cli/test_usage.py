@@ -1,7 +1,5 @@
 """Every error is one line with its own exit status; a trace is shown only on request."""
 
-from __future__ import annotations
-
 import errno
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The manifest against the schema that KubeRay publishes, and what `kubectl` gets."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Ray's own client against servers that are silent, note what they are sent, or are no dashboard."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

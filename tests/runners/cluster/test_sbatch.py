@@ -1,7 +1,5 @@
 """The scripts as whole texts, and what bash makes of them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

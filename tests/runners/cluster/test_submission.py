@@ -1,7 +1,5 @@
 """Whether a job may begin beside what was submitted before, with a cluster that only pretends."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a unit asks for, and whether a machine can ever have it."""
 
-from __future__ import annotations
-
 import pytest
 
 from goal_sweep.goal_core.basics.errors import DeviceError, GoalError, UnfinishedError

@@ -1,7 +1,5 @@
 """A batch that does not fit into memory: its training goes on with smaller chunks, says so, and nothing is counted."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The Ray that a local launch starts: open to nobody else, patient, and gone when it is left."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What a worker does with a unit: what it claims, what it records, how it ends, and when its machine is unfit."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

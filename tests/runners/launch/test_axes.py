@@ -1,7 +1,5 @@
 """A sweep with axes in a launch: its units, what follows them, and what the user sees."""
 
-from __future__ import annotations
-
 import io
 from collections import Counter
 from collections.abc import Callable

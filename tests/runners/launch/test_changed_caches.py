@@ -1,7 +1,5 @@
 """Caches and weights that change while a sweep trains: no number changes, and nothing is charged."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

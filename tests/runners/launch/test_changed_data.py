@@ -1,7 +1,5 @@
 """Images that change while a sweep trains: nothing is trained with them, nothing is charged, and no result is lost."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Damage of every file of a training: the next launch ends with the unbroken numbers, and nothing is counted."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os

@@ -1,7 +1,5 @@
 """Who pays for a worker that dies: the cell that dies alone without progress, and nobody else."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A fault at every file operation: a launch killed, refused or fed a flipped bit there continues to equal numbers."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A worker trains nothing with other code, data or weights than the ids of its trainings state."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What a launch trains, in which order, what it tries again, and what it leaves; also beside another launch."""
 
-from __future__ import annotations
-
 import io
 import os
 import threading

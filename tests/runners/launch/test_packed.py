@@ -1,7 +1,5 @@
 """A launch that finds a pack of its images."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The parent of a launch: it starts a launch again that ended without its own word, and passes signals on."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

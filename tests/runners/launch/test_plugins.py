@@ -1,7 +1,5 @@
 """Parts of one's own in a launch: what runs them, what trains again after an edit, and what only reads."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

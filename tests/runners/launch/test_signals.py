@@ -1,7 +1,5 @@
 """Signals that stop a launch: noted or raised, once, with their status; and how the running units are waited for."""
 
-from __future__ import annotations
-
 import io
 import os
 import signal

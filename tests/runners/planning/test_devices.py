@@ -1,7 +1,5 @@
 """The devices at hand: what Ray and this machine have, and what keeps GPUs idle."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The counted memory of a unit: against sizes that a person can check, and against a process that trains it."""
 
-from __future__ import annotations
-
 import resource
 from pathlib import Path
 

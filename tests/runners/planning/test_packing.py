@@ -1,7 +1,5 @@
 """How many cells a unit gets: together where they have much in common, spread where they have not, as memory allows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

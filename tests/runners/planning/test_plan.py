@@ -1,7 +1,5 @@
 """`plan` as a user sees it, with the data and without: every number in the text is in the JSON, and true."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Sequence

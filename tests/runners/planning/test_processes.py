@@ -1,7 +1,5 @@
 """A pool's processes end with the process that made it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Seconds of a step: counted, measured here, recorded of a GPU, or taken by trainings of the store."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

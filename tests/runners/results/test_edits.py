@@ -1,7 +1,5 @@
 """What a launch reports about edits since an earlier launch."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """The results table says what the store has, and reads again only what has changed."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 from dataclasses import replace

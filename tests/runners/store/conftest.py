@@ -1,7 +1,5 @@
 """Stores of each kind. One in a bucket talks to a server in this process."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

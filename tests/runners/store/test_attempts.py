@@ -1,7 +1,5 @@
 """The records of attempts: what they say, what counts, and what becomes of damaged ones."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

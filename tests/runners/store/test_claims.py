@@ -1,7 +1,5 @@
 """Who may train and write: one process at a time, by the newest attempt's record."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

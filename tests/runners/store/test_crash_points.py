@@ -1,7 +1,5 @@
 """A process that dies at any step of a write leaves a store that goes on."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

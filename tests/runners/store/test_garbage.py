@@ -1,7 +1,5 @@
 """What `gc` lists and removes: what nobody needs, and never what somebody does."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

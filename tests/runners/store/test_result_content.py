@@ -1,7 +1,5 @@
 """What a result in the store states is checked whenever it is read: what no training writes is damage, and is named."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How far trainings are, as the store tells it."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """The results folder: its layout, what it refuses, and the descriptions of cells."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a training's folder takes and gives back, and what it makes of damage and of disks that refuse."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

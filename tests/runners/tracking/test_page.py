@@ -1,7 +1,5 @@
 """A sweep's experiment in MLflow: the report and the table among its artifacts, and a folder that was moved."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Trackers that are slow, away, deleted, wrong or broken hold nobody up, and MLflow is caught up with."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

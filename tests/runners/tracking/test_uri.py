@@ -1,7 +1,5 @@
 """Where tracking is: locations, and the database file."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import time

@@ -1,7 +1,5 @@
 """What a run shows follows from the row of its training, and from nothing that its key ignores."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The reference of settings: every shipped sweep fits the JSON schema, and the page has every key."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from typing import Any
 

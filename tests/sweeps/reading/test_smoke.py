@@ -1,7 +1,5 @@
 """`SWEEP+smoke`: every sweep that ships becomes two cells of drawn pictures on one CPU."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The `tune` block of a sweep file: what it may say, and where its mistakes are reported."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

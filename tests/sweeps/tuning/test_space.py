@@ -1,7 +1,5 @@
 """What an objective's candidates are, and what their trainings are called and identified by."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

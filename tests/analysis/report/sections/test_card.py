@@ -1,7 +1,5 @@
 """The model card names the model that is best on val, and the mean and spread of its seeds."""
 
-from __future__ import annotations
-
 import pytest
 
 from goal_sweep.analysis.report.pages import model_card

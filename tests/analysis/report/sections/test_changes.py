@@ -3,8 +3,6 @@
 Of its objectives, `con/con` does not have tau, `con/cir` does, and both have two learning rates.
 """
 
-from __future__ import annotations
-
 import re
 from itertools import product
 

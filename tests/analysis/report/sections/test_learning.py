@@ -1,7 +1,5 @@
 """Learning curves: their numbers, and what is said when something is not there."""
 
-from __future__ import annotations
-
 from goal_sweep.analysis.figures.blocks import draw_curves
 from goal_sweep.analysis.report.sections.blocks import curves, curves_section
 from goal_sweep.analysis.results import SweepResults

@@ -1,7 +1,5 @@
 """A source whose files are damaged, or change while they are read, is refused in a line."""
 
-from __future__ import annotations
-
 import random
 from contextlib import suppress
 from pathlib import Path

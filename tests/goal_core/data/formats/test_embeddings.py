@@ -1,7 +1,5 @@
 """Vectors of images and texts: both layouts give the same data, every vector is verified, and mistakes are named."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Callable

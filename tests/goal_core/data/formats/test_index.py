@@ -1,7 +1,5 @@
 """The index of a dataset: what is read again, what is noticed, and that it never gives other data than were indexed."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The same pictures in every layout are the same data; what is wrong in one is said in a line."""
 
-from __future__ import annotations
-
 import os
 import tarfile
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Tables and shards as people have them: lists in cells, other separators, splits that are not given."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """X-VLM's JSON files as a dataset, and one line for each way in which they can be wrong."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

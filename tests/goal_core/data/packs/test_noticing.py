@@ -1,7 +1,5 @@
 """Damage and changed images are noticed; packing again mends damage."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

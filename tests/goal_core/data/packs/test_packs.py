@@ -1,7 +1,5 @@
 """A pack has the pixels of the files, and is named by all that they depend on."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
 from pathlib import Path

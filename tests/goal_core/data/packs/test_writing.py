@@ -1,7 +1,5 @@
 """A pack is whole or not used, whatever happens while it is written."""
 
-from __future__ import annotations
-
 import errno
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A batch in chunks: the gradient, the random numbers and the training of the whole batch."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable, Iterable
 from dataclasses import replace

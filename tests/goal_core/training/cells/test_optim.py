@@ -1,7 +1,5 @@
 """Learning rates, the loss of warm-up epochs, and the published loop's modes, against plain loops."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Trainings of one unit with settings of the stage, and parameters of the objective, of their own."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The scale of an objective beside image-text matching: what it is, and that nothing else changes it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Cells whose heads train as one stack: as each cell by itself but for rounding, and each fails and resumes alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """One cell's steps: which statistics batch normalisation uses, when the backbone trains, and what the state holds."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a search proposes and chooses, with scores that are known without training."""
 
-from __future__ import annotations
-
 import math
 import random
 

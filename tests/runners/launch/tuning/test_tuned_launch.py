@@ -1,7 +1,5 @@
 """A launch that searches constants first, with real trainings: what it trains, keeps, shows and repeats."""
 
-from __future__ import annotations
-
 import io
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The squares of a block in training: score, epoch and seeds, with and without colour, at any size of the terminal."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

@@ -1,7 +1,5 @@
 """The live view: on a real pseudo-terminal of 80 columns, without colour, through a pipe, and in plain ASCII."""
 
-from __future__ import annotations
-
 import functools
 import io
 import os

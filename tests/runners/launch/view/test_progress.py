@@ -1,7 +1,5 @@
 """The states of trainings, and the grid that shows them."""
 
-from __future__ import annotations
-
 from rich.console import Console
 
 from goal_sweep.runners.launch.view import SweepProgress, overview

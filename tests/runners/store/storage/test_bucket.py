@@ -1,7 +1,5 @@
 """A server that is busy, forgetful, away, wrong or absent, and credentials that are refused or expire."""
 
-from __future__ import annotations
-
 import errno
 import itertools
 import json

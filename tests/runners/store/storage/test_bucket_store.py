@@ -1,7 +1,5 @@
 """A store in a bucket keeps what a store in a folder promises, also between processes on different machines."""
 
-from __future__ import annotations
-
 import hashlib
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What both kinds of storage keep: whole files, exclusive creation, guards, listings."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest
