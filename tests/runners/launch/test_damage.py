@@ -37,9 +37,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
 
 @pytest.fixture(scope="module")
 def killed_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a sweep that was killed in the third epoch of 8 steps."""
+    """The folder of a sweep that was killed in the third epoch of 4 steps."""
     folder = tmp_path_factory.mktemp("killed")
-    killed_after(sweep_in(folder), 19)
+    killed_after(sweep_in(folder), 10)
     return folder
 
 
@@ -154,7 +154,7 @@ STATES = ("last.safetensors", "best", "metrics.jsonl", "attempts/1.json")
 
 
 @pytest.mark.parametrize("damage", few(DAMAGES))
-@pytest.mark.parametrize("name", STATES)
+@pytest.mark.parametrize("name", few(STATES, 2))
 def test_a_damaged_state_is_never_continued(
     killed: OpenedSweep,
     finished: tuple[Path, dict[str, Any]],
@@ -174,7 +174,7 @@ def test_of_two_states_the_one_that_is_whole_is_continued(
 ) -> None:
     """The cells of a stack save under two names in turn."""
     sweep = sweep_in(tmp_path, "execution.sharing=heads")
-    killed_after(sweep, 19)
+    killed_after(sweep, 10)
     folder = sweep.store.folder(sweep.by_stage[0][0])
     states = sorted(folder.folder.glob("last*.safetensors"), key=lambda path: path.stat().st_mtime_ns)
     assert len(states) == 2

@@ -95,8 +95,8 @@ def test_a_signal_lets_the_cells_save_and_the_next_launch_ends_with_the_same_num
     step = UnitCallback.step
 
     def signalled(callback: UnitCallback) -> None:
-        """Between the first and the second of three epochs of 8 steps."""
-        if next(steps) == 6:
+        """Between the first and the second of three epochs of 4 steps."""
+        if next(steps) == 3:
             receive(number)
         step(callback)
 

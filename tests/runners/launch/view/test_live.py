@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from goal_sweep.runners.launch.view import Judgement, LiveView, SweepProgress, block_grid, overview
+from tests.helpers.few import few
 from tests.helpers.paths import ROOT
 from tests.helpers.progress_cases import half_done, status
 from tests.helpers.sweep_cases import resolved
@@ -58,7 +59,7 @@ def lines_of(written: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rows", [24, 60])
+@pytest.mark.parametrize("rows", few([24, 60]))
 def test_on_a_terminal_of_80_columns_the_grid_is_whole_and_redrawn_in_place(rows: int) -> None:
     written = on_terminal(rows)
     lines = lines_of(written)
