@@ -55,6 +55,7 @@ def measured_but_trunk(*arguments: Any) -> Any:
     return steps._measured(*arguments)
 
 
+@pytest.mark.exhaustive
 def test_a_row_that_fails_hides_no_other(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
     monkeypatch.setattr(steps, "_measured", measured_but_trunk)
     report = Report()

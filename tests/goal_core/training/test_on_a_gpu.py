@@ -63,7 +63,7 @@ CASES: dict[str, dict[str, Any]] = {
 COSTLY = (
     *("vsepp frozen in chunks", "vsepp finetune"),
     *("vse_infty frozen", "vse_infty finetune in chunks"),
-    *("xvlm", "vsepp finetune in chunks", "vse_infty on regions"),
+    *("xvlm", "xvlm in chunks", "vsepp finetune in chunks", "vse_infty on regions"),
 )
 """Cases whose parts other cases have too."""
 STACKED = ("vsepp frozen", "vsepp frozen, features once")
@@ -150,7 +150,7 @@ def test_a_step_of_a_stack_waits_once(case: str, gpu: PretendedGpu, tmp_path: Pa
         pytest.param(SHORT, siglip_folder, id="frozen-siglip", marks=pytest.mark.exhaustive),
         pytest.param(SHORT, encoder_folder, id="frozen-encoder"),
         pytest.param(TUNED, clip_folder, id="finetune-clip"),
-        pytest.param(TUNED, siglip_folder, id="finetune-siglip"),
+        pytest.param(TUNED, siglip_folder, id="finetune-siglip", marks=pytest.mark.exhaustive),
         pytest.param(TUNED, encoder_folder, id="finetune-encoder"),
     ],
 )

@@ -24,6 +24,7 @@ def stop(number, frame):
         file.write(f"{number} ")
     os._exit(signals.own_status(75))
 
+signals._RAY_LOOK_S, signals._RAY_DEAD_S = 0.2, 0.5
 if not signals.has_parent():
     sys.exit(signals.watch_over([sys.executable, *sys.argv]))
 signal.signal(signal.SIGTERM, stop)

@@ -217,7 +217,7 @@ def test_nothing_is_lost_or_logged_twice_wherever_a_writer_dies(
     folder.claim("L")
     train(folder, 3)
     finals = {name: [3] for name in [*result(3)["metrics"], "selected/val_rsum"] if name != "val/rsum"}
-    for dies_at in range(1, 100, 2):  # dead after one write leaves what dead before the next leaves
+    for dies_at in range(1, 100, 4):  # dead after one write leaves what dead before the next leaves
         uri, survived = database(empty_database, tmp_path / str(dies_at)), False
         with monkeypatch.context() as patch:
             patch.setattr(names, "connect", lambda uri, at=dies_at: DyingClient(connect(uri), at))
