@@ -160,6 +160,7 @@ def dual(folder: Path) -> ModelConfig:
 @pytest.mark.parametrize(
     "name", ["GRU", *(pytest.param(one, marks=pytest.mark.exhaustive) for one in MODELS if one != "GRU")]
 )
+@pytest.mark.exhaustive
 def test_exported_encoders_give_the_same_vectors_with_torch_alone(tmp_path: Path, name: str) -> None:
     model, data, stage = MODELS[name](tmp_path / "pretrained")
     unit = unit_of("con/con", model=model, data=data, stage=stage)

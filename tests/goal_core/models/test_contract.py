@@ -80,7 +80,10 @@ CASES = {
     "vse_infty grid finetuned": Case(GRID, GRID_DATA, STAGED, ((3,), (5,)), before=SET_FROZEN),
     "xvlm": Case(XVLM, XVLM_DATA, XVLM_STAGE, ((3,), (3, 2))),
 }
-COSTLY = ("vsepp cropped finetuned", "vsepp legacy finetuned", "vse_infty grid finetuned")
+COSTLY = (
+    *("vsepp cropped finetuned", "vsepp legacy finetuned", "vse_infty grid finetuned"),
+    *("vsepp cropped", "vsepp legacy", "vectors, no head for images", "vse_infty regions"),
+)
 """Cases whose parts other cases have too."""
 EACH = [pytest.param(name, marks=[pytest.mark.exhaustive] * (name in COSTLY)) for name in CASES]
 KILLED = [

@@ -18,6 +18,7 @@ from tests.helpers.disturbed import calm_results, disturbed, sweep_in
 from tests.helpers.in_process import counted, launch, results
 
 
+@pytest.mark.exhaustive
 def test_damaged_caches_are_named_in_the_log_of_each_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOAL_SWEEP_PACKS", str(tmp_path / "packs"))
     sweep = sweep_in(tmp_path / "run", "crop_flip", "resources.loader_workers=1")  # which opens the pack's shards

@@ -58,7 +58,9 @@ def _alone(unit: UnitPlan, key: str, root: Path) -> PlainFolder:
     return folders[key]
 
 
-@pytest.mark.parametrize("stage", [FROZEN, pytest.param(FINETUNE, marks=pytest.mark.slow)], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "stage", [FROZEN, pytest.param(FINETUNE, marks=pytest.mark.exhaustive)], ids=lambda one: one.name
+)
 def test_own_settings_train_as_a_stage_that_has_them(tmp_path: Path, stage: StageConfig) -> None:
     kept = ("lr-1", "adamw-10", *(("clip-10",) if stage is FROZEN else ("linear-1",)))
     unit = _unit(stage=stage, sharing="trunk", data=replace(DATA, num_train=8))

@@ -92,6 +92,7 @@ def test_the_gradient_of_the_scaled_objective_is_as_large_as_that_of_the_loss_it
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_it_is_the_same_in_any_packing_and_however_often_the_training_is_killed(tmp_path: Path) -> None:
     stage = replace(STAGE, warmup_epochs=1, epochs=2, checkpoint_every=2)
     unit = xvlm_unit(*NAMES, stage=stage)

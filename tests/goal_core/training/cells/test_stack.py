@@ -116,6 +116,7 @@ def test_a_step_is_each_cells_own_but_for_rounding(tmp_path: Path) -> None:
                 assert (ours[name] - own[name]).norm() <= 1e-5 * own[name].norm(), name
 
 
+@pytest.mark.exhaustive
 def test_trained_cells_are_near_those_trained_alone(tmp_path: Path) -> None:
     ours, alone = (trained(heads_unit(*GRID, sharing=sharing), tmp_path / sharing) for sharing in ("heads", "trunk"))
     for key, folder in ours.items():
