@@ -72,9 +72,9 @@ def launch(
         try:
             failed: Literal["keep", "retry", "only"] = "retry" if retry_failed else "only" if only_failed else "keep"
             status = _launch(arguments, signals, address=address, failed=failed, fail_fast=fail_fast)
-        except (KeyboardInterrupt, Exception) as error:
-            # A library may turn the interruption of its work into an error of its own.
-            if signals.received is None and not isinstance(error, KeyboardInterrupt):
+        except (KeyboardInterrupt, SystemExit, Exception) as error:
+            # A library may turn the interruption of its work into an error of its own, and Ray SIGTERM into an exit.
+            if signals.received is None and isinstance(error, Exception):
                 raise
             console.print(f"{signals.cause}: the same command continues")
             status = signals.status

@@ -60,14 +60,15 @@ def launch_sweep(
     if options.failed != "keep":
         sweep = sweep.searched(retried=True)
     remaining = Remaining(sweep, options)
-    statuses = [(one, remaining.progress[one]) for one in remaining.progress.trainings]
-    damaged += [f"{one.name}: {status.reason}; it is trained again" for one, status in statuses if status.damaged]
+    progress = remaining.progress
+    repeated = [one for one in progress.trainings if progress[one].damaged]
+    damaged += [f"{one.name}: {progress[one].reason}; it is trained again" for one in repeated]
     view = LiveView(remaining.progress, sweep.config.name, console, command, judge)
     todo, status, trouble = remaining.startable(ahead=True), remaining.exit_status, ""
     has_work = bool(todo or remaining.held)
     with ExitStack() as stack:
         if has_work:
-            session = _start_ray(sweep, options, stack)
+            session = _start_ray(sweep, options, stack, signals)
             unlike = [f"warning: {unlike}"] if (unlike := sweep.unlike_published()) else []
             data, phase = (f"data: {note}" for note in sweep.dataset.notes), filter(None, [remaining.progress.phase])
             for line in (*unlike, *data, *phase, *damaged, *edits_since(before, sweep)):
@@ -98,7 +99,7 @@ def launch_sweep(
     )
 
 
-def _start_ray(sweep: OpenedSweep, options: LaunchOptions, stack: ExitStack) -> RaySession:
+def _start_ray(sweep: OpenedSweep, options: LaunchOptions, stack: ExitStack, signals: StopSignals) -> RaySession:
     """Start Ray while the sweep is checked. Nothing has been written when this raises what is wrong with it."""
     if sweep.too_large():
         sweep.check_trainable()
@@ -107,6 +108,7 @@ def _start_ray(sweep: OpenedSweep, options: LaunchOptions, stack: ExitStack) -> 
         checked = beside.submit(sweep.check_trainable)
         beside.submit(import_module, "goal_sweep.runners.tracking.mlflow_tracker")
         session = stack.enter_context(RaySession(options.address, need, patience_s))
+        signals.install()
         checked.result()
     return session
 

@@ -116,7 +116,6 @@ class Launch:
         from goal_sweep.runners.execution.units import run_units  # loads Ray, which reads the session's variables
 
         with closing(self._session) as session:
-            self._signals.install()
             self._tracking.mlflow.check(ANSWER_S)  # before anything trains, if it can never work
             devices = of_machines(session.machines(), session.need, here=session.address is None)
             self._packer = Packer(self._remaining, devices, self._view.note)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from rich.console import Console
@@ -15,7 +16,9 @@ from goal_sweep.runners.execution.job import UnitJob
 from goal_sweep.runners.execution.worker import Send, UnitCallback
 from goal_sweep.runners.launch import signals as signals_module
 from goal_sweep.runners.launch.signals import StopSignals
-from tests.helpers.in_process import counted, launch, results, sweep_in
+from tests.helpers.in_process import OneMachine, counted, launch, results, sweep_in, without_ray
+from tests.helpers.launches import goal_sweep_here
+from tests.helpers.product import tiny_in
 
 NUMBERS = [signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT]
 
@@ -132,3 +135,14 @@ def test_a_second_signal_stops_at_once(tmp_path: Path, monkeypatch: pytest.Monke
     (attempt,) = sweep.store.folder(sweep.trainings[0]).attempts.all()
     assert (attempt.outcome, attempt.reason) == ("interrupted", "stopped by SIGTERM")
     assert not list((sweep.store.root / "launches").iterdir())
+
+
+def test_a_signal_that_ray_turns_into_an_exit_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def exits(self: OneMachine) -> NoReturn:
+        raise SystemExit(signal.SIGTERM)
+
+    monkeypatch.setattr(OneMachine, "machines", exits)
+    without_ray(monkeypatch)
+    done = goal_sweep_here(tiny_in(tmp_path / "run"), "launch", "tiny.yaml")
+    assert (done.returncode, done.stderr) == (75, "")
+    assert done.stdout.splitlines()[-1] == "stopped by SIGTERM: the same command continues"
