@@ -36,7 +36,8 @@ def publish(made: Path, folder: Path) -> tuple[Path, ...]:
             before = files_of_report(folder)
         except ResultsError as error:
             if taken and not _has_page(folder):
-                raise ResultsError(f"{taken[0]} is no file of a report, so it stays; give another folder") from error
+                why = f"{taken[0]} was not written by a report, so it is not replaced; give another folder"
+                raise ResultsError(why) from error
         _write_list(folder, {*before, *names})
         for name in names:
             (folder / name).parent.mkdir(exist_ok=True)

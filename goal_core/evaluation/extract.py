@@ -89,7 +89,7 @@ def _features(
     parts = ((part, ()) for part in index_parts(split.num_images, CHUNK))
     with closing(DecodedImages(split, image, num_workers=workers, ram_limit=0)) as images, torch.inference_mode():
         for pixels in images.stream(parts):
-            yield net(pixels.to(device)).float().cpu().numpy()
+            yield net(pixels.to(device)).cpu().numpy()
             done += len(pixels)
             progress(split.name, done, split.num_images)
 

@@ -202,8 +202,8 @@ def _rerank_split(encoder: Encoder, split: EvalSplit) -> tuple[Embedded, retriev
     with torch.inference_mode(), arithmetic(encoder.precision):
         tokens_NRF = torch.cat([heads.image_tokens(encoder.features(chunk)) for chunk in split.inputs()])
         states_MLW, lengths_M = _caption_states(encoder, heads, split)
-        image_ND = torch.cat([heads.embed_images(part).float() for part in torch.split(tokens_NRF, TEXT_CHUNK)])
-        text_MD = torch.cat([heads.embed_texts(part).float() for part in torch.split(states_MLW, TEXT_CHUNK)])
+        image_ND = torch.cat([heads.embed_images(part) for part in torch.split(tokens_NRF, TEXT_CHUNK)])
+        text_MD = torch.cat([heads.embed_texts(part) for part in torch.split(states_MLW, TEXT_CHUNK)])
         check_embedded((image_ND, text_MD), split.name)
 
         def score(images_P: Tensor, texts_P: Tensor) -> Tensor:
@@ -212,7 +212,7 @@ def _rerank_split(encoder: Encoder, split: EvalSplit) -> tuple[Embedded, retriev
                 split.alive()
                 lengths = lengths_M[texts.cpu()]
                 states = states_MLW[texts, : int(lengths.max())]
-                parts.append(heads.match(tokens_NRF[images], states, lengths).float())
+                parts.append(heads.match(tokens_NRF[images], states, lengths))
             return torch.cat(parts)
 
         ranks = reranked_ranks(image_ND, text_MD, split.caption_image, score, heads.rerank_top)

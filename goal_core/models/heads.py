@@ -186,9 +186,7 @@ class Encoder:
     device: torch.device
 
     def __post_init__(self) -> None:
-        for module in (self.heads, self.backbone):
-            if module is not None:
-                set_precision(module, self.precision)
+        set_precision(self.heads, self.precision)  # a backbone has its own, since it was placed
 
     def train(self, mode: bool) -> None:
         """Switch heads and backbone to training mode, or to evaluation mode."""

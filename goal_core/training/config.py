@@ -12,6 +12,8 @@ Precision = Literal["fp32", "tf32", "bf16"]
 memory, but the factors of matrix products, convolutions and GRUs are rounded to 10 bits; GPUs from Ampere on have it.
 `bf16`: torch's autocast in backbones and text encoders. Heads, weights, optimiser, objectives and recalls are IEEE
 float32 except in `tf32`."""
+SMALLEST_CHUNK: Final = 4
+"""Fewest pairs to encode at a time. What does not fit then is not the batch."""
 Count = Annotated[int, Range(at_least=0)]
 Factor = Annotated[float, Range(at_least=0)]
 Share = Annotated[float, Range(at_least=0, below=1)]
@@ -94,6 +96,11 @@ class StageConfig(InRange):
     def needs_whole_batches(self, data_format: str) -> bool:
         """Whether batch normalisation uses the statistics of whole batches, as the heads of regions do."""
         return self.bn_mode == "legacy_quirk" or data_format == "regions"
+
+    def smaller_chunk(self, data_format: str) -> int:
+        """The `micro_batch` with which a training goes on that ran out of memory; 0 where none would help."""
+        half = -(-(self.micro_batch or self.batch_size) // 2)
+        return half if half >= SMALLEST_CHUNK and not self.needs_whole_batches(data_format) else 0
 
     @property
     def trains_backbone(self) -> bool:

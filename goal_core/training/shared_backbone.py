@@ -96,7 +96,7 @@ class SharedBackbone:
             vectors = np.empty((split.num_captions, self.backbone.num_features), np.float32)
             with torch.no_grad():
                 for rows, tokens, lengths in caption_chunks(captions, self._alive):
-                    vectors[rows] = self.backbone.texts(send(tokens, self.device), lengths).float().cpu().numpy()
+                    vectors[rows] = self.backbone.texts(send(tokens, self.device), lengths).cpu().numpy()
             splits[name] = replace(split, texts=vectors)
         return replace(dataset, splits=splits)
 
@@ -144,7 +144,7 @@ class SharedBackbone:
             self.features_from[split.name] = f"read from {path}"
             return torch.from_numpy(stored).to(self.device)
         with closing(self._pixels(split, image, views)) as pixels:
-            chunks = [self._forward(backbone, send(chunk, self.device)).float() for chunk in pixels]
+            chunks = [self._forward(backbone, send(chunk, self.device)) for chunk in pixels]
         features = torch.cat(chunks)
         self.features_from[split.name] = "computed once"
         if path is not None:

@@ -13,6 +13,7 @@ from goal_sweep.goal_core.basics.errors import ConfigError, WeightsError
 from goal_sweep.goal_core.data import Dataset
 from goal_sweep.goal_core.data.formats.index import own_indexes
 from goal_sweep.goal_core.data.formats.opening import check_data, open_dataset
+from goal_sweep.goal_core.data.formats.report import FAULTS
 from goal_sweep.goal_core.evaluation.feature_files import check_origin
 from goal_sweep.runners.cli.options import (
     AsJson,
@@ -67,7 +68,7 @@ def check(
         published = f"  [published: {one.published}]" if one.published else ""
         found = SweepArguments(sweep, set_).place(one.key, one.found) if one.key else one.found
         console.print(f"{one.state:8s} {one.item:{width}s}  {found}{published}")
-    bad = sum(one.state in ("missing", "wrong") for one in report.findings)
+    bad = sum(one.state in FAULTS for one in report.findings)
     console.print(f"{report.name}: {f'{bad} missing or wrong' if bad else 'complete'}")
     if bad and report.name in ("coco", "f30k"):
         console.print("docs/data.md says where the published data come from")

@@ -124,10 +124,8 @@ def source_hash(folders: Sequence[Path]) -> str:
     return digest.hexdigest()[:16]
 
 
-_CODE = source_hash([Path(str(package.__file__)).parent for package in (goal_core, sweeps, runners)])
-
-
 # Computed when this module is loaded, together with the code: files may change on the disk while a launch runs.
+_CODE = source_hash([Path(str(package.__file__)).parent for package in (goal_core, sweeps, runners)])
 
 
 def code_digest() -> str:

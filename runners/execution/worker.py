@@ -33,8 +33,6 @@ UNCOUNTED = ("storage", "refused", "inputs", "damaged")
 """Kinds of failure that are not the cell's fault, but that of a disk, a machine or another training."""
 FINAL = ("diverged", "collapsed")
 """Kinds of failure that another attempt would repeat with the same numbers."""
-SMALLEST = 4
-"""Fewest pairs to encode at a time. What does not fit then is not the batch."""
 ENDED_ITSELF = 70
 """Exit status of a worker that hung, or lost its GPU."""
 STOP_CHECK_S = 1.0
@@ -97,13 +95,9 @@ def _train(
 
     The gradient stays that of the whole batch (`goal_core.models.batch_rows`), so nothing but time is lost.
     """
-    stage = job.unit.stage
-    splits = not stage.needs_whole_batches(job.unit.trainings[0].cell.data.format)
-    chunk = stage.micro_batch
-    left = dict(folders)
+    stage, left = job.unit.stage, dict(folders)
     while left:
-        half = -(-(chunk or stage.batch_size) // 2)
-        smaller = half if splits and half >= SMALLEST else 0
+        smaller = stage.smaller_chunk(job.unit.trainings[0].cell.data.format)
         callback = UnitCallback(left, send, job.resources.watchdog, lambda: store.is_asked_to_stop(job.launch), smaller)
         with callback, listening(callback.warned):
             try:
@@ -111,14 +105,15 @@ def _train(
                     raise dataset
                 plan = unit_plan(job.unit, store, job.resources, job.execution)
                 own = tuple(one for one in plan.trainings if one.key in left)
-                plan = replace(plan, trainings=own, stage=replace(stage, micro_batch=chunk))
+                plan = replace(plan, trainings=own, stage=stage)
                 train_unit(plan, left, callback, dataset)
             except Exception as error:
                 callback.events([TrainingFailed.because_of(key, error) for key in left.keys() - callback.ended])
         for key in left.keys() - callback.ended - callback.out_of_memory:  # the driver has asked it to stop
             with contextlib.suppress(OSError, FencedError):
                 left[key].end("interrupted", "its launch was stopped")
-        left, chunk = {key: left[key] for key in left if key in callback.out_of_memory}, smaller
+        left = {key: left[key] for key in left if key in callback.out_of_memory}
+        stage = replace(stage, micro_batch=smaller)
 
 
 def unit_plan(unit: Unit, store: Store, resources: ResourceConfig, execution: ExecutionConfig) -> UnitPlan:

@@ -31,11 +31,11 @@ _OWN = 16
 """Added to the exit status of a launch that ends by itself; Ray ends a process with 1."""
 _LOOK_S = 1.0
 _RAY_LOOK_S, _RAY_DEAD_S = 3.0, 9.0
-"""Seconds between a parent's looks at a launch's Ray, and that a process of it may be dead: while Ray ends it is."""
+"""Seconds between a parent's looks at the processes of Ray, and how long one may be dead, as while Ray shuts down."""
 _PARENT = "GOAL_SWEEP_PARENT"
 """Variable of a launch: the number of its parent's process."""
 _parent = int(os.environ.pop(_PARENT, "0"))
-"""That number; 0 for none. What a launch starts is no launch of that parent."""
+"""That number; 0 without a parent. It is taken out, so that a command that a launch starts does not inherit it."""
 
 
 def end_at_once(number: int, frame: FrameType | None = None) -> None:

@@ -44,8 +44,6 @@ FROZEN, TRAINED = 0.9, 0.05
 """The part that cells have in common: where they share a backbone's passes, and where they share only the batches."""
 _START_S: Final = {"cpu": 3.0, "cuda": 20.0}
 """Seconds until a unit trains: process, imports, data, weights. Of a CPU measured with the quickstart, else assumed."""
-_SMALLEST: Final = 4
-"""Fewest pairs at a time to which a launch comes."""
 _LOOKED_AT: Final = 16
 """Trainings of a kind that are read, because a store may hold thousands."""
 
@@ -159,7 +157,7 @@ class Speeds:
     config: SweepConfig
     size: DataSize
     gpu: str = ""
-    """Name of the GPUs; empty takes `roofline.DEFAULT`."""
+    """Name of the GPUs; empty takes `estimates.DEFAULT`."""
     known: Mapping[Kind, Speed] = field(default_factory=dict)
     """Of kinds that were measured or recorded; others are counted."""
 
@@ -181,13 +179,11 @@ class Speeds:
 
     def _fitting(self, training: Training, card: Card) -> Training:
         """A training with the `micro_batch` to which a launch comes on a card that has too little memory."""
-        stage, usable_mb = training.stage, 1000 * FILLED * card.memory * self.config.resources.gpus
-        chunk = stage.micro_batch or stage.batch_size
-        if not usable_mb or stage.needs_whole_batches(training.cell.data.format):
-            return training
-        while chunk > _SMALLEST and (memory_mb(Unit(trainings=(training,)), self.config, self.size) or 0.0) > usable_mb:
-            chunk = -(-chunk // 2)
-            training = replace(training, stage=replace(stage, micro_batch=chunk))
+        usable_mb = 1000 * FILLED * card.memory * self.config.resources.gpus or float("inf")
+        while (memory_mb(Unit(trainings=(training,)), self.config, self.size) or 0.0) > usable_mb:
+            if not (chunk := training.stage.smaller_chunk(training.cell.data.format)):
+                break
+            training = replace(training, stage=replace(training.stage, micro_batch=chunk))
         return training
 
     def waits(self, unit: Unit) -> str:

@@ -123,7 +123,7 @@ class GeneralizedPooling(nn.Module):
         packed = pack_padded_sequence(codes_SNW, sizes_S, batch_first=True)
         states, _ = pad_packed_sequence(self.rnn(packed)[0], batch_first=True)
         both_SNW = (states[:, :, : self.width] + states[:, :, self.width :]) / 2
-        scores_SN = self.score(both_SNW)[:, :, 0].float().masked_fill(~mask_SN, ABSENT)
+        scores_SN = self.score(both_SNW)[:, :, 0].masked_fill(~mask_SN, ABSENT)
         return torch.softmax(scores_SN / TEMPERATURE, dim=1)[send(which_B, device)]
 
     def forward(self, features_BND: Tensor, lengths_B: Tensor) -> Tensor:
@@ -234,6 +234,5 @@ def drop_cells(features_BRF: Tensor, rate: float) -> tuple[Tensor, Tensor]:
 
 def unit_vectors(vectors_BD: Tensor) -> Tensor:
     """Vectors of length 1 (B, D); a zero vector stays zero."""
-    vectors = vectors_BD.float()  # in half precision 1e-8 is 0
-    lengths_B1: Tensor = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
-    return (vectors / (lengths_B1 + 1e-8)).to(vectors_BD.dtype)
+    lengths_B1: Tensor = torch.linalg.vector_norm(vectors_BD, dim=-1, keepdim=True)
+    return vectors_BD / (lengths_B1 + 1e-8)

@@ -134,7 +134,7 @@ class XvlmHeads(Heads):
 
     def _note(self, loss: str, of: Callable[[Tensor], Tensor], gradient: Tensor) -> None:
         """Add up squares: a batch that is encoded in chunks has a backward pass for each."""
-        square = of(gradient.detach()).float().square().sum()
+        square = of(gradient.detach()).square().sum()
         self._squares[loss] = self._squares[loss] + square if loss in self._squares else square
 
     def _matching(self, pairs: Pairs, ids_B: Tensor) -> tuple[Tensor, Tensor]:
@@ -151,7 +151,7 @@ class XvlmHeads(Heads):
         def logits_of(images_P: Tensor, texts_P: Tensor) -> tuple[Tensor]:
             return (self._logits(tokens_BRF[images_P], states_BLW[texts_P], lengths_B[texts_P]),)
 
-        logits = in_chunks(logits_of, len(labels), 3 * pairs.chunk, images, texts, reads_graph=True)[0].float()
+        logits = in_chunks(logits_of, len(labels), 3 * pairs.chunk, images, texts, reads_graph=True)[0]
         right = (logits.argmax(dim=1) == labels).sum()
         return cross_entropy(logits, labels, ignore_index=NO_NEGATIVE), right / (labels >= 0).sum()
 
@@ -192,7 +192,7 @@ def draw_negatives(similarity_BB: Tensor, ids_B: Tensor, temperature: Tensor) ->
         none, the candidate is the row itself.
     """
     same_BB = ids_B[:, None] == ids_B[None, :]
-    chances_BB = (torch.softmax(similarity_BB.float() / temperature, dim=1) + _FLOOR).masked_fill(same_BB, 0)
+    chances_BB = (torch.softmax(similarity_BB / temperature, dim=1) + _FLOOR).masked_fill(same_BB, 0)
     any_B = ~same_BB.all(dim=1)
     chances_BB = torch.where(any_B[:, None], chances_BB, torch.eye(len(ids_B), device=ids_B.device))
     # What `multinomial` draws, without its check of the numbers, which waits for the device.

@@ -108,6 +108,6 @@ def test_a_file_that_no_report_has_written_stays(tmp_path: Path, own: str) -> No
     path = tmp_path / "mine" / own
     path.parent.mkdir(parents=True)
     path.write_text("my own")
-    with pytest.raises(ResultsError, match=f"{own} is no file of a report, so it stays"):
+    with pytest.raises(ResultsError, match=f"{own} was not written by a report, so it is not replaced"):
         write(tmp_path / "mine", NEW)
     assert [file.read_text() for file in (tmp_path / "mine").rglob("*") if file.is_file()] == ["my own"]

@@ -9,7 +9,7 @@ import torch
 from goal_sweep.goal_core.checkpoints.initial_model import InitialModel
 from goal_sweep.goal_core.training.cells.stack import CellStack
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer
-from goal_sweep.runners.execution.worker import SMALLEST
+from goal_sweep.goal_core.training.config import SMALLEST_CHUNK
 from goal_sweep.runners.launch.opened import OpenedSweep
 from tests.helpers.in_process import counted, launch, results, sweep_in
 
@@ -71,7 +71,7 @@ def test_what_does_not_fit_in_the_smallest_chunks_fails_and_counts(
     monkeypatch.setattr(CellTrainer, "step", short)
     sweep = sweep_in(tmp_path, "objectives={only: [con/con]}", *BATCH)
     assert launch(sweep, monkeypatch).status == 1
-    assert sizes == [0, 8, SMALLEST] * 3
+    assert sizes == [0, 8, SMALLEST_CHUNK] * 3
     assert len(counted(sweep)) == 3
 
 
