@@ -83,7 +83,7 @@ def recall(
     """Recall by dot product of embeddings from anywhere, percent. Warns of rows that are not of unit length.
 
     Where images and texts are equally many, and every image stands k times in a row, as in the files of VSE++, it is
-    taken once, with a warning, and has k texts.
+    taken once, with a warning, and has k texts. A warning tells of all other images that are equal to another one.
 
     Args:
         images: shape (N, D), floating point.
@@ -104,6 +104,8 @@ def recall(
             raise EmbeddingError(f"{int(tiny.sum())} of {len(emb)} {name} are of length 0 in single precision")
     if owners is None:
         image_ND = _each_once(image_ND, len(text_MD))
+    _check_repeats(image_ND, refuses=owners is None)
+    if owners is None:
         each, rest = divmod(len(text_MD), len(image_ND))
         if rest:
             raise EmbeddingError(f"{len(text_MD)} texts do not divide over {len(image_ND)} images; give their owners")
@@ -115,23 +117,32 @@ def recall(
 
 def _each_once(image_ND: Tensor, num_texts: int) -> Tensor:
     """Images without the rows that repeat the one before, where every image stands equally often for its texts."""
-    before, after = image_ND[:-1].float(), image_ND[1:].float()
-    is_same = (after - before).abs().amax(1) <= _SAME * torch.minimum(before.abs().amax(1), after.abs().amax(1))
-    is_new = torch.cat((is_same.new_ones(1), ~is_same))
-    first = is_new.nonzero().flatten()
-    again = len(image_ND) - len(first)
-    if not again:
-        return image_ND
+    is_same = _equal_to_next(image_ND)
+    first = torch.cat((is_same.new_ones(1), ~is_same)).nonzero().flatten()
     each, rest = divmod(len(image_ND), len(first))
     is_regular = not rest and bool((first == each * torch.arange(len(first), device=first.device)).all())
-    if 1 < len(first) and is_regular and num_texts == len(image_ND):
-        warnings.warn(f"each image stands {each} times in a row; it is taken once, with {each} texts", stacklevel=3)
-        return image_ND[first]
-    says = f"{again} of {len(image_ND)} images are equal to the one before"
-    if 2 * again >= len(image_ND):
-        raise EmbeddingError(f"{says}; give each image once, and the owners of the texts")
-    warnings.warn(f"{says}; a text of one cannot find it before the other", stacklevel=3)
-    return image_ND
+    if not (1 < len(first) < len(image_ND) and is_regular and num_texts == len(image_ND)):
+        return image_ND
+    warnings.warn(f"each image stands {each} times in a row; it is taken once, with {each} texts", stacklevel=3)
+    return image_ND[first]
+
+
+def _equal_to_next(image_ND: Tensor) -> Tensor:
+    before, after = image_ND[:-1].float(), image_ND[1:].float()
+    return (after - before).abs().amax(1) <= _SAME * torch.minimum(before.abs().amax(1), after.abs().amax(1))
+
+
+def _check_repeats(image_ND: Tensor, *, refuses: bool) -> None:
+    """Warn of images that are equal to another one, wherever they stand; refuse them if asked and most are."""
+    # Of one number per image, equal images have equal ones, and hardly any others do: sorting makes them neighbours.
+    numbers_N = image_ND.double() @ torch.arange(image_ND.shape[1], device=image_ND.device).double().cos()
+    again = int(_equal_to_next(image_ND[numbers_N.argsort()]).sum())
+    says = f"{again} of {len(image_ND)} images are equal to another one"
+    mend = "give each image once, and the owners of the texts (--owners)"
+    if refuses and 2 * again >= len(image_ND):
+        raise EmbeddingError(f"{says}; {mend}")
+    if again:
+        warnings.warn(f"{says}, and a text of one cannot find it before the other; {mend}", stacklevel=3)
 
 
 def _tensor(given: Tensor | NDArray[np.number] | Sequence[int]) -> Tensor:

@@ -69,7 +69,7 @@ def test_images_that_stand_there_for_each_of_their_texts_are_taken_once(repeats:
 @pytest.mark.parametrize("repeats", [[2] * 10 + [4] * 10, [60], [2] + [3] * 19])
 def test_images_that_repeat_in_another_way_are_refused(repeats: list[int]) -> None:
     repeated = units(len(repeats)).repeat_interleave(torch.tensor(repeats), 0)
-    with pytest.raises(EmbeddingError, match="equal to the one before; give each image once"):
+    with pytest.raises(EmbeddingError, match="equal to another one; give each image once"):
         recall(repeated, units(len(repeated)))
 
 
@@ -87,8 +87,26 @@ def test_rows_of_no_use_are_refused(row: list[float], said: str) -> None:
         recall(images, units(20))
 
 
+REPEATS = {
+    "tiled": torch.arange(20).repeat(5),
+    "shuffled": torch.arange(20).repeat(5)[torch.randperm(100, generator=torch.Generator().manual_seed(1))],
+    "neighbours": torch.arange(20).repeat_interleave(5),
+}
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-7])
+@pytest.mark.parametrize("how", REPEATS)
+def test_repeated_images_are_noticed_wherever_they_stand(how: str, noise: float) -> None:
+    repeated, texts = units(20)[REPEATS[how]] + noise * torch.randn(100, 8), units(100)
+    with pytest.warns(UserWarning, match="80 of 100 images are equal .* find it before .* once, .*--owners"):
+        assert recall(repeated, texts, torch.arange(100))["t2i_r1"] <= 1 or noise
+    if how != "neighbours":
+        with pytest.raises(EmbeddingError, match=r"80 of 100 .* give each image once, and the owners .*--owners"):
+            recall(repeated, texts)
+
+
 def test_two_neighbours_that_are_equal_are_said() -> None:
     images = units(20)
     images[3] *= 1e8  # which makes no others equal
-    with pytest.warns(UserWarning, match="1 of 21 images are equal to the one before"), pytest.warns(match="unit"):
+    with pytest.warns(UserWarning, match="1 of 21 images are equal to another one"), pytest.warns(match="unit"):
         recall(torch.cat((images, images[-1:])), units(42))
