@@ -234,6 +234,8 @@ def _own_network(config: BackboneConfig, image_size: int) -> Any:
 
 _INSIDE = ("state_dict", "model_state_dict", "model")
 """Where training programs keep the weights in a file with more."""
+_MEANS = {"ema", "swa"}
+"""Words in the name of a mean of the weights over their training, such as `state_dict_ema`."""
 _WRAPPERS = ("module.", "_orig_mod.", "model.", "net.", "backbone.", "encoder.")
 """What wrappers of a model put before the names of its tensors."""
 
@@ -250,8 +252,11 @@ def _read_state(path: Path) -> dict[str, Tensor]:
         if isinstance(error, UnpicklingError):  # a file with code in it
             raise WeightsError(f"{path} is not a weights-only file; convert it to safetensors first") from error
         raise WeightsError(f"cannot read weights from {path}: {first_line(error)}") from error
-    inner = [state[name] for name in _INSIDE if isinstance(state, dict) and isinstance(state.get(name), dict)]
-    state = inner[0] if inner else state
+    inside = {str(key): own for key, own in state.items() if isinstance(own, dict)} if isinstance(state, dict) else {}
+    if taken := next((name for name in _INSIDE if name in inside), ""):
+        state = inside.pop(taken)
+        if others := [name for name in inside if name in _INSIDE or _MEANS & {*name.lower().split("_")}]:
+            warn(f"weights {path}: {taken!r} is taken, not {', '.join(map(repr, others))}; save that alone to take it")
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
         raise DataError(f"{path} does not contain a mapping from names to tensors")
     return state

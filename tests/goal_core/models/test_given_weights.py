@@ -35,6 +35,13 @@ def prefixed(*prefixes: str) -> Callable[[State], object]:
         (lambda state: state, ""),
         (lambda state: {"state_dict": state, "epoch": 3}, ""),
         (lambda state: {"model": state, "optimizer": {}}, ""),
+        (
+            lambda state: {"state_dict_ema": {"a": 1}, "state_dict": state},
+            "'state_dict' is taken, not 'state_dict_ema'",
+        ),
+        (lambda state: {"model": state, "model_ema": {"module": {}}}, "'model' is taken, not 'model_ema'"),
+        (lambda state: {"ema": state, "model": state, "swa": state}, "'model' is taken, not 'ema', 'swa'"),
+        (lambda state: {"model": state, "schema": {}, "ema": None}, ""),
         (prefixed("module."), "'module.'"),
         (prefixed("module.", "_orig_mod."), "'module._orig_mod.'"),
         (prefixed("backbone."), "'backbone.'"),
