@@ -26,7 +26,7 @@ from goal_sweep.goal_core.data.config import KarpathyConfig, SourceConfig, XvlmJ
 from goal_sweep.goal_core.data.dataset import Row, importers
 from goal_sweep.goal_core.data.formats import layout
 from goal_sweep.goal_core.data.formats.features import pyarrow
-from goal_sweep.goal_core.data.formats.tables import LINES, TABLES, USUAL_NAMES, column_of, listed_captions
+from goal_sweep.goal_core.data.formats.tables import LINES, TABLES, USUAL_NAMES, column_of, listed_captions, split_like
 
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 _CAPTIONED = (".txt", ".json")
@@ -61,7 +61,7 @@ def _recognised(
         return f"read by the importer {config.importer}", [*folders, *parsed], _rows_of(config.importer, path)
     if said := [*path.glob("state.json"), *sorted(path.glob("*/state.json"))]:
         arrows = [file for one in said for file in _arrow_files(one)]
-        return "folder of Hugging Face datasets", [path, *said, *arrows], _arrow(path, arrows, config)
+        return "folder of Hugging Face datasets", [path, *said, *arrows], _arrow(path, arrows, config, lines)
     files = [one for one in files if one == path or not one.name.startswith(".")]  # such as macOS's `._3.png`
     pictures = [one for one in files if one.suffix.lower() in layout.PICTURES]
     shards = [one for one in files if one.suffix.lower() == ".tar"]
@@ -121,18 +121,40 @@ def _rows_of(importer: str, path: Path) -> Iterator[Row]:
         raise DataError(f"{where}, after row {number}: {type(error).__name__}: {first_line(error)}") from error
 
 
-def _arrow(root: Path, files: Sequence[Path], config: SourceConfig) -> Iterator[Row]:
+def _arrow_table(path: Path) -> tuple[Any, Any]:
+    """The content of an Arrow file in memory, and its table."""
+    with reading(f"{path} is not an Arrow file of the library datasets"):
+        stored = pyarrow("lib").py_buffer(content_of(path))  # a map would end the process where the file is cut
+        table = pyarrow("ipc").open_stream(stored).read_all()
+        table.validate(full=True)
+    return stored, table
+
+
+def _arrow_split(files: Sequence[Path], config: SourceConfig) -> str:
+    """The column of another name that holds the splits; empty where folders or a column `split` tell them."""
+    values = defaultdict[str, set[Any]](set)
+    for path in files if len({path.parent for path in files}) == 1 else ():
+        _, table = _arrow_table(path)
+        if column_of(config, "split", table.column_names, path):
+            return ""
+        for name, column in zip(table.column_names, table.columns, strict=True):
+            if column.type in ("string", "large_string"):
+                values[name].update(column.unique().to_pylist())
+        if not any(all(map(layout.split_of, own)) for own in values.values()):
+            return ""
+    return split_like(values)
+
+
+def _arrow(root: Path, files: Sequence[Path], config: SourceConfig, said: list[str]) -> Iterator[Row]:
     """The rows of Arrow files that `datasets` wrote; the bytes of their images stay where they are."""
-    py_buffer, open_stream = pyarrow("lib").py_buffer, pyarrow("ipc").open_stream
+    own_split = _arrow_split(files, config)
+    said += [f"split read from column {own_split!r}"] if own_split else []
     for path in files:
+        stored, table = _arrow_table(path)
+        image, *kinds = [column_of(config, kind, table.column_names, path) for kind in ("image", "caption", "split")]
+        kinds[1] = kinds[1] or own_split
+        part = path.parent.name if path.parent != root else ""
         with reading(f"{path} is not an Arrow file of the library datasets"):
-            stored = py_buffer(content_of(path))  # a map would end the process where the file is cut
-            table = open_stream(stored).read_all()
-            table.validate(full=True)
-            image, *kinds = [
-                column_of(config, kind, table.column_names, path) for kind in ("image", "caption", "split")
-            ]
-            part = path.parent.name if path.parent != root else ""
             columns = [table.column(name).to_pylist() if name else [part] * len(table) for name in kinds]
             contents = list(_contents(table.column(image), f"{path}: column {image}"))
         file, called = path.relative_to(root).as_posix(), (image, kinds[0], kinds[1] or "folder")

@@ -52,9 +52,9 @@ def column_of(config: SourceConfig, kind: str, names: Sequence[str], where: obje
     return found[0] if found else None
 
 
-def _split_like(records: Sequence[_Record], names: Sequence[str]) -> str:
+def split_like(values: Mapping[str, Iterable[Any]]) -> str:
     """The only column in which each row names a split, train among others, where none is called so; or empty."""
-    splits = {name: {split_of(record.get(name)) for record in records} for name in names}
+    splits = {name: set(map(split_of, own)) for name, own in values.items()}
     found = [name for name, own in splits.items() if "" not in own and {"train"} < own]
     return found[0] if len(found) == 1 else ""
 
@@ -70,7 +70,7 @@ def _table(
     columns = [column_of(config, kind, names, where) or "" for kind in ("image", "caption", "split")]
     if not columns[2]:
         records = list(records)
-        columns[2] = _split_like(records, names)
+        columns[2] = split_like({name: [record.get(name) for record in records] for name in names})
         said += [f"split read from column {columns[2]!r}"] if columns[2] else []
     for number, record in enumerate(records, start=1):
         if None in record:  # what no column has a name for

@@ -1,5 +1,6 @@
 """The same pictures in every layout are the same data; what is wrong in one is said in a line."""
 
+import json
 import os
 import tarfile
 from collections.abc import Callable, Iterator
@@ -59,6 +60,31 @@ def test_the_same_pictures_in_another_layout_are_the_same_data(data: Path, write
         assert list(seen(theirs)) == list(seen(ours))
     other = SourceConfig(name="mine", root=str(path), max_captions=9, caption_column="words")
     assert cell_id(other, theirs) == cell_id(KarpathyConfig(name="tiny", root=str(data)), ours)
+
+
+@pytest.mark.parametrize("name", ["fold", "subset", "partition", "split"])
+@pytest.mark.parametrize("place", ["", "train"])
+def test_saved_datasets_may_name_splits_in_a_column(data: Path, name: str, place: str) -> None:
+    expected = open_dataset(KarpathyConfig(name="tiny", root=str(data))).fingerprint
+    whole = data.parent / "whole"
+    folder = whole / place
+    folder.mkdir(parents=True)
+    rows = [
+        {
+            "image": {"bytes": (data / one["image"]).read_bytes()},
+            "caption": one["captions"],
+            name: one["split"],
+            "x": "x",
+        }
+        for one in records(data)
+    ]
+    for number, part in enumerate((rows[:2], rows[2:])):
+        write_arrow(folder / f"{number}.arrow", pa.Table.from_pylist(part))
+    files = [{"filename": f"{number}.arrow"} for number in range(2)]
+    (folder / "state.json").write_text(json.dumps({"_data_files": files}))
+    found = opened(whole)
+    assert found.fingerprint == expected
+    assert [f"split read from column {name!r}" in note for note in found.notes[:1]] == [True] * (name != "split")
 
 
 @pytest.mark.parametrize(
