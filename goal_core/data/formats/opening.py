@@ -183,8 +183,11 @@ def _listed(config: DataConfig, report: DataReport) -> Index | None:
 def _listings(config: DataConfig, layout: Layout, report: DataReport) -> tuple[dict[str, Listing], list[str]]:
     """The splits in which nothing is wrong, and a line for each limit that leaves something out."""
     listings: dict[str, Listing] = {}
-    left_out: dict[str, list[str]] = {"captions beyond max_captions": [], "words beyond max_words": []}
     max_captions, max_words = (getattr(config, name, 0) for name in ("max_captions", "max_words"))
+    left_out: dict[str, list[str]] = {
+        f"captions beyond the first {max_captions} (data.max_captions)": [],
+        f"words beyond the first {max_words} (data.max_words)": [],
+    }
     published = published_counts(config)
     for split in SPLIT_NAMES:
         listing = report.attempt(split, layout.splits[split])

@@ -107,6 +107,20 @@ def test_captions_can_be_fewer_and_shorter(tmp_path: Path) -> None:
         PrecompConfig(name="tiny", root="x", max_words=-1)
 
 
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({"max_captions": 1}, "captions beyond the first 1 (data.max_captions), which are not used: train 24, "),
+        ({"max_captions": 4}, "captions beyond the first 4 (data.max_captions), which are not used: train 6, "),
+        ({"max_words": 2}, "words beyond the first 2 (data.max_words), which are not used: train "),
+    ],
+)
+def test_a_limit_that_leaves_something_out_is_named_with_its_value(
+    tmp_path: Path, limits: dict[str, int], said: str
+) -> None:
+    assert opened(write_vectors(tmp_path), **limits).notes[0].startswith(said)
+
+
 def test_rows_that_do_not_fit_the_captions_are_refused(tmp_path: Path) -> None:
     write_vectors(tmp_path)
     np.save(tmp_path / "dev_ims.npy", vectors("train")[:4])
