@@ -137,8 +137,8 @@ class FeatureRows:
             )
         return stored.astype(np.float32, copy=False)
 
-    def fresh(self, indices: Sequence[int]) -> tuple[bytes, list[list[int]], list[str], list[str]]:
-        """SHA-256 of some images' features as they are now, together; a line for each broken one; no stamps and turns.
+    def fresh(self, indices: Sequence[int]) -> tuple[bytes, list[list[int]], list[str], list[tuple[str, str]]]:
+        """SHA-256 of some images' features as they are now, together; a line for each broken one; no more.
 
         That is one that is not finite, or a vector without a direction, which cannot be normalised.
         """

@@ -46,6 +46,9 @@ warnings.filterwarnings("ignore", message="Corrupt EXIF")  # of which only the o
 _TURNS = "FLIP_LEFT_RIGHT ROTATE_180 FLIP_TOP_BOTTOM TRANSPOSE ROTATE_90 TRANSVERSE ROTATE_270"
 _BACK = {number: Image.Transpose[name] for number, name in enumerate(_TURNS.split(), start=2)}
 """What undoes the turn of each EXIF orientation but 1, which has none."""
+TURNED = "have a rotation tag (EXIF), and are read as stored, without it"
+DARK = "of wide greyscale stay below a quarter of their range, as 12 bits of 16 do, and are read dark; scale them up"
+"""What is said of images, after how many they are."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,23 +84,25 @@ class FileReader:
             raise ChangedDataError(f"image {path} is not the one that was indexed; if it is right now, touch it")
         return decode_image(content, path)
 
-    def fresh(self, indices: Sequence[int]) -> tuple[bytes, list[list[int]], list[str], list[str]]:
+    def fresh(self, indices: Sequence[int]) -> tuple[bytes, list[list[int]], list[str], list[tuple[str, str]]]:
         """SHA-256 of some images as they are now, together; their files' stamps; a line for each not decodable one.
 
-        Also the paths of those that viewers show turned or mirrored.
+        Also the path of each that viewers show turned or mirrored, or that is nearly black, and what is said of it.
         """
-        digests, stamps, problems, turned = [], [], [], []
+        digests, stamps, problems, shown = [], [], [], list[tuple[str, str]]()
         for index in indices:
             content, stamp = self.content(index)
             digests.append(hashlib.sha256(content).digest())
             stamps.append(stamp)
             try:
-                decode_image(content, self.label(index))
+                pixels = decode_image(content, self.label(index))
                 with Image.open(io.BytesIO(content), formats=FORMATS) as image:
-                    turned += [self.label(index)] * (_orientation(image) in _BACK)
+                    shown += [(self.label(index), TURNED)] * (_orientation(image) in _BACK)
+                    if image.mode.startswith("I") and pixels.max() < 64:
+                        shown.append((self.label(index), DARK))
             except DataError as error:
                 problems.append(str(error))
-        return b"".join(digests), stamps, problems, turned
+        return b"".join(digests), stamps, problems, shown
 
     def label(self, index: int) -> str:
         """The file's path."""

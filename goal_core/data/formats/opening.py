@@ -2,7 +2,7 @@
 
 import gc
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goal_sweep.goal_core.basics.atomic import make_folder
-from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError
+from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError, warn
 from goal_sweep.goal_core.basics.files import Texts, kept_columns, stamp_of, write_columns
 from goal_sweep.goal_core.data.config import DataConfig, ScenesConfig
 from goal_sweep.goal_core.data.dataset import COUNTED, SPLIT_NAMES, Dataset
 from goal_sweep.goal_core.data.formats.features import embeddings
-from goal_sweep.goal_core.data.formats.index import Index, find_images, index_path
+from goal_sweep.goal_core.data.formats.index import DARK, Index, find_images, index_path
 from goal_sweep.goal_core.data.formats.layout import Layout, Listing, check_links
 from goal_sweep.goal_core.data.formats.report import DataReport, Progress, SplitCounts, published_counts
 from goal_sweep.goal_core.data.formats.sources import karpathy, source, xvlm_json
@@ -244,7 +244,7 @@ def _digests(index: Index, known: Index | None, report: DataReport, progress: Pr
     readers = {name: reader for split in SPLIT_NAMES for name, reader in index.readers(split).items()}
     found = {name: np.empty((len(reader), 32), np.uint8) for name, reader in readers.items()}
     done, total, problems = 0, sum(map(len, readers.values())), list[str]()
-    turned: list[str] = []
+    remarks = defaultdict[str, list[str]](list)
     earlier = {} if known is None else known.digests_by_status()
     # Reading, hashing and Pillow's decoding release Python's global lock, so threads use all cores.
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -267,12 +267,15 @@ def _digests(index: Index, known: Index | None, report: DataReport, progress: Pr
                 if status is not None:
                     status[part] = stamps
                 problems += faults
-                turned += shown
+                for label, remark in shown:
+                    remarks[remark].append(label)
                 progress(done := done + len(part), total)
     report.content(f"all read, {total:,}", problems)
-    if turned:
-        tag = "a rotation tag (EXIF), and are read as stored, without it"
-        report.note("content", "note", f"{len(turned):,} images have {tag}; the first is {turned[0]}")
+    for remark, labels in remarks.items():
+        line = f"{len(labels):,} images {remark}; the first is {labels[0]}"
+        report.note("content", "note", line)
+        if report.raises and remark == DARK:
+            warn(line)
     return found
 
 

@@ -14,7 +14,7 @@ from torchvision import transforms
 
 from goal_sweep.goal_core.basics.errors import DataError
 from goal_sweep.goal_core.data import ImageConfig
-from goal_sweep.goal_core.data.formats.index import FORMATS, FileReader, decode_image
+from goal_sweep.goal_core.data.formats.index import DARK, FORMATS, TURNED, FileReader, decode_image
 from goal_sweep.goal_core.data.transforms import (
     CROP_RATIO,
     CROP_SCALE,
@@ -97,6 +97,28 @@ def test_wide_greyscale_has_a_known_range_or_is_refused(
         assert decode_image(tmp_path / "w.tif")[0].tolist() == [[value] * 3 for value in seen]
 
 
+@pytest.mark.parametrize(
+    ("ending", "kind", "most", "is_dark"),
+    [
+        ("png", "<u2", 255, True),
+        ("tif", "<u2", 4_095, True),
+        ("png", "<u2", 4_095, True),
+        ("tif", "<u2", 16_383, True),
+        ("tif", "<u2", 16_384, False),
+        ("png", "<u2", 65_535, False),
+        ("tif", "<i4", 4_095, True),
+        ("tif", "<i4", 255, False),
+        ("png", "u1", 15, False),
+    ],
+)
+def test_wide_greyscale_that_is_nearly_black_is_said(
+    tmp_path: Path, ending: str, kind: str, most: int, is_dark: bool
+) -> None:
+    path = saved(tmp_path, Image.fromarray(np.array([[0, most // 2, most]], kind)), f"deep.{ending}")
+    reader = FileReader(str(tmp_path), [path.name], np.zeros((1, 32), np.uint8))
+    assert reader.fresh([0])[2:] == ([], [(str(path), DARK)] * is_dark)
+
+
 def test_numbers_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     numbers = np.array([[0, 1, np.nan]], dtype=np.float32)
     assert decode_image(saved(tmp_path, Image.fromarray(numbers[:, :2]), "fine.tif")).shape == (1, 2, 3)
@@ -121,7 +143,7 @@ def test_exif_orientation_is_not_applied(tmp_path: Path, ending: str) -> None:
         path = saved(tmp_path, image, f"{turn}.{ending}", exif=exif, **how)
         assert np.array_equal(decode_image(path), plain)
         reader = FileReader(str(tmp_path), [path.name], np.zeros((1, 32), np.uint8))
-        assert reader.fresh([0])[2:] == ([], [str(path)] if turn > 1 else [])
+        assert reader.fresh([0])[2:] == ([], [(str(path), TURNED)] if turn > 1 else [])
 
 
 def test_a_gif_gives_its_first_frame(tmp_path: Path) -> None:

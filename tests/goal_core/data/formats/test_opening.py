@@ -3,6 +3,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pytest
+from PIL import Image
+
+from goal_sweep.goal_core.basics.errors import listening
 from goal_sweep.goal_core.data import DataReport, published_counts
 from goal_sweep.goal_core.data.config import KarpathyConfig, RegionsConfig, ScenesConfig
 from goal_sweep.goal_core.data.formats.opening import check_data, open_dataset
@@ -52,6 +57,20 @@ def test_all_problems_of_an_image_set_are_found_together(tmp_path: Path) -> None
     counted = {finding.item: finding for finding in report.findings if finding.state == "wrong"}
     assert counted["train"].found == "8 images, 32 captions"
     assert counted["train"].published == "29,000 images, 116,000 captions"
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_pictures_of_twelve_bits_are_said_when_they_are_read(tmp_path: Path, count: int) -> None:
+    root = write_dataset(tmp_path)
+    for number in range(1, count + 1):
+        Image.fromarray(np.full((8, 8), 4_000 + number, np.uint16)).save(root / f"pictures/000{number}.png")
+    config, lines = KarpathyConfig(name="tiny", root=str(root)), list[str]()
+    with listening(lines.append):
+        (said,) = [one.found for one in check_data(config).findings if "greyscale" in one.found]
+        assert not lines
+        open_dataset(config)
+    assert lines == [said]
+    assert said.startswith(f"{count} images of wide greyscale stay below a quarter")
 
 
 def test_what_is_not_used_and_what_is_there_twice_is_counted(tmp_path: Path) -> None:
