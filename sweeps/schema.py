@@ -207,11 +207,6 @@ class SweepConfig(SweepPlaces):
                     yield f"model.{item.name}: framework {self.model.framework} has no such part; leave it out"
         if name := getattr(self.data, "importer", ""):
             yield from (f"data.importer: {text}" for text in failures(importers.__getitem__, name))
-        fits = framework.stacks_heads and any(stage.shares_backbone and not stage.micro_batch for stage in self.stages)
-        if self.execution.sharing == "heads" and not fits:
-            able = " or ".join(name for name, entry in frameworks.items() if entry.function.stacks_heads)
-            needed = f"framework {able}, a stage frozen with bn_mode frozen_eval and without micro_batch"
-            yield f"execution.sharing: heads needs {needed}; with `auto` every stage takes what it can"
         if self.precision == "tf32" and not self.resources.gpus:
             yield "precision: tf32 is an arithmetic of GPUs, but resources.gpus is 0; take fp32"
         for index, stage in enumerate(self.stages):

@@ -229,12 +229,18 @@ class StackedObjectives(Objective):
     embeddings do not raise, they show in `ObjectiveStats.finite`, and do not reach other cells. A weight that does not
     come with goal-sweep may use a whole batch (a mean, a rank), so it is called for each cell by itself; what it raises
     is kept in `ObjectiveStats.errors`.
+
+    Args:
+        together: evaluate a weight for all cells that use it in one call. On a CPU this is hardly faster, and the last
+            bits of a cell's weights would depend on the other cells: a vector's tail rounds otherwise than the rest.
     """
 
-    def __init__(self, objectives: Sequence[GradientObjective]) -> None:
+    def __init__(self, objectives: Sequence[GradientObjective], *, together: bool = True) -> None:
         self._margins = torch.tensor([objective.margin for objective in objectives], dtype=torch.float64)
-        self._for_triplets = _groups([(triplet_weights[each.triplet], each.triplet_weight) for each in objectives])
-        self._for_pairs = _groups([(pair_weights[each.pair], each.pair_weight) for each in objectives])
+        self._for_triplets = _groups(
+            [(triplet_weights[each.triplet], each.triplet_weight) for each in objectives], together
+        )
+        self._for_pairs = _groups([(pair_weights[each.pair], each.pair_weight) for each in objectives], together)
 
     def _check(self, image_emb: Tensor, text_emb: Tensor, ids: Tensor | None) -> None:
         if len(image_emb) != len(self._margins) or text_emb.shape != image_emb.shape:
@@ -275,11 +281,11 @@ class _Group(NamedTuple):
         return send(torch.tensor(self.cells), device)
 
 
-def _groups(weights: Sequence[tuple[Entry[Any], partial[Any]]]) -> list[_Group]:
+def _groups(weights: Sequence[tuple[Entry[Any], partial[Any]]], together: bool) -> list[_Group]:
     """Cells by function and parameters; a weight that does not come with goal-sweep is each cell's own."""
     groups: dict[object, _Group] = {}
     for cell, (entry, call) in enumerate(weights):
-        alone = not entry.is_built_in
+        alone = not (together and entry.is_built_in)
         key: object = cell if alone else (entry.name, tuple(sorted(call.keywords.items())))
         before = groups[key].cells if key in groups else ()
         groups[key] = _Group(function=call, cells=(*before, cell), alone=alone)

@@ -196,9 +196,10 @@ class SharedBackbone:
 def choose_path(unit: UnitPlan) -> tuple[str, str]:
     """Choose the path of a unit from its settings and its device: `none`, `trunk` or `heads`, and why, in a line.
 
-    `auto` is `heads` on a GPU, which small kernels of one cell after the other leave idle, and `trunk` on a CPU.
+    `auto` is `heads` on a GPU, which small kernels of one cell after the other leave idle, and `trunk` on a CPU. A cell
+    by itself is a stack on a CPU if heads are wanted: whatever cells a unit has, their bits stay the same there.
     """
-    if len(unit.trainings) == 1:
+    if len(unit.trainings) == 1 and (unit.sharing != "heads" or unit.device != "cpu"):
         return "none", "the unit has one cell"
     if unit.sharing in ("none", "trunk"):
         return "trunk", f"sharing {unit.sharing} is set"

@@ -11,7 +11,9 @@ import secrets
 import shutil
 import socket
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
 
@@ -114,7 +116,10 @@ class RaySession:
         for name, value in (_QUIET | _ALLOCATOR | (_IN_JOB if self.address else self._local())).items():
             os.environ.setdefault(name, value)
         try:
-            self._init()
+            with ThreadPoolExecutor(1) as beside:
+                for name in ("ray.tune", "mlflow"):  # Tune imports it too; both take as long as Ray takes to start
+                    beside.submit(import_module, name)
+                self._init()
             if self.address is None:
                 check_here(self.need, self.machines()[0])
         except BaseException:

@@ -24,13 +24,15 @@ _NODE_ID = "ray.io/node-id"
 """The label that Ray gives to each machine."""
 
 
-def run_units(session: RaySession, work: Work) -> None:
+def run_units(session: RaySession, work: Work, room: int) -> None:
     """Train units until the work is over or stops. Raises `RayLostError` where Ray has ended.
 
     What ends Tune alone, such as Ray's word that a worker took too much memory, costs a start of the units that ran.
+
+    Args:
+        room: units that this machine holds; so many workers start together. A cluster may grow.
     """
-    if session.address is not None:
-        os.environ.setdefault("TUNE_MAX_PENDING_TRIALS_PG", _PENDING)
+    os.environ.setdefault("TUNE_MAX_PENDING_TRIALS_PG", str(room) if session.address is None else _PENDING)
     while not work.is_over and not work.stopping:
         _fit(session, _Queue(work))
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from importlib import import_module
 
 from rich.console import Console
 
@@ -104,9 +103,8 @@ def _start_ray(sweep: OpenedSweep, options: LaunchOptions, stack: ExitStack, sig
     if sweep.too_large():
         sweep.check_trainable()
     need, patience_s = Resources.of(sweep.config.resources), sweep.config.execution.ray_timeout
-    with ThreadPoolExecutor(2) as beside:
+    with ThreadPoolExecutor(1) as beside:
         checked = beside.submit(sweep.check_trainable)
-        beside.submit(import_module, "goal_sweep.runners.tracking.mlflow_tracker")
         session = stack.enter_context(RaySession(options.address, need, patience_s))
         signals.install()
         checked.result()

@@ -122,7 +122,7 @@ class Launch:
             self._packer.look_ahead()
             self._fill()
             with self._signals.gentle():
-                run_units(session, self)
+                run_units(session, self, devices.count)
 
     # Called by the execution.
 

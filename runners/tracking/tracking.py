@@ -28,6 +28,8 @@ _REFUSALS = frozenset(
 )
 _AWAY_S = 10.0
 """Seconds that the end of a launch waits for a tracker that did not answer."""
+_SETTLE_S = 4.0
+"""Seconds that a worker which has claimed its trainings needs until their first step; MLflow is imported after them."""
 _TRIES = 3
 """Tries after which a call that MLflow refuses is given up; before, somebody may have deleted a run or the database."""
 
@@ -42,7 +44,9 @@ class Tracking:
     def __init__(self, sweep: ResolvedSweep, store: Path, *, live: bool, warn: Callable[[str], None]) -> None:
         uri, name = resolve_uri(sweep.config.tracking, store), sweep.config.name
         self.mlflow = TrackerThread("MLflow", partial(_mlflow, uri, name, live=live), warn, tries=_TRIES)
-        self.mlflow.file = sqlite_file(uri)
+        self.mlflow.file = file = sqlite_file(uri)
+        if file is None or file.parent != store or file.exists():
+            self.mlflow.wanted.set()  # it may be wrong; one that will be made in the store can wait for workers to start
         plugins = {plugin.name for plugin in sweep.config.plugins}
         own = {entry.name: entry.function for entry in trackers.values() if entry.plugin in plugins}
         self._threads: list[TrackerThread[Any]] = [self.mlflow]
@@ -71,7 +75,7 @@ class Tracking:
 
     def catch_up(self, table: ResultsTable) -> None:
         """Have MLflow's runs of trainings that ended earlier written, where they are missing."""
-        self.mlflow.tell(lambda tracker: tracker.catch_up(table))
+        self.mlflow.tell(lambda tracker: tracker.catch_up(table), once_wanted=True)
 
     def finish(self, table: ResultsTable) -> None:
         """Have the results table attached in MLflow, and the sweep's run ended."""
@@ -108,7 +112,9 @@ class TrackerThread(Generic[T]):
         self._calls: SimpleQueue[Callable[[T], None] | None] = SimpleQueue()
         self._tracker: T | None = None
         self._identity: object = None
-        self._stopping, self._opened = threading.Event(), threading.Event()
+        self._stopping, self._closing, self._opened = threading.Event(), threading.Event(), threading.Event()
+        self.wanted = threading.Event()
+        """Set when the tracker should be made; a call does it."""
         self._thread = threading.Thread(target=self._work, name=f"goal-sweep {name}", daemon=True)
         self.refused: TrackingError | None = None
         """Why it can never work, once that has shown."""
@@ -119,13 +125,19 @@ class TrackerThread(Generic[T]):
         """Begin to call."""
         self._thread.start()
 
-    def tell(self, call: Callable[[T], None]) -> None:
-        """Have a call made."""
+    def tell(self, call: Callable[[T], None], *, once_wanted: bool = False) -> None:
+        """Have a call made, or kept until the tracker is wanted."""
         self._calls.put(call)
+        if not once_wanted:
+            self.wanted.set()
 
     def check(self, seconds: float) -> None:
-        """Wait so many seconds at most until the tracker is made. Raises `TrackingError` where it can never work."""
-        self._opened.wait(seconds)
+        """Wait so many seconds at most until the tracker is made, if it is wanted.
+
+        Raises `TrackingError` where it can never work.
+        """
+        if self.wanted.is_set():
+            self._opened.wait(seconds)
         if self.refused is not None:
             raise self.refused
 
@@ -133,6 +145,8 @@ class TrackerThread(Generic[T]):
         """Wait until all calls are made, no longer than so many seconds, and stop."""
         if not self._stopping.is_set():
             self._calls.put(None)
+            self._closing.set()
+            self.wanted.set()
             self._thread.join(max(0.0, min(seconds, _AWAY_S) if self.trouble else seconds))
             self._stopping.set()
             if self._thread.is_alive() and not self.trouble:
@@ -141,6 +155,9 @@ class TrackerThread(Generic[T]):
     # On the thread.
 
     def _work(self) -> None:
+        if not self.wanted.is_set():
+            self.wanted.wait()
+            self._closing.wait(_SETTLE_S)
         self._call(lambda tracker: None)
         self._opened.set()
         while not self._stopping.is_set() and self.refused is None:

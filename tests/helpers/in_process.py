@@ -75,7 +75,7 @@ class NoTracking:
 def without_ray(patch: pytest.MonkeyPatch, train: Train = run_unit) -> None:
     """Let launches of this process train here, one unit after the other, and wait for nothing."""
 
-    def run_units(session: OneMachine, work: Work) -> None:
+    def run_units(session: OneMachine, work: Work, room: int) -> None:
         while not (work.is_over or work.stopping):
             work.step()
             if (start := work.next()) is None:

@@ -19,21 +19,6 @@ def test_parameters_go_to_the_objectives_that_have_them() -> None:
                      "sig/nca": {"tau": 5.0, "alpha": 3.0}}  # fmt: skip
 
 
-def test_stacked_heads_are_refused_where_they_cannot_be(small: SweepConfig) -> None:
-    heads = ExecutionConfig(sharing="heads")
-    assert replace(small, execution=heads).execution.sharing == "heads"
-    frozen, finetune = small.stages
-    changes: dict[str, Any]
-    for changes in (
-        {"stages": (replace(frozen, bn_mode="legacy_quirk"), finetune)},
-        {"model": replace(small.model, framework="xvlm")},
-        {"stages": (replace(frozen, micro_batch=4), finetune)},
-    ):
-        with pytest.raises(ConfigError, match="heads needs framework vsepp or"):
-            replace(small, execution=heads, **changes)
-        replace(small, execution=ExecutionConfig(sharing="auto"), **changes)
-
-
 def test_batches_whose_statistics_count_are_not_split() -> None:
     with pytest.raises(SweepError, match="micro_batch: 32 cannot split batches"):
         load_sweep("f30k_vse_infty_butd", ["stages.frozen.micro_batch=32"], environ={})

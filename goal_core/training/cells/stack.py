@@ -33,12 +33,15 @@ class Stacks:
     """Forms stacks anew whenever other cells are at a step: one has failed, or one that resumed later has caught up.
 
     Cells with settings of their own (`TrainingPlan.own`), such as another learning rate, form a stack with those that
-    have the same. A cell that has none beside it trains by itself. What fails a stack as a whole, such as a lack of
-    memory, fails its cells: to go on one by one would round differently.
+    have the same. What fails a stack as a whole, such as a lack of memory, fails its cells: to go on one by one would
+    round differently.
+
+    Args:
+        of_one: whether a cell that has none beside it trains as a stack, too, and not by itself.
     """
 
-    def __init__(self, *, wanted: bool) -> None:
-        self._wanted = wanted
+    def __init__(self, *, wanted: bool, of_one: bool) -> None:
+        self._wanted, self._fewest = wanted, 1 if of_one else 2
         self._stacks: dict[str, CellStack] = {}
         """By the key of a stack's first cell."""
 
@@ -51,7 +54,7 @@ class Stacks:
             began = time.perf_counter()
             outcomes: Sequence[StepOutcome]
             try:
-                outcomes = self._formed(alike).step(inputs, captions)
+                outcomes = self._formed(alike).step(inputs, captions)[: len(alike)]
             except Exception as error:
                 clear_frames(error.__traceback__)  # they hold the activations
                 self._stacks.pop(alike[0].key, None)
@@ -86,14 +89,15 @@ class Stacks:
                 continue
             groups.setdefault(cell.stage, []).append(cell)
         for key, stack in list(self._stacks.items()):
-            if list(stack.cells) not in groups.values():  # one has failed, or is at another step
+            if list(dict.fromkeys(stack.cells)) not in groups.values():  # one has failed, or is at another step
                 dissolve(self._stacks.pop(key).cells)
-        return [alike for alike in groups.values() if len(alike) > 1]
+        return [alike for alike in groups.values() if len(alike) >= self._fewest]
 
     def _formed(self, cells: Sequence[CellTrainer]) -> CellStack:
         first = cells[0].key
         if first not in self._stacks:
-            self._stacks[first] = CellStack(cells)
+            # A sum or product of one cell rounds otherwise than one of several: a cell by itself is beside itself.
+            self._stacks[first] = CellStack(cells if len(cells) > 1 else [*cells, *cells])
         return self._stacks[first]
 
 
@@ -114,7 +118,9 @@ class CellStack:
         for name, parameter in self._parameters.items():
             owners = [(cell.optimizer, own[name]) for cell, own in zip(cells, named, strict=True)]
             self._optimizer.state[parameter] = _stacked_state(owners)
-        self._objectives = StackedObjectives([cell.objective for cell in cells])
+        self._objectives = StackedObjectives(
+            [cell.objective for cell in cells], together=first.encoder.device.type != "cpu"
+        )
         self._margins = send(torch.tensor([cell.objective.margin for cell in cells]), first.encoder.device)
         self.encoder = Encoder(
             heads=first.heads.stacked(self._parameters),
