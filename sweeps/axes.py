@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, NamedTuple, cast, get_type_hints
 
 from pydantic import ValidationError
 
@@ -16,15 +16,16 @@ from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.goal_core.models.frameworks import frameworks
 from goal_sweep.goal_core.objectives.variants import Variant
 from goal_sweep.goal_core.objectives.weights import Value
-from goal_sweep.goal_core.training.config import StageConfig
+from goal_sweep.goal_core.training.config import Precision, StageConfig
 from goal_sweep.sweeps.checks import failures, refuse
 from goal_sweep.sweeps.identity import reader_of
 
 AxisValue = bool | int | float | str | tuple[int, ...]
 ANY = "*"
 """Stands for every value of an axis."""
-VARIANT = "objectives.variant"
+VARIANT, PRECISION = "objectives.variant", "precision"
 PARAMETER = "objectives.params."
+_KINDS: dict[str, Any] = {VARIANT: Variant, PRECISION: Precision}
 _STAGE_TYPES = get_type_hints(StageConfig)
 
 
@@ -33,7 +34,7 @@ class Setting:
     """One setting of a sweep that may have several values."""
 
     key: str
-    """`objectives.variant`, `objectives.params.NAME` or `stages.STAGE.SETTING`."""
+    """`objectives.variant`, `objectives.params.NAME`, `stages.STAGE.SETTING` or `precision`."""
 
     @property
     def stage(self) -> str:
@@ -60,6 +61,7 @@ class Configuration(NamedTuple):
     values: tuple[AxisValue, ...]
     objectives: Any
     stages: tuple[StageConfig, ...]
+    precision: Precision
 
 
 def combinations(axes: Sequence[Axis]) -> Iterator[dict[str, AxisValue]]:
@@ -91,20 +93,21 @@ def settings_at(config: Any, values: Mapping[str, AxisValue]) -> Configuration:
     """A sweep's settings with other values of some, by `Setting.key`; a `ConfigError` if they are not allowed."""
     objectives: dict[str, Any] = {"params": dict(config.objectives.params)}
     stages: dict[str, dict[str, Any]] = {stage.name: {} for stage in config.stages}
-    for setting, value in ((Setting(key=key), value) for key, value in values.items()):
+    for setting, value in ((Setting(key=key), value) for key, value in values.items() if key != PRECISION):
         own = stages[setting.stage] if setting.stage else objectives if setting.key == VARIANT else objectives["params"]
         own[setting.setting] = value
     return Configuration(
         tuple(values.values()),
         replace(config.objectives, **objectives) if values else config.objectives,
         tuple(replace(stage, **stages[stage.name]) if stages[stage.name] else stage for stage in config.stages),
+        cast(Precision, values.get(PRECISION, config.precision)),
     )
 
 
 def checked_value(config: Any, key: str, value: object) -> AxisValue:
     """A value as the setting under a key has it; a `ConfigError` if it cannot have it in this sweep."""
     setting = Setting(key=key)
-    kind = Variant if key == VARIANT else _STAGE_TYPES[setting.setting] if setting.stage else Value
+    kind = _KINDS.get(key) or (_STAGE_TYPES[setting.setting] if setting.stage else Value)
     try:
         checked: AxisValue = reader_of(kind).validate_json(json.dumps(value), strict=True)
     except ValidationError as error:

@@ -232,7 +232,7 @@ class ResolvedSweep:
         return replace(cell, id=content_id(cell.settings))
 
     def _key(self, place: _Place, index: int) -> str:
-        return stage_key(place.cell.id, place.configuration.stages[: index + 1], self.config.precision)
+        return stage_key(place.cell.id, place.configuration.stages[: index + 1], place.configuration.precision)
 
     def _training(self, key: str, index: int, places: Sequence[_Place], before: Training | None) -> Training:
         configurations, first = [place.configuration for place in places if place.candidate is None], places[0]
@@ -248,7 +248,7 @@ class ResolvedSweep:
             cell=first.cell,
             stage=first.configuration.stages[index],
             key=key,
-            precision=self.config.precision,
+            precision=first.configuration.precision,
             before=before,
             place=place_of(configurations, axes, stages) if configurations else "",
             configurations=(*dict.fromkeys(named), *(grid for grid in grids if grid != DEFAULT)),

@@ -20,7 +20,7 @@ from goal_sweep.goal_core.objectives.variants import Variant, accepted_parameter
 from goal_sweep.goal_core.objectives.weights import LOSS, Value, baselines, pair_weights, triplet_weights
 from goal_sweep.goal_core.training.config import Compile, Precision, Sharing, StageConfig
 from goal_sweep.sweeps import checks
-from goal_sweep.sweeps.axes import Axis, Configuration, check_axes, combinations, settings_at
+from goal_sweep.sweeps.axes import PRECISION, Axis, Configuration, check_axes, combinations, settings_at
 from goal_sweep.sweeps.checks import Settings, distinct, failures, registered
 from goal_sweep.sweeps.tuning import TuneConfig, check_tune
 
@@ -102,12 +102,10 @@ class ExecutionConfig(Settings):
     """How cells share a device and compute. Affects speed and memory; a result only by rounding."""
 
     sharing: Sharing = "auto"
-    """`none`: a unit is one cell; `trunk`: cells that differ only in objective share the frozen backbone's features;
-    `heads`: in the stage `frozen` their heads also run as one, which vsepp, vectors and dual can, and is equal but
-    for rounding; `auto`: `heads` on a GPU where the framework can, elsewhere `trunk`."""
+    """What the cells of a unit share; docs/performance.md."""
     cells_per_unit: Annotated[int | Literal["auto"], Range(at_least=0)] = "auto"
-    """Largest number of cells in a unit; 0 means no limit. `auto`: for each stage, the number with which the sweep ends
-    earliest on the devices at hand (docs/performance.md). A number above 1 needs another sharing than `none`."""
+    """Largest number of cells in a unit; 0 means no limit. `auto`: with which each stage ends earliest on the devices
+    at hand. A number above 1 needs another sharing than `none`."""
     compile: Compile = "auto"
     """`torch.compile` of image backbones: `on`, `off`, or `auto`: on a GPU from 1,000 steps on."""
     deterministic: bool = False
@@ -173,7 +171,7 @@ class SweepConfig(SweepPlaces):
     stages: checks.Stages
     """`frozen`, `finetune`, or both in this order."""
     precision: Precision = "fp32"
-    """Arithmetic of the training steps."""
+    """Arithmetic of the training steps. In YAML, a list of values here makes an axis."""
     execution: ExecutionConfig = field(default_factory=ExecutionConfig)
     resources: ResourceConfig = field(default_factory=ResourceConfig)
     tune: TuneConfig | None = None
@@ -207,7 +205,8 @@ class SweepConfig(SweepPlaces):
                     yield f"model.{item.name}: framework {self.model.framework} has no such part; leave it out"
         if name := getattr(self.data, "importer", ""):
             yield from (f"data.importer: {text}" for text in failures(importers.__getitem__, name))
-        if self.precision == "tf32" and not self.resources.gpus:
+        precisions = (self.precision, *(one for axis in self.axes if axis.key == PRECISION for one in axis.values))
+        if not self.resources.gpus and "tf32" in precisions:
             yield "precision: tf32 is an arithmetic of GPUs, but resources.gpus is 0; take fp32"
         for index, stage in enumerate(self.stages):
             yield from (f"stages.{index}{text}" for text in self._stage_problems(stage))

@@ -46,7 +46,7 @@ class Tracking:
         self.mlflow = TrackerThread("MLflow", partial(_mlflow, uri, name, live=live), warn, tries=_TRIES)
         self.mlflow.file = file = sqlite_file(uri)
         if file is None or file.parent != store or file.exists():
-            self.mlflow.wanted.set()  # it may be wrong; one that will be made in the store can wait for workers to start
+            self.mlflow.wanted.set()  # it may be wrong; what will be made in the store can wait for workers to start
         plugins = {plugin.name for plugin in sweep.config.plugins}
         own = {entry.name: entry.function for entry in trackers.values() if entry.plugin in plugins}
         self._threads: list[TrackerThread[Any]] = [self.mlflow]

@@ -208,7 +208,7 @@ def _lists(root: Document, problems: list[Problem]) -> Iterator[KeyPath]:
     """The path of every list of values; those with mistakes are reported and taken out."""
     params, stages = root.at(("objectives", "params")), root.at(("stages",))
     places: list[KeyPath] = [("objectives", "params", name) for name in (params if isinstance(params, dict) else ())]
-    places.append(("objectives", "variant"))
+    places += [("objectives", "variant"), ("precision",)]
     for index, stage in enumerate(stages if isinstance(stages, list) else ()):
         places += [("stages", index, name) for name in (stage if isinstance(stage, dict) else ())]
     for path in places:

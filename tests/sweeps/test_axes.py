@@ -7,6 +7,7 @@ import pytest
 from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.sweeps import ResolvedSweep, SweepConfig, Training, load_sweep, pack
 from goal_sweep.sweeps.axes import Axis
+from goal_sweep.sweeps.reading.document import SweepError
 from goal_sweep.sweeps.schema import ExecutionConfig
 from goal_sweep.sweeps.units import pack_chain
 
@@ -45,6 +46,28 @@ def test_a_parameter_multiplies_the_objectives_that_have_it(sweep: Sweep) -> Non
     assert names == [f"sig-ms/cir resnet10t seed 1 tau {tau} (frozen)" for tau in (10, 1, 5)]
     (con,) = _of(axes.by_stage[0], "sig/con")
     assert (con.name, con.configurations) == ("sig/con resnet10t seed 1 (frozen)", ("tau 10", "tau 1", "tau 5"))
+
+
+def test_a_precision_multiplies_the_trainings_and_shares_no_unit(sweep: Sweep) -> None:
+    plain, axes = sweep(), sweep("precision=[fp32,bf16]")
+    frozen = _of(axes.by_stage[0], "con/con")
+    assert [(one.precision, one.configuration) for one in frozen] == [
+        ("fp32", "precision fp32"),
+        ("bf16", "precision bf16"),
+    ]
+    assert {cell.id for cell in axes.cells} == {cell.id for cell in plain.cells}
+    assert {one.key for one in plain.trainings} < {one.key for one in axes.trainings}
+    assert len(axes.trainings) == 2 * len(plain.trainings)
+    finetune = _of(axes.by_stage[1], "con/con")
+    assert [one.before.precision for one in finetune if one.before] == ["fp32", "bf16"]
+    units = pack(axes.by_stage[0], TRUNK)
+    assert all(len({one.precision for one in unit.trainings}) == 1 for unit in units)
+
+
+@pytest.mark.parametrize("values", ["fp32,tf32", "fp32,fp16", "fp32,[bf16]", "fp32,fp32"])
+def test_precisions_that_cannot_be_compared_are_refused(sweep: Sweep, values: str) -> None:
+    with pytest.raises(SweepError, match="precision"):
+        sweep(f"precision=[{values}]")
 
 
 def test_the_variant_multiplies_the_objectives_that_it_changes(sweep: Sweep) -> None:

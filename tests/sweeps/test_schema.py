@@ -1,12 +1,7 @@
-from dataclasses import replace
-from typing import Any
-
 import pytest
 
-from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.goal_core.objectives import pair_weights, triplet_weights
-from goal_sweep.sweeps import SweepConfig, SweepError, SweepObjectives, load_sweep
-from goal_sweep.sweeps.schema import ExecutionConfig
+from goal_sweep.sweeps import SweepError, SweepObjectives, load_sweep
 from tests.helpers.paths import SCENES
 
 PAIRS, TRIPLETS = list(pair_weights), list(triplet_weights)
