@@ -17,6 +17,7 @@ from goal_sweep.analysis.blocks import BLOCK_COLUMNS, NEAR, BlockKey, BlockResul
 from goal_sweep.analysis.figures.canvas import scale_of, text_colour
 from goal_sweep.analysis.report.answer import Answer, answer_table, interval_note, missing_text
 from goal_sweep.analysis.report.parts import BlockRuns, Picture, Section, TextTable
+from goal_sweep.analysis.report.verdict import known_names
 from goal_sweep.analysis.results import SweepResults
 from goal_sweep.analysis.statistics.aggregation import TEST_SELECTION_WARNING, stages_selected_on_test
 from goal_sweep.analysis.wording import mean_text, objectives_text, seeds_text, signed
@@ -45,8 +46,10 @@ class Report:
     """How many of the sweep's trainings are finished, in a sentence."""
     notes: tuple[str, ...]
     """What a reader must know before reading any number."""
+    verdict: tuple[str, ...]
+    """What it says first, in at most three lines; empty if nothing is finished."""
     said: Mapping[str, Mapping[str, Sequence[str]]]
-    """What it says first, by measure and grid, in sentences."""
+    """What the tables say, by measure and grid, in sentences."""
     answers: tuple[Answer, ...]
     """What each metric of each block says; empty if nothing is finished."""
     blocks: tuple[Section, ...]
@@ -62,13 +65,17 @@ def report_to_markdown(report: Report) -> str:
     """The report in Markdown; figures are linked by relative paths."""
     parts = [f"# {markdown_text(report.name)}", *map(markdown_text, (report.summary, *report.notes))]
     if report.answers:
-        parts.append("## The answer")
+        parts += ["## The answer", "\n".join(f"- {markdown_text(text)}" for text in report.verdict)]
+    for section in report.blocks:
+        parts += [] if section.is_empty else _section(section)
+    if report.answers:
+        parts.append("## The tables in words")
         for measure in (MEASURES[0], MEASURES[-1]):
             for grid, sentences in report.said[measure].items():
                 name = f"{measure}, {grid}" if grid else measure
                 parts.append("\n".join([f"**{name}**", "", *(f"- {markdown_text(text)}" for text in sentences)]))
             parts.append(table_to_markdown(answer_table(report.answers, measure)))
-    for section in (*report.blocks, *report.details):
+    for section in report.details:
         parts += [] if section.is_empty else _section(section)
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -160,7 +167,17 @@ def _sentences(block: BlockResults, measure: str) -> list[str]:
     return _SENTENCE_ENDS.split(block.caption(measure).replace(f" {block.key.title}.", "", 1))
 
 
-_FUNCTIONS = (interval_note, missing_text, objectives_text, own_caption, scale_of, shared_caption, signed, text_colour)
+_FUNCTIONS = (
+    interval_note,
+    known_names,
+    missing_text,
+    objectives_text,
+    own_caption,
+    scale_of,
+    shared_caption,
+    signed,
+    text_colour,
+)
 
 
 def report_to_html(report: Report, folder: Path) -> str:

@@ -16,6 +16,7 @@ from goal_sweep.analysis.report.pages import Report, report_to_html, report_to_m
 from goal_sweep.analysis.report.parts import runs_of
 from goal_sweep.analysis.report.sections import blocks, changes
 from goal_sweep.analysis.report.sentences import first_words, notes, said, summary
+from goal_sweep.analysis.report.verdict import verdict
 from goal_sweep.analysis.results import SweepResults, with_numbers
 from goal_sweep.analysis.statistics.aggregation import Inputs, cells_frame, missing_counts
 from goal_sweep.goal_core.basics.atomic import scratch_folder
@@ -47,9 +48,9 @@ class ReportResult:
         return self.num_counted + sum(self.missing.values())
 
     @property
-    def first_words(self) -> tuple[str, ...]:
-        """What the page says first, for a terminal: by R@1 and rsum."""
-        return first_words(self.inputs, (MEASURES[0], MEASURES[-1]))
+    def verdict(self) -> tuple[str, ...]:
+        """What the page says first, in at most three lines; without results, how far the sweep is."""
+        return verdict(self.inputs) or first_words(self.inputs, ())
 
     def as_json(self) -> dict[str, Any]:
         """What a script reads of a report; docs/report.md explains the keys."""
@@ -59,6 +60,7 @@ class ReportResult:
             "expected": self.num_expected,
             "counted": self.num_counted,
             "seeds": list(self.inputs.results.header.seeds),
+            "verdict": list(self.verdict),
             "sentences": list(first_words(self.inputs, MEASURES)),
             "cells": cells.astype(object).where(cells.notna(), None).to_dict("records"),  # JSON knows no NaN
             "missing": [
@@ -106,6 +108,7 @@ def write_report(
         name=results.header.sweep,
         summary=summary(results, inputs.blocks),
         notes=tuple(notes(inputs)),
+        verdict=verdict(inputs),
         said={measure: said(inputs, measure) for measure in MEASURES},
         answers=answers_of(inputs.answered),
         blocks=tuple(

@@ -110,7 +110,7 @@ def report(
     if isinstance(page, str):
         return result, page
     try:
-        page.attach_report(folder, files_of_report(folder))
+        page.attach_report(folder, files_of_report(folder), result.verdict)
     except TrackingError as error:
         return result, str(error)
     return result, ""
@@ -121,7 +121,7 @@ def print_result(result: ReportResult, console: Console) -> None:
     counts = ", ".join(f"{count} {status}" for status, count in result.missing.items() if count)
     missing = f" ({counts}; gaps are marked)" if counts else ""
     console.print(f"report: {result.num_counted} of {result.num_expected} results{missing}")
-    for text in result.first_words:
+    for text in result.verdict:
         shown = fill(text, console.width, initial_indent=" " * 8, subsequent_indent=" " * 10, break_on_hyphens=False)
         console.print(shown, markup=False)
     console.print(f"        {result.folder / 'report.html'}")

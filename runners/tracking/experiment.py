@@ -201,7 +201,7 @@ class SweepPage:
             parents = client.search_runs([self.experiment_id], query, order_by=["attributes.start_time ASC"])
             if not parents:
                 raise TrackingError(f"experiment {name!r} in {uri} has no run of the sweep; see goal-sweep sync")
-            self._artifacts = parents[0].info.artifact_uri
+            self._artifacts, self._run = parents[0].info.artifact_uri, parents[0].info.run_id
 
     @property
     def address(self) -> str:
@@ -212,17 +212,21 @@ class SweepPage:
         """Where a server shows the runs. MLflow shows traces of language models unless the address says otherwise."""
         return f"{server}/#/experiments/{self.experiment_id}/runs?workflowType=machine_learning"
 
-    def attach_report(self, folder: Path, files: Sequence[str]) -> None:
+    def attach_report(self, folder: Path, files: Sequence[str], verdict: Sequence[str] = ()) -> None:
         """Log a report as ``report/`` among the parent run's artifacts; afterwards this contains exactly these files.
 
         Args:
             files: relative to the folder, with forward slashes.
+            verdict: lines for the run's description; without any, it stays.
         """
         with told("cannot attach the report"):
             repository = get_artifact_repository(self._artifacts, tracking_uri=self.uri)
             repository.delete_artifacts("report")
             for name in files:
                 repository.log_artifact(str(folder / name), str(PurePosixPath("report", name).parent))
+            if verdict:
+                client: Any = MlflowClient(self.uri)
+                client.set_tag(self._run, "mlflow.note.content", "\n".join(f"- {line}" for line in verdict))
 
 
 @contextmanager

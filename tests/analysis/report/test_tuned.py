@@ -61,14 +61,13 @@ def test_no_candidate_is_a_reporting_training(results: SweepResults, report: Rep
 
 
 def test_the_first_screen_speaks_of_both_grids_and_names_both_winners(report: ReportResult) -> None:
-    first = (report.folder / "report.md").read_text().split("\n## MS-COCO")[0]
-    default, tuned = first.split("**R@1, default grid**")[1].split("**rsum")[0].split("**R@1, tuned grid**")
+    text = (report.folder / "report.md").read_text()
+    default, tuned = text.split("**R@1, default grid**")[1].split("**rsum")[0].split("**R@1, tuned grid**")
     assert "con/con is highest" in default
     assert "sig-ms/cir is highest" in tuned
-    assert "TUNED: each objective had a budget of 6 candidates (random search, seed 1)" in first
-    assert [words.partition(":")[0] for words in report.first_words] == [
-        f"{measure}, {grid} grid" for measure in ("R@1", "rsum") for grid in ("default", "tuned")
-    ]
+    assert "TUNED: each objective had a budget of 6 candidates (random search, seed 1)" in text
+    assert report.verdict[0].startswith("Use sig-ms/cir: ")  # of the tuned grid
+    assert text.index(report.verdict[0].partition(":")[0]) < text.index("\n## MS-COCO")
 
 
 def test_the_sections_of_a_tuned_sweep(report: ReportResult) -> None:
@@ -113,9 +112,9 @@ def test_a_sweep_that_is_still_tuning_says_how_far_it_is(tmp_path_factory: pytes
             write_cell(writer, "/".join(own.objective), seed, "default", {}, status="waiting")
     result = write_texts(writer.results(), tmp_path_factory.mktemp("still"))
     assert (result.num_counted, result.missing["waiting"]) == (0, 12)
-    assert result.first_words == ("Still tuning: 4 of 6 candidates per objective; no reporting cell yet.",)
+    assert result.verdict == ("Still tuning: 4 of 6 candidates per objective; no reporting cell yet.",)
     text = (result.folder / "report.md").read_text()
-    assert result.first_words[0] in text
+    assert result.verdict[0] in text
     assert "## The answer" not in text
     assert notes(inputs_of(writer.results()))[0].startswith("STILL TUNING")
 

@@ -45,8 +45,9 @@ def test_attaching_replaces_the_report_of_the_sweeps_run_and_nothing_else(page: 
     (folder / "tables").mkdir(parents=True)
     for name in ("report.md", "tables/a.md", "tables/b.md", "private.txt"):
         (folder / name).write_text(name)
-    page.attach_report(folder, ["report.md", "tables/a.md"])
+    page.attach_report(folder, ["report.md", "tables/a.md"], ["Use con/nca.", "Avoid cir."])
     page.attach_report(folder, ["report.md", "tables/b.md"])
+    assert Content(page.uri).parents[0].data.tags["mlflow.note.content"] == "- Use con/nca.\n- Avoid cir."
     artifacts = Path(content.parents[0].info.artifact_uri.removeprefix("file://"))
     found = {path.relative_to(artifacts).as_posix() for path in artifacts.rglob("*") if path.is_file()}
     assert found == {"results.parquet", "report/report.md", "report/tables/b.md"}

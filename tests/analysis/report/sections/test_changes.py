@@ -73,8 +73,10 @@ def test_the_report_shows_the_axes(report: ReportResult) -> None:
     text = (report.folder / "report.md").read_text()
     assert "AXES: tau 10, 1; lr 0.1, 0.2." in text
     answer, rest = text.split(f"## MS-COCO, VSE++ (resnet152), stage frozen, {POINTS[0]}\n")
-    assert "stage frozen, tau 10 lr 0.1" in answer
-    assert "stage frozen, tau 1 lr 0.1" not in answer
+    assert "- Use " in answer
+    words = rest.split("## The tables in words")[1].split("\n## ")[0]
+    assert "stage frozen, tau 10 lr 0.1" in words
+    assert "stage frozen, tau 1 lr 0.1" not in words
     for point in POINTS[1:]:
         assert f"## MS-COCO, VSE++ (resnet152), stage frozen, {point}\n" in rest
     assert "### Image → Text R@1 by tau, MS-COCO, VSE++ (resnet152), stage frozen" in rest

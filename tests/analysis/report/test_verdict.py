@@ -1,0 +1,48 @@
+"""The three lines that a report says first: what they name, and what they must not claim."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from goal_sweep.analysis.report.verdict import verdict
+from tests.analysis.report.test_sentences import sweep
+from tests.helpers.results_cases import NAMES, inputs_of
+
+CIR = {name: -6.0 for name in NAMES if name.endswith("/cir")}
+LOSS = "con/con (the triplet loss)"
+
+
+@pytest.mark.parametrize(
+    ("shifts", "starts"),
+    [
+        (
+            CIR | {"sig/nca": 3.0},
+            ["Use sig/nca: ", f"sig/nca beats {LOSS} beyond noise: ", "Avoid triplet weight cir ("],
+        ),
+        (
+            CIR | {"con/con": 3.0},
+            ["Use con/con: ", f"Nothing has a higher mean than {LOSS}.", "Avoid triplet weight cir ("],
+        ),
+        ({}, ["Use ", "Nothing "]),
+    ],
+    ids=["a gain", "the baseline", "nothing"],
+)
+def test_the_three_lines_of_one_table(shifts: Mapping[str, float], starts: list[str]) -> None:
+    lines = verdict(inputs_of(sweep(shifts).results()))
+    assert len(lines) == len(starts)
+    assert all(line.startswith(start) for line, start in zip(lines, starts, strict=True)), lines
+
+
+def test_nothing_is_claimed_of_one_seed() -> None:
+    lines = verdict(inputs_of(sweep(CIR, seeds=1).results()))
+    assert lines[0].endswith("Nothing is tested: add seeds.")
+    assert len(lines) == 1
+
+
+def test_few_objectives_name_the_worst_and_several_tables_are_counted() -> None:
+    few = verdict(inputs_of(sweep({"sig/con": -9.0}, ["con/con", "con/nca", "sig/con"]).results()))
+    assert few[-1].startswith("Avoid sig/con (-")
+    several = verdict(inputs_of(sweep(CIR | {"sig-ms/con": 3.0}, blocks=2).results()))
+    assert several[0] == "Highest mean rsum in 2 tables: sig-ms/con (2)."
+    assert several[1] == f"{LOSS} is beaten beyond noise in 2 of 2 tables."
+    assert several[2].startswith("Avoid triplet weight cir (-")
