@@ -1,7 +1,7 @@
 """What a report says in sentences.
 
-Before any number: how complete it is, and what speaks against its numbers. Then by one measure four kinds of sentences,
-which follow from the comparisons of single tables. Over several blocks they say in how many tables they hold.
+Before any number: how complete it is, and what speaks against its numbers. Below the tables: what follows from their
+comparisons, by measure. Over several blocks these sentences say in how many tables they hold.
 """
 
 from collections import Counter
@@ -14,10 +14,10 @@ from goal_sweep.analysis.report.answer import Answer, answers_of
 from goal_sweep.analysis.results import SweepResults
 from goal_sweep.analysis.statistics import aggregation
 from goal_sweep.analysis.statistics.comparison import FACTORS
-from goal_sweep.analysis.wording import count_text, list_text, objectives_text, seeds_text, signed
+from goal_sweep.analysis.wording import count_text, list_text, seeds_text
 from goal_sweep.goal_core.evaluation.metrics import RSUM
 from goal_sweep.sweeps.axes import value_text
-from goal_sweep.sweeps.results import BASELINE, TUNED
+from goal_sweep.sweeps.results import TUNED
 
 _FLAWS: Final = {
     "below_warmup": "BELOW THE WARM-UP: {} reached a val rsum more than 5 % below that of their own warm-up epochs. "
@@ -140,55 +140,19 @@ _UNEVEN = {2: 12, 3: 8}
 
 
 def sentences(answers: Sequence[Answer], measure: str) -> list[str]:
-    """What the tables of a measure say.
+    """What the tables of a measure say beside the answer table.
 
-    What is highest and what is not significantly worse; which weight costs or gains how much against con; the gain over
-    con/con with its interval; how many more seeds would show a difference of 1 point (of rsum: 6, 1 for each recall).
+    Which weight costs or gains how much against con, and how many more seeds would show a difference of 1 point (of
+    rsum: 6, 1 for each recall).
     """
     here = [answer for answer in answers if answer.metric.name == measure]
-    if not here:
-        return []
     tested = [answer for answer in here if answer.grid.comparison.is_tested]
-    said = [*_best(here)]
     if not tested:
-        return [*said, *_untested(here)]
-    said += [*_weights(tested), *_gains(tested), *_seeds(tested, measure), *_level(tested)]
+        return _untested(here)
+    said = [*_weights(tested), *_seeds(tested, measure), *_level(tested)]
     if len(tested) < len(here):
         said.append(f"{count_text(len(here) - len(tested), 'table')} cannot be tested for lack of runs.")
     return said
-
-
-def _best(here: Sequence[Answer]) -> list[str]:
-    if _are_of_one_block(here):
-        return [_best_of(answer) for answer in here]
-    wins = Counter(name for answer in here for name in answer.top)
-    named = list_text([f"{'/'.join(name)} ({count})" for name, count in wins.most_common()])
-    tested = [answer for answer in here if answer.grid.comparison.is_tested]
-    level = [{*answer.top, *answer.grid.comparison.near} for answer in tested]
-    never = [name for name in here[0].grid.means if all(name in own for own in level)]
-    worse = f"Not significantly worse than the highest in any table: {objectives_text(never) or 'none'}."
-    return [f"Highest mean in {len(here)} tables: {named}.", *([worse] if tested else [])]
-
-
-def _best_of(answer: Answer) -> str:
-    """For example "Image → Text: con/nca is highest (47.4 ± 1.3); not significantly worse: lin/con, sig/con."."""
-    where = _direction(answer)
-    if not answer.others:
-        return f"{where}{answer.best_text}: {answer.mean}."
-    highest = f"{where}{objectives_text(answer.top)} {'is' if len(answer.top) == 1 else 'are'} highest ({answer.mean})"
-    return (
-        f"{highest}; not significantly worse: {answer.near_text}."
-        if answer.grid.comparison.is_tested
-        else f"{highest}."
-    )
-
-
-def _are_of_one_block(here: Sequence[Answer]) -> bool:
-    return len({answer.block.key for answer in here}) == 1
-
-
-def _direction(answer: Answer) -> str:
-    return "" if answer.metric == RSUM else f"{answer.metric.title.rpartition(' ')[0]}: "
 
 
 def _untested(here: Sequence[Answer]) -> list[str]:
@@ -231,23 +195,6 @@ def _span(sizes: Sequence[float]) -> str:
 
 def _where(number: int, tables: Sequence[object]) -> str:
     return "" if number == len(tables) else f" ({number} of {len(tables)} tables)"
-
-
-def _gains(tested: Sequence[Answer]) -> list[str]:
-    compared = [answer for answer in tested if answer.grid.comparison.from_baseline]
-    higher = {answer: answer.grid.gain for answer in compared if BASELINE not in answer.top}
-    gains = [gain for gain in higher.values() if gain is not None]
-    if not compared:
-        return ["There is no con/con to compare with."]
-    if not gains:
-        return ["No objective has a higher mean than con/con."]
-    if _are_of_one_block(compared):
-        texts = [f"{_direction(answer)}{answer.gain_text}" for answer in higher]
-        return [f"Highest over con/con: {'; '.join(texts)}."]
-    sizes = sorted(gain.estimate for gain in gains)
-    number = sum(gain.verdict == "better" for gain in gains)
-    span = f"{signed(sizes[0])} to {signed(sizes[-1])} points"
-    return [f"Highest over con/con: {span}, significant in {number} of {len(compared)} tables."]
 
 
 def _seeds(tested: Sequence[Answer], measure: str) -> list[str]:

@@ -38,30 +38,15 @@ def said(writer: SweepWriter, measure: str = "R@1") -> str:
     return " ".join(sentences(answers_of(aggregate(writer.results())), measure))
 
 
-def test_the_four_kinds_of_sentences_of_one_table() -> None:
+def test_the_sentences_of_one_table_and_of_several() -> None:
     text = said(sweep(CIR | {"sig/nca": 2.0}), "rsum")
-    assert "sig/nca is highest (52." in text
-    assert "not significantly worse: none." in text
     assert "triplet weight cir costs " in text
     assert "pair weight lin" not in text
-    assert re.search(r"Highest over con/con: \+[12]\.\d \(\+\d\.\d to \+\d\.\d\)\.", text)
     assert "more seed" not in text  # a difference of 6 points is significant
-
-
-def test_a_gain_that_is_not_significant_is_called_so() -> None:
-    text = said(sweep(CIR, noise=1.0))
-    assert text.count("all others but") == 2  # one for each direction
-    assert "), not significant" in text
-    assert "To make a difference of 1 point significant takes about " in text
-
-
-def test_over_more_tables_it_says_in_how_many() -> None:
-    text = said(sweep(CIR | {"sig-ms/con": 3.0}, blocks=2))
-    assert "Highest mean in 4 tables: sig-ms/con (4)." in text
-    assert "Not significantly worse than the highest in any table: sig-ms/con." in text
-    assert "triplet weight cir costs " in text
-    assert "(4 of 4 tables)" not in text
-    assert "significant in 4 of 4 tables." in text
+    assert "To make a difference of 1 point significant takes about " in said(sweep(CIR, noise=1.0))
+    several = said(sweep(CIR | {"sig-ms/con": 3.0}, blocks=2))
+    assert "triplet weight cir costs " in several
+    assert "(4 of 4 tables)" not in several
 
 
 def test_weights_that_interact_are_said_to() -> None:
@@ -72,11 +57,8 @@ def test_weights_that_interact_are_said_to() -> None:
 @pytest.mark.parametrize(
     ("writer", "expected"),
     [
-        (sweep({}, ["con/con"]), "con/con: 5"),
         (sweep({}, noise=0.0), "Nothing is tested, because seeds agree exactly."),
         (sweep({}, seeds=1), "No objective has two seeds, so nothing is tested."),
-        (sweep({}, ["sig/con", "sig/nca"]), "There is no con/con to compare with."),
-        (sweep({"con/con": 5.0}), "No objective has a higher mean than con/con."),
         (sweep({}), "no weight differs significantly."),
     ],
 )
