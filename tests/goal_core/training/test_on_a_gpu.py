@@ -112,17 +112,25 @@ def test_a_step_of_a_cell_waits_once(case: str, gpu: PretendedGpu, tmp_path: Pat
 
 
 class Products(TorchDispatchMode):
-    """Notes the dtypes of all convolutions and other products, and whether the convolutions have channels last."""
+    """Notes the dtypes of all convolutions and other products, and how the convolutions are computed."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.convolved, self.multiplied = set[tuple[torch.dtype, bool]](), set[torch.dtype]()
+        self.convolved: dict[str, list[tuple[torch.dtype, bool, bool]]] = {"forward": [], "backward": []}
+        """Of each convolution: the dtype of its factors, whether TF32 may round them, and whether channels come last.
+        """
+        self.multiplied = set[torch.dtype]()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.name()
-        if name == "aten::convolution" and len(args[0]) > 1:  # one picture only shows what a backbone returns
-            last = [one.is_contiguous(memory_format=torch.channels_last) for one in args[:2]]
-            self.convolved.add((args[0].dtype, all(last)))
+        if name.startswith("aten::convolution") and len(args[0]) > 1:  # one picture only shows what a backbone returns
+            *gradient, images, weight = args[: 3 if name.endswith("backward") else 2]
+            (dtype,) = {one.dtype for one in (*gradient, images, weight)}
+            dense = [one.is_contiguous(memory_format=torch.channels_last) for one in (images, weight, *gradient)]
+            # A ViT's gradient is part of one with more rows. It is copied once, in the order that it has.
+            last = all(dense[:2]) and (all(dense) or gradient[0].stride(1) == 1)
+            way = self.convolved["backward" if gradient else "forward"]
+            way.append((dtype, torch.backends.cudnn.allow_tf32, last))
         elif name in ("aten::mm", "aten::addmm", "aten::bmm"):
             self.multiplied.add(args[-1].dtype)
         return func(*args, **(kwargs or {}))
@@ -132,8 +140,33 @@ def test_backbones_alone_compute_in_half_precision_with_channels_last(gpu: Prete
     unit = unit_for("vsepp finetune", tmp_path / "data", *NAMES[:1], precision="bf16")
     with Products() as products:
         waits_of(unit, tmp_path, gpu)
-    assert products.convolved == {(torch.bfloat16, True)}
+    assert {one for each in products.convolved.values() for one in each} == {(torch.bfloat16, False, True)}
     assert products.multiplied == {torch.float32}
+
+
+CONVOLUTIONS = {"resnet152": 155, "efficientnet_b0": 81, "vit_tiny_patch16_224": 1}
+PRECISIONS = {"fp32": (torch.float32, False), "tf32": (torch.float32, True), "bf16": (torch.bfloat16, False)}
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("stage", [SHORT, TUNED], ids=lambda stage: stage.name)
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_every_convolution_has_channels_last(
+    name: str, precision: str, stage: StageConfig, gpu: PretendedGpu, tmp_path: Path
+) -> None:
+    """In the backward pass the gradient that reaches the convolution, too."""
+    image = replace(CROPS.image, size=64, resize=72)
+    data = replace(CROPS, num_train=2, num_val=2, num_test=2, image=image)
+    model = replace(MODEL, backbone=BackboneConfig(name=name, weights="random"))
+    unit = unit_for("vsepp finetune", tmp_path, *NAMES[:1], data=data, model=model, precision=precision)
+    with Products() as products:
+        waits_of(replace(unit, stage=replace(stage, batch_size=2)), tmp_path, gpu)
+    wanted = (*PRECISIONS[precision], True)
+    for way, found in products.convolved.items():
+        passed, rest = divmod(len(found), CONVOLUTIONS[name])
+        assert (passed > 0, rest) == (way == "forward" or stage is TUNED, 0), way
+        assert set(found) <= {wanted}, way
 
 
 @pytest.mark.parametrize("case", STACKED)
