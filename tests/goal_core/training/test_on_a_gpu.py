@@ -1,5 +1,6 @@
 """Units on a pretended GPU: nothing is left on the CPU, and a step of a cell waits for the device once."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
@@ -13,6 +14,7 @@ from transformers import AutoModel
 
 from goal_sweep.goal_core.data.config import RegionsConfig
 from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig, hub
+from goal_sweep.goal_core.models.sizes import CAPTION_LENGTH
 from goal_sweep.goal_core.training import Callback, StageConfig, TrainingDone, UnitPlan
 from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.pretended_gpu import PretendedGpu, pretended_gpu
@@ -88,11 +90,13 @@ class Steps(Callback):
 
 
 def waits_of(unit: UnitPlan, root: Path, gpu: PretendedGpu) -> list[str]:
-    """Train a unit and evaluate its cells. Returns what its second step waited for."""
+    """Train a unit and evaluate its cells. Returns what its second step waited for, as all others of its epoch did."""
     steps, folders = Steps(gpu), folders_of(unit, root)
     for outcome in train_unit(replace(unit, device="cuda"), folders, steps):
         assert isinstance(outcome, TrainingDone), outcome.trace
-    return steps.waits[1]
+    later = steps.waits[1 : len(steps.waits) // unit.stage.epochs]
+    assert all(waits == later[0] for waits in later), later
+    return later[0]
 
 
 def unit_for(case: str, root: Path, *names: str, **changes: Any) -> UnitPlan:
@@ -174,6 +178,39 @@ def test_a_step_of_a_stack_waits_once(case: str, gpu: PretendedGpu, tmp_path: Pa
     waits = waits_of(unit_for(case, tmp_path / "data", *NAMES), tmp_path, gpu)
     assert [one.split(":")[0] for one in waits] == ["tolist() at stack.py"], waits
     assert "path heads" in (tmp_path / "con-con" / "log.txt").read_text()
+
+
+class Kernels(TorchDispatchMode, Callback):
+    """Counts what each step starts on the device: every operation that is more than a view or an allocation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[Counter[str]] = [Counter()]
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        is_view = any(one.alias_info is not None and not one.alias_info.is_write for one in func._schema.returns)
+        if not is_view and not func.name().startswith(NO_KERNELS):
+            self.steps[-1][func.name()] += 1
+        return func(*args, **(kwargs or {}))
+
+    def step(self) -> None:
+        self.steps.append(Counter())
+
+
+NO_KERNELS = ("aten::empty", "aten::new_empty", "aten::_unsafe_view", "aten::lift_fresh", "profiler::")
+ALL = [f"{pair}/{triplet}" for pair in ("con", "lin", "sig", "lin-ms", "sig-ms") for triplet in ("con", "nca", "cir")]
+KERNELS_OF_A_WORD = 18
+
+
+def test_a_step_of_fifteen_stacked_cells_starts_few_kernels(gpu: PretendedGpu, tmp_path: Path) -> None:
+    """At most 700 with features that are there, where the batch's longest caption has COCO's mean length."""
+    unit = unit_for("vsepp frozen", tmp_path / "data", *ALL, data=FEW)
+    with Kernels() as kernels:
+        train_unit(replace(unit, device="cuda"), folders_of(unit, tmp_path), kernels)
+    step = kernels.steps[1]
+    words = step["aten::tanh_"]
+    assert words > 8
+    assert step.total() + KERNELS_OF_A_WORD * (CAPTION_LENGTH - words) <= 700, step.most_common()
 
 
 @pytest.mark.parametrize(
