@@ -235,7 +235,7 @@ class SummedSet:
 
 def mean_or(total: Tensor, count: Tensor, empty: float) -> Tensor:
     """``total / count``, or ``empty`` where ``count`` is 0; never a division by zero. All of one shape."""
-    return (total / count.clamp(min=1)).where(count > 0, empty)
+    return (total / count.clamp(min=1)).masked_fill_(count == 0, empty)
 
 
 class MaskedPositiveSet(SummedSet):
@@ -281,9 +281,9 @@ class NegativeSet(SummedSet):
                 else:
                     member_RN.scatter_(dim, selected, torch.where(here, 0, kept))
                 gap_RN = self._neg_A[..., anchors].unsqueeze(dim) - floored_RN
-                total_A[..., anchors] += transform(gap_RN).mul_(member_RN).sum(dim)
+                total_A[..., anchors].add_(transform(gap_RN).mul_(member_RN).sum(dim))
                 if self._size is None:
-                    size_A[..., anchors] += member_RN.sum(dim)
+                    size_A[..., anchors].add_(member_RN.sum(dim))
                 member_RN.scatter_(dim, selected, kept)
         if self._size is None:
             self._size = size_A

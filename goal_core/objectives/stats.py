@@ -65,8 +65,6 @@ class ObjectiveStats:
     Tensors stay on the device. What is derived from them is computed only when asked for.
     """
 
-    margin: float | Tensor
-    """Margin of the monitored hinge, in similarity; of C cells, shape (C, 1)."""
     pos: Tensor
     """s_p of the 2N anchors (images, then texts), shape (A,)."""
     neg: Tensor
@@ -75,6 +73,8 @@ class ObjectiveStats:
     """Whether the anchor has a negative, shape (A,), bool."""
     finite: Tensor
     """Whether all of the batch's similarities are finite, shape (), bool."""
+    violations: Tensor
+    """max(0, margin + s_n - s_p) of every anchor with a negative, 0 of the others, shape (A,)."""
     triplet: Tensor
     """T, shape (A,); 0 where there is no negative."""
     pair_pos: Tensor
@@ -95,14 +95,18 @@ class ObjectiveStats:
     def of(
         cls, mined: MinedBatch, weights: tuple[Tensor, Tensor, Tensor], *, margin: float | Tensor, **given: Any
     ) -> Self:
-        """The statistics of a batch whose triplets have the weights T, P+ and P-, shape (A,) each, or (C, A)."""
+        """The statistics of a batch whose triplets have the weights T, P+ and P-, shape (A,) each, or (C, A).
+
+        Args:
+            margin: of the monitored hinge, in similarity; of C cells, shape (C, 1).
+        """
         pair_pos, pair_neg = weights[1:]
         triplet = torch.where(mined.valid, weights[0], 0)
         return cls(
-            margin=margin,
             pos=mined.pos,
             neg=mined.neg,
             valid=mined.valid,
+            violations=torch.where(mined.valid, margin + mined.neg - mined.pos, 0).clamp(min=0),
             finite=mined.finite,
             triplet=triplet,
             pair_pos=pair_pos,
@@ -116,11 +120,6 @@ class ObjectiveStats:
         """Whether all similarities are finite and all embeddings unit vectors, shape (), bool."""
         rows = self.gradient.images, self.gradient.texts
         return self.finite & ~(no_unit_vectors(rows[0]) | no_unit_vectors(rows[1])).any(-1)
-
-    @property
-    def violations(self) -> Tensor:
-        """max(0, margin + s_n - s_p) of every anchor with a negative, 0 of the others, shape (A,)."""
-        return torch.where(self.valid, self.margin + self.neg - self.pos, 0).clamp(min=0)
 
     @property
     def hinge(self) -> Tensor:

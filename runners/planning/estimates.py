@@ -14,7 +14,8 @@ from goal_sweep.sweeps import ResourceConfig, SweepConfig, Training, Unit
 DEFAULT: Final = "A100"
 """The card of a sweep for GPUs of which nothing is known."""
 _REACHED: Final = 0.5
-"""Share of a peak that programs reach. Of timm's inference on an RTX 3090: 0.38 (Swin) to 0.78 (ViT)."""
+"""Share of a peak that programs reach: of published trainings, 0.37 to 0.58 on an RTX 3090 and 0.29 to 0.35 on an A100
+(tests/runners/planning/test_speeds.py). Compiled ones, and those on newer cards, are not published."""
 _LEAST_S: Final = 0.01
 """Seconds of the smallest step: starting the kernels of the heads, the objective and the optimiser."""
 _IMAGE_LOAD_S: Final = 0.005

@@ -50,44 +50,46 @@ class _Recurrence(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, weight_hh: Tensor, bias_hh: Tensor, sizes: tuple[int, ...]) -> Tensor:
         """Keeps of every word: the gates after their activation, the state before, and the new gate's hidden part."""
-        cells, words, width = len(inputs), inputs.shape[1], inputs.shape[2] // 3
-        transposed, bias = weight_hh.mT, bias_hh[:, None]
-        gates = torch.empty_like(inputs)
-        before = inputs.new_zeros(cells, words, width)
-        hidden_new = torch.empty_like(before)
-        state = inputs.new_zeros(cells, sizes[0], width)
+        width, transposed, bias = inputs.shape[2] // 3, weight_hh.mT, bias_hh[:, None]
+        state = inputs.new_zeros(len(inputs), sizes[0], width)
+        before, ended, news, kept = list[Tensor](), list[Tensor](), list[Tensor](), list[Tensor]()
         for here, size in _steps(sizes):
-            old = before[:, here]
-            old.copy_(state[:, :size])
+            old, over = state[:, :size], state[:, size:]
             hidden = torch.bmm(old, transposed).add_(bias)
             both = torch.add(inputs[:, here, : 2 * width], hidden[:, :, : 2 * width]).sigmoid_()
             new = torch.addcmul(inputs[:, here, 2 * width :], both[:, :, :width], hidden[:, :, 2 * width :]).tanh_()
-            torch.lerp(new, old, both[:, :, width:], out=state[:, :size])
-            gates[:, here, : 2 * width] = both
-            gates[:, here, 2 * width :] = new
-            hidden_new[:, here] = hidden[:, :, 2 * width :]
-        ctx.save_for_backward(gates, before, hidden_new, weight_hh)
+            state = torch.lerp(new, old, both[:, :, width:])
+            before.append(old)
+            ended.append(over)
+            news.append(new)
+            kept += both, hidden[:, :, 2 * width :].clone()
+        ctx.save_for_backward(weight_hh, torch.cat(before, 1), torch.cat(news, 1), *kept)
         ctx.sizes = sizes
-        return state
+        return torch.cat((state, *reversed(ended)), 1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_states: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         """Walks back over the time steps; the weights' gradient is one product over all of them."""
-        gates, before, hidden_new, weight_hh = ctx.saved_tensors
+        weight_hh, before, new, *kept = ctx.saved_tensors
         width = before.shape[2]
-        d_inputs, d_hidden = torch.empty_like(gates), torch.empty_like(gates)
+        d_inputs, d_hidden = (before.new_empty(*before.shape[:2], 3 * width) for _ in range(2))
+        # Factors that wait for no step are computed for all, in the place of their products.
+        torch.mul(new, new, out=d_inputs[:, :, 2 * width :]).neg_().add_(1)
+        torch.sub(before, new, out=d_hidden[:, :, width : 2 * width])
         d_state = d_states.clone()
-        for here, size in reversed(list(_steps(ctx.sizes))):
-            reset, update, new = gates[:, here].split(width, 2)
-            upstream = d_state[:, :size]
-            d_new = (upstream * (1 - update)).mul_(1 - new * new)
-            d_update = (before[:, here] - new).mul_(upstream).mul_(update).mul_(1 - update)
-            d_reset = (d_new * hidden_new[:, here]).mul_(reset).mul_(1 - reset)
-            d_inputs[:, here] = torch.cat((d_reset, d_update, d_new), 2)
-            d_hidden[:, here] = torch.cat((d_reset, d_update, d_new * reset), 2)
+        steps = [*zip(_steps(ctx.sizes), kept[::2], kept[1::2], strict=True)]
+        for (here, size), both, hidden_new in reversed(steps):
+            upstream, rest = d_state[:, :size], 1 - both
+            d_both, d_last = d_hidden[:, here].split((2 * width, width), 2)
+            d_new = d_inputs[:, here, 2 * width :].mul_(upstream * rest[:, :, width:])
+            torch.mul(d_new, hidden_new, out=d_both[:, :, :width])
+            d_both[:, :, width:].mul_(upstream)
+            d_both.mul_(both).mul_(rest)
+            torch.mul(d_new, both[:, :, :width], out=d_last)
             carried = torch.bmm(d_hidden[:, here], weight_hh)
-            d_state[:, :size] = carried.addcmul_(upstream, update)
+            torch.addcmul(carried, upstream, both[:, :, width:], out=upstream)
+        d_inputs[:, :, : 2 * width] = d_hidden[:, :, : 2 * width]
         d_weight = torch.bmm(d_hidden.mT, before)
         return d_inputs, d_weight, d_hidden.sum(1), None
 

@@ -1,5 +1,6 @@
 """Units on a pretended GPU: nothing is left on the CPU, and a step of a cell waits for the device once."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
@@ -13,6 +14,7 @@ from transformers import AutoModel
 
 from goal_sweep.goal_core.data.config import RegionsConfig
 from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig, hub
+from goal_sweep.goal_core.models.sizes import CAPTION_LENGTH
 from goal_sweep.goal_core.training import Callback, StageConfig, TrainingDone, UnitPlan
 from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.pretended_gpu import PretendedGpu, pretended_gpu
@@ -88,11 +90,13 @@ class Steps(Callback):
 
 
 def waits_of(unit: UnitPlan, root: Path, gpu: PretendedGpu) -> list[str]:
-    """Train a unit and evaluate its cells. Returns what its second step waited for."""
+    """Train a unit and evaluate its cells. Returns what its second step waited for, as all others of its epoch did."""
     steps, folders = Steps(gpu), folders_of(unit, root)
     for outcome in train_unit(replace(unit, device="cuda"), folders, steps):
         assert isinstance(outcome, TrainingDone), outcome.trace
-    return steps.waits[1]
+    later = steps.waits[1 : len(steps.waits) // unit.stage.epochs]
+    assert all(waits == later[0] for waits in later), later
+    return later[0]
 
 
 def unit_for(case: str, root: Path, *names: str, **changes: Any) -> UnitPlan:
@@ -112,17 +116,25 @@ def test_a_step_of_a_cell_waits_once(case: str, gpu: PretendedGpu, tmp_path: Pat
 
 
 class Products(TorchDispatchMode):
-    """Notes the dtypes of all convolutions and other products, and whether the convolutions have channels last."""
+    """Notes the dtypes of all convolutions and other products, and how the convolutions are computed."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.convolved, self.multiplied = set[tuple[torch.dtype, bool]](), set[torch.dtype]()
+        self.convolved: dict[str, list[tuple[torch.dtype, bool, bool]]] = {"forward": [], "backward": []}
+        """Of each convolution: the dtype of its factors, whether TF32 may round them, and whether channels come last.
+        """
+        self.multiplied = set[torch.dtype]()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.name()
-        if name == "aten::convolution" and len(args[0]) > 1:  # one picture only shows what a backbone returns
-            last = [one.is_contiguous(memory_format=torch.channels_last) for one in args[:2]]
-            self.convolved.add((args[0].dtype, all(last)))
+        if name.startswith("aten::convolution") and len(args[0]) > 1:  # one picture only shows what a backbone returns
+            *gradient, images, weight = args[: 3 if name.endswith("backward") else 2]
+            (dtype,) = {one.dtype for one in (*gradient, images, weight)}
+            dense = [one.is_contiguous(memory_format=torch.channels_last) for one in (images, weight, *gradient)]
+            # A ViT's gradient is part of one with more rows. It is copied once, in the order that it has.
+            last = all(dense[:2]) and (all(dense) or gradient[0].stride(1) == 1)
+            way = self.convolved["backward" if gradient else "forward"]
+            way.append((dtype, torch.backends.cudnn.allow_tf32, last))
         elif name in ("aten::mm", "aten::addmm", "aten::bmm"):
             self.multiplied.add(args[-1].dtype)
         return func(*args, **(kwargs or {}))
@@ -132,8 +144,33 @@ def test_backbones_alone_compute_in_half_precision_with_channels_last(gpu: Prete
     unit = unit_for("vsepp finetune", tmp_path / "data", *NAMES[:1], precision="bf16")
     with Products() as products:
         waits_of(unit, tmp_path, gpu)
-    assert products.convolved == {(torch.bfloat16, True)}
+    assert {one for each in products.convolved.values() for one in each} == {(torch.bfloat16, False, True)}
     assert products.multiplied == {torch.float32}
+
+
+CONVOLUTIONS = {"resnet152": 155, "efficientnet_b0": 81, "vit_tiny_patch16_224": 1}
+PRECISIONS = {"fp32": (torch.float32, False), "tf32": (torch.float32, True), "bf16": (torch.bfloat16, False)}
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("stage", [SHORT, TUNED], ids=lambda stage: stage.name)
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_every_convolution_has_channels_last(
+    name: str, precision: str, stage: StageConfig, gpu: PretendedGpu, tmp_path: Path
+) -> None:
+    """In the backward pass the gradient that reaches the convolution, too."""
+    image = replace(CROPS.image, size=64, resize=72)
+    data = replace(CROPS, num_train=2, num_val=2, num_test=2, image=image)
+    model = replace(MODEL, backbone=BackboneConfig(name=name, weights="random"))
+    unit = unit_for("vsepp finetune", tmp_path, *NAMES[:1], data=data, model=model, precision=precision)
+    with Products() as products:
+        waits_of(replace(unit, stage=replace(stage, batch_size=2)), tmp_path, gpu)
+    wanted = (*PRECISIONS[precision], True)
+    for way, found in products.convolved.items():
+        passed, rest = divmod(len(found), CONVOLUTIONS[name])
+        assert (passed > 0, rest) == (way == "forward" or stage is TUNED, 0), way
+        assert set(found) <= {wanted}, way
 
 
 @pytest.mark.parametrize("case", STACKED)
@@ -141,6 +178,39 @@ def test_a_step_of_a_stack_waits_once(case: str, gpu: PretendedGpu, tmp_path: Pa
     waits = waits_of(unit_for(case, tmp_path / "data", *NAMES), tmp_path, gpu)
     assert [one.split(":")[0] for one in waits] == ["tolist() at stack.py"], waits
     assert "path heads" in (tmp_path / "con-con" / "log.txt").read_text()
+
+
+class Kernels(TorchDispatchMode, Callback):
+    """Counts what each step starts on the device: every operation that is more than a view or an allocation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[Counter[str]] = [Counter()]
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        is_view = any(one.alias_info is not None and not one.alias_info.is_write for one in func._schema.returns)
+        if not is_view and not func.name().startswith(NO_KERNELS):
+            self.steps[-1][func.name()] += 1
+        return func(*args, **(kwargs or {}))
+
+    def step(self) -> None:
+        self.steps.append(Counter())
+
+
+NO_KERNELS = ("aten::empty", "aten::new_empty", "aten::_unsafe_view", "aten::lift_fresh", "profiler::")
+ALL = [f"{pair}/{triplet}" for pair in ("con", "lin", "sig", "lin-ms", "sig-ms") for triplet in ("con", "nca", "cir")]
+KERNELS_OF_A_WORD = 18
+
+
+def test_a_step_of_fifteen_stacked_cells_starts_few_kernels(gpu: PretendedGpu, tmp_path: Path) -> None:
+    """At most 700 with features that are there, where the batch's longest caption has COCO's mean length."""
+    unit = unit_for("vsepp frozen", tmp_path / "data", *ALL, data=FEW)
+    with Kernels() as kernels:
+        train_unit(replace(unit, device="cuda"), folders_of(unit, tmp_path), kernels)
+    step = kernels.steps[1]
+    words = step["aten::tanh_"]
+    assert words > 8
+    assert step.total() + KERNELS_OF_A_WORD * (CAPTION_LENGTH - words) <= 700, step.most_common()
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,29 @@ def test_a_step_takes_its_arithmetic_at_half_of_the_peak_where_that_is_the_most(
     )
 
 
+PUBLISHED = {
+    # timm, results/benchmark-train-amp-nhwc-pt112-cu113-rtx3090.csv, train_samples_per_sec.
+    ("RTX 3090", "bf16", 0.8, 1.4): "resnet18 3482 resnet50 1218 resnet101 748 resnet152 501 resnext101_32x8d 313 "
+    "vit_small_patch16_224 1058 vit_base_patch16_224 393 swin_base_patch4_window7_224 281 efficientnet_b0 1752",
+    # NVIDIA/DeepLearningExamples, PyTorch/Classification/ConvNets; resnet152 and ViT: willgpaik, pytorch-ddp-bench.
+    ("A100-80G", "bf16", 1.4, 1.7): "resnet50 2470 efficientnet_b0 2489 resnet152 1190 vit_base_patch16_224 1030",
+    ("A100", "bf16", 1.4, 1.7): "resnext101_32x4d 908",
+    ("A100-80G", "tf32", 1.7, 2.6): "resnet50 938 efficientnet_b0 1078",
+    ("A100", "tf32", 1.7, 2.6): "resnext101_32x4d 300",
+}
+"""Images a second of trainings on one GPU at 224 px, in half precision or TF32, not compiled; and how far plans are."""
+
+
+@pytest.mark.parametrize(("gpu", "precision", "lowest", "highest"), PUBLISHED)
+def test_a_plan_is_as_far_from_published_trainings_as_its_page_says(
+    gpu: str, precision: str, lowest: float, highest: float
+) -> None:
+    words = PUBLISHED[gpu, precision, lowest, highest].split()
+    for name, rate in zip(words[::2], words[1::2], strict=True):
+        planned = 128 / step_s("finetune", f"model.backbones=[{name}]", f"precision={precision}", gpu=gpu)
+        assert lowest < planned / float(rate) < highest, name
+
+
 def test_a_step_grows_with_the_work() -> None:
     assert step_s("frozen", "data.image.size=112") < step_s("frozen")
     assert 1.2 < step_s("finetune", "stages.finetune.micro_batch=32") / step_s("finetune") < 1.35
