@@ -2,16 +2,23 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+DEMO   := $(VENV)/.installed-sweep
 STAMP  := $(VENV)/.installed
+FITS   := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 
 .PHONY: demo test parity lint docs bench gpu chaos faults cluster-test clean
 
-$(STAMP): pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
-	touch $(STAMP)
+# The extra sweep is what running needs, dev also what the tests need.
+$(DEMO): EXTRA = sweep
+$(STAMP): EXTRA = dev
+$(DEMO) $(STAMP): pyproject.toml constraints.txt
+	@$(BIN)/python -c '$(FITS)' 2>/dev/null || $(PYTHON) -c '$(FITS)' || \
+	{ echo "goal-sweep needs Python 3.11 to 3.13, $(PYTHON) is another: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(BIN)/python -c '$(FITS)' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRA)]"
+	touch $@
 
-demo: $(STAMP)
+demo: $(DEMO)
 	$(BIN)/goal-sweep launch quickstart.yaml
 	@echo
 	@echo "Report:    goal-sweep-store/reports/quickstart/report.html  (tables and heatmaps beside it)"

@@ -57,8 +57,8 @@ class Report:
     """Everything else; folded in the page."""
     runs: Sequence[tuple[BlockResults, BlockRuns]]
     """The trainings behind every cell; only in the page."""
-    mlflow_page: str
-    """The address of the sweep's experiment in MLflow; empty without one."""
+    mlflow_run: str
+    """As of `write_report`."""
 
 
 def report_to_markdown(report: Report) -> str:
@@ -207,7 +207,7 @@ def report_to_html(report: Report, folder: Path) -> str:
         mean_and_spread=_mean_and_spread,
         main_metrics=MAIN_METRICS,
         measures=MEASURES,
-        server=report.mlflow_page.partition("/#")[0],
+        server=report.mlflow_run.partition("/#")[0],
         shown_blocks=[section.grids[0].block for section in report.blocks if section.grids],
         slug=measure_slug,
     )

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
-from urllib.parse import quote
 
 from goal_sweep.analysis.blocks import BlockResults, Objective
 from goal_sweep.analysis.figures.blocks import draw_heatmap
@@ -115,7 +114,7 @@ BlockRuns = Mapping[Objective, list[RunRow]]
 """By ``(pair, triplet)``, in table order; seeds in order."""
 
 
-def runs_of(inputs: Inputs, report_folder: Path, mlflow_page: str) -> list[tuple[BlockResults, BlockRuns]]:
+def runs_of(inputs: Inputs, report_folder: Path, mlflow_run: str) -> list[tuple[BlockResults, BlockRuns]]:
     """The trainings of each block of which any was started, failed ones too; as of `write_report`."""
     results, made = inputs.results, list[tuple[BlockResults, BlockRuns]]()
     for block in inputs.blocks:
@@ -125,13 +124,11 @@ def runs_of(inputs: Inputs, report_folder: Path, mlflow_page: str) -> list[tuple
         cells: dict[Objective, list[RunRow]] = {key: [] for key, cell in block.cells.items() if cell.requested}
         for run in runs.to_dict("records"):
             files = {name: str(run[name]) for name in ("log", "checkpoint")}
-            of_training = quote(f"tags.`goal.stage_key` = '{run['training']}'")
-            url = f"{mlflow_page}/runs?workflowType=machine_learning&searchFilter={of_training}"
             row = RunRow(
                 seed=int(run["seed"]),
                 state=": ".join(filter(None, (str(run["state"]), str(run["reason"])))),
                 values={m.key: float(run[m.test]) for m in METRICS.values()} if run["state"] == "done" else {},
-                url=url if mlflow_page and run["attempts"] > 0 else "",
+                url=mlflow_run.replace("{training}", run["training"]) if run["attempts"] > 0 else "",
                 files=files,
                 links={name: _link(run["store"], path, report_folder) for name, path in files.items()},
             )

@@ -77,7 +77,7 @@ def write_report(
     *,
     compare_with_paper: bool = False,
     scale: Scale = "paper",
-    mlflow_page: str = "",
+    mlflow_run: str = "",
 ) -> ReportResult:
     """Write tables, heatmaps, statistics and the two documents that show them; docs/report.md lists the files.
 
@@ -88,7 +88,8 @@ def write_report(
         compare_with_paper: show the paper's numbers beside those of the same blocks.
         scale: ``paper`` colours tables as in the paper; ``colour-blind`` uses one scale that is safe for all
             readers.
-        mlflow_page: the address of the sweep's experiment in MLflow, to which the page leads; empty without one.
+        mlflow_run: the address of a run in MLflow, with ``{training}`` in the place of the training's key; empty
+            without MLflow.
     """
     inputs = Inputs(results=results)
     folder.mkdir(parents=True, exist_ok=True)
@@ -115,8 +116,8 @@ def write_report(
             blocks.block_section(own, colours[own.key], folded=own not in inputs.answered) for own in inputs.blocks
         ),
         details=tuple(filter(None, details)),
-        runs=runs_of(inputs, folder, mlflow_page),
-        mlflow_page=mlflow_page,
+        runs=runs_of(inputs, folder, mlflow_run),
+        mlflow_run=mlflow_run,
     )
     grids = [grid for section in report.blocks for grid in section.grids]
     figures = [picture for section in report.details for picture in section.figures]

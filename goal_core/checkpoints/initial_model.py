@@ -45,7 +45,7 @@ class InitialModel:
             model = self.framework.without_backbone_weights(model) if self._given.backbone else model
         self.model = model
         self.tokenizer: Tokenizer
-        vectors = None if dataset is None else dataset.splits["train"].texts
+        vectors = None if dataset is None else next(iter(dataset.splits.values())).texts
         if vectors is not None:
             self.tokenizer = TextVectors(vectors.shape[-1])
         elif self._given is not None:
@@ -70,7 +70,7 @@ class InitialModel:
         """Everything else that trains."""
         width = 0 if self._given is None else self._given.description.num_features
         if self._dataset is not None:
-            width = num_features(backbone, self._dataset.splits["train"])
+            width = num_features(backbone, next(iter(self._dataset.splits.values())))
         elif backbone is not None:
             width = backbone.num_features
         build = partial(self.framework.heads, self.model, num_features=width, tokenizer=self.tokenizer, seed=seed)

@@ -1,6 +1,6 @@
 """Recall of trained cells, one or several together, from their checkpoints and their data."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -10,7 +10,7 @@ import torch
 from goal_sweep.goal_core.basics.errors import CollapsedError, ConfigError, DataError
 from goal_sweep.goal_core.checkpoints.file import ModelDescription, read_model
 from goal_sweep.goal_core.checkpoints.initial_model import trained_encoder
-from goal_sweep.goal_core.data import DataConfig, Dataset, Split
+from goal_sweep.goal_core.data import SPLIT_NAMES, DataConfig, Dataset, Split
 from goal_sweep.goal_core.data.formats.index import own_indexes
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.text import tokenize
@@ -76,6 +76,7 @@ def open_checkpoint(
     weights: str | None = None,
     device: str = "cpu",
     data: DataConfig | None = None,
+    splits: Collection[str] = SPLIT_NAMES,
 ) -> OpenedCheckpoint:
     """Load a trained cell and open its data.
 
@@ -83,6 +84,7 @@ def open_checkpoint(
         root: the data's folder, if it is not the one the cell was trained with.
         weights: the backbone's weights file, if it has moved; its content must be the same.
         data: other data than the cell was trained on. Words and the preparation of images stay the cell's.
+        splits: those that the data must have.
     """
     torch.set_num_threads(_THREADS)
     trained = read_model(path)
@@ -95,7 +97,7 @@ def open_checkpoint(
         if own.image is not None:
             data = replace(data, image=own.image)  # type: ignore[arg-type]  # all with pictures have one
         description = replace(description, data=data)
-    dataset = open_dataset(description.data, own_indexes())
+    dataset = open_dataset(description.data, own_indexes(), needed=splits)
     if data is None and dataset.fingerprint != description.data_fingerprint:
         raise DataError(
             "the data is not what the cell was trained on: "

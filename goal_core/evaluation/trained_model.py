@@ -127,7 +127,9 @@ class RetrievalModel:
                 pool.tabulate(largest)
         module = _Part(encoder, getattr(encoder, part)).eval()
         with torch.no_grad():
-            torch.export.save(torch.export.export(module, inputs, dynamic_shapes=(shapes,)), path)
+            program = torch.export.export(module, inputs, dynamic_shapes=(shapes,))
+        _empty_unused(program)
+        torch.export.save(program, path)
 
     def tokens(self, texts: Iterable[str], *, longest: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
         """Sentences as the network takes them: ids (M, L) int64 padded with 0, and their numbers (M,) int64."""
@@ -181,6 +183,16 @@ class _Part(nn.Module):
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
         """Unit vectors (B, D)."""
         return self._encode(*inputs)
+
+
+def _empty_unused(program: torch.export.ExportedProgram) -> None:
+    """Take the weights out of a program that it does not use: those of the model's other part."""
+    parameters, buffers = program.graph_signature.inputs_to_parameters, program.graph_signature.inputs_to_buffers
+    for node in program.graph.find_nodes(op="placeholder"):
+        name = parameters.get(node.name) or buffers.get(node.name)
+        if name in program.state_dict and not node.users:
+            empty = program.state_dict[name].new_empty(0)
+            program.state_dict[name] = nn.Parameter(empty) if node.name in parameters else empty
 
 
 def load_model(

@@ -70,8 +70,8 @@ def run(arguments: list[str] | None = None) -> int:
         return int(leave.exit_code)
     except (typer.Abort, KeyboardInterrupt):
         return 130
-    except SystemExit:  # by typer or rich, with the status of failed cells
-        return _UNREAD
+    except SystemExit as leave:  # of typer: 0 once it has installed the completion, else because nobody reads
+        return _UNREAD if leave.code else 0
     except _UsageError as error:
         said = error.format_message()
         if said:  # a command without its arguments has printed its help already, and has no message

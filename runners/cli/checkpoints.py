@@ -14,6 +14,7 @@ import typer
 from goal_sweep.goal_core.basics.errors import GoalError, first_line, printable
 from goal_sweep.goal_core.basics.files import seems
 from goal_sweep.goal_core.basics.registry import run_plugins
+from goal_sweep.goal_core.data import SPLIT_NAMES
 from goal_sweep.goal_core.data.formats.index import own_indexes
 from goal_sweep.goal_core.data.formats.layout import PICTURES
 from goal_sweep.goal_core.data.formats.opening import open_dataset
@@ -68,7 +69,9 @@ def evaluate(
         raise GoalError(f"{option} needs a single checkpoint, got {len(files)}; evaluate them one by one or without it")
     if len(files) == 1:
         other = None if data is None else load_sweep(data).data
-        result = open_checkpoint(files[0], root=root, weights=weights, device=device, data=other).evaluate(split)
+        needed = SPLIT_NAMES if data is None else (split,)
+        opened = open_checkpoint(files[0], root=root, weights=weights, device=device, data=other, splits=needed)
+        result = opened.evaluate(split)
     else:
         result = evaluate_ensemble((open_checkpoint(path, root=root, device=device) for path in files), split)
     if as_json:

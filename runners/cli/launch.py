@@ -187,7 +187,7 @@ def status(
         rows = ((one.cell.id, one.name, one.stage.name, progress[one], one.stage.epochs) for one in progress.trainings)
         print(json.dumps([_row(*row) for row in rows], indent=2))
         return
-    console.print(overview(progress, opened.config.name))
+    console.print(overview(progress, opened.config.name, width=console.width))
     for holder in dict.fromkeys(progress[one].holder for one in opened.trainings if progress[one].holder):
         console.print(f"training: {holder}")
     records = Submissions(opened.store.root)

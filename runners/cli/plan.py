@@ -1,11 +1,12 @@
 """The command that tells what a sweep will cost: `plan`."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from shutil import disk_usage
 from typing import Annotated, Any
 
 import typer
@@ -21,6 +22,7 @@ from goal_sweep.runners.launch.tuning import ends_of, foresee
 from goal_sweep.runners.planning.devices import to_plan_for
 from goal_sweep.runners.planning.estimates import disk_mb, memory_mb
 from goal_sweep.runners.planning.packing import Speeds, end_s, in_store, measured, pack_for, recorded
+from goal_sweep.runners.store import bucket_of, local_root
 from goal_sweep.sweeps import ResolvedSweep, Training, Unit, load_sweep
 from goal_sweep.sweeps.cells import describe_size, factors, unopened
 
@@ -57,9 +59,8 @@ def plan(
         resolved: ResolvedSweep = unopened(config)
     else:
         resolved = arguments.open(renew=True)
-        if measure:
-            with arguments.placed():
-                resolved.check_trainable()
+        with arguments.placed():
+            resolved.check_trainable()
     found = plan_of(resolved, devices, gpu_record, measure=measure)
     if as_json:
         print(json.dumps(found, indent=2))
@@ -104,16 +105,19 @@ def plan_of(
     if opened is not None and measure:
         known |= measured(units, speeds, opened.store, opened.dataset)
     speeds = replace(speeds, known=known)
+    stages = [_row(label, *row, speeds) for (label, _), row in rows.items()]
     ends = [end_s(packing.units, speeds.seconds, devices.count) for packing in packings]
     unseen = f"not on this machine; planned from its published size, {splits.get('train')} to train on"
     return {
         **{"sweep": config.name, **factors(sweep), "data": opened.data_fingerprint if opened else unseen},
-        **{"search": search, "stages": [_row(label, *row, speeds) for (label, _), row in rows.items()]},
+        **{"search": search, "stages": stages},
         **{"devices": {**asdict(devices), "name": str(devices)}, "card": speeds.card.name if speeds.card else None},
         **{"end_s": _sum(ends), "packing": list(packings[-1].lines) if packings else []},
         "notes": [
             *filter(None, dict.fromkeys(map(speeds.waits, units))),
             *devices.notes,
+            *_too_small(config.store, sum(row["disk_mb"] or 0 for row in stages)),
+            *([f"warning: {unlike}"] if opened and (unlike := opened.unlike_published()) else ()),
             *(f"data: {line}" for line in (opened.dataset.notes if opened else ())),
         ],
     }
@@ -138,6 +142,15 @@ def _row(label: str, trainings: Sequence[Training], units: Sequence[Unit], speed
         "hours": None if seconds is None else seconds / 3600,
         "time_from": None if speed is None else speed.source,
     }
+
+
+def _too_small(store: str, needed_mb: float) -> Iterator[str]:
+    """A warning where the disk of a store in a folder has not so much room."""
+    root = local_root(store)
+    there = next(place for place in (root, *root.parents) if place.is_dir())
+    free_mb = disk_usage(there).free / 1e6
+    if bucket_of(store) is None and needed_mb > free_mb:
+        yield f"warning: the disk of {root} has {free_mb / 1e3:.1f} GB free, the weights take {needed_mb / 1e3:.1f} GB"
 
 
 def _sum(numbers: Sequence[float | None]) -> float | None:

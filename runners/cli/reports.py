@@ -102,9 +102,9 @@ def report(
     """
     folder, results = out or target.folder, target.results()
     page = target.page() if attach else "tracking is not up to date"
-    address = page.address if isinstance(page, SweepPage) else ""
+    address = page.run_address if isinstance(page, SweepPage) else ""
     try:
-        result = write_report(results, folder, compare_with_paper=compare is not None, scale=scale, mlflow_page=address)
+        result = write_report(results, folder, compare_with_paper=compare is not None, scale=scale, mlflow_run=address)
     except OSError as error:
         raise GoalError(f"no report in {folder}: {error}; give another folder with --out") from error
     if isinstance(page, str):

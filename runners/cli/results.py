@@ -183,6 +183,7 @@ def ui(
 
     Example: goal-sweep ui quickstart.yaml --port 5001
     """
+    print("starting; Ctrl-C ends it", file=sys.stderr)
     from goal_sweep.runners.cli.reports import report_target
 
     target = report_target(sweep, SweepArguments(sweep, set_, store, tracking_uri).overrides)
@@ -198,7 +199,6 @@ def ui(
         signal.signal(number, signal.default_int_handler)  # so that the server ends with this process
     address = f"http://127.0.0.1:{port}"
     with _server(target.uri, port) as server:
-        console.print("MLflow's server starts; Ctrl-C ends it")
         link = page_link(target.uri, target.config.name, address)  # computed meanwhile
         _wait_until_it_answers(server, address)
         console.print(f"{address}  ({target.uri})\n{link}")

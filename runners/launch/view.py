@@ -35,8 +35,8 @@ _ORDER: tuple[State, ...] = ("running", "waiting", "failed", "done")
 """Of the blocks of a sweep in training, by their most urgent state."""
 METRICS = {"test/i2t_r1": "image -> text R@1", "test/t2i_r1": "text -> image R@1"}
 """The test results that have a grid, and what it calls them."""
-LABEL, MEAN, SQUARE, ABREAST = 7, 7, 23, 3
-"""Columns of a row's name, of a mean with its star, of an objective with the space after it; objectives in a row."""
+LABEL, MEAN, SQUARE = 7, 7, 23
+"""Columns of a row's name, of a mean with its star, of an objective with the space after it."""
 MAX_MARKS = 6
 """Seeds that get a mark each; of more than these, the number that is done is written."""
 
@@ -57,32 +57,40 @@ STATES: tuple[State, ...] = ("done", "running", "waiting", "failed")
 _NEW = TrainingStatus(state="waiting")
 
 
-def overview(progress: SweepProgress, name: str, judge: Judge | None = None, *, live: bool = False) -> Group:
+def overview(
+    progress: SweepProgress, name: str, judge: Judge | None = None, *, width: int = 80, room: Console | None = None
+) -> Group:
     """Draw the state of a sweep in full: what trains with its scores, what is done with its test results.
 
     Args:
-        live: a launch runs; then blocks in training come first, because a terminal crops what it has no room for.
+        width: columns that there are.
+        room: the terminal of a launch that runs: blocks in training come first, and grids with no room are left out.
     """
     counts, judged = progress.counts(), False
     head = Text.assemble((name, "bold"), f"  {', '.join(f'{counts[state]} {state}' for state in STATES)}")
     if begun := [progress[training].epochs for training in progress.trainings if progress.begun(training)]:
         head.append(f"\n{len(begun)} of the waiting continue from a saved state ({sum(begun)} epochs in all)")
     head.append(f"\n{progress.phase}" if progress.phase else "")
-    parts: list[RenderableType] = [head]
+    grids: list[RenderableType] = []
     statuses = {training: progress[training] for training in progress.trainings}
     of_block = {block: {statuses[one].state for one in progress.of_block(block)} for block in progress.blocks()}
-    in_turn = sorted(of_block, key=lambda block: min(map(_ORDER.index, of_block[block]))) if live else of_block
+    in_turn = sorted(of_block, key=lambda block: min(map(_ORDER.index, of_block[block]))) if room else of_block
     for block in in_turn:
         has_results = "done" in of_block[block] and block.configuration != CANDIDATES  # which are not tested
         metrics = [""] if "running" in of_block[block] or not has_results else []
         metrics += METRICS if has_results else []
         for metric in metrics:
-            grid, was_judged = block_grid(progress, block, metric, judge if metric else None)
+            grid, was_judged = block_grid(progress, block, metric, judge if metric else None, width)
             judged |= was_judged
-            parts += [Text(), grid]
-    parts += _listed("failed", [_named(*one) for one in statuses.items() if one[1].state == "failed"])
-    parts += _listed("to be repeated", [_named(*one) for one in statuses.items() if one[1].damaged])
-    return Group(*parts, legend(judged=judged))
+            grids.append(Group(Text(), grid))
+    lists = _listed("failed", [_named(*one) for one in statuses.items() if one[1].state == "failed"])
+    lists += _listed("to be repeated", [_named(*one) for one in statuses.items() if one[1].damaged])
+    while True:
+        drawn = Group(head, *grids, *lists, legend(judged=judged))
+        # One line is the bar's. The first grid stays, whatever the terminal.
+        if room is None or len(room.render_lines(drawn)) < room.height or not (grids[1:] or lists):
+            return drawn
+        (lists or grids).pop()
 
 
 def _named(training: Training, status: TrainingStatus) -> str:
@@ -130,7 +138,7 @@ class LiveView:
             self._live.stop()
 
     def _view(self) -> RenderableType:
-        return Group(self._bar, overview(self.progress, self.name, live=True))
+        return Group(self._bar, overview(self.progress, self.name, width=self.console.width, room=self.console))
 
     def note(self, text: str) -> None:
         """Print a line above the view, or in the log."""
@@ -138,7 +146,7 @@ class LiveView:
 
     def show_all(self) -> None:
         """Print the state of the sweep in full."""
-        self.console.print(overview(self.progress, self.name, self._judge))
+        self.console.print(overview(self.progress, self.name, self._judge, width=self.console.width))
 
     def epoch(self, training: Training, val_rsum: float) -> None:
         """Take note of a finished epoch, and print a line for it unless the view redraws itself."""
@@ -170,7 +178,7 @@ def block_title(block: Block) -> str:
 
 
 def block_grid(
-    progress: SweepProgress, block: Block, metric: str = "", judge: Judge | None = None
+    progress: SweepProgress, block: Block, metric: str = "", judge: Judge | None = None, width: int = 80
 ) -> tuple[Group, bool]:
     """Draw a block: mean ± std over the seeds of each objective, and a mark for each seed until all are done.
 
@@ -178,7 +186,8 @@ def block_grid(
 
     Args:
         block: of the candidates of a search, the score of the best is drawn.
-        metric: one of `METRICS`, or "" for the val rsum of the best epoch so far.
+        metric: one of `METRICS`, or "" for the val rsum of the best epoch so far, of the seeds with the most epochs.
+        width: columns that there are.
 
     Returns:
         The grid with its title, and whether it was judged.
@@ -204,20 +213,21 @@ def block_grid(
         text.append(f"{spread:<7} {'≈ ' if near else ''}")
         squares[name] = text.append_text(_marks(progress, own, always=not metric))
     title = Text(f"{block_title(block)}: {METRICS[metric] if metric else block_counts(progress, block)}", style="bold")
-    return Group(title, *map(_one_line, _rows(squares))), judged is not None
+    return Group(title, *map(_one_line, _rows(squares, max(1, (width - LABEL + 1) // SQUARE)))), judged is not None
 
 
 def _points(progress: SweepProgress, seeds: Sequence[Training], metric: str) -> dict[int, float]:
     if metric:
         return {one.cell.seed: value for one in seeds if (value := progress[one].metrics.get(metric)) is not None}
-    scores = enumerate(progress[one].best_rsum for one in seeds)
-    return {number: score for number, score in scores if not math.isnan(score)}
+    scored = [status for status in map(progress.__getitem__, seeds) if not math.isnan(status.best_rsum)]
+    most = max((status.epochs for status in scored), default=0)  # a mean over different epochs would say nothing
+    return dict(enumerate(status.best_rsum for status in scored if status.epochs == most))
 
 
-def _rows(squares: Mapping[Objective, Text]) -> Iterable[Text]:
+def _rows(squares: Mapping[Objective, Text], abreast: int) -> Iterable[Text]:
     """The squares in the order of the table, below and beside the names of their weights; what is too wide follows."""
     names = [name for name in (*triplet_weights, LOSS) if any(triplet == name for _, triplet in squares)]
-    for triplets in (names[start : start + ABREAST] for start in range(0, len(names), ABREAST)):
+    for triplets in (names[start : start + abreast] for start in range(0, len(names), abreast)):
         yield Text(" " * LABEL + "".join(f"{f'{triplet:>{MEAN}}':<{SQUARE}}" for triplet in triplets), style="bold")
         for pair in (*pair_weights, *baselines):
             if any((pair, triplet) in squares for triplet in triplets):
@@ -251,12 +261,11 @@ def block_counts(progress: SweepProgress, block: Block) -> str:
 def legend(*, judged: bool = False) -> Text:
     """Explain the grids, in lines of at most 80 columns."""
     share = f"{SHARES[0]} to {SHARES[-1]} share of its epochs"
-    text = Text("score: val rsum of the best epoch so far, mean over seeds", style="dim")
+    text = Text("score: best val rsum so far, mean over the seeds with the most epochs", style="dim")
     text.append(f"\na mark for each seed: {WAITING} waiting  {share}  {DONE} done  {FAILED} failed")
     text.append("\n* highest of those that are done")
     if judged:
         text.append("\n≈ not significantly below the highest (5 %, other seeds on these images)")
-    text.no_wrap, text.overflow = True, "crop"
     return text
 
 

@@ -9,6 +9,7 @@ The names of its tags and metrics are here, and what a training has of them, by 
     child run per training      found again by goal.stage_key; goal.role = report, or candidate for one of a search
 """
 
+import json
 import logging
 import math
 import uuid
@@ -16,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
@@ -31,8 +32,6 @@ from goal_sweep.sweeps.results import EPOCHS, SETTING
 PARENT_RUN: Final = "mlflow.parentRunId"
 SOURCE: Final = {"mlflow.source.name": "goal-sweep launch", "mlflow.source.type": "LOCAL"}
 """MLflow's own tags, which its page shows as "Source"."""
-KIND: Final = {"mlflow.experimentKind": "custom_model_development"}
-"""MLflow's tag of an experiment whose page shows runs; it shows others as traces of language models."""
 SWEEP: Final = "goal.sweep"
 """The sweep's name, on its experiment and its parent run."""
 ROLE: Final = "goal.role"
@@ -52,6 +51,17 @@ COLUMNS_OF_TAGS: Final[Mapping[str, str]] = {f"goal.{name}": name for name in _T
 SELECTED: Final = "selected/val_"
 """Prefix of the selected epoch's metrics on the val split, so that ranking runs by val and reading their test metrics
 speaks of the same weights."""
+_ORDER: Final = f"metrics.`{SELECTED}rsum`"
+"""What runs are sorted by. MLflow lists all runs that are sorted by a metric; others it may hide below their parent."""
+_VIEW = {
+    **{"searchFilter": f"tags.`{ROLE}` = 'report'", "orderByKey": _ORDER, "orderByAsc": False},
+    "selectedColumns": [_ORDER, "metrics.`test/i2t_r1`", "metrics.`test/t2i_r1`"],
+}
+_PAGE: Final = {
+    "mlflow.experimentKind": "custom_model_development",  # or else the page shows traces of language models
+    "mlflow.sharedViewState.goal": json.dumps(_VIEW),
+}
+"""MLflow's tags of an experiment that say what its page shows."""
 _MAX_TAG = 4000
 _TIMES = (f"{EPOCHS}epoch", f"{EPOCHS}time")
 Row = Mapping[str, Any]
@@ -172,11 +182,14 @@ def ensure_experiment(client: Any, uri: str, name: str) -> str:
         client.delete_experiment(experiment.experiment_id)
         experiment = None
     if experiment is None:
-        file, tags = sqlite_file(uri), {SWEEP: name, **KIND}
+        file, tags = sqlite_file(uri), {SWEEP: name, **_PAGE}
         artifacts = None if file is None else (file.parent / "artifacts" / name).as_uri()
         return str(client.create_experiment(name, artifact_location=artifacts, tags=tags))
     if experiment.lifecycle_stage == "deleted":
         client.restore_experiment(experiment.experiment_id)
+    for tag, text in _PAGE.items():
+        if experiment.tags.get(tag) != text:
+            client.set_experiment_tag(experiment.experiment_id, tag, text)
     return str(experiment.experiment_id)
 
 
@@ -204,12 +217,21 @@ class SweepPage:
             self._artifacts, self._run = parents[0].info.artifact_uri, parents[0].info.run_id
 
     @property
-    def address(self) -> str:
-        """Where the runs are shown: on the tracking server or, for a database, where `goal-sweep ui` serves it."""
-        return self.address_at(self.uri.rstrip("/") if self.uri.startswith(("http://", "https://")) else LOCAL_PAGE)
+    def run_address(self) -> str:
+        """Where a training's run is shown, with ``{training}`` in the place of its key.
+
+        That is on the tracking server or, for a database, where `goal-sweep ui` serves it.
+        """
+        server = self.uri.rstrip("/") if self.uri.startswith(("http://", "https://")) else LOCAL_PAGE
+        found = quote(f"tags.`{STAGE_KEY}` = '{{training}}'", safe="{}")
+        order = f"orderByKey={quote(_ORDER)}&orderByAsc=false"
+        return f"{self._runs_at(server)}&{order}&searchFilter={found}"
 
     def address_at(self, server: str) -> str:
-        """Where a server shows the runs. MLflow shows traces of language models unless the address says otherwise."""
+        """Where a server shows the runs of the sweep's trainings with their numbers, the best on val first."""
+        return f"{self._runs_at(server)}&viewStateShareKey=goal"
+
+    def _runs_at(self, server: str) -> str:
         return f"{server}/#/experiments/{self.experiment_id}/runs?workflowType=machine_learning"
 
     def attach_report(self, folder: Path, files: Sequence[str], verdict: Sequence[str] = ()) -> None:

@@ -295,6 +295,8 @@ class Index:
         assert not isinstance(config, ScenesConfig)
         digest, corpus, splits = self.digest, self.texts("corpus"), dict[str, Split]()
         for name in SPLIT_NAMES:
+            if not len(self.columns[f"{name}.owners"]):
+                continue
             readers = self.readers(name)
             splits[name] = Split(
                 name=name,
@@ -308,7 +310,7 @@ class Index:
             name=config.name,
             splits=splits,
             fingerprint=fingerprint_of(config.image, config.min_word_count, digest),
-            corpus=[corpus] if len(corpus) else [splits[name].captions for name in COUNTED],
+            corpus=[corpus] if len(corpus) else [splits[name].captions for name in COUNTED if name in splits],
             notes=[*self.about["notes"], *self.about["duplicates"], *self._rare_words(config.min_word_count)],
         )
 

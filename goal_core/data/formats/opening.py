@@ -3,7 +3,7 @@
 import gc
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -48,6 +48,7 @@ def open_dataset(
     indexes: Path | None = None,
     *,
     renew: bool = True,
+    needed: Collection[str] = SPLIT_NAMES,
     progress: Progress = lambda done, total: None,
 ) -> Dataset:
     """Open what a sweep file's `data` names.
@@ -59,15 +60,19 @@ def open_dataset(
         indexes: the folder of all indexes; None keeps none.
         renew: look at every image, and read those again whose size or times changed. Without it only the files that are
             parsed are looked at; images that changed are noticed when they are read.
+        needed: splits that must have images; others may be empty, and are then left out.
     """
     if isinstance(config, ScenesConfig):
         return open_scenes(config)
     path = indexes and index_path(config, indexes)
     kept = path and kept_columns(path)
     known = Index(*kept) if kept else None
+    if known is not None and not all(len(known.columns[f"{split}.owners"]) for split in needed):
+        known = None  # it was kept by who needed less
     if known is not None and known.is_current(thorough=renew):
         return known.dataset(config, path)
-    index = _indexed(config, DataReport(name=config.name, raises=True), known, progress)
+    report = DataReport(name=config.name, raises=True, needed=needed)
+    index = _indexed(config, report, known, progress)
     assert index is not None  # or it has been raised
     if path is not None:
         with suppress(OSError):  # a disk that refuses it costs only time
@@ -202,7 +207,7 @@ def _listings(config: DataConfig, layout: Layout, report: DataReport) -> tuple[d
         report.counts(split, SplitCounts(images=len(listing.names), captions=captions), published.get(split))
         if file := listing.features:
             report.note(f"{split} features", "ok", f"shape {file.shape}, {np.dtype(file.dtype)}")
-        if not listing.names:
+        if not listing.names and split in report.needed:
             report.note(split, "wrong", f"split {split!r} has no images{layout.split and f': {layout.split}'}")
     return listings, [f"{what}, which are not used: {', '.join(own)}" for what, own in left_out.items() if own]
 
@@ -224,9 +229,9 @@ def _limited(listing: Listing, images: int, captions: int, words: int) -> tuple[
 
 def _columns(split: str, listing: Listing, files: Mapping[str, str], report: DataReport) -> dict[str, NDArray[Any]]:
     """The captions of a split with their owners, and its images' names and places; a picture is named by its file."""
-    counts = [len(captions) for captions in listing.captions]
-    if 0 in counts:
-        report.note(split, "wrong", f"image {listing.names[counts.index(0)]} of split {split!r} has no captions")
+    counts = np.array([len(captions) for captions in listing.captions], np.int64)
+    if not counts.all():
+        report.note(split, "wrong", f"image {listing.names[counts.argmin()]} of split {split!r} has no captions")
     columns = Texts.of(chain.from_iterable(listing.captions)).columns(f"{split}.captions")
     columns |= Texts.of([files.get(name, name) for name in listing.names]).columns(f"{split}.names")
     columns[f"{split}.owners"] = np.repeat(np.arange(len(counts), dtype=np.int64), counts)

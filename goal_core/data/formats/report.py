@@ -1,11 +1,12 @@
 """The report of a dataset check, and the sizes and sources of the published datasets beside which it is read."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 from goal_sweep.goal_core.basics.errors import DataError, MissingDataError
 from goal_sweep.goal_core.data.config import DataConfig, KarpathyConfig, ScenesConfig, XvlmJsonConfig
+from goal_sweep.goal_core.data.dataset import SPLIT_NAMES
 
 State = Literal["ok", "note", "missing", "wrong"]
 """Whether all is well, well with something to know, or not."""
@@ -49,6 +50,8 @@ class DataReport:
     name: str
     raises: bool = False
     """Whether the first fault is raised as a `DataError`; data may then have other sizes than were published."""
+    needed: Collection[str] = SPLIT_NAMES
+    """The splits that must have images."""
     findings: list[Finding] = field(default_factory=list)
     fingerprint: str = ""
     """Of the data as they were read now; empty where they were not read, or are not complete."""

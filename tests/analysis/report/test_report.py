@@ -21,8 +21,8 @@ _MARKDOWN = MarkdownIt("gfm-like", {"linkify": False})
 
 @pytest.fixture(scope="module")
 def whole(complete: SweepResults, tmp_path_factory: pytest.TempPathFactory) -> ReportResult:
-    page = "http://127.0.0.1:5000/#/experiments/1"
-    return write_texts(complete, tmp_path_factory.mktemp("complete"), compare_with_paper=True, mlflow_page=page)
+    run = "http://127.0.0.1:5000/#/experiments/1/runs?key={training}"
+    return write_texts(complete, tmp_path_factory.mktemp("complete"), compare_with_paper=True, mlflow_run=run)
 
 
 @pytest.fixture(scope="module")

@@ -52,7 +52,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         writer.results(folder),
         target,
         compare_with_paper=True,
-        mlflow_page="http://127.0.0.1:5000/#/experiments/1",
+        mlflow_run="http://127.0.0.1:5000/#/experiments/1/runs?key={training}",
     )
     return target / "report.html"
 

@@ -59,7 +59,7 @@ def test_pictures_and_sentences_are_embedded_as_evaluation_embeds_them(folder: P
     metrics, _ = recalls_between(torch.from_numpy(images), torch.from_numpy(texts), owners, "test")
     with pytest.MonkeyPatch.context() as patch:
         patch.undo()
-        patch.setattr("goal_sweep.goal_core.evaluation.evaluate.open_dataset", lambda *_: open_dataset(DATA))
+        patch.setattr("goal_sweep.goal_core.evaluation.evaluate.open_dataset", lambda *_, **__: open_dataset(DATA))
         opened = open_checkpoint(folder)
         expected_images, expected_texts = embed_split(opened.encoder, opened.prepared("test"))
         assert np.array_equal(images, expected_images.numpy())
@@ -134,7 +134,7 @@ def test_a_cell_is_evaluated_on_other_data_and_says_so(folder: Path) -> None:
 
 def evaluate_checkpoint_on_changed(folder: Path, data: object) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("goal_sweep.goal_core.evaluation.evaluate.open_dataset", lambda *_: open_dataset(data))  # type: ignore[arg-type]
+        patch.setattr("goal_sweep.goal_core.evaluation.evaluate.open_dataset", lambda *_, **__: open_dataset(data))  # type: ignore[arg-type]
         open_checkpoint(folder).evaluate()
 
 

@@ -120,6 +120,25 @@ def test_a_cell_of_features_says_that_it_takes_no_pictures(
         assert "takes features (precomp)" in line
 
 
+def test_a_cell_is_evaluated_on_a_table_that_has_one_split(
+    cell: Path, pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = sorted(pictures.rglob("*.png"))
+    rows = "".join(f"{name.relative_to(pictures)},a red circle,test\n" for name in names)
+    (pictures / "captions.csv").write_text(f"image,caption,split\n{rows}")
+    (tmp_path / "only.yaml").write_text(
+        f"name: only\ndata: {{format: source, name: only, root: {pictures}/captions.csv,"
+        " image: {size: 32, resize: 32, augment: none}}\n"
+        "model: {backbones: [{name: test_resnet, weights: random}]}\n"
+        "stages: [{name: frozen, epochs: 1, lr: 1e-3, batch_size: 2}]\nseeds: [1]\n"
+    )
+    for _ in range(2):  # the second time from the index
+        assert run(["evaluate", str(cell), "--data", str(tmp_path / "only.yaml")]) == 0
+        assert f"test: {len(names)} images" in capsys.readouterr().out
+    assert run(["evaluate", str(cell), "--data", str(tmp_path / "only.yaml"), "--split", "val"]) == 2
+    assert "split 'val' has no images" in capsys.readouterr().err
+
+
 def test_a_cell_is_evaluated_on_the_data_of_another_sweep(
     cell: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from goal_sweep.runners.cli.__main__ import LastingOutput
+from goal_sweep.runners.cli.app import run
 from tests.helpers.paths import ROOT
 from tests.helpers.product import run_by_every_process
 
@@ -65,6 +66,13 @@ def test_without_what_it_needs_the_command_line_ends_in_one_line(what: str, tmp_
     ended = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=path, capture_output=True, text=True)
     assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
     assert said in ended.stderr
+
+
+def test_installing_the_completion_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("shellingham.detect_shell", lambda: ("bash", "/bin/bash"))
+    assert run(["--install-completion"]) == 0
+    assert "goal-sweep" in (tmp_path / ".bashrc").read_text()
 
 
 def test_a_command_whose_reader_has_left_does_not_end_as_if_cells_had_failed() -> None:

@@ -35,6 +35,7 @@ from tests.helpers.product import TINY
             "launch quickstart --set stages.frozen.batch_size=40000",
             "--set stages.frozen.batch_size: must be at most ",
         ),
+        ("plan quickstart --set stages.frozen.batch_size=40000", "--set stages.frozen.batch_size: must be at most "),
         ("validate quickstart --set name=..", "--set name: must match"),
         ("validate quickstart --set data.min_word_count=100000", "no word"),
     ],
@@ -56,6 +57,12 @@ def test_what_is_wrong_with_the_data_is_said_where_the_sweep_names_them(tmp_path
         assert run([*command.split(), str(tmp_path / "mine.yaml")]) == 2
         said = capsys.readouterr().err
         assert said == f"error: {tmp_path}/mine.yaml:4: data.root: dataset folder not found: {tmp_path}/gone\n"
+
+
+def test_a_plan_says_that_the_disk_is_too_small(tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("goal_sweep.runners.cli.plan.disk_usage", lambda _: SimpleNamespace(free=2e6))
+    assert run(["plan", "quickstart", "--store", str(tmp_path / "store")]) == 0
+    assert f"warning: the disk of {tmp_path}/store has 0.0 GB free" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("line", ["status quickstart", "logs quickstart", "plan quickstart", "validate quickstart"])

@@ -1,16 +1,18 @@
 """A sweep's experiment in MLflow: the report and the table among its artifacts, and a folder that was moved."""
 
 import shutil
+import socket
 from pathlib import Path
 
 import mlflow
 import pytest
 
-from goal_sweep.runners.cli.results import page_link
+from goal_sweep.runners.cli.results import _server, _wait_until_it_answers, page_link
 from goal_sweep.runners.store import Store
 from goal_sweep.runners.tracking.experiment import SweepPage
 from goal_sweep.runners.tracking.uri import TrackingError
-from tests.helpers.mlflow_cases import Content, folder_of, synced
+from tests.helpers.chromium import CHROMIUM, Browser
+from tests.helpers.mlflow_cases import KEY, Content, folder_of, synced
 from tests.helpers.store_cases import train
 
 pytestmark = pytest.mark.integration
@@ -38,6 +40,27 @@ def test_the_experiment_is_shown_as_one_of_training_and_found_from_python(page: 
     finally:
         mlflow.set_tracking_uri(before)
     assert len(where["runs"]) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium on the path")
+def test_the_links_show_all_runs_with_their_numbers_and_the_run_of_a_training(
+    page: SweepPage, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    server = f"http://127.0.0.1:{port}"
+    monkeypatch.setattr("goal_sweep.runners.tracking.experiment.LOCAL_PAGE", server)
+    with _server(page.uri, port) as process, Browser(tmp_path) as browser:
+        _wait_until_it_answers(process, server)
+        browser.open(page_link(page.uri, "s", server).splitlines()[0])
+        browser.wait_for("2 matching runs")
+        browser.wait_for("test/t2i_r1")
+        browser.open("about:blank")
+        browser.open(page.run_address.replace("{training}", KEY))
+        browser.wait_for("1 matching run")
+        browser.wait_for("con/con test")
+        assert "sig-ms/cir" not in browser.text()
 
 
 def test_attaching_replaces_the_report_of_the_sweeps_run_and_nothing_else(page: SweepPage, tmp_path: Path) -> None:

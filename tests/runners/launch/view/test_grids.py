@@ -7,7 +7,7 @@ from rich.console import Console
 
 from goal_sweep.runners.launch.view import DONE, FAILED, SHARES, WAITING, SweepProgress, block_grid, legend, overview
 from goal_sweep.sweeps import ResolvedSweep
-from tests.helpers.progress_cases import status
+from tests.helpers.progress_cases import half_done, status
 from tests.helpers.sweep_cases import resolved, scenes
 
 
@@ -41,8 +41,8 @@ def test_a_square_has_the_score_and_a_mark_for_each_seed() -> None:
 
     assert title == "scenes vsepp test_byobnet frozen: 4 of 9 done, 1 running (epoch 2 of 3), 1 failed"
     assert head.split() == ["con", "nca", "cir"]
-    # The mean over seeds of the best epoch so far, and their spread.
-    assert squares.split() == "con 295.0 ± 7.1 █▅· *311.0 ± 1.0 ███ -- x··".split()
+    # The mean over the seeds with the most epochs, and their spread.
+    assert squares.split() == "con 300.0 █▅· *311.0 ± 1.0 ███ -- x··".split()
 
 
 def test_a_fourth_column_stands_below_so_that_no_number_is_cut_at_80_columns() -> None:
@@ -61,7 +61,7 @@ def test_a_fourth_column_stands_below_so_that_no_number_is_cut_at_80_columns() -
 def test_more_seeds_than_marks_are_counted() -> None:
     progress = in_training(resolved("con/con", "con/nca", "con/cir", seeds=tuple(range(1, 9))))
 
-    assert grid_of(progress)[2].split() == "con 295.0 ± 7.1 1/8 *313.5 ± 2.4 8/8 -- 0/8 x1".split()
+    assert grid_of(progress)[2].split() == "con 300.0 1/8 *313.5 ± 2.4 8/8 -- 0/8 x1".split()
 
 
 def test_what_waits_with_saved_epochs_is_shown_as_begun() -> None:
@@ -87,10 +87,23 @@ def test_the_block_in_training_is_drawn_first_and_all_others_below(width: int) -
     busy = next(one for one in progress.trainings if one.blocks[0].backbone == "resnet34")
     progress.running(busy, 1)
 
-    lines = text_of(overview(progress, "quickstart", live=True), width, 60)
+    terminal = Console(width=width, height=100)
+    lines = text_of(overview(progress, "quickstart", width=width, room=terminal), width, 100)
 
     titles = [number for number, line in enumerate(lines) if "scenes vsepp" in line]
     assert len(titles) == 4
     assert lines[titles[0]].startswith("scenes vsepp resnet34 frozen: 0 of 45 done, 1 running")
     assert titles[0] <= 5
     assert sum(line.count("nca") for line in lines) == 4
+
+
+@pytest.mark.parametrize(("width", "height", "whole"), [(80, 24, 2), (60, 24, 1), (80, 60, 3)])
+def test_what_a_terminal_has_no_room_for_is_left_out_as_a_whole(width: int, height: int, whole: int) -> None:
+    terminal = Console(width=width, height=height)
+
+    lines = text_of(overview(half_done(), "quickstart", width=width, room=terminal), width, height)
+
+    assert sum(line.startswith("con  ") for line in lines) >= whole
+    assert len(lines) < height
+    assert max(map(len, lines)) <= width
+    assert lines[-1].startswith("* highest")
