@@ -12,6 +12,7 @@ from rich.console import Console
 from goal_sweep.analysis.report.folder import REPORT_LIST, files_of_report
 from goal_sweep.analysis.report.writing import ReportResult, write_report
 from goal_sweep.analysis.results import SweepResults, read_results, united
+from goal_sweep.analysis.statistics.aggregation import test_images
 from goal_sweep.analysis.wording import seeds_text
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.runners.cli.options import Scale
@@ -121,6 +122,8 @@ def print_result(result: ReportResult, console: Console) -> None:
     counts = ", ".join(f"{count} {status}" for status, count in result.missing.items() if count)
     missing = f" ({counts}; gaps are marked)" if counts else ""
     console.print(f"report: {result.num_counted} of {result.num_expected} results{missing}")
+    if images := test_images(result.inputs.results.counted):
+        console.print(f"        {images}")
     for text in result.first_words:
         shown = fill(text, console.width, initial_indent=" " * 8, subsequent_indent=" " * 10, break_on_hyphens=False)
         console.print(shown, markup=False)
