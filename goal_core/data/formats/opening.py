@@ -231,7 +231,7 @@ def _columns(split: str, listing: Listing, files: Mapping[str, str], report: Dat
     """The captions of a split with their owners, and its images' names and places; a picture is named by its file."""
     counts = np.array([len(captions) for captions in listing.captions], np.int64)
     if not counts.all():
-        report.note(split, "wrong", f"image {listing.names[counts.argmin()]} of split {split!r} has no captions")
+        report.note(split, "wrong", f"image {listing.names[int(counts.argmin())]} of split {split!r} has no captions")
     columns = Texts.of(chain.from_iterable(listing.captions)).columns(f"{split}.captions")
     columns |= Texts.of([files.get(name, name) for name in listing.names]).columns(f"{split}.names")
     columns[f"{split}.owners"] = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
