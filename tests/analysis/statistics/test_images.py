@@ -60,7 +60,8 @@ def test_what_images_do_to_every_seed_alike_widens_an_interval_and_single_runs_d
 
 @pytest.mark.parametrize(("number", "few"), [(6, "is ± 40 points"), (99, "is ± 10 points"), (100, "")])
 def test_a_report_says_what_chance_and_few_images_do(number: int, few: str) -> None:
-    ranks = ranks_of(*np.zeros((2, number), int), np.ones(number, int))
+    first = np.zeros(number, int)
+    ranks = ranks_of(first, first, np.ones(number, int))
     said = said_of(pd.DataFrame({"ranks": [None, ranks]}))
     assert said.startswith(f"{number} test images; chance R@1 is {100 / number:.3g}.")
     assert few in said
