@@ -304,12 +304,9 @@ def edits_since(before: ResultsTable | None, sweep: ResolvedSweep) -> Iterator[s
     if before is None:
         return
     if lost := lost_results(before, sweep):
-        then, now = _settings(before.header.requested), _settings(sweep.requested)
-        differ = [name for name in sorted(then | now) if then.get(name) != now.get(name)]
-        shown = [f"{name} {then.get(name)} -> {now.get(name)}" for name in differ[:_MAX_SHOWN]]
-        shown += [f"and {len(differ) - _MAX_SHOWN} more"] if len(differ) > _MAX_SHOWN else []
+        shown = changed_settings(before, sweep)
         yield (
-            f"edited since an earlier launch: {', '.join(shown) or 'the code of objectives'}; {lost} finished "
+            f"edited since an earlier launch: {shown or 'the code of objectives'}; {lost} finished "
             "trainings are not of this sweep any more. Their results are kept, but its report and MLflow page leave "
             "them out; under another name, both sweeps keep theirs"
         )
@@ -320,6 +317,14 @@ def edits_since(before: ResultsTable | None, sweep: ResolvedSweep) -> Iterator[s
                 f"the source tree has uncommitted changes that {without} finished trainings ran without; another "
                 "--store repeats them"
             )
+
+
+def changed_settings(before: ResultsTable, sweep: ResolvedSweep) -> str:
+    """The settings that the last launch had otherwise, such as `stages.frozen.epochs 9 -> 5`; empty without any."""
+    then, now = _settings(before.header.requested), _settings(sweep.requested)
+    differ = [name for name in sorted(then | now) if then.get(name) != now.get(name)]
+    shown = [f"{name} {then.get(name)} -> {now.get(name)}" for name in differ[:_MAX_SHOWN]]
+    return ", ".join(shown + ([f"and {len(differ) - _MAX_SHOWN} more"] if len(differ) > _MAX_SHOWN else []))
 
 
 def _settings(requested: Requested) -> dict[str, str]:

@@ -11,9 +11,9 @@ import pandas as pd
 
 from goal_sweep.analysis.blocks import BLOCK_COLUMNS, OF_EACH, BlockKey, BlockResults, CellSummary, Gap, Grid
 from goal_sweep.analysis.results import UNUSABLE, SweepResults
-from goal_sweep.analysis.statistics.comparison import compare, shared_noise, weigh
+from goal_sweep.analysis.statistics.comparison import compare, image_scores, shared_noise, weigh
 from goal_sweep.analysis.wording import configuration_values, count_text, numbers_text, seeds_text
-from goal_sweep.goal_core.evaluation.metrics import METRICS, PAIRS, TRIPLETS, in_order
+from goal_sweep.goal_core.evaluation.metrics import METRICS, PAIRS, TRIPLETS, few_images, in_order
 from goal_sweep.sweeps.results import DEFAULT, TUNED, Header
 
 TEST_SELECTION_WARNING = "Such numbers are optimistic; compare them only with work that selects in the same way."
@@ -138,7 +138,17 @@ def _protocol(results: SweepResults, key: BlockKey, runs: pd.DataFrame) -> str:
             f" TUNED GRID: each objective has the settings that were the best of at most {tune.budget} candidates by "
             f"{tune.metric} with {seeds_text(tune.seeds)}."
         )
-    return f"{said} {_selection(results, key)}{_views(results, key, runs)} Data fingerprint {key.data_fingerprint}."
+    parts = f"{said} {_selection(results, key)}{_views(results, key, runs)}", test_images(runs)
+    return f"{' '.join(filter(None, parts))} Data fingerprint {key.data_fingerprint}."
+
+
+def test_images(runs: pd.DataFrame) -> str:
+    """The number of test images, and what chance and few images do to R@1; empty where no training has its ranks."""
+    number = next((image_scores(ranks).shape[1] for ranks in runs["ranks"] if isinstance(ranks, bytes)), 0)
+    if not number:
+        return ""
+    few = few_images(number)
+    return f"{number:,} test images; chance R@1 is {100 / number:.3g}.{few and f' FEW IMAGES: {few}.'}"
 
 
 def _views(results: SweepResults, key: BlockKey, runs: pd.DataFrame) -> str:

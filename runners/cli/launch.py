@@ -148,7 +148,7 @@ def validate(sweep: Sweep, set_: Set = None, trust_plugins: Trust = False) -> No
         opened.check_trainable()
     splits = (f"{s.name} {s.num_images} images {s.num_captions} captions" for s in opened.dataset.splits.values())
     console.print(f"{opened.config.name}: valid. {opened.dataset.name}: {', '.join(splits)}")
-    for line in opened.dataset.notes:
+    for line in opened.notes:
         console.print(f"data: {line}")
     console.print(describe_size(opened))
     if opened.studies:
@@ -177,6 +177,8 @@ def status(
         shown = jobs_as_json(records, found) if as_json else "\n".join(job_lines(records, found))
         print(shown or f"nothing was submitted from the store {records.root}")
         return
+    from goal_sweep.runners.results import changed_settings, read_results
+
     arguments = SweepArguments(sweep, set_, store)
     if not isinstance(places := load_places(sweep, arguments.overrides), SweepConfig):
         _recorded_status(places, as_json=as_json)
@@ -188,6 +190,9 @@ def status(
         print(json.dumps([_row(*row) for row in rows], indent=2))
         return
     console.print(overview(progress, opened.config.name, width=console.width))
+    table = read_results(opened.store, opened.config.name)
+    if table is not None and (changed := changed_settings(table, opened)):
+        console.print(f"the last launch, which the report shows, had other settings (then -> here): {changed}")
     for holder in dict.fromkeys(progress[one].holder for one in opened.trainings if progress[one].holder):
         console.print(f"training: {holder}")
     records = Submissions(opened.store.root)

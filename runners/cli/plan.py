@@ -118,7 +118,7 @@ def plan_of(
             *devices.notes,
             *_too_small(config.store, sum(row["disk_mb"] or 0 for row in stages)),
             *([f"warning: {unlike}"] if opened and (unlike := opened.unlike_published()) else ()),
-            *(f"data: {line}" for line in (opened.dataset.notes if opened else ())),
+            *(f"data: {line}" for line in (opened.notes if opened else ())),
         ],
     }
 

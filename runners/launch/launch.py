@@ -69,7 +69,7 @@ def launch_sweep(
         if has_work:
             session = _start_ray(sweep, options, stack, signals)
             unlike = [f"warning: {unlike}"] if (unlike := sweep.unlike_published()) else []
-            data, phase = (f"data: {note}" for note in sweep.dataset.notes), filter(None, [remaining.progress.phase])
+            data, phase = (f"data: {note}" for note in sweep.notes), filter(None, [remaining.progress.phase])
             for line in (*unlike, *data, *phase, *damaged, *edits_since(before, sweep)):
                 view.note(line)
             sweep.prepare()

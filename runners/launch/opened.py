@@ -16,6 +16,7 @@ from goal_sweep.goal_core.data import Dataset, Progress, SplitCounts, published_
 from goal_sweep.goal_core.data.formats.index import index_path
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.evaluation.feature_files import check_origin
+from goal_sweep.goal_core.evaluation.metrics import few_images
 from goal_sweep.goal_core.models.frameworks import initial_weights_id
 from goal_sweep.runners.launch.tuning import describe, ends_of, replay
 from goal_sweep.runners.launch.view import SweepProgress
@@ -31,6 +32,11 @@ class OpenedSweep(ResolvedSweep):
 
     dataset: Dataset
     store: Store
+
+    @property
+    def notes(self) -> list[str]:
+        """What a user should know of the data."""
+        return [*self.dataset.notes, *filter(None, [few_images(self.dataset.splits["test"].num_images)])]
 
     def prepare(self) -> None:
         """Make the store, and put the index of the data into it, so that no worker reads them all."""

@@ -13,7 +13,7 @@ from goal_sweep.goal_core.basics.registry import Plugin, PluginError, read_plugi
 from goal_sweep.goal_core.objectives.weights import pair_weights, triplet_weights
 from goal_sweep.sweeps.clusters import ClusterConfig
 from goal_sweep.sweeps.reading import changes
-from goal_sweep.sweeps.reading.document import Document, Problem, SweepError, Where, read_mapping
+from goal_sweep.sweeps.reading.document import Document, Problem, SweepError, Where, name_of, read_mapping
 from goal_sweep.sweeps.reading.validation import validate, validate_lists
 from goal_sweep.sweeps.schema import SweepConfig, SweepPlaces
 
@@ -80,7 +80,7 @@ def load_for_cluster(
     # Without a plugin, each name that it registers would be unknown, too.
     config = validate_lists(file.root, file.problems) if file.run_plugins(trusted=trusted) else None
     if file.problems or config is None or file.cluster is None:
-        raise SweepError(file.problems, file.sources)
+        raise SweepError(map(file.told, file.problems), file.sources)
     return ClusterSweep(config=config, cluster=file.cluster, plain=file.plain)
 
 
@@ -98,14 +98,14 @@ def load_places(path_or_name: str | Path, overrides: Sequence[str] = (), *, site
     else:
         found = validate_lists(file.root, file.problems)
     if file.problems or found is None:
-        raise SweepError(file.problems, file.sources)
+        raise SweepError(map(file.told, file.problems), file.sources)
     return found
 
 
 def placed(path_or_name: str, overrides: Sequence[str], key: str, message: str) -> str:
     """A message about a setting of a sweep that can be read, as in a `SweepError`: `file:line: key.path: message`."""
-    root = _File(path_or_name, overrides, None, "", os.environ).root
-    return str(Problem(root.place(root.resolve(key.split("."))[0]), key, message))
+    file = _File(path_or_name, overrides, None, "", os.environ)
+    return str(file.told(Problem(file.root.place(file.root.resolve(key.split("."))[0]), key, message)))
 
 
 class _File:
@@ -114,7 +114,7 @@ class _File:
     def __init__(
         self, named: str | Path, overrides: Sequence[str], site: Path | None, kind: str, environ: Mapping[str, str]
     ) -> None:
-        self.problems, self.sources = list[Problem](), list[str]()
+        self.problems, self.sources, self._shipped = list[Problem](), list[str](), set[str]()
         is_small = str(named).endswith(changes.SUFFIX) and not Path(named).exists()
         self._path = find_sweep(str(named).removesuffix(changes.SUFFIX) if is_small else named)
         root = self._merged(self._path, ())
@@ -137,8 +137,23 @@ class _File:
         if root.content.pop(key, None) is not None:
             self.problems.append(Problem(root.place((key,)), key, why))
 
+    def told(self, problem: Problem) -> Problem:
+        """A problem as it is told: one of a setting from a shipped sweep with the line for the user's own file."""
+        own = self.sources[0]
+        if problem.where.source not in self._shipped or own in self._shipped or not problem.path:
+            return problem
+        path, left = self.root.resolve(problem.path.split("."))
+        text = "..."
+        for number, part in reversed([*enumerate([*path, *left], 1)]):
+            name = name_of(self.root.at(path[:number]))
+            item = f"[{{name: {name}, {text[1:]}]" if name and text[0] == "{" else "[...]"
+            text = item if isinstance(part, int) else f"{{{part}: {text}}}"
+        return Problem(Where(own), problem.path, f"{problem.message}; {own} needs: {text[1:-1]}")
+
     def _merged(self, path: Path, above: tuple[Path, ...]) -> Document:
         root = read_mapping(path, "a sweep file", self.problems, self.sources)
+        if path.parent == _FOLDER:
+            self._shipped.add(self.sources[-1])
         if "extends" not in root.content:
             return root
         named, chain = root.content.pop("extends"), (*above, path.resolve())

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from goal_sweep.analysis.statistics.aggregation import test_images as said_of
 from goal_sweep.analysis.statistics.comparison import compare, image_scores, shared_noise
 from goal_sweep.goal_core.evaluation.metrics import METRICS, RECALLS_AT, SUMMED
 
@@ -13,9 +14,9 @@ NUM = 400
 CAPTIONS = np.tile([1, 5, 3, 7], NUM // 4)
 
 
-def ranks_of(i2t: np.ndarray, t2i: np.ndarray) -> bytes:
+def ranks_of(i2t: np.ndarray, t2i: np.ndarray, captions: np.ndarray = CAPTIONS) -> bytes:
     file = io.BytesIO()
-    np.savez_compressed(file, i2t=i2t, t2i=t2i, captions=CAPTIONS)
+    np.savez_compressed(file, i2t=i2t, t2i=t2i, captions=captions)
     return file.getvalue()
 
 
@@ -55,6 +56,16 @@ def test_what_images_do_to_every_seed_alike_widens_an_interval_and_single_runs_d
     assert easy is not None
     spread = [frame["i2t_r1"].to_numpy() for frame in (easy, hard)]
     assert spread[0][0, 0] < 0.2 * spread[1][0, 0]
+
+
+@pytest.mark.parametrize(("number", "few"), [(6, "is ± 40 points"), (99, "is ± 10 points"), (100, "")])
+def test_a_report_says_what_chance_and_few_images_do(number: int, few: str) -> None:
+    first = np.zeros(number, int)
+    ranks = ranks_of(first, first, np.ones(number, int))
+    said = said_of(pd.DataFrame({"ranks": [None, ranks]}))
+    assert said.startswith(f"{number} test images; chance R@1 is {100 / number:.3g}.")
+    assert few in said
+    assert bool(few) == ("FEW IMAGES" in said)
 
 
 def test_without_all_ranks_images_are_not_counted() -> None:

@@ -81,6 +81,20 @@ def test_a_sync_with_other_settings_loses_no_result(
     assert table.read_bytes() == before
 
 
+def test_the_status_says_which_settings_the_report_has(
+    sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = sweep.store.root
+    assert run(arguments("status", here)) == 0
+    assert "other settings" not in capsys.readouterr().out
+    other = opened_in(here, "stages.frozen.lr=0.5")
+    monkeypatch.setattr("goal_sweep.runners.cli.options.open_sweep", lambda *given, **options: other)
+    assert run(arguments("status", here)) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert "the last launch, which the report shows, had other settings" in last
+    assert "stages.frozen.lr" in last
+
+
 def test_a_sync_while_mlflow_does_not_answer_is_one_line(
     sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -59,6 +59,12 @@ def test_what_is_wrong_with_the_data_is_said_where_the_sweep_names_them(tmp_path
         assert said == f"error: {tmp_path}/mine.yaml:4: data.root: dataset folder not found: {tmp_path}/gone\n"
 
 
+def test_few_test_images_are_told_before_training(capsys) -> None:
+    for command in ("validate", "plan"):
+        assert run([command, "quickstart+smoke"]) == 0
+        assert "data: only 16 test images: the 95 % interval of a recall of 50 % is ± 24" in capsys.readouterr().out
+
+
 def test_a_plan_says_that_the_disk_is_too_small(tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("goal_sweep.runners.cli.plan.disk_usage", lambda _: SimpleNamespace(free=2e6))
     assert run(["plan", "quickstart", "--store", str(tmp_path / "store")]) == 0

@@ -8,7 +8,7 @@ from goal_sweep.goal_core.data.config import ScenesConfig
 from goal_sweep.goal_core.models.config import BackboneConfig
 from goal_sweep.goal_core.objectives import LOSS, pair_weights, triplet_weights
 from goal_sweep.sweeps import ResolvedSweep, SweepError, find_sweep, list_shipped, load_sweep
-from goal_sweep.sweeps.reading.load import SweepNotFoundError
+from goal_sweep.sweeps.reading.load import SweepNotFoundError, placed
 from tests.helpers.mistakes import check_mistakes
 from tests.helpers.paths import SCENES
 
@@ -237,3 +237,19 @@ def test_in_dual_baselines_have_the_temperature_of_the_model() -> None:
     ]
     with pytest.raises(SweepError, match="dual"):
         load_sweep(SCENES, [dual[0], "objectives.params.temperature=model"])
+
+
+def test_a_mistake_in_a_shipped_sweep_names_the_file_that_extends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GOAL_WEIGHTS", raising=False)
+    photos = tmp_path / "photos.yaml"
+    photos.write_text(f"extends: emoji_vsepp\nname: photos\ndata: {{root: {tmp_path}}}\n")
+    with pytest.raises(SweepError) as error:
+        load_sweep(photos)
+    assert str(error.value).startswith(f"{photos}: model.backbones.tf_efficientnet_lite0.weights: the environment")
+    assert str(error.value).endswith(
+        f"{photos} needs: model: {{backbones: [{{name: tf_efficientnet_lite0, weights: ...}}]}}"
+    )
+    told = placed(str(photos), ["model.backbones.0.weights=timm"], "stages.frozen.batch_size", "is too large")
+    assert told.endswith(f"is too large; {photos} needs: stages: [{{name: frozen, batch_size: ...}}]")
