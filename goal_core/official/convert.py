@@ -30,7 +30,7 @@ from goal_sweep.goal_core.data.text import SPECIAL_WORDS, Tokenizer, Vocabulary,
 from goal_sweep.goal_core.models import ModelConfig, file_sha256
 from goal_sweep.goal_core.models.backbones import build_backbone
 from goal_sweep.goal_core.models.frameworks import framework_of
-from goal_sweep.goal_core.models.weights import misfits
+from goal_sweep.goal_core.models.weights import check_finite_weights, misfits
 from goal_sweep.goal_core.objectives import ObjectiveConfig
 from goal_sweep.goal_core.official.layouts import LAYOUTS, Layout
 
@@ -240,6 +240,7 @@ def rename_tensors(
         name: given.get(other, torch.zeros(())).to(own[name].dtype)  # old files lack counters, which nothing reads
         for name, other in wanted.items()
     }
+    check_finite_weights(((wanted[name], tensor) for name, tensor in tensors.items()), source)
     return tensors, {why: [name for name in reasons if reasons[name] == why] for why in dict.fromkeys(reasons.values())}
 
 
