@@ -15,7 +15,7 @@ from goal_sweep.goal_core.basics.errors import GoalError, first_line, printable
 from goal_sweep.goal_core.basics.files import seems
 from goal_sweep.goal_core.basics.registry import run_plugins
 from goal_sweep.goal_core.data.formats.index import own_indexes
-from goal_sweep.goal_core.data.formats.layout import PICTURES
+from goal_sweep.goal_core.data.formats.layout import PICTURES, tree
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.formats.text_files import read_lines
 from goal_sweep.runners.cli.options import AsJson, Device, Force, Set, SweepArguments, console, local_path, new_file
@@ -193,7 +193,7 @@ def _array(path: Path) -> Any:
 
 def _pictures(folder: Path) -> list[Path]:
     """The pictures in a folder and below, in the order of their names; or the one picture."""
-    found = [folder] if folder.is_file() else sorted(one for one in folder.rglob("*") if one.suffix.lower() in PICTURES)
+    found = [folder] if folder.is_file() else [one for one in tree(folder) if one.suffix.lower() in PICTURES]
     if not found:
         raise GoalError(f"{folder}: no pictures there")
     return found

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from goal_sweep.goal_core.basics.errors import DataError, MissingDataError
+from goal_sweep.goal_core.basics.files import json_bytes
 from goal_sweep.goal_core.basics.registry import Plugin
 from goal_sweep.goal_core.data import DataConfig, Dataset
 from goal_sweep.goal_core.data.config import KarpathyConfig, RegionsConfig, SourceConfig
@@ -60,6 +61,20 @@ def test_the_same_pictures_in_another_layout_are_the_same_data(data: Path, write
         assert list(seen(theirs)) == list(seen(ours))
     other = SourceConfig(name="mine", root=str(path), max_captions=9, caption_column="words")
     assert cell_id(other, theirs) == cell_id(KarpathyConfig(name="tiny", root=str(data)), ours)
+
+
+@pytest.mark.parametrize("place", ["goal-sweep-store", "train/mine"])
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_pictures_in_a_store_of_goal_sweep_are_no_data(data: Path, place: str, is_ours: bool) -> None:
+    (report := as_folder(data) / place / "report").mkdir(parents=True)
+    before = opened(root := report.parents[len(Path(place).parts)]).fingerprint
+    (report / "heatmap.png").write_bytes(b"a figure")
+    (report.parent / "store.json").write_bytes(json_bytes({"version": 6}, seal=is_ours))
+    if is_ours:
+        assert opened(root).fingerprint == before
+    else:
+        with pytest.raises(MissingDataError, match=r"captions of heatmap\.png"):
+            opened(root)
 
 
 @pytest.mark.parametrize("name", ["fold", "subset", "partition", "split"])
