@@ -109,7 +109,7 @@ def embed(
     if (images is None) == (texts is None):
         raise GoalError("give --images or --texts")
     out = new_file(out if out.suffix == ".npy" else Path(f"{out}.npy"), force=force)
-    listed = new_file(Path(f"{out}.txt"), force=force)
+    listed = new_file(Path(f"{out}.txt"), force=force, read=[texts] if texts else ())
     model = load_model(checkpoint, weights=weights, device=device, plugins=plugin or ())
     if texts is None:
         names = [str(path) for path in _pictures(images or Path())]
@@ -143,8 +143,8 @@ def search(
 
     if not text.strip():
         raise GoalError("give a sentence to look for")
-    page = page and new_file(page, force=force)
     paths = _pictures(images)
+    page = page and new_file(page, force=force, read=[*paths, checkpoint])
     model = load_model(checkpoint, weights=weights, device=device, plugins=plugin or ())
     found = [(paths[index], similarity) for index, similarity in model.search(text, model.encode_images(paths), top)]
     for path, similarity in found:
@@ -228,7 +228,7 @@ def convert(
     """
     from goal_sweep.goal_core.official import read_published
 
-    new_file(out, force=force)
+    new_file(out, force=force, read=(checkpoint, vocabulary))
     config = load_sweep(sweep, set_ or ())
     with SweepArguments(sweep, set_).placed():
         fingerprint = open_dataset(config.data, own_indexes()).fingerprint
