@@ -258,7 +258,8 @@ def _read_state(path: Path) -> dict[str, Tensor]:
         if others := [name for name in inside if name in _INSIDE or _MEANS & {*name.lower().split("_")}]:
             warn(f"weights {path}: {taken!r} is taken, not {', '.join(map(repr, others))}; save that alone to take it")
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise WeightsError(f"{path} holds no weights, a mapping from names to tensors, but {state!r:.60}")
+        what = " ".join(repr(state).split())
+        raise WeightsError(f"{path} holds no weights, a mapping from names to tensors, but {what:.60}")
     return state
 
 

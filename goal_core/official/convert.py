@@ -24,6 +24,7 @@ from torch import Tensor
 
 from goal_sweep.goal_core.basics.atomic import make_folder, replace_with
 from goal_sweep.goal_core.basics.errors import DataError, WeightsError, first_line
+from goal_sweep.goal_core.basics.files import seems
 from goal_sweep.goal_core.checkpoints.file import ModelDescription, flat, write_model
 from goal_sweep.goal_core.data import DataConfig
 from goal_sweep.goal_core.data.text import SPECIAL_WORDS, Tokenizer, Vocabulary, Wordpieces
@@ -86,11 +87,12 @@ def read_vocabulary(path: Path) -> Vocabulary:
     if not path.is_file():
         raise DataError(f"no vocabulary at {path}")
     content = path.read_bytes()
+    is_pickle = content[:1] in (b"\x80", b"(", b"c")
     try:
-        unpickler = _VocabularyUnpickler(BytesIO(content), encoding="latin1")
-        stored = json.loads(content) if content[:1] == b"{" else unpickler.load()
+        stored = _VocabularyUnpickler(BytesIO(content), encoding="latin1").load() if is_pickle else json.loads(content)
     except Exception as error:  # a damaged pickle can fail in any way
-        raise DataError(f"cannot read the vocabulary {path}: {type(error).__name__}: {error}") from error
+        why = f"{type(error).__name__}: {error}" if is_pickle or content[:1] == b"{" else "it seems to be text"
+        raise DataError(f"cannot read the vocabulary {path}{seems(content) or f': {why}'}") from error
     ids = (stored if isinstance(stored, dict) else getattr(stored, "__dict__", {})).get("word2idx")
     if not isinstance(ids, dict) or not all(isinstance(w, str) and isinstance(i, int) for w, i in ids.items()):
         raise DataError(f"{path} does not contain a vocabulary: it has no mapping word2idx from words to numbers")

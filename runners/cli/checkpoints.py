@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import typer
 
-from goal_sweep.goal_core.basics.errors import GoalError, first_line, printable
-from goal_sweep.goal_core.basics.files import seems
+from goal_sweep.goal_core.basics.errors import GoalError, printable
 from goal_sweep.goal_core.basics.registry import run_plugins
+from goal_sweep.goal_core.data.formats.features import read_region_header
 from goal_sweep.goal_core.data.formats.index import own_indexes
 from goal_sweep.goal_core.data.formats.layout import PICTURES, tree
 from goal_sweep.goal_core.data.formats.opening import open_dataset
@@ -170,7 +170,8 @@ def recall(
     """
     from goal_sweep.goal_core.evaluation.retrieval import recall as recall_of
 
-    loaded = [_array(path) for path in (images, texts, *([owners] if owners else ()))]
+    loaded = [_array(path, ("rows", "numbers")) for path in (images, texts)]
+    loaded += [_array(owners, ("texts",), "iu")] if owners else []
     with warnings.catch_warnings(record=True, action="always") as caught:
         found = recall_of(*loaded, folds=folds)
     for warning in caught:
@@ -182,13 +183,10 @@ def recall(
     console.print("  ".join(f"{name} {found[name]:.2f}" for name in _RECALLS))
 
 
-def _array(path: Path) -> Any:
+def _array(path: Path, axes: tuple[str, ...], kinds: str = "f") -> Any:
     """The array of a .npy, mapped."""
-    try:
-        return np.lib.format.open_memmap(path, mode="c")
-    except (OSError, ValueError, EOFError) as error:
-        what = seems(path) if path.is_file() else ""
-        raise GoalError(f"{path}{what or ' is not an .npy file'}: {first_line(error).partition('. ')[0]}") from error
+    read_region_header(path, axes, kinds)
+    return np.lib.format.open_memmap(path, mode="c")
 
 
 def _pictures(folder: Path) -> list[Path]:

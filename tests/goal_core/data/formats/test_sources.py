@@ -106,6 +106,8 @@ def test_saved_datasets_may_name_splits_in_a_column(data: Path, name: str, place
     ("text", "said"),
     [
         ("picture,words\na.png,b\n", "name that of the image: data.image_column"),
+        ("a.png\tA dog, brown\nb.png\tA cat\n", "has no header: .*a.png"),
+        ("1.JPG#0,A dog\n", "has no header: .*1.JPG"),
         ("image,caption,caption\na.png,b,c\n", "two columns 'caption' and 'caption'"),
         ('image,caption\na.png,"b\n', r"photos\.csv:\d: .*end of data"),
         ("", r"photos\.csv is empty"),
