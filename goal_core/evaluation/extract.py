@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from goal_sweep.goal_core.basics.atomic import check_space, remove_leftovers, replace_bytes, storage_errors
-from goal_sweep.goal_core.basics.errors import DataError, DeviceError
+from goal_sweep.goal_core.basics.errors import DataError, DeviceError, WeightsError
 from goal_sweep.goal_core.basics.files import json_bytes, read_json
 from goal_sweep.goal_core.data import Dataset, ImageConfig, Split, index_parts
 from goal_sweep.goal_core.data.formats.layout import FILE_WORDS
@@ -76,20 +76,26 @@ def extract_features(
         captions = [" ".join(caption.split()) for caption in split.captions]
         for end, lines in (("caps", captions), ("ids", ids[name])):
             replace_bytes(out / f"{FILE_WORDS[name]}_{end}.txt", "".join(f"{line}\n" for line in lines).encode())
-        rows = partial(_features, split, net, image, workers, progress)
+        rows = partial(
+            _features, split, net, f"{backbone.name} with weights {backbone.weights}", image, workers, progress
+        )
         write_features(out / f"{FILE_WORDS[name]}_ims.npy", (split.num_images, *sizes), rows)
     return (sum(split.num_images for split in dataset.splits.values()), *shape)
 
 
 def _features(
-    split: Split, net: ImageBackbone, image: ImageConfig, workers: int, progress: Progress
+    split: Split, net: ImageBackbone, source: str, image: ImageConfig, workers: int, progress: Progress
 ) -> Iterator[NDArray[np.float32]]:
-    """The features of all images, chunk by chunk, (B, ..., F)."""
+    """The features of all images, chunk by chunk, (B, ..., F); a `WeightsError` where one is not finite."""
     device, done = next(net.parameters()).device, 0
     parts = ((part, ()) for part in index_parts(split.num_images, CHUNK))
     with closing(DecodedImages(split, image, num_workers=workers, ram_limit=0)) as images, torch.inference_mode():
         for pixels in images.stream(parts):
-            yield net(pixels.to(device)).cpu().numpy()
+            rows = net(pixels.to(device)).cpu().numpy()
+            if not (finite := np.isfinite(rows).reshape(len(rows), -1).all(axis=1)).all():
+                label = split.reader.label(done + int(np.argmin(finite)))
+                raise WeightsError(f"the features of {label} are not finite, computed by {source}")
+            yield rows
             done += len(pixels)
             progress(split.name, done, split.num_images)
 

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from goal_sweep.goal_core.basics.devices import compiled, computing, set_precision
-from goal_sweep.goal_core.basics.errors import DataError, WeightsError, first_line, nearest, warn
+from goal_sweep.goal_core.basics.errors import WeightsError, first_line, nearest, warn
 from goal_sweep.goal_core.basics.files import seems
 from goal_sweep.goal_core.basics.numerics import derive_seed
 from goal_sweep.goal_core.basics.registry import Entry
@@ -258,7 +258,8 @@ def _read_state(path: Path) -> dict[str, Tensor]:
         if others := [name for name in inside if name in _INSIDE or _MEANS & {*name.lower().split("_")}]:
             warn(f"weights {path}: {taken!r} is taken, not {', '.join(map(repr, others))}; save that alone to take it")
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise DataError(f"{path} does not contain a mapping from names to tensors")
+        what = " ".join(repr(state).split())
+        raise WeightsError(f"{path} holds no weights, a mapping from names to tensors, but {what:.60}")
     return state
 
 

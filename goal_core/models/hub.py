@@ -297,7 +297,7 @@ def build_open_clip(config: BackboneConfig, *, image_size: int) -> ImageBackbone
         raise WeightsError(
             f"{path}{what}" if what else f"open_clip cannot load {path} as {name!r}: {first_line(error)}"
         ) from error
-    check_finite_weights(model.named_parameters(), path)
+    check_finite_weights(model.state_dict().items(), path)
     own = model.visual.image_size
     if (side := own if isinstance(own, int) else own[0]) != image_size:
         raise ConfigError(f"{name!r} sees images of {side} px, got {image_size}; set data.image.size: {side}")

@@ -103,10 +103,12 @@ def misfits(own: Mapping[str, Tensor], given: Mapping[str, Tensor], spare: Calla
 
 
 def check_finite_weights(tensors: Iterable[tuple[str, Tensor]], source: object) -> None:
-    """Check that weights have no NaN and no infinity; else a `WeightsError` names the first tensor that has."""
+    """Check that weights have no NaN, infinity or negative variance; a `WeightsError` names the first that has."""
     for name, tensor in tensors:
         if tensor.is_floating_point() and not tensor.isfinite().all():
             raise WeightsError(f"weights {source} contain NaN or infinity, in {name}")
+        if name.endswith("running_var") and bool((tensor < 0).any()):
+            raise WeightsError(f"weights {source} contain a negative variance, in {name}")
 
 
 def hub_id(weights: str) -> str:

@@ -24,13 +24,14 @@ from torch import Tensor
 
 from goal_sweep.goal_core.basics.atomic import make_folder, replace_with
 from goal_sweep.goal_core.basics.errors import DataError, WeightsError, first_line
+from goal_sweep.goal_core.basics.files import seems
 from goal_sweep.goal_core.checkpoints.file import ModelDescription, flat, write_model
 from goal_sweep.goal_core.data import DataConfig
 from goal_sweep.goal_core.data.text import SPECIAL_WORDS, Tokenizer, Vocabulary, Wordpieces
 from goal_sweep.goal_core.models import ModelConfig, file_sha256
 from goal_sweep.goal_core.models.backbones import build_backbone
 from goal_sweep.goal_core.models.frameworks import framework_of
-from goal_sweep.goal_core.models.weights import misfits
+from goal_sweep.goal_core.models.weights import check_finite_weights, misfits
 from goal_sweep.goal_core.objectives import ObjectiveConfig
 from goal_sweep.goal_core.official.layouts import LAYOUTS, Layout
 
@@ -86,11 +87,12 @@ def read_vocabulary(path: Path) -> Vocabulary:
     if not path.is_file():
         raise DataError(f"no vocabulary at {path}")
     content = path.read_bytes()
+    is_pickle = content[:1] in (b"\x80", b"(", b"c")
     try:
-        unpickler = _VocabularyUnpickler(BytesIO(content), encoding="latin1")
-        stored = json.loads(content) if content[:1] == b"{" else unpickler.load()
+        stored = _VocabularyUnpickler(BytesIO(content), encoding="latin1").load() if is_pickle else json.loads(content)
     except Exception as error:  # a damaged pickle can fail in any way
-        raise DataError(f"cannot read the vocabulary {path}: {type(error).__name__}: {error}") from error
+        why = f"{type(error).__name__}: {error}" if is_pickle or content[:1] == b"{" else "it seems to be text"
+        raise DataError(f"cannot read the vocabulary {path}{seems(content) or f': {why}'}") from error
     ids = (stored if isinstance(stored, dict) else getattr(stored, "__dict__", {})).get("word2idx")
     if not isinstance(ids, dict) or not all(isinstance(w, str) and isinstance(i, int) for w, i in ids.items()):
         raise DataError(f"{path} does not contain a vocabulary: it has no mapping word2idx from words to numbers")
@@ -240,6 +242,7 @@ def rename_tensors(
         name: given.get(other, torch.zeros(())).to(own[name].dtype)  # old files lack counters, which nothing reads
         for name, other in wanted.items()
     }
+    check_finite_weights(((wanted[name], tensor) for name, tensor in tensors.items()), source)
     return tensors, {why: [name for name in reasons if reasons[name] == why] for why in dict.fromkeys(reasons.values())}
 
 

@@ -11,12 +11,12 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import typer
 
-from goal_sweep.goal_core.basics.errors import GoalError, first_line, printable
-from goal_sweep.goal_core.basics.files import seems
+from goal_sweep.goal_core.basics.errors import GoalError, printable
 from goal_sweep.goal_core.basics.registry import run_plugins
 from goal_sweep.goal_core.data import SPLIT_NAMES
+from goal_sweep.goal_core.data.formats.features import read_region_header
 from goal_sweep.goal_core.data.formats.index import own_indexes
-from goal_sweep.goal_core.data.formats.layout import PICTURES
+from goal_sweep.goal_core.data.formats.layout import PICTURES, tree
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.formats.text_files import read_lines
 from goal_sweep.runners.cli.options import AsJson, Device, Force, Set, SweepArguments, console, local_path, new_file
@@ -112,7 +112,7 @@ def embed(
     if (images is None) == (texts is None):
         raise GoalError("give --images or --texts")
     out = new_file(out if out.suffix == ".npy" else Path(f"{out}.npy"), force=force)
-    listed = new_file(Path(f"{out}.txt"), force=force)
+    listed = new_file(Path(f"{out}.txt"), force=force, read=[texts] if texts else ())
     model = load_model(checkpoint, weights=weights, device=device, plugins=plugin or ())
     if texts is None:
         names = [str(path) for path in _pictures(images or Path())]
@@ -146,8 +146,8 @@ def search(
 
     if not text.strip():
         raise GoalError("give a sentence to look for")
-    page = page and new_file(page, force=force)
     paths = _pictures(images)
+    page = page and new_file(page, force=force, read=[*paths, checkpoint])
     model = load_model(checkpoint, weights=weights, device=device, plugins=plugin or ())
     found = [(paths[index], similarity) for index, similarity in model.search(text, model.encode_images(paths), top)]
     for path, similarity in found:
@@ -173,7 +173,8 @@ def recall(
     """
     from goal_sweep.goal_core.evaluation.retrieval import recall as recall_of
 
-    loaded = [_array(path) for path in (images, texts, *([owners] if owners else ()))]
+    loaded = [_array(path, ("rows", "numbers")) for path in (images, texts)]
+    loaded += [_array(owners, ("texts",), "iu")] if owners else []
     with warnings.catch_warnings(record=True, action="always") as caught:
         found = recall_of(*loaded, folds=folds)
     for warning in caught:
@@ -185,18 +186,15 @@ def recall(
     console.print("  ".join(f"{name} {found[name]:.2f}" for name in _RECALLS))
 
 
-def _array(path: Path) -> Any:
+def _array(path: Path, axes: tuple[str, ...], kinds: str = "f") -> Any:
     """The array of a .npy, mapped."""
-    try:
-        return np.lib.format.open_memmap(path, mode="c")
-    except (OSError, ValueError, EOFError) as error:
-        what = seems(path) if path.is_file() else ""
-        raise GoalError(f"{path}{what or ' is not an .npy file'}: {first_line(error).partition('. ')[0]}") from error
+    read_region_header(path, axes, kinds)
+    return np.lib.format.open_memmap(path, mode="c")
 
 
 def _pictures(folder: Path) -> list[Path]:
     """The pictures in a folder and below, in the order of their names; or the one picture."""
-    found = [folder] if folder.is_file() else sorted(one for one in folder.rglob("*") if one.suffix.lower() in PICTURES)
+    found = [folder] if folder.is_file() else [one for one in tree(folder) if one.suffix.lower() in PICTURES]
     if not found:
         raise GoalError(f"{folder}: no pictures there")
     return found
@@ -231,7 +229,7 @@ def convert(
     """
     from goal_sweep.goal_core.official import read_published
 
-    new_file(out, force=force)
+    new_file(out, force=force, read=(checkpoint, vocabulary))
     config = load_sweep(sweep, set_ or ())
     with SweepArguments(sweep, set_).placed():
         fingerprint = open_dataset(config.data, own_indexes()).fingerprint

@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -49,10 +49,12 @@ def local_path(text: str) -> Path:
     return Path(text)
 
 
-def new_file(path: Path, *, force: bool) -> Path:
-    """A file to write, which is refused where it is there already, unless forced."""
+def new_file(path: Path, *, force: bool, read: Iterable[Path] = ()) -> Path:
+    """A file to write, which is refused where it is there already, unless forced; always where the command reads it."""
     if path.exists() and not force:
         raise GoalError(f"{path} is there already; give another name, or write over it with --force")
+    if path.exists() and path.resolve() in map(Path.resolve, read):
+        raise GoalError(f"{path} is read by this command; give another name")
     return path
 
 

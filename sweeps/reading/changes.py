@@ -8,6 +8,7 @@ processes agree on them.
 import os
 import re
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any, Final
 
@@ -48,13 +49,14 @@ def _merge_named(base: Document, old: Document, over: Document, path: KeyPath) -
     numbers = [number for number, item in enumerate(old.content) if name_of(item) in kept]
     merged: list[Any] = [{} for _ in numbers]
     base.put(path, merged)
+    base.places[path] = over.place(())
     for here, number in enumerate(numbers):
         base.graft((*path, here), old.below((number,)))
     known = {name_of(item): here for here, item in enumerate(merged)}
     for number, item in enumerate(over.content):
-        here = known.get(name_of(item), len(merged))
+        here = known.pop(name_of(item), len(merged))
         if here == len(merged):  # a name given twice stays twice, so that validation reports it
-            merged.append({})
+            merged.append(next((deepcopy(one) for one in merged if name_of(one) == name_of(item)), {}))
         merge(base, over.below((number,)), (*path, here))
 
 

@@ -78,11 +78,36 @@ def test_recall_at_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtur
     shown = capsys.readouterr()
     assert json.loads(shown.out) == retrieval_metrics(images * 3, texts, owners)
     assert "12 of 12 image embeddings" in shown.err
-    assert run(["recall", files[0], files[2]]) == 2
-    assert "error: texts must be " in capsys.readouterr().err
-    (tmp_path / "texts.npy").write_text("no array")
-    assert run(["recall", *files[:2]]) == 2
-    assert "texts.npy" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("texts", None, "is missing"),
+        ("texts", b"no array", "is not an .npy file"),
+        ("texts", b"", "is empty"),
+        ("images", "cut", "is cut short: "),
+        ("texts", np.zeros((23, 4), int), "must contain floating point numbers"),
+        ("owners", np.array(["0"] * 24), "must contain whole numbers of at most 64 bits, got <U1"),
+        ("owners", np.zeros((24, 1), int), "must have shape (texts), got (24, 1)"),
+    ],
+)
+def test_a_file_of_which_no_recall_can_be_computed_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: object, said: str
+) -> None:
+    files = {one: tmp_path / f"{one}.npy" for one in ("images", "texts", "owners")}
+    for path, array in zip(files.values(), embeddings(), strict=True):
+        np.save(path, array.numpy())
+    path = files[name]
+    if isinstance(content, np.ndarray):
+        np.save(path, content)
+    elif content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content if isinstance(content, bytes) else path.read_bytes()[:-8])
+    assert run(["recall", str(files["images"]), str(files["texts"]), "--owners", str(files["owners"])]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{path} {said}" in line
 
 
 def test_results_are_a_frame(tmp_path: Path, empty_database: Path) -> None:

@@ -86,12 +86,15 @@ def _parquet(path: str, column: str, *stamp: int) -> tuple[NDArray[np.floating],
 
     says = f"{path}: column {column!r} must hold vectors of equally many numbers"
     with opened(path) as file, reading(says, ChangedDataError):
+        if column not in (names := parquet.read_schema(file).names):
+            raise DataError(f"{path} has no column {column!r}; it has {', '.join(names)}")
         found, counts = parquet.read_table(file, columns=[column]).column(column), None
         found.validate(full=True)
         if types.is_nested(found.type.value_type):
             counts, found = lengths(found), compute.list_flatten(found)
-        (width,) = np.unique(lengths(found))
-        return compute.list_flatten(found).to_numpy().reshape(len(found), width), counts
+        if len(widths := np.unique(lengths(found)).tolist()) != 1:
+            raise ValueError(f"they have {', '.join(map(str, widths[:9]))} numbers" if widths else "there are none")
+        return compute.list_flatten(found).to_numpy().reshape(len(found), widths[0]), counts
 
 
 @lru_cache(maxsize=8)

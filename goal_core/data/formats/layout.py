@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from goal_sweep.goal_core.basics.errors import DataError, MissingDataError, nearest
-from goal_sweep.goal_core.basics.files import StoredArray, is_text, stamp_of
+from goal_sweep.goal_core.basics.files import StoredArray, content_of, is_text, stamp_of
 from goal_sweep.goal_core.data.config import SHIPPED
 from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, Row
 
@@ -68,6 +68,13 @@ class Layout:
     """What was recognised, in words."""
     split: str = ""
     """How the splits were drawn, or from what they were read, in words; empty where they are given."""
+
+
+def tree(root: Path) -> list[Path]:
+    """All that lies below a folder, in order, without stores of goal-sweep: their figures are no data."""
+    below = sorted(root.rglob("*"))
+    stores = {one.parent for one in below if one.name == "store.json" and b'"checksum"' in content_of(one)} - {root}
+    return [one for one in below if stores.isdisjoint((one, *one.parents))] if stores else below
 
 
 def stamped(root: Path, files: Iterable[Path]) -> list[list[str | int]]:

@@ -88,7 +88,7 @@ def _below(root: Path) -> tuple[list[Path], list[Path]]:
     """All folders of a tree, the root first, and all its files; of a file, itself."""
     if not root.is_dir():
         return [], [root]
-    below = sorted(root.rglob("*"))
+    below = layout.tree(root)
     folders = [root, *(one for one in below if one.is_dir())]
     for folder in folders:
         if (folder.is_symlink() and folder != root) or not os.access(folder, os.R_OK | os.X_OK):

@@ -43,6 +43,9 @@ def _found(config: SourceConfig, kind: str, names: Sequence[str]) -> list[str]:
 def column_of(config: SourceConfig, kind: str, names: Sequence[str], where: object) -> str | None:
     """The column that holds something; None for a split that no column names."""
     asked, key, found = getattr(config, f"{kind}_column"), f"data.{kind}_column", _found(config, kind, names)
+    if kind == "image" and not found and any(ending in name.lower() for name in names for ending in PICTURES):
+        says = "has no header: put a line above that names the columns, such as image and caption; its first line is"
+        raise DataError(f"{where} {says} {', '.join(names)!r:.80}")
     if asked and not found:
         raise DataError(f"{where} has no column {asked!r}{nearest(asked, names)}; it has {', '.join(names)}", key)
     if not found and kind != "split":

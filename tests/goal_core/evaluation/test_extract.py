@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from goal_sweep.goal_core.basics.errors import DataError
+from goal_sweep.goal_core.basics.errors import DataError, WeightsError
 from goal_sweep.goal_core.data import ImageConfig
 from goal_sweep.goal_core.data.config import KarpathyConfig, RegionsConfig
 from goal_sweep.goal_core.data.formats.opening import open_dataset
@@ -93,6 +93,17 @@ def test_a_folder_of_other_features_is_refused(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=rf"contains {name} but no features\.json"):
             features(root, own.parent)
         assert own.read_text() == "mine"
+
+
+def test_features_that_are_not_finite_are_refused_with_the_image_and_the_weights(tmp_path: Path) -> None:
+    state = build_backbone(BACKBONE, image_size=32, seed=3).net.state_dict()
+    huge = {name: torch.full_like(one, 3e38) if name.endswith("conv1.weight") else one for name, one in state.items()}
+    torch.save(huge, path := tmp_path / "huge.pth")
+    images = open_dataset(KarpathyConfig(name="tiny", root=str(write_dataset(tmp_path / "images")), image=IMAGE))
+    backbone = BackboneConfig(name="test_resnet", weights=str(path))
+    with pytest.raises(WeightsError, match=rf"features of .*\.png are not finite, computed by .* {path}"):
+        extract_features(images, IMAGE, backbone, tmp_path / "out")
+    assert not list((tmp_path / "out").glob("*_ims.npy"))
 
 
 def test_features_of_features_and_a_full_disk_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,15 +83,30 @@ def test_a_file_that_holds_no_weights_is_called_what_it_is(
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize(
+    ("end", "value", "said"),
+    [
+        ("conv1.weight", float("nan"), "NaN or infinity"),
+        ("conv1.weight", float("inf"), "NaN or infinity"),
+        ("running_var", -0.1, "a negative variance"),
+    ],
+)
 @pytest.mark.parametrize("ending", [".pth", ".safetensors"])
-def test_weights_that_are_not_finite_are_refused_by_name(
-    tmp_path: Path, state: State, ending: str, value: float
+def test_weights_that_nothing_can_be_computed_with_are_refused_by_name(
+    tmp_path: Path, state: State, ending: str, end: str, value: float, said: str
 ) -> None:
-    name = next(name for name, tensor in state.items() if tensor.ndim == 4)
+    name = next(name for name in state if name.endswith(end))
     broken = {key: tensor.clone() for key, tensor in state.items()}
     broken[name].view(-1)[5] = value
     path = tmp_path / f"w{ending}"
     torch.save(broken, path) if ending == ".pth" else save_file(broken, path)
-    with pytest.raises(WeightsError, match=f"contain NaN or infinity, in {name}"):
+    with pytest.raises(WeightsError, match=f"contain {said}, in {name}"):
         built(str(path))
+
+
+@pytest.mark.parametrize("stored", [[torch.zeros(2, 2)], {"layers": 3}, {}, 7])
+def test_a_file_without_tensors_is_a_mistake_in_the_weights(tmp_path: Path, stored: object) -> None:
+    torch.save(stored, path := tmp_path / "w.pth")
+    with pytest.raises(WeightsError, match=f"{path} .*(mapping from names to tensors|do not fit)") as caught:
+        built(str(path))
+    assert "\n" not in str(caught.value)

@@ -128,6 +128,24 @@ def test_vocabulary_as_json(tmp_path: Path) -> None:
         read_vocabulary(tmp_path / "none.pkl")
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"the\na\nman\n", "it seems to be text"),
+        (b"<pad>\n", "it seems to be text"),
+        (b'["the", "a"]', "no mapping word2idx"),
+        (b'{"word2idx": ', "JSONDecodeError"),
+        (b"version https://git-lfs.github.com/spec/v1", "is a Git LFS pointer"),
+        (b"", "is empty"),
+    ],
+)
+def test_another_file_than_a_vocabulary_is_called_what_it_is(tmp_path: Path, content: bytes, said: str) -> None:
+    (path := tmp_path / "v.pkl").write_bytes(content)
+    with pytest.raises(DataError, match=f"{path}.*{said}") as caught:
+        read_vocabulary(path)
+    assert "\n" not in str(caught.value)
+
+
 OWN = {"a.weight": torch.zeros(2, 3), "b": torch.zeros(4), "bn.num_batches_tracked": torch.tensor(0)}
 
 

@@ -147,6 +147,9 @@ def test_what_does_not_fit_is_one_clear_line(tmp_path: Path) -> None:
     refused("precomputed features", save_published(tmp_path / "b.pth.tar", bare, text))
     moved = {name.replace("cnn.module.", "cnn."): value for name, value in image.items()}
     refused(r"100 missing .*100 unexpected", save_published(tmp_path / "c.pth.tar", moved, text))
+    for name, value, said in (("cnn.module.bn1.running_var", -1.0, "negative variance"), ("fc.bias", torch.nan, "NaN")):
+        broken = {**image, name: torch.full_like(image[name], value)}
+        refused(f"contain .*{said}.*, in {name}", save_published(tmp_path / "e.pth.tar", broken, text))
     torch.save({"state_dict": text}, tmp_path / "d.pth.tar")
     refused(r"is not VSE\+\+'s", tmp_path / "d.pth.tar")
 

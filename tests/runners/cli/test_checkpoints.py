@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from goal_sweep.goal_core.basics.errors import listening
+from goal_sweep.goal_core.basics.files import json_bytes
 from goal_sweep.goal_core.data.config import PrecompConfig
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.evaluation.trained_model import load_model
@@ -29,6 +30,9 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
         place = folder / "below" if index == 3 else folder
         Image.fromarray(split.load_image(index)).save(place / f"{'<b>' if index == 1 else ''}{index}.png")
     (folder / "notes.txt").write_text("no picture")
+    (folder / "store" / "report").mkdir(parents=True)
+    (folder / "store" / "store.json").write_bytes(json_bytes({"version": 6}))
+    (folder / "store" / "report" / "heatmap.png").write_bytes(b"a figure, which is none of them")
     return folder
 
 
@@ -88,6 +92,24 @@ def test_nothing_is_written_over_that_is_there(
     search = ["search", str(cell), "x", "--images", str(pictures), "--page"]
     assert run([*search, str(given)]) == 2
     assert given.read_text() == "a cup\na hat\n"
+
+
+def test_nothing_is_written_over_what_the_command_reads(
+    cell: Path, pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (lines := tmp_path / "t.npy.txt").write_text("a hat\n")
+    for given, words in (
+        (pictures / "0.png", ["search", str(cell), "x", "--images", str(pictures), "--page"]),
+        (pictures / "0.png", ["search", str(cell), "x", "--images", str(pictures / "0.png"), "--page"]),
+        (lines, ["embed", str(cell), "--texts", str(lines), "--out"]),
+        (lines, ["convert", str(lines), "--vocabulary", "v.pkl", "--sweep", "coco_vsepp", "--out"]),
+        (lines, ["convert", "c.pth", "--vocabulary", str(lines), "--sweep", "coco_vsepp", "--out"]),
+    ):
+        before = given.read_bytes()
+        out = tmp_path / "t.npy" if words[0] == "embed" else given.parent / "." / given.name
+        assert run([*words, str(out), "--force"]) == 2
+        assert capsys.readouterr().err == f"error: {given} is read by this command; give another name\n"
+        assert given.read_bytes() == before
 
 
 def test_mistakes_are_one_line(cell: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

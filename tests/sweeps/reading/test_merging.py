@@ -1,3 +1,4 @@
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,6 +51,20 @@ def test_backbones_merge_by_name_and_those_of_the_base_alone_go(write: Write) ->
     assert {one.name for one in base} == {"resnet10t", "resnet18"}
     replaced = load_sweep(write("b.yaml", "extends: base.yaml\nmodel: {backbones: [resnet50]}\n"))
     assert replaced.model.backbones == (BackboneConfig(name="resnet50"),)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("model:\n  backbones: [{name: resnet18, weights: timm}, {name: resnet18, weights: random}]\n", "model"),
+        ("stages:\n- {name: frozen, epochs: 3, lr: 1e-3}\n- {name: frozen, epochs: 7, lr: 1e-3}\n", "stages"),
+        ("stages:\n- {name: frozen, epochs: 3}\n- {name: frozen, batch_size: 7}\n", "stages"),
+    ],
+)
+def test_a_name_given_twice_is_refused(write: Write, errors_of: Errors, text: str, told: str) -> None:
+    write("base.yaml")
+    (line,) = errors_of(write("over.yaml", f"extends: base.yaml\n{text}"))
+    assert re.match(rf"over.yaml:[23]: {told}.*: must be distinct", line)
 
 
 @pytest.mark.parametrize("how", ["above", "absolute", "link"])

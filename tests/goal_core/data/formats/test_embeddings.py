@@ -70,6 +70,21 @@ def test_columns_of_parquet_files_are_the_same_data_and_verified(tmp_path: Path)
         theirs.splits["train"].load_regions(np.array([0]))
 
 
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"image": [[1.0, 2.0], [3.0]]}, "column 'image' must hold vectors .*: they have 1, 2 numbers"),
+        ({"img": [[1.0, 2.0]], "text": [[1.0]]}, "has no column 'image'; it has img, text"),
+    ],
+)
+def test_a_parquet_file_of_other_columns_is_named(tmp_path: Path, columns: dict[str, Any], said: str) -> None:
+    config = as_parquet(tmp_path)
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pa.table(columns), tmp_path / "val.parquet")
+    with pytest.raises(DataError, match=rf"val\.parquet.* {said}"):
+        open_dataset(config)
+
+
 def test_both_layouts_are_the_same_data(tmp_path: Path) -> None:
     first, second = (open_dataset(write(tmp_path / str(whole), whole=whole), tmp_path / "i") for whole in (False, True))
     assert first.fingerprint == second.fingerprint

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from goal_sweep.goal_core.basics.errors import DataError, MissingDataError
+from goal_sweep.goal_core.basics.files import json_bytes
 from goal_sweep.goal_core.basics.registry import Plugin
 from goal_sweep.goal_core.data import DataConfig, Dataset
 from goal_sweep.goal_core.data.config import KarpathyConfig, RegionsConfig, SourceConfig
@@ -62,6 +63,20 @@ def test_the_same_pictures_in_another_layout_are_the_same_data(data: Path, write
     assert cell_id(other, theirs) == cell_id(KarpathyConfig(name="tiny", root=str(data)), ours)
 
 
+@pytest.mark.parametrize("place", ["goal-sweep-store", "train/mine"])
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_pictures_in_a_store_of_goal_sweep_are_no_data(data: Path, place: str, is_ours: bool) -> None:
+    (report := as_folder(data) / place / "report").mkdir(parents=True)
+    before = opened(root := report.parents[len(Path(place).parts)]).fingerprint
+    (report / "heatmap.png").write_bytes(b"a figure")
+    (report.parent / "store.json").write_bytes(json_bytes({"version": 6}, seal=is_ours))
+    if is_ours:
+        assert opened(root).fingerprint == before
+    else:
+        with pytest.raises(MissingDataError, match=r"captions of heatmap\.png"):
+            opened(root)
+
+
 @pytest.mark.parametrize("name", ["fold", "subset", "partition", "split"])
 @pytest.mark.parametrize("place", ["", "train"])
 def test_saved_datasets_may_name_splits_in_a_column(data: Path, name: str, place: str) -> None:
@@ -91,6 +106,8 @@ def test_saved_datasets_may_name_splits_in_a_column(data: Path, name: str, place
     ("text", "said"),
     [
         ("picture,words\na.png,b\n", "name that of the image: data.image_column"),
+        ("a.png\tA dog, brown\nb.png\tA cat\n", "has no header: .*a.png"),
+        ("1.JPG#0,A dog\n", "has no header: .*1.JPG"),
         ("image,caption,caption\na.png,b,c\n", "two columns 'caption' and 'caption'"),
         ('image,caption\na.png,"b\n', r"photos\.csv:\d: .*end of data"),
         ("", r"photos\.csv is empty"),
