@@ -253,4 +253,6 @@ def dataset_folder(root: str) -> Path:
 def precomp_folder(root: str) -> Path:
     """The folder of the `*_caps.txt` files: ``root/precomp`` where it exists, else the root."""
     inner = (folder := dataset_folder(root)) / "precomp"
+    if inner.is_dir() and any(inner.glob(ends := "*_caps.txt*")) and any(folder.glob(ends)):
+        raise DataError(f"{folder} and {inner} both hold {ends}; delete or move those that are not meant")
     return inner if inner.is_dir() else folder
