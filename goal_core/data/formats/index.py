@@ -5,6 +5,7 @@ any moment cannot train under an id. Image files that annotations name are found
 decoded when they are needed.
 """
 
+import filecmp
 import hashlib
 import io
 import os
@@ -153,6 +154,10 @@ def _files_in(root: Path, folder: str, names: Sequence[str]) -> dict[str, str]:
             place = "" if path == root else f"{os.path.relpath(path, root)}/"
             there = {name_of[file.name]: place + file.name for file in files}
             break
+    for other in existing if there and not folder else ():
+        for name in sorted(there.keys() & os.listdir(other)) if other != path else ():
+            if not filecmp.cmp(root / there[name], other / name, shallow=False):
+                raise DataError(f"{root / there[name]} and {other / name} differ; delete or move one")
     if missing := [name for name in names if name not in there]:
         few = ", ".join([*missing[:3], *(["..."] if len(missing) > 3 else ())])
         name = missing[0].rpartition("/")[2]
