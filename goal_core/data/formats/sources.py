@@ -71,8 +71,7 @@ def _recognised(
         raise DataError(f"{packed[0]} is compressed, so it cannot be read in place: unpack it")
     texts = [one.with_suffix(".txt") for one in pictures]
     if shards and (captions := {*texts} & {*files}):
-        both = f"{shards[0]}, a shard, and pictures with captions, such as {min(captions)}"
-        raise DataError(f"{path} holds {both}; move the one away that is not meant")
+        raise DataError(f"{shards[0]} is a shard, {min(captions)} the captions of a picture; move one away")
     if shards:
         return f"WebDataset shards: {len(shards)}", [*folders, *shards], _shards(root, shards, config.caption_column)
     if read := TABLES.get(path.suffix.lower() * (not folders)):
@@ -311,6 +310,7 @@ def xvlm_json(config: XvlmJsonConfig) -> layout.Layout:
     files = {split: [root / name for name in own] for split, own in names.items()}
     return layout.Layout(
         root=root / config.image_root,
+        split="data.train_files names a file twice" * (len({*files["train"]}) < len(files["train"])),
         files=layout.stamped(root, chain.from_iterable(files.values())),
         splits={
             split: partial(layout.listing, chain.from_iterable(map(_xvlm_rows, own))) for split, own in files.items()
