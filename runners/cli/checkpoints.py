@@ -13,7 +13,7 @@ import numpy as np
 import typer
 
 from goal_sweep.goal_core.basics.atomic import replace_bytes, replace_with
-from goal_sweep.goal_core.basics.errors import GoalError, first_line, printable
+from goal_sweep.goal_core.basics.errors import GoalError, first_line, printable, warn
 from goal_sweep.goal_core.basics.files import seems
 from goal_sweep.goal_core.basics.registry import run_plugins
 from goal_sweep.goal_core.data.formats.index import own_indexes
@@ -202,6 +202,8 @@ def _pictures(folder: Path) -> list[Path]:
     """The pictures in a folder and below, in the order of their names; or the one picture."""
     inside = () if folder.is_file() else sorted(one for one in folder.rglob("*") if is_shown(one, folder))
     found = [folder] if folder.is_file() else [one for one in inside if one.suffix.lower() in PICTURES]
+    if left := [one for one in inside if one.is_file() and one.suffix.lower() not in (*PICTURES, ".txt")]:
+        warn(f"{len(left):,} files left out, of another format, such as {left[0]}")
     if not found:
         raise GoalError(f"{folder}: no pictures there")
     return found

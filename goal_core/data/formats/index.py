@@ -5,7 +5,6 @@ any moment cannot train under an id. Image files that annotations name are found
 decoded when they are needed.
 """
 
-import filecmp
 import hashlib
 import io
 import os
@@ -156,7 +155,7 @@ def _files_in(root: Path, folder: str, names: Sequence[str]) -> dict[str, str]:
             break
     for other in existing if there and not folder else ():
         for name in sorted(there.keys() & os.listdir(other)) if other != path else ():
-            if not filecmp.cmp(root / there[name], other / name, shallow=False):
+            if (root / there[name]).read_bytes() != (other / name).read_bytes():
                 raise DataError(f"{root / there[name]} and {other / name} differ; delete or move one")
     if missing := [name for name in names if name not in there]:
         few = ", ".join([*missing[:3], *(["..."] if len(missing) > 3 else ())])

@@ -114,10 +114,9 @@ def pictures_in(files: Sequence[Path], said: list[str]) -> list[Path]:
     found, left = list[Path](), list[Path]()
     for one in files:
         ending, has_captions = one.suffix.lower(), one.with_suffix("") in captioned
-        if ending in USUAL or (ending in PICTURES and has_captions):
-            found.append(one)
-        elif ending in PICTURES or (ending != ".txt" and has_captions):
-            left.append(one)
+        is_read = ending in USUAL or (ending in PICTURES and has_captions)
+        if is_read or ending in PICTURES or (ending != ".txt" and has_captions):
+            (found if is_read else left).append(one)
     said += [f"{len(left):,} files left out, of another format or without captions, such as {left[0]}"] if left else []
     return found
 

@@ -70,6 +70,19 @@ def test_embeddings_are_written_with_their_names(cell: Path, pictures: Path, tmp
     assert np.array_equal(np.load(tmp_path / "i.npy"), model.encode_images(names))
 
 
+@pytest.mark.parametrize("name", ["a.heic", "a.avif", "a"])
+def test_files_of_other_formats_are_said(cell: Path, pictures: Path, tmp_path: Path, name: str) -> None:
+    for other in ("a.png", ".git/a.png"):
+        (tmp_path / other).parent.mkdir(exist_ok=True)
+        (tmp_path / other).write_bytes((pictures / "0.png").read_bytes())
+    (tmp_path / name).write_bytes(b"")
+    said: list[str] = []
+    with listening(said.append):
+        assert run(["embed", str(cell), "--images", str(tmp_path), "--out", str(tmp_path / "i.npy")]) == 0
+    assert said == [f"1 files left out, of another format, such as {tmp_path / name}"]
+    assert (tmp_path / "i.npy.txt").read_text() == f"{tmp_path / 'a.png'}\n"
+
+
 @pytest.mark.parametrize("kind", ["texts", "images"])
 def test_nothing_is_written_over_that_is_there(
     cell: Path, pictures: Path, tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]

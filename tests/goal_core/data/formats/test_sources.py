@@ -309,7 +309,7 @@ def test_a_shard_among_pictures_with_captions_is_refused(data: Path, place: str)
     shard, folder = a_shard_of(data)[1], as_folder(data)
     (folder / place).parent.mkdir(parents=True, exist_ok=True)
     shard.rename(folder / place)
-    with pytest.raises(DataError, match=rf"{place}, a shard, and pictures with captions, such as .*0.*\.txt; move"):
+    with pytest.raises(DataError, match=rf"{place} is a shard, .*0.*\.txt the captions of a picture; move one away"):
         opened(folder)
 
 
