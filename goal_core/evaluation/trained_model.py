@@ -64,6 +64,15 @@ class RetrievalModel:
         given = _several(texts)
         return self._checked(embed_captions(self._encoder, self._captions(given)).cpu(), len(set(given)))
 
+    def unknown_words(self, text: str, where: str = "") -> list[str]:
+        """The words of a sentence that the vocabulary lacks; a `DataError` if these are all."""
+        encode = self.description.vocabulary.encode
+        words = [word for part in text.split() if (word := part.strip(punctuation))]
+        unknown = [word for word in words if encode(word) == encode(_UNKNOWN)]
+        if unknown and unknown == words:
+            raise DataError(f"{where}{self._path} knows no word of {text!r:.80}")
+        return unknown
+
     def search(self, text: str, images: NDArray[np.float32], top: int = 5) -> list[tuple[int, float]]:
         """The images nearest to a sentence by cosine similarity, without X-VLM's second ranking.
 
@@ -71,11 +80,7 @@ class RetrievalModel:
             Numbers of images and their similarities, in [-1, 1], the nearest first; equal ones in their order.
         """
         query = self.encode_texts([text])[0]
-        encode = self.description.vocabulary.encode
-        words = [word for part in text.split() if (word := part.strip(punctuation))]
-        if unknown := [word for word in words if encode(word) == encode(_UNKNOWN)]:
-            if unknown == words:
-                raise DataError(f"{self._path} knows no word of {text!r:.80}")
+        if unknown := self.unknown_words(text):
             warn(f"{self._path} does not know {', '.join(unknown)}")
         if np.ndim(images) != 2 or len(query) != np.shape(images)[1]:
             raise DataError(f"images must be (N, {len(query)}), got {tuple(np.shape(images))}")

@@ -5,19 +5,22 @@ import json
 import sys
 import warnings
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
 
-from goal_sweep.goal_core.basics.errors import GoalError, printable
+from goal_sweep.goal_core.basics.atomic import replace_bytes, replace_with
+from goal_sweep.goal_core.basics.errors import GoalError, printable, warn
 from goal_sweep.goal_core.basics.registry import run_plugins
 from goal_sweep.goal_core.data import SPLIT_NAMES
 from goal_sweep.goal_core.data.formats.features import read_region_header
 from goal_sweep.goal_core.data.formats.index import own_indexes
 from goal_sweep.goal_core.data.formats.layout import PICTURES, tree
 from goal_sweep.goal_core.data.formats.opening import open_dataset
+from goal_sweep.goal_core.data.formats.tables import LINES, TABLES
 from goal_sweep.goal_core.data.formats.text_files import read_lines
 from goal_sweep.runners.cli.options import AsJson, Device, Force, Set, SweepArguments, console, local_path, new_file
 from goal_sweep.sweeps import load_sweep
@@ -118,11 +121,15 @@ def embed(
         names = [str(path) for path in _pictures(images or Path())]
         rows = model.encode_images(names)
     else:
-        names = read_lines(texts)
+        if texts.suffix.lower() in (".json", ".jsonl", *TABLES):
+            raise GoalError(f"{texts}: --texts takes a text file with a sentence on each line")
+        names = read_lines(texts, LINES)
+        for number, line in enumerate(names, start=1):
+            model.unknown_words(line, f"{texts}:{number}: ")
         rows = model.encode_texts(names)
-    with out.open("wb") as file:
-        np.save(file, rows)
-    listed.write_text("".join(f"{' '.join(name.split())}\n" for name in names))
+    np.save(content := BytesIO(), rows)
+    lines = "".join(f"{' '.join(name.split())}\n" for name in names).encode(errors="surrogateescape")
+    replace_with(out, lambda path: path.write_bytes(content.getbuffer()), guard=lambda: replace_bytes(listed, lines))
     console.print(f"{out}: {rows.shape[0]} rows of {rows.shape[1]} numbers, of unit length")
 
 
@@ -194,7 +201,10 @@ def _array(path: Path, axes: tuple[str, ...], kinds: str = "f") -> Any:
 
 def _pictures(folder: Path) -> list[Path]:
     """The pictures in a folder and below, in the order of their names; or the one picture."""
-    found = [folder] if folder.is_file() else [one for one in tree(folder) if one.suffix.lower() in PICTURES]
+    inside = () if folder.is_file() else tree(folder)
+    found = [folder] if folder.is_file() else [one for one in inside if one.suffix.lower() in PICTURES]
+    if left := [one for one in inside if one.is_file() and one.suffix.lower() not in (*PICTURES, ".txt")]:
+        warn(f"{len(left):,} files left out, of another format, such as {left[0]}")
     if not found:
         raise GoalError(f"{folder}: no pictures there")
     return found

@@ -206,6 +206,9 @@ def embeddings(config: EmbeddingsConfig) -> Layout:
 def _split(root: Path, split: str) -> Listing:
     whole, own = root / f"{split}.safetensors", root / f"{split}_owners.npy"
     owners, each = None, None
+    several = [one for end in (".parquet", ".safetensors", "_images.npy") if (one := root / f"{split}{end}").exists()]
+    if len(several) > 1:
+        raise DataError(f"{several[0]} and {several[1]} both hold the vectors of {split}; delete or move one")
     if (table := root / f"{split}.parquet").exists():
         (images, _), (texts, each) = (parquet_vectors(table, column) for column in ("image", "texts"))
     elif whole.exists():

@@ -31,7 +31,9 @@ _AFTER = re.compile(r"[-_ ]*\d*$")
 """A year or a number after the word for a split."""
 _FEW = 1000
 """Of fewer images the shares of a drawn split are exact."""
-PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
+USUAL = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
+PICTURES = (*USUAL, ".jpe", ".jfif", ".apng", ".pbm", ".pgm", ".ppm", ".pnm", ".pfm")
+"""All endings of the formats that are read; one that is not usual may also be a mask beside a picture."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +73,8 @@ class Layout:
 
 
 def tree(root: Path) -> list[Path]:
-    """All that lies below a folder, in order, without stores of goal-sweep: their figures are no data."""
-    below = sorted(root.rglob("*"))
+    """What lies below a folder, in order, but what is hidden and stores of goal-sweep: their figures are no data."""
+    below = sorted(one for one in root.rglob("*") if is_shown(one, root))
     stores = {one.parent for one in below if one.name == "store.json" and b'"checksum"' in content_of(one)} - {root}
     return [one for one in below if stores.isdisjoint((one, *one.parents))] if stores else below
 
@@ -102,6 +104,28 @@ def check_links(root: Path, paths: Iterable[str]) -> None:
                 f"{path} is a link to {real}, outside the folder of the dataset; if you trust it, add "
                 f"{real if real.is_dir() else real.parent} to the environment variable {LINKED_DATA}"
             )
+
+
+def is_shown(path: Path, root: Path) -> bool:
+    """Whether a path below a root is hidden nowhere, as `.git`, macOS's `._3.png` and Synology's `@eaDir` are."""
+    return not any(part.startswith(".") or part == "@eaDir" for part in path.relative_to(root).parts)
+
+
+def pictures_in(files: Sequence[Path], said: list[str]) -> list[Path]:
+    """The pictures among files: those with a usual ending, and others whose captions belong to no such picture.
+
+    A line is added for what is left out.
+    """
+    usual = {one.with_suffix("") for one in files if one.suffix.lower() in USUAL}
+    captioned = {one.with_suffix("") for one in files if one.suffix == ".txt"} - usual
+    found, left = list[Path](), list[Path]()
+    for one in files:
+        ending, has_captions = one.suffix.lower(), one.with_suffix("") in captioned
+        is_read = ending in USUAL or (ending in PICTURES and has_captions)
+        if is_read or ending in PICTURES or (ending != ".txt" and has_captions):
+            (found if is_read else left).append(one)
+    said += [f"{len(left):,} files left out, of another format or without captions, such as {left[0]}"] if left else []
+    return found
 
 
 def listing(rows: Iterable[Row]) -> Listing:
@@ -183,7 +207,7 @@ def drawn_splits(keys: Collection[str], val_share: float, test_share: float) -> 
 
 def _name(key: str) -> str:
     path = PurePosixPath(key)
-    return path.stem if path.suffix.lower() in PICTURES else path.name
+    return path.stem if path.suffix.lower() in USUAL else path.name
 
 
 def captions_in(value: object, where: str) -> list[str]:
@@ -260,4 +284,6 @@ def dataset_folder(root: str) -> Path:
 def precomp_folder(root: str) -> Path:
     """The folder of the `*_caps.txt` files: ``root/precomp`` where it exists, else the root."""
     inner = (folder := dataset_folder(root)) / "precomp"
+    if inner.is_dir() and any(inner.glob(ends := "*_caps.txt*")) and any(folder.glob(ends)):
+        raise DataError(f"{folder} and {inner} both hold {ends}; delete or move those that are not meant")
     return inner if inner.is_dir() else folder

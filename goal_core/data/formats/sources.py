@@ -44,8 +44,9 @@ def source(config: SourceConfig) -> layout.Layout:
     says, files, given = _recognised(path, root, config, said)
     stamps = layout.stamped(path, files)
     rows, split = layout.with_splits(given, config.val_share, config.test_share)
+    said += [split] * bool(split)
     splits = layout.by_split(rows)
-    return layout.Layout(root=root, files=stamps, splits=splits, says=says, split="".join([*said, split]))
+    return layout.Layout(root=root, files=stamps, splits=splits, says=says, split="; ".join(said))
 
 
 def _recognised(
@@ -53,7 +54,7 @@ def _recognised(
 ) -> tuple[str, Sequence[Path], Iterator[Row]]:
     """What lies there, in words, the files and folders in which a change is noticed, and its rows.
 
-    Reading the rows adds to the lines where their splits are found otherwise than the documentation says.
+    Lines are added for what is not read, and where splits are found otherwise than the documentation says.
     """
     folders, files = _below(path)
     if config.importer:  # it may read any file but the pictures
@@ -62,17 +63,18 @@ def _recognised(
     if said := [*path.glob("state.json"), *sorted(path.glob("*/state.json"))]:
         arrows = [file for one in said for file in _arrow_files(one)]
         return "folder of Hugging Face datasets", [path, *said, *arrows], _arrow(path, arrows, config, lines)
-    files = [one for one in files if one == path or not one.name.startswith(".")]  # such as macOS's `._3.png`
-    pictures = [one for one in files if one.suffix.lower() in layout.PICTURES]
+    pictures = layout.pictures_in(files, lines)
     shards = [one for one in files if one.suffix.lower() == ".tar"]
     packed = [one for one in files if one.name.lower().endswith(_COMPRESSED)]
     if packed and (shards or not pictures):
         raise DataError(f"{packed[0]} is compressed, so it cannot be read in place: unpack it")
+    texts = [one.with_suffix(".txt") for one in pictures]
+    if shards and (captions := {*texts} & {*files}):
+        raise DataError(f"{shards[0]} is a shard, {min(captions)} the captions of a picture; move one away")
     if shards:
         return f"WebDataset shards: {len(shards)}", [*folders, *shards], _shards(root, shards, config.caption_column)
     if read := TABLES.get(path.suffix.lower() * (not folders)):
         return f"table {path.name}", files, read(path, config, lines)
-    texts = [one.with_suffix(".txt") for one in pictures]
     if folders and (tables := [one for one in files if one.suffix.lower() in TABLES]) and not {*texts} & {*files}:
         raise DataError(f"{path} is a folder with the table {tables[0]}; if that names the images, give its path")
     if folders and pictures:
@@ -219,6 +221,7 @@ def _sample(shard: tarfile.TarFile, key: str, name: str, members: Sequence[tarfi
         elif ending in _CAPTIONED and not captions and (ending == ".json" or not column):
             if file := shard.extractfile(member):
                 captions += _captions_in(file.read(), ending, f"{name}: {member.name}", column)
+    images = [one for one in images if one.name.lower().endswith(layout.USUAL)] or images
     if len(images) != 1:
         raise DataError(f"{key} must have one picture ({', '.join(layout.PICTURES)}), but has {len(images)}")
     if not captions:
@@ -306,6 +309,7 @@ def xvlm_json(config: XvlmJsonConfig) -> layout.Layout:
     files = {split: [root / name for name in own] for split, own in names.items()}
     return layout.Layout(
         root=root / config.image_root,
+        split="data.train_files names a file twice" * (len({*files["train"]}) < len(files["train"])),
         files=layout.stamped(root, chain.from_iterable(files.values())),
         splits={
             split: partial(layout.listing, chain.from_iterable(map(_xvlm_rows, own))) for split, own in files.items()

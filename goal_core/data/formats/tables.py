@@ -26,7 +26,7 @@ USUAL_NAMES = {
     "split": ("split",),
 }
 """The names under which a column is looked for where the sweep names none."""
-_LIST = re.compile(r"""\s*(?:[\[(][\s\[({]*(?:["'{]([^\]]*|.*[\])])|\])|\{\s*["']([^}]*|.*\}))\s*$""", re.DOTALL)
+_LIST = re.compile(r"""\s*(?:(array)?[\[(][\s\[({]*(?:b?["'{]([^\]]*|.*[\])])|\])|\{\s*["']([^}]*|.*\}))\s*$""", re.S)
 """A cell that holds a list of texts, lists or objects, or one object, which may be cut."""
 LINES = re.compile("\r\n|\r|\n")
 """The line ends of text files; captions hold characters that `splitlines` takes for others."""
@@ -67,10 +67,12 @@ def _table(
 ) -> Iterator[Row]:
     """The rows of a table whose images are files; how it was read is said with whatever is wrong.
 
-    A line is added to `said` where the splits are in a column of another name.
+    A line is added to `said` where the splits are in a column of another name, and where several may hold captions.
     """
     where = f"{path}{how}"
     columns = [column_of(config, kind, names, where) or "" for kind in ("image", "caption", "split")]
+    if (also := {*names} & {*USUAL_NAMES["caption"]} - {columns[1]}) and not config.caption_column:
+        said += [f"captions read from column {columns[1]!r}, not {min(also)!r} (data.caption_column)"]
     if not columns[2]:
         records = list(records)
         columns[2] = split_like({name: [record.get(name) for record in records] for name in names})
@@ -94,9 +96,9 @@ def _below_folder(image: Any, folder: Path) -> Any:
 
 
 def listed_captions(captions: Any, at: str) -> Any:
-    """Captions of a cell that holds a list as JSON or Python write it; other cells as they are."""
+    """Captions of a cell that holds a list as JSON or Python write it, or a word for none; other cells as they are."""
     if not (isinstance(captions, str) and _LIST.match(captions)):
-        return captions
+        return [] if captions in ("nan", "NaN", "None", "NULL", "<NA>", r"\N") else captions
     with suppress(ValueError, RecursionError):
         return json.loads(captions)
     try:

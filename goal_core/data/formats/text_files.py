@@ -10,6 +10,7 @@ unless there is an id for each caption.
 
 import gzip
 import itertools
+import re
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
@@ -77,14 +78,15 @@ def _stored(path: Path) -> Path:
     return packed if packed.exists() and not path.exists() else path
 
 
-def read_lines(path: Path) -> list[str]:
-    """The lines of a text file, stripped. Where it does not exist, they are read from ``{path}.gz``."""
+def read_lines(path: Path, ends: str | re.Pattern[str] = "\n") -> list[str]:
+    """The lines of a text file, stripped, with such ends. Where it does not exist, they are read from ``{path}.gz``."""
     place = _stored(path)
     content = content_of(place)
     with reading(f"cannot read {place}"):
         content = content if place is path else gzip.decompress(content)
+    text = text_in(content, place).removesuffix("\n").removesuffix("\r")
     # Captions hold characters that `splitlines` takes for line ends.
-    lines = [line.strip() for line in text_in(content, place).removesuffix("\n").split("\n")]
+    lines = [line.strip() for line in re.split(ends, text)]
     if "" in lines:
         raise DataError(f"{place} is empty" if lines == [""] else f"line {lines.index('') + 1} of {place} is empty")
     return lines

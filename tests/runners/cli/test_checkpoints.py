@@ -1,6 +1,8 @@
 """A trained cell at the command line: pictures embedded and searched, and other data evaluated."""
 
 import json
+import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +74,19 @@ def test_embeddings_are_written_with_their_names(cell: Path, pictures: Path, tmp
     assert np.array_equal(np.load(tmp_path / "i.npy"), model.encode_images(names))
 
 
+@pytest.mark.parametrize("name", ["a.heic", "a.avif", "a"])
+def test_files_of_other_formats_are_said(cell: Path, pictures: Path, tmp_path: Path, name: str) -> None:
+    for other in ("a.png", ".git/a.png"):
+        (tmp_path / other).parent.mkdir(exist_ok=True)
+        (tmp_path / other).write_bytes((pictures / "0.png").read_bytes())
+    (tmp_path / name).write_bytes(b"")
+    said: list[str] = []
+    with listening(said.append):
+        assert run(["embed", str(cell), "--images", str(tmp_path), "--out", str(tmp_path / "i.npy")]) == 0
+    assert said == [f"1 files left out, of another format, such as {tmp_path / name}"]
+    assert (tmp_path / "i.npy.txt").read_text() == f"{tmp_path / 'a.png'}\n"
+
+
 @pytest.mark.parametrize("kind", ["texts", "images"])
 def test_nothing_is_written_over_that_is_there(
     cell: Path, pictures: Path, tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
@@ -129,6 +144,40 @@ def test_mistakes_are_one_line(cell: Path, tmp_path: Path, capsys: pytest.Captur
         said = capsys.readouterr().err
         assert what in said
         assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.txt", b"a hat\rzzz qqq\r", "a.txt:2: .* knows no word of 'zzz qqq'"),
+        ("a.txt", b"a hat\r\ra cup\r", "line 2 of .*a.txt is empty"),
+        ("a.json", b'["a hat"]', "a.json: --texts takes a text file with a sentence on each line"),
+    ],
+)
+def test_texts_that_are_none_are_refused(
+    cell: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: bytes, said: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert run(["embed", str(cell), "--texts", str(tmp_path / name), "--out", str(tmp_path / "t.npy")]) == 2
+    assert re.search(said, capsys.readouterr().err)
+    assert not (tmp_path / "t.npy").exists()
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_texts_may_have_any_line_ends(cell: Path, tmp_path: Path, end: str) -> None:
+    (tmp_path / "a.txt").write_bytes(f"a hat{end}a cup{end}".encode())
+    assert run(["embed", str(cell), "--texts", str(tmp_path / "a.txt"), "--out", str(tmp_path / "t.npy")]) == 0
+    assert (tmp_path / "t.npy.txt").read_text() == "a hat\na cup\n"
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9.png", b"\xff.jpg", "é.png".encode()])
+def test_names_of_pictures_are_listed_in_any_encoding(cell: Path, pictures: Path, tmp_path: Path, name: bytes) -> None:
+    path, out = tmp_path / os.fsdecode(name), tmp_path / "i.npy"
+    path.write_bytes(next(pictures.glob("*.png")).read_bytes())
+    out.write_bytes(b"older")
+    assert run(["embed", str(cell), "--images", str(tmp_path), "--out", str(out), "--force"]) == 0
+    assert len(np.load(out)) == 1
+    assert Path(f"{out}.txt").read_bytes() == os.fsencode(path) + b"\n"
 
 
 def test_a_cell_of_features_says_that_it_takes_no_pictures(

@@ -171,3 +171,15 @@ def test_mistakes_are_named(tmp_path: Path, damage: Callable[[Path], object], sa
     with pytest.raises(DataError, match=said) as caught:
         open_dataset(config)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("ends", [("safetensors", "npy"), ("parquet", "npy"), ("parquet", "safetensors")])
+def test_vectors_in_two_containers_are_refused(tmp_path: Path, ends: tuple[str, str]) -> None:
+    as_parquet(tmp_path)
+    write(tmp_path, whole=True)
+    config = write(tmp_path)
+    for path in tmp_path.iterdir():
+        if not path.name.endswith(ends):
+            path.unlink()
+    with pytest.raises(DataError, match=rf"train\.{ends[0]} and .*train.*\.{ends[1]} both hold .* delete or move one"):
+        open_dataset(config)

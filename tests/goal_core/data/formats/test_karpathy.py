@@ -69,6 +69,15 @@ def test_images_without_filepath_are_found_in_the_documented_places(tmp_path: Pa
     assert opened(root).splits["test"].load_image(0).shape == (30, 40, 3)
 
 
+@pytest.mark.parametrize("place", ["images", "flickr30k-images", "flickr30k_images"])
+def test_images_in_two_places_must_be_equal(tmp_path: Path, place: str) -> None:
+    root = write_dataset(tmp_path, tiny_annotations(folder=None))
+    expected = opened(root).fingerprint
+    assert opened(write_dataset(root, tiny_annotations(folder=None), place=place)).fingerprint == expected
+    (root / "0002.png").write_bytes((root / "0003.png").read_bytes())
+    refuse(root, rf"{place}/0002.png and .*/0002.png differ; delete or move one")
+
+
 @pytest.mark.parametrize("place", ["", "images"])
 def test_folders_of_coco_are_found_at_the_root_or_in_images(tmp_path: Path, place: str) -> None:
     content = tiny_annotations(folder="train2014")

@@ -148,3 +148,11 @@ def test_the_shipped_emoji_vectors_are_complete_small_and_white() -> None:
     folder = Path(splits["train"].reader.file.path).parent  # type: ignore[union-attr]  # features have a file
     assert sum(path.stat().st_size for path in folder.iterdir()) < 1_500_000
     assert (folder / "LICENSES.md").is_file()
+
+
+@pytest.mark.parametrize("name", ["train_caps.txt", "dev_caps.txt", "train_caps.txt.gz"])
+def test_captions_in_two_folders_are_refused(tmp_path: Path, name: str) -> None:
+    write_vectors(tmp_path / "precomp")
+    assert opened(tmp_path).splits["val"].num_images == 3
+    (tmp_path / name).write_bytes(b"older")
+    refuse(tmp_path, r"and .*/precomp both hold \*_caps\.txt\*; delete or move")

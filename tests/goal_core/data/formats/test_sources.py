@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from goal_sweep.goal_core.basics.errors import DataError, MissingDataError
 from goal_sweep.goal_core.basics.files import json_bytes
 from goal_sweep.goal_core.basics.registry import Plugin
 from goal_sweep.goal_core.data import DataConfig, Dataset
 from goal_sweep.goal_core.data.config import KarpathyConfig, RegionsConfig, SourceConfig
+from goal_sweep.goal_core.data.formats.index import FORMATS
+from goal_sweep.goal_core.data.formats.layout import PICTURES
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.objectives import ObjectiveConfig
 from tests.helpers.karpathy_fixture import write_dataset
@@ -316,3 +319,47 @@ def test_an_importer_that_ends_or_says_nonsense_is_named(data: Path, body: str, 
     Plugin(name="odd.py", text=text.replace("NAME", name).replace("BODY", body)).run()
     with pytest.raises(DataError, match=rf"plugin odd\.py: {name}, {said}"):
         opened(data, importer=name)
+
+
+@pytest.mark.parametrize("place", ["backup.tar", "old/backup.tar", "train/x/9.TAR"])
+def test_a_shard_among_pictures_with_captions_is_refused(data: Path, place: str) -> None:
+    shard, folder = a_shard_of(data)[1], as_folder(data)
+    (folder / place).parent.mkdir(parents=True, exist_ok=True)
+    shard.rename(folder / place)
+    with pytest.raises(DataError, match=rf"{place} is a shard, .*0.*\.txt the captions of a picture; move one away"):
+        opened(folder)
+
+
+@pytest.mark.parametrize("place", [".git/x", "@eaDir", "train/.ipynb_checkpoints"])
+def test_hidden_folders_are_no_data(data: Path, place: str) -> None:
+    folder = as_folder(data)
+    expected = opened(folder).fingerprint
+    (folder / place).mkdir(parents=True)
+    for end in (".png", ".txt"):
+        (folder / place / f"a{end}").write_bytes((folder / f"train/0001{end}").read_bytes())
+    (folder / place / "a.tar").write_bytes(b"")
+    assert opened(folder).fingerprint == expected
+
+
+@pytest.mark.parametrize("ending", [".jfif", ".JPE", ".ppm"])
+def test_pictures_with_rare_endings_are_read(data: Path, ending: str) -> None:
+    folder = as_folder(data)
+    expected = opened(folder).fingerprint
+    (folder / "train/0001.png").rename(folder / f"train/0001{ending}")
+    (folder / f"train/0002{ending}").write_bytes(b"a mask beside a picture")
+    found = opened(folder)
+    assert found.fingerprint == expected
+    assert "1 files left out, of another format or without captions, such as" in found.notes[0]
+
+
+@pytest.mark.parametrize("ending", [".heic", ".avif", ""])
+def test_captions_of_what_is_no_known_picture_are_said(data: Path, ending: str) -> None:
+    folder = as_folder(data)
+    (folder / "train/0001.png").rename(folder / f"train/0001{ending}")
+    assert f"1 files left out, of another format or without captions, such as {folder}" in opened(folder).notes[0]
+
+
+def test_all_endings_of_the_formats_are_known() -> None:
+    Image.init()
+    endings = {end for end, kind in Image.registered_extensions().items() if kind in FORMATS}
+    assert endings == {*PICTURES}

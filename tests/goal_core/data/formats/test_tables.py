@@ -118,6 +118,9 @@ def test_images_that_share_their_names_are_drawn_by_their_paths(place: str) -> N
         ('{"raw": "a hat", "id": 3}', ["a hat"]),
         ("[" * 9999 + "'a'", "row 1: words looks like a list"),
         ("{a} hat", ["{a} hat"]),
+        ("[b'a hat']", "row 1: words[0] must be a caption"),
+        ("array(['a', 'b'], dtype=object)", "row 1: words looks like a list"),
+        ("array of [hats]", ["array of [hats]"]),
     ],
 )
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -211,3 +214,17 @@ def test_a_script_without_spaces_is_said(tmp_path: Path) -> None:
     rows = [f"0.png,{caption},train" for caption in captions] + ["1.png,a,val", "2.png,b,test"]
     notes = opened(written(tmp_path, "\n".join(["image,caption,split", *rows]))).notes
     assert any(note.startswith("3 of 7 captions") and "text.encoder" in note for note in notes)
+
+
+@pytest.mark.parametrize("cell", ["nan", "None", r"\N"])
+def test_words_for_no_caption_are_none(data: Path, cell: str) -> None:
+    with pytest.raises(DataError, match="row 2: caption has no captions"):
+        opened(written(data, f"image,caption,split\n0.png,a None,train\n1.png,{cell},val\n"))
+
+
+@pytest.mark.parametrize("name", ["captions", "text", "title"])
+def test_of_two_columns_with_captions_the_one_that_is_read_is_said(data: Path, name: str) -> None:
+    rows = "".join(f"{number}.png,a {split},old,{split}\n" for number, split in enumerate(SPLIT_NAMES))
+    path = written(data, f"image,caption,{name},split\n{rows}")
+    assert opened(path).notes[0] == f"captions read from column 'caption', not {name!r} (data.caption_column)"
+    assert opened(path, caption_column=name).splits["val"].captions[0] == "old"
