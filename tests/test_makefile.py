@@ -1,5 +1,6 @@
 """What `make` would do: it checks Python first, installs what its target needs, and keeps results."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -9,7 +10,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def make(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["make", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    return subprocess.run(["make", *words], cwd=ROOT, env=own, capture_output=True, text=True, check=False)
 
 
 def test_an_old_python_is_named_and_leaves_no_folder(tmp_path: Path) -> None:
