@@ -22,7 +22,7 @@ from goal_sweep.runners.cli.launch import launching
 from goal_sweep.runners.cli.listing import listing
 from goal_sweep.runners.cli.plan import planning
 from goal_sweep.runners.cli.results import results
-from goal_sweep.runners.launch.signals import own_status
+from goal_sweep.runners.launch.signals import has_parent, own_status
 
 app = typer.Typer(
     help="Train image-text retrieval models with every GOAL objective, and print the tables of a paper.",
@@ -70,7 +70,10 @@ def run(arguments: list[str] | None = None) -> int:
         return int(leave.exit_code)
     except (typer.Abort, KeyboardInterrupt):
         return 130
-    except SystemExit as leave:  # of typer: 0 once it has installed the completion, else because nobody reads
+    except SystemExit as leave:  # of typer: 0 once it has installed the completion, else because a pipe is broken
+        if leave.code and has_parent() and isinstance(leave.__context__, Exception):
+            where = traceback.extract_tb(leave.__context__.__traceback__)[-1]
+            print(f"a pipe of this launch broke ({where.filename}:{where.lineno} {where.name})", file=sys.stderr)
         return _UNREAD if leave.code else 0
     except _UsageError as error:
         said = error.format_message()
@@ -98,7 +101,9 @@ def _explained(error: Exception) -> tuple[str, int]:
 
 def main() -> None:
     """Run the command line of this process, and end the process."""
-    status = own_status(run())
+    status = run()
+    # A launch outlives its readers: another pipe of it has broken. Without its word, its parent starts it again.
+    status = 1 if status == _UNREAD and has_parent() else own_status(status)
     if "ray" in sys.modules:
         # Ray's own work at exit waits for a head process that may be gone, and then ends the process with status 1.
         with contextlib.suppress(OSError):  # nobody may read any more
