@@ -110,7 +110,7 @@ def read_results(content: bytes, source: str, folder: Path | None = None) -> Swe
         folder: the store, where it is a folder of this machine.
     """
     try:
-        table = pq.read_table(io.BytesIO(content))
+        table = pq.read_table(io.BytesIO(content), use_threads=False, pre_buffer=False)
         header = Header.parse((table.schema.metadata or {}).get(HEADER_KEY, b""))
     except (pa.ArrowException, OSError, ValueError) as error:
         raise ResultsError(f"{source} is not a results table: {str(error).splitlines()[0]}") from error

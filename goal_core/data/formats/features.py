@@ -88,7 +88,10 @@ def _parquet(path: str, column: str, *stamp: int) -> tuple[NDArray[np.floating],
     with opened(path) as file, reading(says, ChangedDataError):
         if column not in (names := parquet.read_schema(file).names):
             raise DataError(f"{path} has no column {column!r}; it has {', '.join(names)}")
-        found, counts = parquet.read_table(file, columns=[column]).column(column), None
+        found, counts = (
+            parquet.read_table(file, columns=[column], use_threads=False, pre_buffer=False).column(column),
+            None,
+        )
         found.validate(full=True)
         if types.is_nested(found.type.value_type):
             counts, found = lengths(found), compute.list_flatten(found)

@@ -156,7 +156,7 @@ def _separator(header: str, usual: str, config: SourceConfig) -> str:
 def _parquet(path: Path, config: SourceConfig, said: list[str]) -> Iterator[Row]:
     parquet = pyarrow("parquet")
     with opened(path) as file, reading(f"{path}{seems(path) or ' is not a Parquet file'}"):
-        table = parquet.read_table(file)
+        table = parquet.read_table(file, use_threads=False, pre_buffer=False)
         table.validate(full=True)
         records = table.to_pylist()
     image = column_of(config, "image", table.column_names, path)
