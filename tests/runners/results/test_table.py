@@ -2,8 +2,6 @@
 
 import hashlib
 import random
-import subprocess
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +22,6 @@ from goal_sweep.runners.store.provenance import gather
 from goal_sweep.sweeps import ResolvedSweep, Training
 from goal_sweep.sweeps.results import COLUMNS
 from tests.helpers.mlflow_cases import ALONE, SWEEP, TRAINING, folder_of
-from tests.helpers.paths import ROOT
 from tests.helpers.store_cases import npz, record, result, save, train, write_weights
 from tests.helpers.tuning_cases import searched, tuned
 
@@ -204,12 +201,3 @@ def test_the_table_of_a_search_has_its_candidates_its_grids_and_its_study(store:
     assert [tried.score for tried in study.candidates] == [0.0, 1.0, 2.0]
     listed = listed_again(written.header, chosen.config)
     assert [one.key for one in listed.trainings] == [one.key for one in chosen.trainings]
-
-
-def test_a_process_that_ends_right_after_it_has_read_a_table_ends_well(store: Store) -> None:
-    update_results(store, SWEEP)
-    read = "import sys; from goal_sweep.runners.results import ResultsTable; from pathlib import Path\n"
-    read += "ResultsTable.parse(Path(sys.argv[1]).read_bytes(), 'it')"
-    path = store.root / store.results_file("s")
-    for _ in range(3):
-        subprocess.run([sys.executable, "-c", read, str(path)], cwd=ROOT, check=True)
