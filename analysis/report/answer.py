@@ -11,8 +11,9 @@ from math import isnan
 
 import numpy as np
 
-from goal_sweep.analysis.blocks import BlockResults, Difference, Grid, Objective
+from goal_sweep.analysis.blocks import BlockResults, Difference, Grid, Objective, Verdict
 from goal_sweep.analysis.report.parts import TextTable
+from goal_sweep.analysis.statistics.comparison import FACTORS
 from goal_sweep.analysis.wording import count_text, objectives_text
 from goal_sweep.goal_core.evaluation.metrics import Metric
 from goal_sweep.sweeps.results import BASELINE
@@ -153,6 +154,22 @@ def answers_of(blocks: Iterable[BlockResults]) -> tuple[Answer, ...]:
         for grid in block.grids.values()
         if grid.highest is not None
     )
+
+
+def weight_changes(answers: Iterable[Answer]) -> dict[tuple[str, Verdict], list[float]]:
+    """By how much weights differ significantly from con, averaged over the other weight, in tables of whole grids.
+
+    Returns:
+        By the weight in words, such as ``triplet weight cir``, and whether it is better or worse: a size in points for
+        each table, never negative.
+    """
+    found: dict[tuple[str, Verdict], list[float]] = {}
+    for comparisons in filter(None, (answer.grid.weights.comparisons for answer in answers)):
+        for factor in FACTORS:
+            for (name, other), change in comparisons[factor].differences.items():
+                if other == "con" and change.verdict in ("better", "worse"):
+                    found.setdefault((f"{factor} weight {name}", change.verdict), []).append(abs(change.estimate))
+    return found
 
 
 def answer_table(answers: Iterable[Answer], measure: str) -> TextTable:

@@ -10,7 +10,7 @@ from math import inf
 from typing import Final
 
 from goal_sweep.analysis.blocks import ALPHA, BlockResults
-from goal_sweep.analysis.report.answer import Answer, answers_of
+from goal_sweep.analysis.report.answer import Answer, answers_of, weight_changes
 from goal_sweep.analysis.results import SweepResults
 from goal_sweep.analysis.statistics import aggregation
 from goal_sweep.analysis.statistics.comparison import FACTORS
@@ -171,15 +171,9 @@ def _weights(tested: Sequence[Answer]) -> list[str]:
     tables = [answer.grid.weights.comparisons for answer in tested if answer.grid.weights.comparisons]
     if not any("con" in own[factor].names for own in tables for factor in FACTORS):
         return []
-    found: dict[str, list[float]] = {}
-    for factor, comparison in ((factor, own[factor]) for own in tables for factor in FACTORS):
-        for (name, other), change in comparison.differences.items():
-            if other == "con" and change.verdict in ("better", "worse"):
-                does = "gains" if change.verdict == "better" else "costs"
-                found.setdefault(f"{factor} weight {name} {does}", []).append(abs(change.estimate))
     clauses = [
-        f"{what} {_span(sizes)} points{_where(len(sizes), tables)}"
-        for what, sizes in sorted(found.items(), key=lambda own: -max(own[1]))
+        f"{what} {'gains' if verdict == 'better' else 'costs'} {_span(sizes)} points{_where(len(sizes), tables)}"
+        for (what, verdict), sizes in sorted(weight_changes(tested).items(), key=lambda own: -max(own[1]))
     ]
     mixed = sum(own["interaction"].smallest_p < ALPHA for own in tables)
     depends = f"; pair and triplet weights interact{_where(mixed, tables)}" if mixed and clauses else ""

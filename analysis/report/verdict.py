@@ -3,12 +3,12 @@
 Their numbers are those of the report's tables, and "beyond noise" is the report's "significantly".
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
-from goal_sweep.analysis.report.answer import Answer, answers_of
+from goal_sweep.analysis.report.answer import Answer, answers_of, weight_changes
 from goal_sweep.analysis.results import SweepResults
 from goal_sweep.analysis.statistics.aggregation import Inputs
-from goal_sweep.analysis.statistics.comparison import FACTORS
 from goal_sweep.analysis.wording import list_text, objectives_text
 from goal_sweep.goal_core.evaluation.metrics import RSUM
 from goal_sweep.goal_core.objectives.variants import LITERATURE
@@ -27,8 +27,7 @@ def verdict(inputs: Inputs) -> tuple[str, ...]:
     answers = [one for one in answers_of(inputs.answered) if one.metric == RSUM and _is_main(inputs.results, one)]
     if not answers:
         return ()
-    several = len(answers) > 1
-    first = _use(answers[0]) if not several else _use_in(answers)
+    first = _use(answers[0]) if len(answers) == 1 else _use_in(answers)
     return tuple(filter(None, (first, _beats(answers), _avoid(answers))))
 
 
@@ -52,11 +51,8 @@ def _use(answer: Answer) -> str:
 
 
 def _use_in(answers: Sequence[Answer]) -> str:
-    tops: dict[tuple[str, str], int] = {}
-    for name in (name for answer in answers for name in answer.top):
-        tops[name] = tops.get(name, 0) + 1
-    ranked = sorted(tops, key=lambda name: -tops[name])[: _MOST + 1]
-    counts = list_text([f"{objectives_text([name])} ({tops[name]})" for name in ranked])
+    tops = Counter(name for answer in answers for name in answer.top).most_common(_MOST + 1)
+    counts = list_text([f"{'/'.join(name)} ({number})" for name, number in tops])
     return f"Highest mean rsum in {len(answers)} tables: {counts}."
 
 
@@ -85,20 +81,13 @@ def _beats(answers: Sequence[Answer]) -> str:
 
 def _avoid(answers: Sequence[Answer]) -> str:
     """The weights that are significantly worse than con in every table; without whole grids, the worst objectives."""
-    grids = [answer.grid.weights.comparisons for answer in answers if answer.grid.weights.comparisons]
-    costs: dict[str, list[float]] = {}
-    for factor, comparison in ((factor, own[factor]) for own in grids for factor in FACTORS):
-        for (name, other), change in comparison.differences.items():
-            if other == "con" and change.verdict == "worse":
-                costs.setdefault(f"{factor} weight {name}", []).append(-change.estimate)
-    means: Mapping[str, float] = {
-        what: sum(sizes) / len(sizes) for what, sizes in costs.items() if len(sizes) == len(answers)
-    }
+    costs = {what: sizes for (what, verdict), sizes in weight_changes(answers).items() if verdict == "worse"}
+    means = {what: sum(sizes) / len(sizes) for what, sizes in costs.items() if len(sizes) == len(answers)}
+    over = ", averaged over the other weight" if means else ""
     if not means and len(answers) == 1:
         changes = answers[0].grid.comparison.from_baseline
         means = {"/".join(key): -one.estimate for key, one in changes.items() if one.verdict == "worse"}
     worst = sorted(means, key=lambda what: -means[what])[:_MOST]
-    over = ", averaged over the other weight" if grids and worst else ""
     return f"Avoid {' and '.join(f'{what} ({-means[what]:.1f} points)' for what in worst)}{over}." if worst else ""
 
 

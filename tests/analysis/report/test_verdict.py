@@ -5,10 +5,9 @@ from collections.abc import Mapping
 import pytest
 
 from goal_sweep.analysis.report.verdict import verdict
-from tests.analysis.report.test_sentences import sweep
-from tests.helpers.results_cases import NAMES, inputs_of
+from tests.analysis.report.test_sentences import CIR, sweep
+from tests.helpers.results_cases import inputs_of
 
-CIR = {name: -6.0 for name in NAMES if name.endswith("/cir")}
 LOSS = "con/con (the triplet loss)"
 
 
@@ -46,3 +45,10 @@ def test_few_objectives_name_the_worst_and_several_tables_are_counted() -> None:
     assert several[0] == "Highest mean rsum in 2 tables: sig-ms/con (2)."
     assert several[1] == f"{LOSS} is beaten beyond noise in 2 of 2 tables."
     assert several[2].startswith("Avoid triplet weight cir (-")
+
+
+def test_where_no_weight_is_worse_on_average_single_objectives_are_named() -> None:
+    crossed = {"sig/con": 5.0, "lin/nca": 5.0, "sig/nca": -5.0, "lin/con": -5.0}
+    last = verdict(inputs_of(sweep(crossed).results()))[-1]
+    assert last.startswith(("Avoid sig/nca (-", "Avoid lin/con (-"))
+    assert "averaged" not in last
