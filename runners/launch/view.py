@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from itertools import accumulate
 from typing import NamedTuple
 
 from rich.console import Console, Group, RenderableType
@@ -85,12 +86,12 @@ def overview(
             grids.append(Group(Text(), grid))
     lists = _listed("failed", [_named(*one) for one in statuses.items() if one[1].state == "failed"])
     lists += _listed("to be repeated", [_named(*one) for one in statuses.items() if one[1].damaged])
-    while True:
-        drawn = Group(head, *grids, *lists, legend(judged=judged))
-        # One line is the bar's. The first grid stays, whatever the terminal.
-        if room is None or len(room.render_lines(drawn)) < room.height or not (grids[1:] or lists):
-            return drawn
-        (lists or grids).pop()
+    shown, last = grids + lists, legend(judged=judged)
+    if room is not None:  # one row is the bar's, and the first grid stays, whatever the terminal
+        above, below, *rows = (len(room.render_lines(one)) for one in (head, last, *shown))
+        fitting = sum(used < room.height - above - below for used in accumulate(rows))
+        shown = shown[: max(fitting, bool(grids))]
+    return Group(head, *shown, last)
 
 
 def _named(training: Training, status: TrainingStatus) -> str:
@@ -264,9 +265,7 @@ def legend(*, judged: bool = False) -> Text:
     text = Text("score: best val rsum so far, mean over the seeds with the most epochs", style="dim")
     text.append(f"\na mark for each seed: {WAITING} waiting  {share}  {DONE} done  {FAILED} failed")
     text.append("\n* highest of those that are done")
-    if judged:
-        text.append("\n≈ not significantly below the highest (5 %, other seeds on these images)")
-    return text
+    return text.append("\n≈ not significantly below the highest (5 %, other seeds on these images)" * judged)
 
 
 def _marks(progress: SweepProgress, seeds: Sequence[Training], *, always: bool) -> Text:
