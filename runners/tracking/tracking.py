@@ -45,8 +45,8 @@ class Tracking:
         uri, name = resolve_uri(sweep.config.tracking, store), sweep.config.name
         self.mlflow = TrackerThread("MLflow", partial(_mlflow, uri, name, live=live), warn, tries=_TRIES)
         self.mlflow.file = file = sqlite_file(uri)
-        if file is None or file.parent != store or file.exists():
-            self.mlflow.wanted.set()  # it may be wrong; what will be made in the store can wait for workers to start
+        # What is there, or lies elsewhere, may be wrong. A database that is yet to be made in the store can wait.
+        self.mlflow.settle_s = _SETTLE_S if file is not None and file.parent == store and not file.exists() else 0.0
         plugins = {plugin.name for plugin in sweep.config.plugins}
         own = {entry.name: entry.function for entry in trackers.values() if entry.plugin in plugins}
         self._threads: list[TrackerThread[Any]] = [self.mlflow]
@@ -54,7 +54,8 @@ class Tracking:
 
     def __enter__(self) -> Tracking:
         for thread in self._threads:
-            thread.start()
+            if not thread.settle_s:
+                thread.start()
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -75,7 +76,7 @@ class Tracking:
 
     def catch_up(self, table: ResultsTable) -> None:
         """Have MLflow's runs of trainings that ended earlier written, where they are missing."""
-        self.mlflow.tell(lambda tracker: tracker.catch_up(table), once_wanted=True)
+        self.mlflow.tell(lambda tracker: tracker.catch_up(table), starts=False)
 
     def finish(self, table: ResultsTable) -> None:
         """Have the results table attached in MLflow, and the sweep's run ended."""
@@ -113,8 +114,8 @@ class TrackerThread(Generic[T]):
         self._tracker: T | None = None
         self._identity: object = None
         self._stopping, self._closing, self._opened = threading.Event(), threading.Event(), threading.Event()
-        self.wanted = threading.Event()
-        """Set when the tracker should be made; a call does it."""
+        self.settle_s = 0.0
+        """Seconds after its start in which nothing is called yet, unless it is closed."""
         self._thread = threading.Thread(target=self._work, name=f"goal-sweep {name}", daemon=True)
         self.refused: TrackingError | None = None
         """Why it can never work, once that has shown."""
@@ -122,21 +123,22 @@ class TrackerThread(Generic[T]):
         """Why something is not written; empty if all is."""
 
     def start(self) -> None:
-        """Begin to call."""
-        self._thread.start()
+        """Begin to call, if it has not yet."""
+        if self._thread.ident is None:
+            self._thread.start()
 
-    def tell(self, call: Callable[[T], None], *, once_wanted: bool = False) -> None:
-        """Have a call made, or kept until the tracker is wanted."""
+    def tell(self, call: Callable[[T], None], *, starts: bool = True) -> None:
+        """Have a call made, or kept for when another one starts the thread."""
         self._calls.put(call)
-        if not once_wanted:
-            self.wanted.set()
+        if starts:
+            self.start()
 
     def check(self, seconds: float) -> None:
-        """Wait so many seconds at most until the tracker is made, if it is wanted.
+        """Wait so many seconds at most until the tracker is made, if it has begun.
 
         Raises `TrackingError` where it can never work.
         """
-        if self.wanted.is_set():
+        if self._thread.ident is not None:
             self._opened.wait(seconds)
         if self.refused is not None:
             raise self.refused
@@ -146,7 +148,7 @@ class TrackerThread(Generic[T]):
         if not self._stopping.is_set():
             self._calls.put(None)
             self._closing.set()
-            self.wanted.set()
+            self.start()
             self._thread.join(max(0.0, min(seconds, _AWAY_S) if self.trouble else seconds))
             self._stopping.set()
             if self._thread.is_alive() and not self.trouble:
@@ -155,9 +157,7 @@ class TrackerThread(Generic[T]):
     # On the thread.
 
     def _work(self) -> None:
-        if not self.wanted.is_set():
-            self.wanted.wait()
-            self._closing.wait(_SETTLE_S)
+        self._closing.wait(self.settle_s)
         self._call(lambda tracker: None)
         self._opened.set()
         while not self._stopping.is_set() and self.refused is None:
