@@ -138,11 +138,11 @@ def _protocol(results: SweepResults, key: BlockKey, runs: pd.DataFrame) -> str:
             f" TUNED GRID: each objective has the settings that were the best of at most {tune.budget} candidates by "
             f"{tune.metric} with {seeds_text(tune.seeds)}."
         )
-    parts = f"{said} {_selection(results, key)}{_views(results, key, runs)}", test_images(runs)
+    parts = f"{said} {_selection(results, key)}{_views(results, key, runs)}", images_text(runs)
     return f"{' '.join(filter(None, parts))} Data fingerprint {key.data_fingerprint}."
 
 
-def test_images(runs: pd.DataFrame) -> str:
+def images_text(runs: pd.DataFrame) -> str:
     """The number of test images, and what chance and few images do to R@1; empty where no training has its ranks."""
     number = next((image_scores(ranks).shape[1] for ranks in runs["ranks"] if isinstance(ranks, bytes)), 0)
     if not number:

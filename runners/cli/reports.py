@@ -12,7 +12,7 @@ from rich.console import Console
 from goal_sweep.analysis.report.folder import REPORT_LIST, files_of_report
 from goal_sweep.analysis.report.writing import ReportResult, write_report
 from goal_sweep.analysis.results import SweepResults, read_results, united
-from goal_sweep.analysis.statistics.aggregation import test_images
+from goal_sweep.analysis.statistics.aggregation import images_text
 from goal_sweep.analysis.wording import seeds_text
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.runners.cli.options import Scale
@@ -125,7 +125,7 @@ def print_result(result: ReportResult, console: Console) -> None:
     for text in result.verdict:
         shown = fill(text, console.width, initial_indent=" " * 8, subsequent_indent=" " * 10, break_on_hyphens=False)
         console.print(shown, markup=False)
-    if images := test_images(result.inputs.results.counted):
+    if images := images_text(result.inputs.results.counted):
         console.print(f"        {images}")
     console.print(f"        {result.folder / 'report.html'}")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from goal_sweep.analysis.statistics.aggregation import test_images as said_of
+from goal_sweep.analysis.statistics.aggregation import images_text
 from goal_sweep.analysis.statistics.comparison import compare, image_scores, shared_noise
 from goal_sweep.goal_core.evaluation.metrics import METRICS, RECALLS_AT, SUMMED
 
@@ -62,7 +62,7 @@ def test_what_images_do_to_every_seed_alike_widens_an_interval_and_single_runs_d
 def test_a_report_says_what_chance_and_few_images_do(number: int, few: str) -> None:
     first = np.zeros(number, int)
     ranks = ranks_of(first, first, np.ones(number, int))
-    said = said_of(pd.DataFrame({"ranks": [None, ranks]}))
+    said = images_text(pd.DataFrame({"ranks": [None, ranks]}))
     assert said.startswith(f"{number} test images; chance R@1 is {100 / number:.3g}.")
     assert few in said
     assert bool(few) == ("FEW IMAGES" in said)
