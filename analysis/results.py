@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from goal_sweep.analysis.blocks import OF_EACH, BlockKey
 from goal_sweep.analysis.wording import configuration_values
+from goal_sweep.goal_core.basics.files import parquet_table
 from goal_sweep.goal_core.evaluation.metrics import METRICS
 from goal_sweep.sweeps.axes import ANY, VARIANT
 from goal_sweep.sweeps.results import DEFAULT, EPOCHS, HEADER_KEY, SETTING, TUNED, Header, ResultsError
@@ -110,7 +110,7 @@ def read_results(content: bytes, source: str, folder: Path | None = None) -> Swe
         folder: the store, where it is a folder of this machine.
     """
     try:
-        table = pq.read_table(io.BytesIO(content), use_threads=False, pre_buffer=False)
+        table = parquet_table(io.BytesIO(content))
         header = Header.parse((table.schema.metadata or {}).get(HEADER_KEY, b""))
     except (pa.ArrowException, OSError, ValueError) as error:
         raise ResultsError(f"{source} is not a results table: {str(error).splitlines()[0]}") from error

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
 from goal_sweep.goal_core.basics.errors import ConfigError, printable
+from goal_sweep.goal_core.basics.files import parquet_table
 from goal_sweep.goal_core.checkpoints.names import RANKS
 from goal_sweep.goal_core.evaluation.metrics import TEST, VAL
 from goal_sweep.goal_core.training import below_warmup, weak_objective
@@ -70,10 +71,7 @@ class ResultsTable:
     def parse(cls, content: bytes, source: str) -> ResultsTable:
         """Read the content of a results file. Raises `DamagedError` where it is damaged, or of another format."""
         try:
-            # By this thread alone: a command that ends at once would be aborted where a thread of Arrow still runs.
-            table = pq.read_table(
-                io.BytesIO(content), page_checksum_verification=True, use_threads=False, pre_buffer=False
-            )
+            table = parquet_table(io.BytesIO(content), page_checksum_verification=True)
             stated = (table.schema.metadata or {}).get(HEADER_KEY, b"")
             header = Header.parse(stated)
         except (pa.ArrowException, OSError, ConfigError) as error:

@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO, overload
 
@@ -110,6 +111,22 @@ def is_text(value: object) -> bool:
 
 
 _CHECKSUM = "checksum"
+
+
+def pyarrow(module: str) -> Any:
+    """A module of pyarrow, which not everybody needs."""
+    try:
+        return import_module(f"pyarrow.{module}")
+    except ImportError:
+        raise DataError("Parquet and Arrow files need pyarrow: pip install pyarrow") from None
+
+
+def parquet_table(source: Any, **options: Any) -> Any:
+    """The table of a Parquet file, as `pyarrow.parquet.read_table` reads it.
+
+    By this thread alone: a process that ends right afterwards would be aborted where a thread of Arrow still runs.
+    """
+    return pyarrow("parquet").read_table(source, use_threads=False, pre_buffer=False, **options)
 
 
 def json_bytes(content: Any, *, indent: int | None = 2, seal: bool = True) -> bytes:

@@ -9,7 +9,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +17,16 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError
-from goal_sweep.goal_core.basics.files import StoredArray, header_of, opened, reading, seems, stamp_of
+from goal_sweep.goal_core.basics.files import (
+    StoredArray,
+    header_of,
+    opened,
+    parquet_table,
+    pyarrow,
+    reading,
+    seems,
+    stamp_of,
+)
 from goal_sweep.goal_core.data.config import EmbeddingsConfig
 from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, index_parts
 from goal_sweep.goal_core.data.formats.layout import Layout, Listing, dataset_folder, equal_counts, stamped
@@ -66,14 +74,6 @@ def parquet_vectors(path: Path, column: str) -> tuple[StoredArray, NDArray[np.in
     return checked(array, f"{path}: column {column!r}", ("vectors", "numbers")), counts
 
 
-def pyarrow(module: str) -> Any:
-    """A module of pyarrow, which not everybody needs."""
-    try:
-        return import_module(f"pyarrow.{module}")
-    except ImportError:
-        raise DataError("Parquet and Arrow files need pyarrow: pip install pyarrow") from None
-
-
 @lru_cache(maxsize=8)
 def _parquet(path: str, column: str, *stamp: int) -> tuple[NDArray[np.floating], NDArray[np.int64] | None]:
     """All vectors of a column, kept in memory: a Parquet file cannot be read row by row."""
@@ -88,10 +88,7 @@ def _parquet(path: str, column: str, *stamp: int) -> tuple[NDArray[np.floating],
     with opened(path) as file, reading(says, ChangedDataError):
         if column not in (names := parquet.read_schema(file).names):
             raise DataError(f"{path} has no column {column!r}; it has {', '.join(names)}")
-        found, counts = (
-            parquet.read_table(file, columns=[column], use_threads=False, pre_buffer=False).column(column),
-            None,
-        )
+        found, counts = parquet_table(file, columns=[column]).column(column), None
         found.validate(full=True)
         if types.is_nested(found.type.value_type):
             counts, found = lengths(found), compute.list_flatten(found)

@@ -153,10 +153,10 @@ def _files_in(root: Path, folder: str, names: Sequence[str]) -> dict[str, str]:
             place = "" if path == root else f"{os.path.relpath(path, root)}/"
             there = {name_of[file.name]: place + file.name for file in files}
             break
-    for other in existing if there and not folder else ():
-        for name in sorted(there.keys() & os.listdir(other)) if other != path else ():
-            if (root / there[name]).read_bytes() != (other / name).read_bytes():
-                raise DataError(f"{root / there[name]} and {other / name} differ; delete or move one")
+    others = [] if folder or not there else [one for one in existing if one != path]
+    for twin, name in ((other / name, name) for other in others for name in sorted(there.keys() & os.listdir(other))):
+        if (root / there[name]).read_bytes() != twin.read_bytes():
+            raise DataError(f"{root / there[name]} and {twin} differ; delete or move one")
     if missing := [name for name in names if name not in there]:
         few = ", ".join([*missing[:3], *(["..."] if len(missing) > 3 else ())])
         name = missing[0].rpartition("/")[2]

@@ -21,11 +21,10 @@ from typing import Any
 import numpy as np
 
 from goal_sweep.goal_core.basics.errors import DataError, GoalError, MissingDataError, first_line
-from goal_sweep.goal_core.basics.files import content_of, json_in, opened, reading, text_in
+from goal_sweep.goal_core.basics.files import content_of, json_in, opened, pyarrow, reading, text_in
 from goal_sweep.goal_core.data.config import KarpathyConfig, SourceConfig, XvlmJsonConfig
 from goal_sweep.goal_core.data.dataset import Row, importers
 from goal_sweep.goal_core.data.formats import layout
-from goal_sweep.goal_core.data.formats.features import pyarrow
 from goal_sweep.goal_core.data.formats.tables import LINES, TABLES, USUAL_NAMES, column_of, listed_captions, split_like
 
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from goal_sweep.goal_core.basics.errors import DataError, nearest
-from goal_sweep.goal_core.basics.files import content_of, opened, reading, seems, text_in
+from goal_sweep.goal_core.basics.files import content_of, opened, parquet_table, pyarrow, reading, seems, text_in
 from goal_sweep.goal_core.data.config import SourceConfig
 from goal_sweep.goal_core.data.dataset import Row
-from goal_sweep.goal_core.data.formats.features import pyarrow
 from goal_sweep.goal_core.data.formats.layout import PICTURES, checked, split_of
 
 _Record = Mapping[str, Any]
@@ -154,9 +153,8 @@ def _separator(header: str, usual: str, config: SourceConfig) -> str:
 
 
 def _parquet(path: Path, config: SourceConfig, said: list[str]) -> Iterator[Row]:
-    parquet = pyarrow("parquet")
     with opened(path) as file, reading(f"{path}{seems(path) or ' is not a Parquet file'}"):
-        table = parquet.read_table(file, use_threads=False, pre_buffer=False)
+        table = parquet_table(file)
         table.validate(full=True)
         records = table.to_pylist()
     image = column_of(config, "image", table.column_names, path)
