@@ -7,49 +7,67 @@ import warnings
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import typer
+from numpy.typing import NDArray
 
 from goal_sweep.goal_core.basics.atomic import replace_bytes, replace_with
 from goal_sweep.goal_core.basics.errors import GoalError, printable, warn
 from goal_sweep.goal_core.basics.registry import run_plugins
-from goal_sweep.goal_core.data import SPLIT_NAMES
+from goal_sweep.goal_core.data import SPLIT_NAMES, index_parts
 from goal_sweep.goal_core.data.formats.features import read_region_header
 from goal_sweep.goal_core.data.formats.index import own_indexes
 from goal_sweep.goal_core.data.formats.layout import PICTURES, tree
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.formats.tables import LINES, TABLES
 from goal_sweep.goal_core.data.formats.text_files import read_lines
-from goal_sweep.runners.cli.options import AsJson, Device, Force, Set, SweepArguments, console, local_path, new_file
+from goal_sweep.runners.cli.models import MODEL, MODEL_HELP, Model, Models, model_of, models_of
+from goal_sweep.runners.cli.options import (
+    AsJson,
+    Device,
+    Force,
+    Set,
+    StoreDir,
+    SweepArguments,
+    Trust,
+    console,
+    local_path,
+    new_file,
+)
 from goal_sweep.sweeps import load_sweep
 
+if TYPE_CHECKING:
+    from goal_sweep.goal_core.evaluation.trained_model import RetrievalModel
+
 checkpoints = typer.Typer()
-Checkpoint = Annotated[Path, typer.Argument(help="A best-*.safetensors or its folder.")]
 Weights = Annotated[str | None, typer.Option(help="File of the backbone's weights, if it has moved.")]
 Plugins = Annotated[
     list[str] | None, typer.Option("--plugin", help="A plugin with parts of the model, which it runs. Repeatable.")
 ]
 _SHOWN = 5
+_AT_ONCE = 256
+"""Images that are in memory together."""
 _RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10", "rsum")
 _HEADINGS = ("i2t R@1", "R@5", "R@10", "t2i R@1", "R@5", "R@10", "rsum")
 
 
 @checkpoints.command()
 def evaluate(
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="CHECKPOINT...", help="A best-*.safetensors or its folder; several are evaluated as an ensemble."
-        ),
-    ],
+    model: Models,
     split: Annotated[Literal["train", "val", "test"], typer.Option(help="The split to evaluate.")] = "test",
     root: Annotated[str | None, typer.Option(help="Folder of the data, if it has moved.")] = None,
     weights: Weights = None,
     data: Annotated[
         str | None, typer.Option(help="Evaluate on the data of this sweep, which the cell was not trained on.")
     ] = None,
+    ensemble: Annotated[
+        int | None, typer.Option(min=2, help="Of a sweep, the average of so many seeds: those that are best on val.")
+    ] = None,
+    set_: Set = None,
+    store: StoreDir = None,
+    trust_plugins: Trust = False,
     plugin: Plugins = None,
     device: Device = "cpu",
     as_json: AsJson = False,
@@ -58,7 +76,7 @@ def evaluate(
 
     A split of several thousand images is evaluated as a whole and as the mean of folds of 1,000 (COCO's 5K and 1K).
 
-    Example: goal-sweep evaluate goal-sweep-store/cells/CELL/frozen-KEY
+    Example: goal-sweep evaluate quickstart con/nca --ensemble 2
 
     Example: goal-sweep evaluate STORE/cells/A/frozen-KEY STORE/cells/B/frozen-KEY
     """
@@ -67,6 +85,7 @@ def evaluate(
     run_plugins(plugin or ())
     if data is not None and root is not None:
         raise GoalError("give --data or --root: the folder of other data stands in their sweep")
+    files = models_of(model, set_, store, trusted=trust_plugins, seeds=ensemble or 1)
     if len(files) > 1 and (weights is not None or data is not None):
         option = "--weights" if data is None else "--data"
         raise GoalError(f"{option} needs a single checkpoint, got {len(files)}; evaluate them one by one or without it")
@@ -97,10 +116,13 @@ def evaluate(
 
 @checkpoints.command()
 def embed(
-    checkpoint: Checkpoint,
+    model: Model,
     out: Annotated[Path, typer.Option(parser=local_path, help="The .npy file to write: a float32 row for each item.")],
     images: Annotated[Path | None, typer.Option(help="A folder of pictures, or one picture.")] = None,
     texts: Annotated[Path | None, typer.Option(help="A text file with a sentence on each line, none empty.")] = None,
+    set_: Set = None,
+    store: StoreDir = None,
+    trust_plugins: Trust = False,
     weights: Weights = None,
     plugin: Plugins = None,
     device: Device = "cpu",
@@ -108,7 +130,9 @@ def embed(
 ) -> None:
     """Embed pictures or sentences with a trained cell, and list beside them (.npy.txt) what each row is.
 
-    Example: goal-sweep embed STORE/cells/CELL/finetune-KEY --images holidays --out holidays.npy
+    Example: goal-sweep embed photos.yaml --images holidays --out holidays.npy
+
+    Example: goal-sweep embed STORE/cells/CELL/finetune-KEY --texts lines.txt --out lines.npy
     """
     from goal_sweep.goal_core.evaluation.trained_model import load_model
 
@@ -116,17 +140,18 @@ def embed(
         raise GoalError("give --images or --texts")
     out = new_file(out if out.suffix == ".npy" else Path(f"{out}.npy"), force=force)
     listed = new_file(Path(f"{out}.txt"), force=force, read=[texts] if texts else ())
-    model = load_model(checkpoint, weights=weights, device=device, plugins=plugin or ())
+    checkpoint = model_of(model, set_, store, trusted=trust_plugins)
+    trained = load_model(checkpoint, weights=weights, device=device, plugins=plugin or ())
     if texts is None:
         names = [str(path) for path in _pictures(images or Path())]
-        rows = model.encode_images(names)
+        rows = trained.encode_images(names)
     else:
         if texts.suffix.lower() in (".json", ".jsonl", *TABLES):
             raise GoalError(f"{texts}: --texts takes a text file with a sentence on each line")
         names = read_lines(texts, LINES)
         for number, line in enumerate(names, start=1):
-            model.unknown_words(line, f"{texts}:{number}: ")
-        rows = model.encode_texts(names)
+            trained.unknown_words(line, f"{texts}:{number}: ")
+        rows = trained.encode_texts(names)
     np.save(content := BytesIO(), rows)
     lines = "".join(f"{' '.join(name.split())}\n" for name in names).encode(errors="surrogateescape")
     replace_with(out, lambda path: path.write_bytes(content.getbuffer()), guard=lambda: replace_bytes(listed, lines))
@@ -135,11 +160,15 @@ def embed(
 
 @checkpoints.command()
 def search(
-    checkpoint: Checkpoint,
-    text: Annotated[str, typer.Argument(help="What to look for.")],
-    images: Annotated[Path, typer.Option(help="The folder of pictures to search.")],
+    words: Annotated[list[str], typer.Argument(metavar=f"{MODEL} TEXT", help=f"{MODEL_HELP} Then what to look for.")],
+    images: Annotated[
+        Path | None, typer.Option(help="The folder of pictures to search; default: the test images of its data.")
+    ] = None,
     top: Annotated[int, typer.Option(min=1, help="How many pictures to show.")] = 5,
     page: Annotated[Path | None, typer.Option(parser=local_path, help="Also write an HTML page of them.")] = None,
+    set_: Set = None,
+    store: StoreDir = None,
+    trust_plugins: Trust = False,
     weights: Weights = None,
     plugin: Plugins = None,
     device: Device = "cpu",
@@ -147,18 +176,27 @@ def search(
 ) -> None:
     """Find the pictures that a trained cell takes for the nearest to a sentence.
 
+    Example: goal-sweep search photos.yaml con/nca "a red flag"
+
     Example: goal-sweep search STORE/cells/CELL/finetune-KEY "a red flag" --images flags --page found.html
     """
     from goal_sweep.goal_core.evaluation.trained_model import load_model
 
-    if not text.strip():
-        raise GoalError("give a sentence to look for")
-    paths = _pictures(images)
-    page = page and new_file(page, force=force, read=[*paths, checkpoint])
-    model = load_model(checkpoint, weights=weights, device=device, plugins=plugin or ())
-    found = [(paths[index], similarity) for index, similarity in model.search(text, model.encode_images(paths), top)]
-    for path, similarity in found:
-        console.print(f"{similarity:6.3f}  {path}")
+    *model, text = words
+    if not model or not text.strip():
+        raise GoalError("give a sentence to look for, in quotes, after the model")
+    names = [] if images is None else [str(path) for path in _pictures(images)]
+    checkpoint = model_of(model, set_, store, trusted=trust_plugins)
+    page = page and new_file(page, force=force, read=[checkpoint, *map(Path, names)])
+    trained = load_model(checkpoint, weights=weights, device=device, plugins=plugin or ())
+    captions = [""] * len(names)
+    if images is None:
+        names, captions, rows = _test_images(trained)
+    else:
+        rows = trained.encode_images(names)
+    found = [(names[index], captions[index], near) for index, near in trained.search(text, rows, top)]
+    for name, caption, similarity in found:
+        console.print(f"{similarity:6.3f}  {name}" + (f"  {caption}" if caption else ""))
     if page is not None:
         page.write_text(_page(text, found))
         console.print(str(page))
@@ -210,13 +248,28 @@ def _pictures(folder: Path) -> list[Path]:
     return found
 
 
-def _page(text: str, found: Sequence[tuple[Path, float]]) -> str:
+def _test_images(model: "RetrievalModel") -> tuple[list[str], list[str], NDArray[np.float32]]:
+    """The names of the test images of the data that a model was trained on, their first captions and embeddings."""
+    split = open_dataset(model.description.data, own_indexes(), needed=("test",)).splits["test"]
+    rows = []
+    for part in index_parts(split.num_images, _AT_ONCE):
+        if model.description.data.image is None:
+            rows.append(model.encode_features(split.load_regions(part)))
+        else:
+            rows.append(model.encode_images([split.load_image(index) for index in part]))
+    firsts = np.searchsorted(split.caption_image, np.arange(split.num_images))
+    names = [split.reader.label(index) for index in range(split.num_images)]
+    return names, [split.captions[first] for first in firsts], np.concatenate(rows)
+
+
+def _page(text: str, found: Sequence[tuple[str, str, float]]) -> str:
     title = html.escape(printable(text))
-    items = (
-        f'<p><img src="{html.escape(path.resolve().as_uri())}" width="220"> {similarity:.3f} '
-        f"{html.escape(printable(path.name))}</p>"
-        for path, similarity in found
-    )
+    items = []
+    for name, caption, similarity in found:
+        path = Path(name)
+        picture = f'<img src="{html.escape(path.resolve().as_uri())}" width="220"> ' if path.is_file() else ""
+        said = html.escape(printable(f"{path.name if picture else name} {caption}".strip()))
+        items.append(f"<p>{picture}{similarity:.3f} {said}</p>")
     return f'<!doctype html><meta charset="utf-8"><title>{title}</title><h1>{title}</h1>{"".join(items)}'
 
 

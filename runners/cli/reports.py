@@ -11,13 +11,13 @@ from rich.console import Console
 
 from goal_sweep.analysis.report.folder import REPORT_LIST, files_of_report
 from goal_sweep.analysis.report.writing import ReportResult, write_report
-from goal_sweep.analysis.results import SweepResults, read_results, united
+from goal_sweep.analysis.results import SweepResults, united
 from goal_sweep.analysis.statistics.aggregation import images_text
 from goal_sweep.analysis.wording import seeds_text
 from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.runners.cli.models import stored_results
 from goal_sweep.runners.cli.options import Scale
-from goal_sweep.runners.launch.tuning import refreshed_results
-from goal_sweep.runners.store import Store, local_root
+from goal_sweep.runners.store import local_root
 from goal_sweep.runners.tracking.experiment import SweepPage
 from goal_sweep.runners.tracking.uri import TrackingError, read_only, resolve_uri, sqlite_file
 from goal_sweep.sweeps import SweepConfig, SweepPlaces
@@ -47,7 +47,7 @@ class ReportTarget:
 
     def results(self) -> SweepResults:
         """The results of all stores, which must not contradict each other."""
-        return united([_stored(config) for config in (self.config, *self.others)])
+        return united([stored_results(config) for config in (self.config, *self.others)])
 
     def page(self) -> SweepPage | str:
         """The sweep in MLflow, or why nothing can be written there."""
@@ -68,16 +68,6 @@ class ReportTarget:
     def shows(self, outcome: str) -> bool:
         """Whether the report in the store was written by a launch that ended with this outcome."""
         return (self.folder / REPORT_LIST).is_file() and self.mark.is_file() and self.mark.read_text() == outcome
-
-
-def _stored(config: SweepPlaces) -> SweepResults:
-    store = Store(config.store)
-    if (content := refreshed_results(store, config)) is None:
-        there = f"{config.name} in the store {store.location}"
-        if store.storage.written(store.results_file(config.name)) is not None:
-            raise GoalError(f"the results table of {there} is damaged; goal-sweep sync or launch writes it again")
-        raise GoalError(f"no results of {there}; launch the sweep first, or give its --store")
-    return read_results(content, f"the store {store.location}", store.root if store.root.is_dir() else None)
 
 
 def report_target(sweep: str, overrides: Sequence[str], stores: Sequence[str] = ()) -> ReportTarget:

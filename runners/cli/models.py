@@ -1,0 +1,113 @@
+"""Which trained models a command means: checkpoints by path, or the best ones of sweeps on val.
+
+A command line names models as ``MODEL...``, each of which is ``CHECKPOINT`` or ``SWEEP [OBJECTIVE]``. A word is a sweep
+if it ends in ``.yaml`` (or ``+smoke``) or is the name of a shipped one; the word after a sweep is its objective, unless
+it is a sweep or a path that exists. All else must be a path.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from goal_sweep.goal_core.basics.errors import GoalError, nearest, printable
+from goal_sweep.goal_core.checkpoints.names import BEST
+from goal_sweep.runners.cli.options import SweepArguments
+from goal_sweep.runners.launch.tuning import refreshed_results
+from goal_sweep.runners.store import Store
+from goal_sweep.sweeps import SweepPlaces, load_sweep
+from goal_sweep.sweeps.reading.changes import SUFFIX
+from goal_sweep.sweeps.reading.load import list_shipped
+
+if TYPE_CHECKING:
+    from goal_sweep.analysis.results import SweepResults
+
+MODEL = "CHECKPOINT|SWEEP [OBJECTIVE]"
+MODEL_HELP = "A best-*.safetensors or its folder; or a sweep, for its best model on val, and an objective of it."
+Model = Annotated[list[str], typer.Argument(metavar=MODEL, help=MODEL_HELP)]
+Models = Annotated[
+    list[str], typer.Argument(metavar=f"({MODEL})...", help=f"{MODEL_HELP} Several are evaluated as an ensemble.")
+]
+
+
+def models_of(
+    words: Sequence[str], set_: list[str] | None, store: str | None, *, trusted: bool = False, seeds: int = 1
+) -> list[Path]:
+    """The checkpoints that a command line names. A line on stderr says what was chosen of each sweep.
+
+    A sweep's plugins are run. Of a store in a bucket, the chosen checkpoints are fetched to this machine.
+
+    Args:
+        words: ``CHECKPOINT`` or ``SWEEP [OBJECTIVE]``, any number of them.
+        set_, store, trusted: as of the sweeps' commands.
+        seeds: how many seeds of a sweep's best model, the best on val first.
+
+    Raises:
+        GoalError: a word is none of these, or a sweep has no such model that is finished.
+    """
+    found, left, sweeps = list[Path](), [*words], 0
+    while left:
+        word = left.pop(0)
+        if _is_sweep(word):
+            sweeps += 1
+            objective = "" if not left or _is_sweep(left[0]) or Path(left[0]).exists() else left.pop(0)
+            found += _best(SweepArguments(word, set_, store, trusted=trusted), objective, seeds)
+        elif Path(word).exists():
+            found.append(Path(word))
+        else:
+            hint = nearest(word, list_shipped())
+            raise GoalError(
+                f"{word} is neither a checkpoint that exists nor a sweep (FILE.yaml or a shipped one){hint}"
+            )
+    if not sweeps and (set_ or trusted or seeds > 1):
+        raise GoalError("--set, --trust-plugins and --ensemble are about a sweep; a checkpoint has its own settings")
+    return found
+
+
+def model_of(words: Sequence[str], set_: list[str] | None, store: str | None, *, trusted: bool = False) -> Path:
+    """The one checkpoint that a command line names; else as `models_of`."""
+    if len(words) > (2 if words and _is_sweep(words[0]) else 1):
+        raise GoalError(f"give one model, a checkpoint or SWEEP [OBJECTIVE], got: {' '.join(words)}")
+    (path,) = models_of(words, set_, store, trusted=trusted)
+    return path
+
+
+def stored_results(config: SweepPlaces) -> SweepResults:
+    """The results of a sweep in its store, brought up to date."""
+    from goal_sweep.analysis.results import read_results  # with pandas
+
+    store = Store(config.store)
+    if (content := refreshed_results(store, config)) is None:
+        there = f"{config.name} in the store {store.location}"
+        if store.storage.written(store.results_file(config.name)) is not None:
+            raise GoalError(f"the results table of {there} is damaged; goal-sweep sync or launch writes it again")
+        raise GoalError(f"no results of {there}; launch the sweep first, or give its --store")
+    return read_results(content, f"the store {store.location}", store.root if store.root.is_dir() else None)
+
+
+def _is_sweep(word: str) -> bool:
+    name = word.removesuffix(SUFFIX)
+    return name != word or word.endswith((".yaml", ".yml")) or word in list_shipped()
+
+
+def _best(sweep: SweepArguments, objective: str, seeds: int) -> list[Path]:
+    from goal_sweep.analysis.results import best_runs
+    from goal_sweep.goal_core.evaluation.metrics import RSUM
+
+    config = load_sweep(sweep.sweep, sweep.overrides, trusted=sweep.trusted)
+    best, store, paths = best_runs(stored_results(config), objective), Store(config.store), []
+    if len(best) < seeds:
+        raise GoalError(
+            f"the best model of {config.name} has {len(best)} finished seeds, fewer than the {seeds} of --ensemble; "
+            f"train others: {sweep.command('launch')}"
+        )
+    for run in best[:seeds].to_dict("records"):
+        folder = store.folder_of(run["cell"], run["stage"], run["training"])
+        paths.append(folder.path(BEST))
+        said = f"best on val: {run['name']}, val rsum {run[RSUM.val]:.1f}, {store.storage.shown(folder.place(BEST))}"
+        print(printable(said), file=sys.stderr)
+    return paths
