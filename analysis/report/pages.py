@@ -222,12 +222,12 @@ def _mean_and_spread(cell: CellSummary) -> tuple[str, str]:
     return mean, spread if cell.std is not None else ""
 
 
-def model_card(results: SweepResults) -> str:
-    """The card, in Markdown, of the sweep's best model on val: that of `best_runs`, whose errors it raises.
+def model_card(results: SweepResults, objective: str = "") -> str:
+    """The card, in Markdown, of the sweep's best model on val: that of `best_runs`, whose arguments it has and errors.
 
     The weights that it names are those of the seed with the highest val rsum.
     """
-    runs = best_runs(results)
+    runs = best_runs(results, objective)
     best, seeds = runs.iloc[0], runs.sort_values("seed")
     key = BlockKey(**{name: best[name] for name in BLOCK_COLUMNS}, configuration=best["configuration"])
     weights = str(Path(best["store"], best["checkpoint"]))

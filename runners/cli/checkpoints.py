@@ -23,6 +23,7 @@ from goal_sweep.goal_core.data.formats.layout import PICTURES, tree
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.formats.tables import LINES, TABLES
 from goal_sweep.goal_core.data.formats.text_files import read_lines
+from goal_sweep.runners.cli import completion
 from goal_sweep.runners.cli.models import MODEL, MODEL_HELP, Model, Models, model_of, models_of
 from goal_sweep.runners.cli.options import (
     AsJson,
@@ -160,7 +161,12 @@ def embed(
 
 @checkpoints.command()
 def search(
-    words: Annotated[list[str], typer.Argument(metavar=f"{MODEL} TEXT", help=f"{MODEL_HELP} Then what to look for.")],
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar=f"{MODEL} TEXT", help=f"{MODEL_HELP} Then what to look for.", autocompletion=completion.models
+        ),
+    ],
     images: Annotated[
         Path | None, typer.Option(help="The folder of pictures to search; default: the test images of its data.")
     ] = None,
@@ -196,7 +202,7 @@ def search(
         rows = trained.encode_images(names)
     found = [(names[index], captions[index], near) for index, near in trained.search(text, rows, top)]
     for name, caption, similarity in found:
-        console.print(f"{similarity:6.3f}  {name}" + (f"  {caption}" if caption else ""))
+        console.print(f"{similarity:6.3f}  {f'{caption}  {name}'.strip()}")
     if page is not None:
         page.write_text(_page(text, found))
         console.print(str(page))
@@ -268,7 +274,7 @@ def _page(text: str, found: Sequence[tuple[str, str, float]]) -> str:
     for name, caption, similarity in found:
         path = Path(name)
         picture = f'<img src="{html.escape(path.resolve().as_uri())}" width="220"> ' if path.is_file() else ""
-        said = html.escape(printable(f"{path.name if picture else name} {caption}".strip()))
+        said = html.escape(printable(f"{caption} {path.name if picture else name}".strip()))
         items.append(f"<p>{picture}{similarity:.3f} {said}</p>")
     return f'<!doctype html><meta charset="utf-8"><title>{title}</title><h1>{title}</h1>{"".join(items)}'
 

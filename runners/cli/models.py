@@ -16,21 +16,26 @@ import typer
 
 from goal_sweep.goal_core.basics.errors import GoalError, nearest, printable
 from goal_sweep.goal_core.checkpoints.names import BEST
+from goal_sweep.runners.cli import completion
 from goal_sweep.runners.cli.options import SweepArguments
 from goal_sweep.runners.launch.tuning import refreshed_results
 from goal_sweep.runners.store import Store
 from goal_sweep.sweeps import SweepPlaces, load_sweep
-from goal_sweep.sweeps.reading.changes import SUFFIX
-from goal_sweep.sweeps.reading.load import list_shipped
+from goal_sweep.sweeps.reading.load import is_named_sweep, list_shipped
 
 if TYPE_CHECKING:
     from goal_sweep.analysis.results import SweepResults
 
 MODEL = "CHECKPOINT|SWEEP [OBJECTIVE]"
 MODEL_HELP = "A best-*.safetensors or its folder; or a sweep, for its best model on val, and an objective of it."
-Model = Annotated[list[str], typer.Argument(metavar=MODEL, help=MODEL_HELP)]
+Model = Annotated[list[str], typer.Argument(metavar=MODEL, help=MODEL_HELP, autocompletion=completion.models)]
 Models = Annotated[
-    list[str], typer.Argument(metavar=f"({MODEL})...", help=f"{MODEL_HELP} Several are evaluated as an ensemble.")
+    list[str],
+    typer.Argument(
+        metavar=MODEL,
+        help=f"{MODEL_HELP} Several are evaluated as an ensemble.",
+        autocompletion=completion.models,
+    ),
 ]
 
 
@@ -52,9 +57,9 @@ def models_of(
     found, left, sweeps = list[Path](), [*words], 0
     while left:
         word = left.pop(0)
-        if _is_sweep(word):
+        if is_named_sweep(word):
             sweeps += 1
-            objective = "" if not left or _is_sweep(left[0]) or Path(left[0]).exists() else left.pop(0)
+            objective = "" if not left or is_named_sweep(left[0]) or Path(left[0]).exists() else left.pop(0)
             found += _best(SweepArguments(word, set_, store, trusted=trusted), objective, seeds)
         elif Path(word).exists():
             found.append(Path(word))
@@ -70,7 +75,7 @@ def models_of(
 
 def model_of(words: Sequence[str], set_: list[str] | None, store: str | None, *, trusted: bool = False) -> Path:
     """The one checkpoint that a command line names; else as `models_of`."""
-    if len(words) > (2 if words and _is_sweep(words[0]) else 1):
+    if len(words) > (2 if words and is_named_sweep(words[0]) else 1):
         raise GoalError(f"give one model, a checkpoint or SWEEP [OBJECTIVE], got: {' '.join(words)}")
     (path,) = models_of(words, set_, store, trusted=trusted)
     return path
@@ -87,11 +92,6 @@ def stored_results(config: SweepPlaces) -> SweepResults:
             raise GoalError(f"the results table of {there} is damaged; goal-sweep sync or launch writes it again")
         raise GoalError(f"no results of {there}; launch the sweep first, or give its --store")
     return read_results(content, f"the store {store.location}", store.root if store.root.is_dir() else None)
-
-
-def _is_sweep(word: str) -> bool:
-    name = word.removesuffix(SUFFIX)
-    return name != word or word.endswith((".yaml", ".yml")) or word in list_shipped()
 
 
 def _best(sweep: SweepArguments, objective: str, seeds: int) -> list[Path]:

@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.progress import TaskID
 
 from goal_sweep.goal_core.basics.errors import CombinedError, ConfigError, GoalError, printable
+from goal_sweep.runners.cli import completion
 from goal_sweep.runners.launch.opened import OpenedSweep, open_sweep
 from goal_sweep.sweeps.reading.load import placed
 
@@ -59,8 +60,16 @@ def new_file(path: Path, *, force: bool, read: Iterable[Path] = ()) -> Path:
 
 
 Force = Annotated[bool, typer.Option("--force", help="Write over a file that is there.")]
-Sweep = Annotated[str, typer.Argument(help="A sweep file, or the name of one that ships with goal-sweep.")]
-Set = Annotated[list[str] | None, typer.Option("--set", help="Replace a setting: stages.frozen.epochs=2")]
+Sweep = Annotated[
+    str,
+    typer.Argument(
+        help="A sweep file, or the name of one that ships with goal-sweep.", autocompletion=completion.sweeps
+    ),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Replace a setting: stages.frozen.epochs=2", autocompletion=completion.settings),
+]
 StoreDir = Annotated[
     str | None,
     typer.Option("--store", envvar="GOAL_SWEEP_STORE", help="Results folder; default: that of the sweep file."),

@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 import typer
 
 from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.runners.cli import completion
 from goal_sweep.runners.cli.options import (
     AsJson,
     Force,
@@ -73,6 +74,9 @@ def report(
 @results.command()
 def card(
     sweep: Sweep,
+    objective: Annotated[
+        str, typer.Argument(help="Its best model with this one.", autocompletion=completion.objectives)
+    ] = "",
     set_: Set = None,
     store: StoreDir = None,
     tracking_uri: Uri = None,
@@ -87,7 +91,7 @@ def card(
     from goal_sweep.runners.cli import reports
 
     target = reports.report_target(sweep, SweepArguments("", set_, store, tracking_uri).overrides)
-    text = model_card(target.results())
+    text = model_card(target.results(), objective)
     if out is None:
         print(text, end="")
     else:

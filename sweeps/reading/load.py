@@ -230,6 +230,12 @@ def list_shipped() -> list[str]:
     return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
 
 
+def is_named_sweep(word: str) -> bool:
+    """Whether a word of a command line stands for a sweep, not for a checkpoint; its file need not exist."""
+    name = word.removesuffix(changes.SUFFIX)
+    return name != word or name.endswith((".yaml", ".yml")) or name in list_shipped()
+
+
 def find_sweep(sweep: str | Path, folder: Path | None = None) -> Path:
     """Find the file that a SWEEP argument or an `extends` in a `folder` names: one that exists, or a shipped sweep.
 

@@ -1,0 +1,74 @@
+"""What the shell completes: sweeps, the objectives of one, and the keys of `--set`. No plugin of a sweep runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import typer
+
+from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.goal_core.evaluation.metrics import OBJECTIVES
+from goal_sweep.sweeps import SweepConfig
+from goal_sweep.sweeps.reading.load import is_named_sweep, list_shipped, load_places
+from goal_sweep.sweeps.results import LOSS
+
+_STAGES = ("frozen", "finetune")
+"""Those of most sweeps, for a sweep that cannot be read."""
+
+
+def sweeps(incomplete: str) -> list[str]:
+    """Sweep files, and the names of those that ship with goal-sweep. Without any, the shell completes files."""
+    begun = Path(incomplete or ".")
+    folder = begun if incomplete.endswith("/") or not incomplete else begun.parent
+    files = sorted(str(path) for suffix in ("yaml", "yml") for path in folder.glob(f"*.{suffix}"))
+    return _beginning([*files, *list_shipped()], incomplete)
+
+
+def models(ctx: typer.Context, incomplete: str) -> list[str]:
+    """As `sweeps`; after a sweep, its objectives."""
+    words = _words(ctx)
+    return _objectives(words[-1], incomplete) if words and is_named_sweep(words[-1]) else sweeps(incomplete)
+
+
+def objectives(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The objectives of the sweep that the command line names."""
+    return _objectives(str(ctx.params.get("sweep")), incomplete)
+
+
+def settings(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The keys of all settings, those of stages with the stages of the sweep that the command line names."""
+    from goal_sweep.sweeps.reading.reference import setting_keys
+
+    config = _read(str(ctx.params.get("sweep") or next(iter(_words(ctx)), "")))
+    stages = _STAGES if config is None else [str(stage.name) for stage in config.stages]
+    keys = [
+        f"{key.replace('stages.', f'stages.{stage}.', 1)}="
+        for key in setting_keys()
+        for stage in (stages if key.startswith("stages.") else stages[:1])
+    ]
+    return _beginning(keys, incomplete)
+
+
+def _words(ctx: typer.Context) -> list[str]:
+    """The words so far that name models, of a command that takes some."""
+    return [*(ctx.params.get("model") or ctx.params.get("words") or ())]
+
+
+def _objectives(sweep: str, incomplete: str) -> list[str]:
+    config = _read(sweep)
+    names = OBJECTIVES if config is None else config.objectives.names
+    return _beginning(("/".join(name).removesuffix(f"/{LOSS}") for name in names), incomplete)
+
+
+def _read(sweep: str) -> SweepConfig | None:
+    """A sweep; None for one that cannot be read, or not without its plugins."""
+    try:
+        config = load_places(sweep)
+    except (GoalError, OSError):
+        return None
+    return config if isinstance(config, SweepConfig) else None
+
+
+def _beginning(words: Iterable[str], incomplete: str) -> list[str]:
+    return [word for word in words if word.startswith(incomplete)]
