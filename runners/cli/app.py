@@ -74,8 +74,6 @@ def run(arguments: list[str] | None = None) -> int:
         if leave.code and has_parent() and isinstance(leave.__context__, Exception):
             where = traceback.extract_tb(leave.__context__.__traceback__)[-1]
             print(f"a pipe of this launch broke ({where.filename}:{where.lineno} {where.name})", file=sys.stderr)
-        if leave.code and not isinstance(leave.__context__, OSError):
-            return _USAGE  # of the completion, which has said that it does not know the shell
         return _UNREAD if leave.code else 0
     except _UsageError as error:
         said = error.format_message()
