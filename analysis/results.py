@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from goal_sweep.analysis.blocks import BLOCK_COLUMNS, OF_EACH, BlockKey
 from goal_sweep.analysis.wording import configuration_values
-from goal_sweep.goal_core.basics.errors import nearest
 from goal_sweep.goal_core.basics.files import parquet_table
 from goal_sweep.goal_core.evaluation.metrics import METRICS, RSUM
 from goal_sweep.sweeps.axes import ANY, VARIANT
@@ -190,16 +189,15 @@ def best_runs(results: SweepResults, objective: str = "") -> pd.DataFrame:
     if objective:
         pair, _, triplet = objective.partition("/")
         if (pair, triplet or LOSS) not in header.objectives:
-            names = [name.removesuffix(f"/{LOSS}") for name in map("/".join, header.objectives)]
-            choices = ", ".join(names)
-            raise ResultsError(f"{header.sweep} has no {objective}{nearest(objective, names)}; it has {choices}")
+            names = ", ".join("/".join(name).removesuffix(f"/{LOSS}") for name in header.objectives)
+            raise ResultsError(f"{header.sweep} has no objective {objective}; it has {names}")
         runs = runs[(runs["pair"] == pair) & (runs["triplet"] == (triplet or LOSS))]
     if runs.empty:
         of = f" with {objective}" if objective else ""
         raise ResultsError(f"no model of {header.sweep}{of} is finished; goal-sweep launch trains it")
     runs = runs[runs["stage"] == max(runs["stage"], key=header.stages.index)]
     groups = runs.groupby([*BLOCK_COLUMNS, "pair", "triplet", "configuration", "grid"])
-    best = groups.get_group(groups[RSUM.val].mean().idxmax())
+    best: pd.DataFrame = groups.get_group(groups[RSUM.val].mean().idxmax())
     return best.sort_values([RSUM.val, "seed"], ascending=[False, True])
 
 
