@@ -13,12 +13,13 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from goal_sweep.analysis.blocks import OF_EACH, BlockKey
+from goal_sweep.analysis.blocks import BLOCK_COLUMNS, OF_EACH, BlockKey
 from goal_sweep.analysis.wording import configuration_values
+from goal_sweep.goal_core.basics.errors import nearest
 from goal_sweep.goal_core.basics.files import parquet_table
-from goal_sweep.goal_core.evaluation.metrics import METRICS
+from goal_sweep.goal_core.evaluation.metrics import METRICS, RSUM
 from goal_sweep.sweeps.axes import ANY, VARIANT
-from goal_sweep.sweeps.results import DEFAULT, EPOCHS, HEADER_KEY, SETTING, TUNED, Header, ResultsError
+from goal_sweep.sweeps.results import DEFAULT, EPOCHS, HEADER_KEY, LOSS, SETTING, TUNED, Header, ResultsError
 
 _TESTS = [metric.test for metric in METRICS.values()]
 _NUMBERS = [*_TESTS, *(metric.val for metric in METRICS.values())]
@@ -171,6 +172,35 @@ def _results(header: Header, table: pa.Table) -> SweepResults:
     unusable = (frame["status"] == "done") & reports & ~is_finite
     frame["state"] = frame["status"].where(~unusable, UNUSABLE)
     return SweepResults(header=header, runs=frame[reports].copy(), candidates=frame[~reports].copy(), table=table)
+
+
+def best_runs(results: SweepResults, objective: str = "") -> pd.DataFrame:
+    """The trainings of a sweep's best model on val: a row for each seed, that of the highest val rsum first.
+
+    The best is the objective with the block and settings whose seeds have the highest mean val rsum, in the last stage
+    that has a finished training. Nothing is chosen on the test split.
+
+    Args:
+        objective: only this one, such as ``con/nca`` or the baseline ``infonce``.
+
+    Raises:
+        ResultsError: the sweep lacks the objective, or no training of it is done that has val's recall.
+    """
+    runs, header = results.counted[results.counted[RSUM.val].notna()], results.header
+    if objective:
+        pair, _, triplet = objective.partition("/")
+        if (pair, triplet or LOSS) not in header.objectives:
+            names = [name.removesuffix(f"/{LOSS}") for name in map("/".join, header.objectives)]
+            choices = ", ".join(names)
+            raise ResultsError(f"{header.sweep} has no {objective}{nearest(objective, names)}; it has {choices}")
+        runs = runs[(runs["pair"] == pair) & (runs["triplet"] == (triplet or LOSS))]
+    if runs.empty:
+        of = f" with {objective}" if objective else ""
+        raise ResultsError(f"no model of {header.sweep}{of} is finished; goal-sweep launch trains it")
+    runs = runs[runs["stage"] == max(runs["stage"], key=header.stages.index)]
+    groups = runs.groupby([*BLOCK_COLUMNS, "pair", "triplet", "configuration", "grid"])
+    best = groups.get_group(groups[RSUM.val].mean().idxmax())
+    return best.sort_values([RSUM.val, "seed"], ascending=[False, True])
 
 
 def in_grid(runs: pd.DataFrame, grid: str) -> pd.Series[bool]:

@@ -18,7 +18,7 @@ from goal_sweep.analysis.figures.canvas import scale_of, text_colour
 from goal_sweep.analysis.report.answer import Answer, answer_table, interval_note, missing_text
 from goal_sweep.analysis.report.parts import BlockRuns, Picture, Section, TextTable
 from goal_sweep.analysis.report.verdict import known_names
-from goal_sweep.analysis.results import SweepResults
+from goal_sweep.analysis.results import SweepResults, best_runs
 from goal_sweep.analysis.statistics.aggregation import TEST_SELECTION_WARNING, stages_selected_on_test
 from goal_sweep.analysis.wording import mean_text, objectives_text, seeds_text, signed
 from goal_sweep.goal_core.evaluation.metrics import (
@@ -27,10 +27,9 @@ from goal_sweep.goal_core.evaluation.metrics import (
     MAIN_METRICS,
     MEASURES,
     METRICS,
-    RSUM,
     measure_slug,
 )
-from goal_sweep.sweeps.results import BASELINE, ResultsError
+from goal_sweep.sweeps.results import BASELINE
 
 _MARKS: Final = re.compile(r"[\\`*\[\]|~$&]|(?<![^\W_])_|_(?![^\W_])|(?<=:)/(?=/)|(?<=[wW]{3})\.|^[#>]|^[+-](?= |--)")
 """What Markdown would take for markup, a link or the start of a block; `_` only at the edge of a word."""
@@ -224,17 +223,12 @@ def _mean_and_spread(cell: CellSummary) -> tuple[str, str]:
 
 
 def model_card(results: SweepResults) -> str:
-    """The card, in Markdown, of the objective, stage and settings whose seeds have the highest mean val rsum.
+    """The card, in Markdown, of the sweep's best model on val: that of `best_runs`, whose errors it raises.
 
-    The weights that it names are those of the seed with the highest val rsum. Nothing is chosen on the test split.
-    Raises `ResultsError` where no training is done that has val's recall.
+    The weights that it names are those of the seed with the highest val rsum.
     """
-    runs = results.counted[results.counted[RSUM.val].notna()]
-    if runs.empty:
-        raise ResultsError("no training is done, so there is no model to describe")
-    groups = runs.groupby([*BLOCK_COLUMNS, "pair", "triplet", "configuration", "grid"])
-    seeds = groups.get_group(groups[RSUM.val].mean().idxmax()).sort_values("seed")
-    best = seeds.sort_values(RSUM.val, ascending=False, kind="stable").iloc[0]
+    runs = best_runs(results)
+    best, seeds = runs.iloc[0], runs.sort_values("seed")
     key = BlockKey(**{name: best[name] for name in BLOCK_COLUMNS}, configuration=best["configuration"])
     weights = str(Path(best["store"], best["checkpoint"]))
     settings = results.settings(seeds).iloc[0]

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from goal_sweep.analysis.results import SweepResults, read_results, united
+from goal_sweep.analysis.results import SweepResults, best_runs, read_results, united
 from goal_sweep.analysis.statistics.aggregation import aggregate, missing_counts
+from goal_sweep.goal_core.evaluation.metrics import RSUM
 from goal_sweep.sweeps.axes import Axis
 from goal_sweep.sweeps.results import ResultsError
 from tests.helpers.results_cases import SweepWriter, of_epochs, recalls
@@ -65,3 +66,20 @@ def test_what_is_no_results_table_is_one_line(content: bytes) -> None:
     with pytest.raises(ResultsError, match="the store is not a results table") as error:
         read_results(content, "the store")
     assert "\n" not in str(error.value)
+
+
+def test_the_best_model_is_of_the_last_stage_and_of_the_objective_that_is_asked_for() -> None:
+    writer = SweepWriter(seeds=(1, 2), objectives=("con/con", "sig/cir", "infonce/loss"), stages=("frozen", "finetune"))
+    vals = {"con/con": (300.0, 310.0), "sig/cir": (304.0, 308.0), "infonce/loss": (100.0, 90.0)}
+    for objective, values in vals.items():
+        for seed, val in zip(writer.seeds, values, strict=True):
+            for stage, more in (("frozen", 50.0), ("finetune", 0.0)):
+                metrics = recalls("con/con", seed) | {"val/rsum": val + more}
+                writer.write(objective, seed, stage=stage, metrics=metrics)
+    results = writer.results()
+    found = best_runs(results)[["pair", "stage", "seed"]].to_numpy().tolist()
+    assert found == [["sig", "finetune", 2], ["sig", "finetune", 1]]
+    assert best_runs(results, "con/con")[RSUM.val].tolist() == [310.0, 300.0]
+    assert best_runs(results, "infonce")["seed"].tolist() == [1, 2]
+    with pytest.raises(ResultsError, match=r"did you mean 'con/con'.*infonce"):
+        best_runs(results, "con/cn")

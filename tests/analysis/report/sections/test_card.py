@@ -31,7 +31,7 @@ def test_the_best_on_val_is_described_whatever_its_test() -> None:
 
 def test_a_selection_on_test_is_said_and_nothing_done_is_an_error() -> None:
     writer = SweepWriter(seeds=(1,), objectives=("con/con",))
-    with pytest.raises(ResultsError, match="no training is done"):
+    with pytest.raises(ResultsError, match="is finished"):
         model_card(writer.results())
     metrics = recalls("con/con", 1) | {"val/rsum": 300.0}
     writer.write("con/con", 1, metrics=metrics, settings={"stages.frozen.select_on": "test"})
