@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _LOOK_S = 1.0
 """Seconds between two looks at the store while a notebook shows a launch."""
+_WIDTH = 100
+"""Columns of that grid."""
 _FAILED, _USAGE, _STOPPED, _INTERRUPTED = 1, 2, 75, 130
 
 
@@ -85,14 +87,14 @@ def launch(
     return _result(arguments, status=status)
 
 
-def validate(
-    sweep: str | os.PathLike[str], *, set: Sequence[str] = (), trust_plugins: bool = False
-) -> list[str]:
+def validate(sweep: str | os.PathLike[str], *, set: Sequence[str] = (), trust_plugins: bool = False) -> list[str]:
     """Check a sweep file, its data and its weights without training. Returns what `goal-sweep validate` prints.
 
     Raises:
         GoalError: something is wrong; the message names the place in the file.
     """
+    import torch  # noqa: F401 - weights are checked in this process: another would begin by running the script again
+
     from goal_sweep.runners.cli.launch import validated
 
     return list(validated(_arguments(sweep, set, trust_plugins=trust_plugins)))
@@ -111,7 +113,8 @@ def plan(
     """What `goal-sweep plan --json` says: cells, steps, disk, memory and device hours of each stage, None if not known.
 
     Args:
-        measure: train a few steps of each kind of unit on this machine, for the time.
+        measure: train a few steps of each kind of unit on this machine, for the time; in processes of their own, so
+            that a script calls it below ``if __name__ == "__main__":``.
         gpu_record: ``gpu.json`` of ``make gpu``, for the time of the models in it.
         devices: how many to plan for; by default those of this machine.
         sweep, set, store, trust_plugins: as of `launch`.
@@ -119,6 +122,8 @@ def plan(
     Raises:
         GoalError: the sweep, its data or its weights are wrong.
     """
+    import torch  # noqa: F401 - as in `validate`
+
     from goal_sweep.runners.cli.plan import plan_of, planned
 
     resolved = planned(_arguments(sweep, set, store, trust_plugins=trust_plugins), measure=measure)
@@ -128,14 +133,14 @@ def plan(
 def status(
     sweep: str | os.PathLike[str], *, set: Sequence[str] = (), store: str | os.PathLike[str] | None = None
 ) -> pd.DataFrame:
-    """How far every training of a sweep is now: a row for each, with the columns of `goal-sweep status --json`.
+    """How far every training of a sweep is now: a row for each, with what `goal-sweep status --json` says of it.
 
     Raises:
         GoalError: the sweep or its data are wrong.
     """
     from goal_sweep.runners.cli.launch import status_rows
 
-    return pd.DataFrame(status_rows(_arguments(sweep, set, store)))
+    return pd.DataFrame([row | row.pop("test") for row in status_rows(_arguments(sweep, set, store))])
 
 
 def report(
@@ -205,14 +210,15 @@ def _grid(arguments: SweepArguments) -> Callable[[], None]:
     from IPython.display import HTML, display
     from rich.console import Console
 
+    from goal_sweep.runners.cli.launch import judge
     from goal_sweep.runners.launch.view import overview
 
     opened = arguments.open()  # with its index, so that the launch reads the data no second time
     page = '<pre style="line-height: 1.2; font-family: monospace; white-space: pre; overflow-x: auto">{code}</pre>'
 
     def drawn() -> HTML:
-        console = Console(record=True, file=StringIO(), width=100, force_terminal=True, color_system="truecolor")
-        console.print(overview(opened.searched().progress(), opened.config.name, width=100))
+        console = Console(record=True, file=StringIO(), width=_WIDTH, force_jupyter=False, color_system="truecolor")
+        console.print(overview(opened.searched().progress(), opened.config.name, judge, width=_WIDTH))
         return HTML(console.export_html(code_format=page, inline_styles=True))
 
     handle = display(drawn(), display_id=True)
@@ -229,7 +235,7 @@ def _run(command: list[str], show: Callable[[], None] | None) -> tuple[int, str]
         assert child.stderr is not None
         for line in child.stderr:
             errors.append(line.rstrip())
-            if not (line.startswith("error: ") or errors[0].startswith("error: ")):  # an exception says that
+            if line.strip() and not any(one.startswith("error: ") for one in errors):  # an exception says those
                 print(line, end="", file=sys.stderr, flush=True)
 
     reader = threading.Thread(target=read, name="goal-sweep launch", daemon=True)

@@ -100,4 +100,6 @@ class SweepResult:
         with tempfile.TemporaryDirectory() as folder:
             write_figure([path := Path(folder, "heatmap.png")], self.heatmap)
             content = base64.b64encode(path.read_bytes()).decode("ascii")
-        return f'<img alt="Mean ± std of R@1 by objective" style="max-width: 100%" src="data:image/png;base64,{content}">'
+        return (
+            f'<img alt="Mean ± std of R@1 by objective" style="max-width: 100%" src="data:image/png;base64,{content}">'
+        )
