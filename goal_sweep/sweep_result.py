@@ -25,7 +25,7 @@ from goal_sweep.runners.cli.reports import ReportTarget
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from goal_sweep.goal_core.evaluation.trained_model import TrainedModel
+    from goal_sweep.goal_core.evaluation.trained_model import RetrievalModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ class SweepResult:
                 return draw_heatmap(found, assign_colours(one.key for one in self._inputs.blocks)[found.key], measure)
         raise GoalError(f"no block {block!r} has results; there are: {'; '.join(titles) or 'none'}")
 
-    def best(self, objective: str = "") -> TrainedModel:
+    def best(self, objective: str = "") -> RetrievalModel:
         """Load the best model by val, of all or of one objective (``con/nca``), to encode and search with.
 
         Raises:
