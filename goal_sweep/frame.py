@@ -1,17 +1,21 @@
 """The results of a sweep as a frame."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
+if TYPE_CHECKING:
+    from goal_sweep.analysis.results import SweepResults
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
 
 def results(
-    sweep: str | os.PathLike[str],
-    *,
-    by_epoch: bool = False,
-    overrides: Sequence[str] = (),
-    store: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
+    sweep: str | os.PathLike[str], *, by_epoch: bool = False, set: Sequence[str] = (), store: Paths = ()
 ) -> pd.DataFrame:
     """Read the results of a sweep: those that a report is made of.
 
@@ -19,7 +23,7 @@ def results(
         sweep: the sweep file, or the name of one that ships.
         by_epoch: give the course of the trainings instead: a row for each training and epoch, with ``training``,
             ``epoch`` and every metric, such as ``train/loss`` and ``val/rsum``.
-        overrides: as ``--set`` of the commands, such as ``seeds=[1]``.
+        set: as ``--set`` of the commands, such as ``seeds=[1]``.
         store: the results folder, if it is not the sweep's own; of several, the union of their trainings.
 
     Returns:
@@ -32,12 +36,21 @@ def results(
     Raises:
         GoalError: the sweep file is wrong, there are no results, or stores contradict each other.
     """
-    from goal_sweep.analysis.results import with_numbers
     from goal_sweep.runners.cli.reports import report_target
+
+    return frame_of(report_target(os.fspath(sweep), set, as_texts(store)).results(), by_epoch=by_epoch)
+
+
+def as_texts(given: Paths) -> list[str]:
+    """One path or several, as texts."""
+    return [os.fspath(one) for one in ([given] if isinstance(given, str | os.PathLike) else given)]
+
+
+def frame_of(found: SweepResults, *, by_epoch: bool = False) -> pd.DataFrame:
+    """Results as the frame of `results`."""
+    from goal_sweep.analysis.results import with_numbers
     from goal_sweep.sweeps.results import EPOCHS
 
-    stores = [store] if isinstance(store, str | os.PathLike) else store
-    found = report_target(os.fspath(sweep), overrides, [os.fspath(one) for one in stores]).results()
     frame = pd.concat([part for part in (found.runs, found.candidates) if len(part)] or [found.runs]).sort_index()
     if by_epoch:
         names = [name.removeprefix(EPOCHS) for name in found.table.column_names if name.startswith(EPOCHS)]

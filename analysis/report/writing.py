@@ -50,7 +50,7 @@ class ReportResult:
     @property
     def verdict(self) -> tuple[str, ...]:
         """What the page says first, in at most three lines; without results, how far the sweep is."""
-        return verdict(self.inputs) or first_words(self.inputs, ())
+        return opening(self.inputs)
 
     def as_json(self) -> dict[str, Any]:
         """What a script reads of a report; docs/report.md explains the keys."""
@@ -69,6 +69,11 @@ class ReportResult:
                 for objective, gap in block.gaps
             ],
         }
+
+
+def opening(inputs: Inputs) -> tuple[str, ...]:
+    """What a page says first, in at most three lines; without results, how far the sweep is."""
+    return verdict(inputs) or first_words(inputs, ())
 
 
 def write_report(

@@ -140,23 +140,27 @@ def validate(sweep: Sweep, set_: Set = None, trust_plugins: Trust = False) -> No
 
     Example: goal-sweep validate my_sweep.yaml
     """
-    arguments = SweepArguments(sweep, set_, trusted=trust_plugins)
+    for line in validated(SweepArguments(sweep, set_, trusted=trust_plugins)):
+        console.print(line)
+
+
+def validated(arguments: SweepArguments) -> Iterator[str]:
+    """Check a sweep as `launch` does before it trains, and say what was found."""
     opened = arguments.open(renew=True)
     with arguments.placed():
         if unlike := opened.unlike_published():
             raise ConfigError(unlike, key="data.name")
         opened.check_trainable()
     splits = (f"{s.name} {s.num_images} images {s.num_captions} captions" for s in opened.dataset.splits.values())
-    console.print(f"{opened.config.name}: valid. {opened.dataset.name}: {', '.join(splits)}")
-    for line in opened.notes:
-        console.print(f"data: {line}")
-    console.print(describe_size(opened))
+    yield f"{opened.config.name}: valid. {opened.dataset.name}: {', '.join(splits)}"
+    yield from (f"data: {line}" for line in opened.notes)
+    yield describe_size(opened)
     if opened.studies:
-        console.print(opened.progress().phase)
+        yield opened.progress().phase
     try:
         check_here(Resources.of(opened.config.resources))
     except DeviceError as error:
-        console.print(f"note: {error}")
+        yield f"note: {error}"
 
 
 @launching.command()
@@ -180,15 +184,14 @@ def status(
     from goal_sweep.runners.results import changed_settings, read_results
 
     arguments = SweepArguments(sweep, set_, store)
+    if as_json:
+        print(json.dumps(status_rows(arguments), indent=2))
+        return
     if not isinstance(places := load_places(sweep, arguments.overrides), SweepConfig):
-        _recorded_status(places, as_json=as_json)
+        _show_recorded(places)
         return
     opened = arguments.open()
     progress = opened.progress()
-    if as_json:
-        rows = ((one.cell.id, one.name, one.stage.name, progress[one], one.stage.epochs) for one in progress.trainings)
-        print(json.dumps([_row(*row) for row in rows], indent=2))
-        return
     console.print(overview(progress, opened.config.name, width=console.width))
     table = read_results(opened.store, opened.config.name)
     if table is not None and (changed := changed_settings(table, opened)):
@@ -200,8 +203,15 @@ def status(
         console.print(line)
 
 
+def status_rows(arguments: SweepArguments) -> list[dict[str, Any]]:
+    """What `status --json` says: of each training its state, epochs, val rsum and test results."""
+    if not isinstance(places := load_places(arguments.sweep, arguments.overrides), SweepConfig):
+        return [_row(*one) for one in _recorded(places)]
+    progress = arguments.open().progress()
+    return [_row(one.cell.id, one.name, one.stage.name, progress[one], one.stage.epochs) for one in progress.trainings]
+
+
 def _row(cell: str, name: str, stage: str, status: TrainingStatus, epochs: int | None = None) -> dict[str, Any]:
-    """What `status --json` says of a training."""
     return {
         **{"cell": cell, "name": name, "stage": stage, "state": status.state, "reason": status.reason},
         **{"epoch": status.epochs or status.result.get("epochs", 0), "epochs": epochs},
@@ -210,8 +220,8 @@ def _row(cell: str, name: str, stage: str, status: TrainingStatus, epochs: int |
     }
 
 
-def _recorded_status(places: SweepPlaces, *, as_json: bool) -> None:
-    """Show the trainings that the last launch of a sweep with plugins recorded, as they are now. No plugin runs."""
+def _recorded(places: SweepPlaces) -> list[tuple[str, str, str, TrainingStatus]]:
+    """Cell, name, stage and status now of what the last launch of a sweep with plugins recorded. No plugin runs."""
     from goal_sweep.runners.results import read_results
 
     store = Store(places.store)
@@ -220,13 +230,14 @@ def _recorded_status(places: SweepPlaces, *, as_json: bool) -> None:
     allowed = int(table.header.requested.config["resources"]["max_attempts"])
     rows = list(table.rows(("training", "cell", "name", "stage")))
     states = [status_of(store.folder_of(row["cell"], row["stage"], row["training"]), allowed) for row in rows]
-    named = [(row["cell"], row["name"], row["stage"], one) for row, one in zip(rows, states, strict=True)]
-    if as_json:
-        print(json.dumps([_row(*one) for one in named], indent=2))
-        return
-    for _, name, _, one in named:
+    return [(row["cell"], row["name"], row["stage"], one) for row, one in zip(rows, states, strict=True)]
+
+
+def _show_recorded(places: SweepPlaces) -> None:
+    rows = _recorded(places)
+    for _, name, _, one in rows:
         console.print(f"{one.state:8} {name} {one.reason}".rstrip())
-    done = sum(one.state == "done" for one in states)
+    done = sum(one.state == "done" for *_, one in rows)
     console.print(f"{places.name}: {done} of {len(rows)} done, as its last launch asked for them; no plugin was run")
 
 

@@ -52,20 +52,24 @@ def plan(
 
     Example: goal-sweep plan emoji_vsepp.yaml --measure --devices 8
     """
-    arguments = SweepArguments(sweep, set_, store, trusted=trust_plugins)
-    config = load_sweep(sweep, arguments.overrides, trusted=trust_plugins)
-    is_absent = config.data.root is not None and not Path(config.data.root).exists()
-    if is_absent and not measure and "train" in published_counts(config.data):
-        resolved: ResolvedSweep = unopened(config)
-    else:
-        resolved = arguments.open(renew=True)
-        with arguments.placed():
-            resolved.check_trainable()
+    resolved = planned(SweepArguments(sweep, set_, store, trusted=trust_plugins), measure=measure)
     found = plan_of(resolved, devices, gpu_record, measure=measure)
     if as_json:
         print(json.dumps(found, indent=2))
     else:
         show_plan(resolved, found)
+
+
+def planned(arguments: SweepArguments, *, measure: bool = False) -> ResolvedSweep:
+    """The sweep to plan, checked as `launch` checks it; without its data where only their published size is known."""
+    config = load_sweep(arguments.sweep, arguments.overrides, trusted=arguments.trusted)
+    is_absent = config.data.root is not None and not Path(config.data.root).exists()
+    if is_absent and not measure and "train" in published_counts(config.data):
+        return unopened(config)
+    opened = arguments.open(renew=True)
+    with arguments.placed():
+        opened.check_trainable()
+    return opened
 
 
 def plan_of(

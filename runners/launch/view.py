@@ -24,6 +24,7 @@ from rich.text import Text
 
 from goal_sweep.goal_core.basics.errors import printable
 from goal_sweep.goal_core.objectives import LOSS, baselines, pair_weights, triplet_weights
+from goal_sweep.runners.launch.shades import shade
 from goal_sweep.runners.store import State, TrainingStatus
 from goal_sweep.sweeps.cells import CANDIDATES, Block, Training
 from goal_sweep.sweeps.identity import content_id
@@ -207,11 +208,11 @@ def block_grid(
     squares = {}
     for name, own in seeds.items():
         mean = f"{'*' if name in best else ''}{means[name]:.1f}" if name in means else "--"
-        text = Text(f"{mean:>{MEAN}}", style="bold" if name in best else "")
         several = not searched and len(points.get(name, ())) > 1
         spread = f" ± {statistics.stdev(points[name].values()):.1f}" if several else ""
-        near = judged is not None and name in judged.level - best
-        text.append(f"{spread:<7} {'≈ ' if near else ''}")
+        colour = shade(means[name], means.values()) if name in means else ""
+        near = " ≈ " if judged is not None and name in judged.level - best else " "
+        text = Text.assemble((f"{mean:>{MEAN}}{spread:<7}", f"{'bold ' * (name in best)}{colour}"), near)
         squares[name] = text.append_text(_marks(progress, own, always=not metric))
     title = Text(f"{block_title(block)}: {METRICS[metric] if metric else block_counts(progress, block)}", style="bold")
     return Group(title, *map(_one_line, _rows(squares, max(1, (width - LABEL + 1) // SQUARE)))), judged is not None

@@ -112,7 +112,7 @@ def test_a_file_of_which_no_recall_can_be_computed_is_named(
 
 def test_results_are_a_frame(tmp_path: Path, empty_database: Path) -> None:
     sweep = finished(tmp_path, empty_database)
-    frame = goal_sweep.results(SCENES, overrides=SETTINGS, store=tmp_path)
+    frame = goal_sweep.results(SCENES, set=SETTINGS, store=tmp_path)
     assert list(frame["training"]) == [training.key for training in sweep.trainings]
     assert [frame[f"setting/stages.{stage}.lr"].tolist()[index] for index, stage in enumerate(frame["stage"])] == [
         next(stage.lr for stage in sweep.config.stages if stage.name == name) for name in frame["stage"]

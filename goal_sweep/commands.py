@@ -1,0 +1,257 @@
+"""The commands `launch`, `validate`, `plan`, `status` and `report` as functions, for a script or a notebook.
+
+Settings, checks and results are those of the command line. Wrong input raises `GoalError`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pandas as pd
+
+from goal_sweep.frame import Paths, as_texts
+from goal_sweep.goal_core.basics.errors import GoalError, UnfinishedError
+
+if TYPE_CHECKING:
+    from goal_sweep.runners.cli.options import SweepArguments
+    from goal_sweep.sweep_result import SweepResult
+
+_LOOK_S = 1.0
+"""Seconds between two looks at the store while a notebook shows a launch."""
+_WIDTH = 100
+"""Columns of that grid."""
+_FAILED, _USAGE, _STOPPED, _INTERRUPTED = 1, 2, 75, 130
+
+
+def launch(
+    sweep: str | os.PathLike[str],
+    *,
+    set: Sequence[str] = (),
+    store: str | os.PathLike[str] | None = None,
+    tracking_uri: str | None = None,
+    address: str | None = None,
+    retry_failed: bool = False,
+    only_failed: bool = False,
+    fail_fast: bool = False,
+    trust_plugins: bool = False,
+) -> SweepResult:
+    """Train what a sweep lacks, write its report, and return its results.
+
+    The launch is a process of its own, so that neither Ray nor its end touches this one. A terminal shows it as the
+    command does; a notebook shows the grid, which fills. Ctrl-C, or the notebook's interrupt, lets the trainings save
+    and returns what there is; the same call continues.
+
+    Args:
+        sweep: the sweep file, or the name of one that ships.
+        set: settings to replace, such as ``["seeds=[1,2]", "stages.frozen.epochs=2"]``.
+        store: the results folder; by default that of the sweep file.
+        tracking_uri: MLflow's; by default that of the sweep file.
+        address: the Ray cluster to train on, ``host:port`` of its head, or ``auto``; by default this machine.
+        retry_failed: also train failed cells again.
+        only_failed: train failed cells again, and nothing else.
+        fail_fast: stop at the first failed cell.
+        trust_plugins: run the plugins of a sweep that lies outside the current folder, too.
+
+    Raises:
+        GoalError: the sweep, its data or its weights are wrong; as `UnfinishedError`, the launch was stopped before
+            its end by a signal, or because Ray or tracking is gone.
+    """
+    given = {"--store": store, "--tracking-uri": tracking_uri, "--address": address}
+    flags = {
+        **{"--retry-failed": retry_failed, "--only-failed": only_failed},
+        **{"--fail-fast": fail_fast, "--trust-plugins": trust_plugins},
+    }
+    options = [word for text in set for word in ("--set", text)]
+    options += [word for name, value in given.items() if value is not None for word in (name, os.fspath(value))]
+    options += [name for name, wanted in flags.items() if wanted]
+    arguments = _arguments(sweep, set, store, tracking_uri, trust_plugins=trust_plugins)
+    show = _grid(arguments) if _in_notebook() else None
+    command = [sys.executable, "-P", "-m", "goal_sweep.runners.cli", "launch", os.fspath(sweep), *options]
+    status, said = _run(command, show)
+    if status == _USAGE:
+        raise GoalError(said.removeprefix("error: "))
+    if status == _STOPPED:
+        raise UnfinishedError(f"{said}\nthe same call continues".strip())
+    if status not in (0, _FAILED, _INTERRUPTED):
+        raise RuntimeError(f"the launch ended with status {status}: {said}")
+    if status == _FAILED:
+        warnings.warn(f"some cells failed: {arguments.command('logs', '--failed')}", stacklevel=2)
+    return _result(arguments, status=status)
+
+
+def validate(sweep: str | os.PathLike[str], *, set: Sequence[str] = (), trust_plugins: bool = False) -> list[str]:
+    """Check a sweep file, its data and its weights without training. Returns what `goal-sweep validate` prints.
+
+    Raises:
+        GoalError: something is wrong; the message names the place in the file.
+    """
+    import torch  # noqa: F401 - weights are checked in this process: another would begin by running the script again
+
+    from goal_sweep.runners.cli.launch import validated
+
+    return list(validated(_arguments(sweep, set, trust_plugins=trust_plugins)))
+
+
+def plan(
+    sweep: str | os.PathLike[str],
+    *,
+    set: Sequence[str] = (),
+    store: str | os.PathLike[str] | None = None,
+    measure: bool = False,
+    gpu_record: str | os.PathLike[str] | None = None,
+    devices: int | None = None,
+    trust_plugins: bool = False,
+) -> dict[str, Any]:
+    """What `goal-sweep plan --json` says: cells, steps, disk, memory and device hours of each stage, None if not known.
+
+    Args:
+        measure: train a few steps of each kind of unit on this machine, for the time; in processes of their own, so
+            that a script calls it below ``if __name__ == "__main__":``.
+        gpu_record: ``gpu.json`` of ``make gpu``, for the time of the models in it.
+        devices: how many to plan for; by default those of this machine.
+        sweep, set, store, trust_plugins: as of `launch`.
+
+    Raises:
+        GoalError: the sweep, its data or its weights are wrong.
+    """
+    import torch  # noqa: F401 - as in `validate`
+
+    from goal_sweep.runners.cli.plan import plan_of, planned
+
+    resolved = planned(_arguments(sweep, set, store, trust_plugins=trust_plugins), measure=measure)
+    return plan_of(resolved, devices, None if gpu_record is None else Path(gpu_record), measure=measure)
+
+
+def status(
+    sweep: str | os.PathLike[str], *, set: Sequence[str] = (), store: str | os.PathLike[str] | None = None
+) -> pd.DataFrame:
+    """How far every training of a sweep is now: a row for each, with what `goal-sweep status --json` says of it.
+
+    Raises:
+        GoalError: the sweep or its data are wrong.
+    """
+    from goal_sweep.runners.cli.launch import status_rows
+
+    return pd.DataFrame([row | row.pop("test") for row in status_rows(_arguments(sweep, set, store))])
+
+
+def report(
+    sweep: str | os.PathLike[str],
+    *,
+    set: Sequence[str] = (),
+    store: Paths = (),
+    tracking_uri: str | None = None,
+    out: str | os.PathLike[str] | None = None,
+    compare: Literal["published"] | None = None,
+    scale: Literal["paper", "colour-blind"] = "paper",
+) -> SweepResult:
+    """Write the report of a sweep, attach it to its MLflow run if that can answer, and return its results.
+
+    Args:
+        store: the results folder, if it is not the sweep's own; several are shown as one.
+        out: folder of the report; by default in the store.
+        compare: compare with the paper's numbers.
+        scale: the colours of the tables.
+        sweep, set, tracking_uri: as of `launch`.
+
+    Raises:
+        GoalError: there are no results, or the report cannot be written.
+    """
+    from goal_sweep.runners.cli import reports
+
+    result = _result(_arguments(sweep, set, None, tracking_uri), as_texts(store), None if out is None else Path(out))
+    reports.report(result.target, result.folder, compare, scale)
+    return result
+
+
+def _arguments(
+    sweep: str | os.PathLike[str],
+    set_: Sequence[str] = (),
+    store: str | os.PathLike[str] | None = None,
+    tracking_uri: str | None = None,
+    *,
+    trust_plugins: bool = False,
+) -> SweepArguments:
+    if isinstance(set_, str):
+        raise GoalError(f"set must be a list of settings, such as [{set_!r}]")
+    from goal_sweep.runners.cli.options import SweepArguments
+
+    place = None if store is None else os.fspath(store)
+    return SweepArguments(os.fspath(sweep), [*set_], place, tracking_uri, trust_plugins)
+
+
+def _result(
+    arguments: SweepArguments, stores: Sequence[str] = (), out: Path | None = None, *, status: int = 0
+) -> SweepResult:
+    from goal_sweep.runners.cli.reports import report_target
+    from goal_sweep.sweep_result import SweepResult
+
+    target = report_target(arguments.sweep, arguments.overrides, stores)
+    return SweepResult(target=target, folder=out or target.folder, status=status)
+
+
+def _in_notebook() -> bool:
+    ipython = sys.modules.get("IPython")  # a notebook has loaded it
+    return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
+
+
+def _grid(arguments: SweepArguments) -> Callable[[], None]:
+    """Show the grid of a sweep in the notebook. Returns what draws it anew from the store."""
+    from io import StringIO
+
+    from IPython.display import HTML, display
+    from rich.console import Console
+
+    from goal_sweep.runners.cli.launch import judge
+    from goal_sweep.runners.launch.view import overview
+
+    opened = arguments.open()  # with its index, so that the launch reads the data no second time
+    page = '<pre style="line-height: 1.2; font-family: monospace; white-space: pre; overflow-x: auto">{code}</pre>'
+
+    def drawn() -> HTML:
+        console = Console(record=True, file=StringIO(), width=_WIDTH, force_jupyter=False, color_system="truecolor")
+        console.print(overview(opened.searched().progress(), opened.config.name, judge, width=_WIDTH))
+        return HTML(console.export_html(code_format=page, inline_styles=True))
+
+    handle = display(drawn(), display_id=True)
+    return lambda: handle.update(drawn())
+
+
+def _run(command: list[str], show: Callable[[], None] | None) -> tuple[int, str]:
+    """Run a launch, drawing it if it is to be shown. Returns its exit status, and the errors it ended with."""
+    output = None if show is None else subprocess.DEVNULL  # the report's addresses, which the result has
+    child = subprocess.Popen(command, stdout=output, stderr=subprocess.PIPE, text=True, errors="replace")
+    errors: list[str] = []
+
+    def read() -> None:
+        assert child.stderr is not None
+        for line in child.stderr:
+            errors.append(line.rstrip())
+            if line.strip() and not any(one.startswith("error: ") for one in errors):  # an exception says those
+                print(line, end="", file=sys.stderr, flush=True)
+
+    reader = threading.Thread(target=read, name="goal-sweep launch", daemon=True)
+    reader.start()
+    while True:
+        try:
+            status = child.wait(_LOOK_S)
+        except subprocess.TimeoutExpired:
+            status = None
+        except KeyboardInterrupt:  # the launch takes it as one wish if the terminal has sent it, too
+            child.send_signal(signal.SIGINT)
+            continue
+        if show is not None:
+            show()
+        if status is not None:
+            break
+    reader.join(_LOOK_S)
+    at = next((n for n, line in enumerate(errors) if line.startswith("error: ")), -1)
+    return status, "\n".join(errors[at:] if at >= 0 else errors[-5:])

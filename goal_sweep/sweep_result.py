@@ -1,0 +1,105 @@
+"""What `goal_sweep.launch` and `goal_sweep.report` return."""
+
+from __future__ import annotations
+
+import base64
+import html
+import tempfile
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from goal_sweep.analysis.figures.blocks import draw_heatmap
+from goal_sweep.analysis.figures.canvas import assign_colours, write_figure
+from goal_sweep.analysis.report.folder import PAGE
+from goal_sweep.analysis.report.writing import opening
+from goal_sweep.analysis.results import best_runs
+from goal_sweep.analysis.statistics.aggregation import Inputs
+from goal_sweep.frame import frame_of
+from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.runners.cli.reports import ReportTarget
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from goal_sweep.goal_core.evaluation.trained_model import RetrievalModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepResult:
+    """The results of a sweep as it was last launched. A notebook shows it as verdict and heatmap."""
+
+    target: ReportTarget
+    folder: Path
+    """Folder of the report."""
+    status: int = 0
+    """Exit status of the launch: 0 done, 1 some cells failed, 130 interrupted, which the same call continues."""
+
+    @cached_property
+    def _inputs(self) -> Inputs:
+        return Inputs(results=self.target.results())
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """A row for each training, as `goal_sweep.results` gives them."""
+        return frame_of(self._inputs.results)
+
+    @property
+    def verdict(self) -> tuple[str, ...]:
+        """What the report says first, in at most three lines; without results, how far the sweep is."""
+        return opening(self._inputs)
+
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        """The titles of the grids that have a heatmap: one for each data, model, stage and value of an axis."""
+        return tuple(block.key.title for block in self._inputs.blocks if block.grids_of("R@1")[0].means)
+
+    def heatmap(self, measure: str = "R@1", block: str = "") -> Figure:
+        """Draw a grid of mean ± std over seeds, both directions side by side.
+
+        Args:
+            measure: ``R@1``, ``R@5``, ``R@10`` and so on, as the report has them.
+            block: one of `blocks`; by default the first of those that the verdict is about.
+
+        Raises:
+            GoalError: there is no such block, or none has a result.
+        """
+        titles = self.blocks
+        answered = (found.key.title for found in self._inputs.answered)
+        wanted = block or next((title for title in answered if title in titles), "")
+        for found in self._inputs.blocks:
+            if found.key.title == wanted and wanted in titles:
+                return draw_heatmap(found, assign_colours(one.key for one in self._inputs.blocks)[found.key], measure)
+        raise GoalError(f"no block {block!r} has results; there are: {'; '.join(titles) or 'none'}")
+
+    def best(self, objective: str = "") -> RetrievalModel:
+        """Load the best model by val, of all or of one objective (``con/nca``), to encode and search with.
+
+        Raises:
+            GoalError: no training is done, or the store's files are not on this machine.
+        """
+        from goal_sweep.goal_core.evaluation.trained_model import load_model
+
+        best = best_runs(self._inputs.results, objective).iloc[0]
+        return load_model(Path(best["store"], best["checkpoint"]))
+
+    def __repr__(self) -> str:
+        return "\n".join((*self.verdict, str(self.folder / PAGE)))
+
+    def _repr_html_(self) -> str:
+        texts = "".join(f"<p>{html.escape(text)}</p>" for text in self.verdict)
+        page = html.escape(str(self.folder / PAGE))
+        return f"<div>{texts}{self._picture()}<p><small>Report: <code>{page}</code></small></p></div>"
+
+    def _picture(self) -> str:
+        if not self.blocks:
+            return ""
+        with tempfile.TemporaryDirectory() as folder:
+            write_figure([path := Path(folder, "heatmap.png")], self.heatmap)
+            content = base64.b64encode(path.read_bytes()).decode("ascii")
+        return (
+            f'<img alt="Mean ± std of R@1 by objective" style="max-width: 100%" src="data:image/png;base64,{content}">'
+        )
