@@ -20,7 +20,9 @@ from goal_sweep.analysis.results import best_runs
 from goal_sweep.analysis.statistics.aggregation import Inputs
 from goal_sweep.frame import frame_of
 from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.goal_core.checkpoints.names import BEST
 from goal_sweep.runners.cli.reports import ReportTarget
+from goal_sweep.runners.store import Store
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -79,12 +81,13 @@ class SweepResult:
         """Load the best model by val, of all or of one objective (``con/nca``), to encode and search with.
 
         Raises:
-            GoalError: no training is done, or the store's files are not on this machine.
+            GoalError: no training is done.
         """
         from goal_sweep.goal_core.evaluation.trained_model import load_model
 
         best = best_runs(self._inputs.results, objective).iloc[0]
-        return load_model(Path(best["store"], best["checkpoint"]))
+        store = Store(best["store"] or self.target.config.store)
+        return load_model(store.folder_of(best["cell"], best["stage"], best["training"]).path(BEST))
 
     def __repr__(self) -> str:
         return "\n".join((*self.verdict, str(self.folder / PAGE)))
