@@ -179,8 +179,8 @@ _FUNCTIONS = (
 )
 
 
-def report_to_html(report: Report, folder: Path) -> str:
-    """The report as a page that needs no scripts and no other file; the images in its folder are inlined."""
+def page_environment() -> Environment:
+    """What the templates of pages are read with: they share styles and the marks of unbroken names."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
@@ -188,6 +188,14 @@ def report_to_html(report: Report, folder: Path) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["unbroken"] = unbroken
+    environment.globals.update(measures=MEASURES, slug=measure_slug)
+    return environment
+
+
+def report_to_html(report: Report, folder: Path) -> str:
+    """The report as a page that needs no scripts and no other file; the images in its folder are inlined."""
+    environment = page_environment()
 
     def image(path: str) -> Markup:
         """The attributes of an image, in a size at which all figures have texts of one size."""
@@ -195,7 +203,6 @@ def report_to_html(report: Report, folder: Path) -> str:
         width, data = int.from_bytes(content[16:20], "big"), base64.b64encode(content).decode("ascii")
         return Markup('src="data:image/png;base64,{}" width="{}"').format(data, round(width / _PIXELS))
 
-    environment.filters["unbroken"] = unbroken
     environment.globals.update({function.__name__: function for function in _FUNCTIONS})
     environment.globals.update(
         baseline=BASELINE,
@@ -205,10 +212,8 @@ def report_to_html(report: Report, folder: Path) -> str:
         image=image,
         mean_and_spread=_mean_and_spread,
         main_metrics=MAIN_METRICS,
-        measures=MEASURES,
         server=report.mlflow_run.partition("/#")[0],
         shown_blocks=[section.grids[0].block for section in report.blocks if section.grids],
-        slug=measure_slug,
     )
     return environment.get_template("report.html.j2").render(report=report)
 

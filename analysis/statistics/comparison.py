@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 from scipy.optimize import brentq
 from scipy.stats import f, studentized_range
@@ -29,6 +30,7 @@ from scipy.stats import f, studentized_range
 from goal_sweep.analysis.blocks import ALPHA, Array, CellSummary, Comparison, Objective, Weights
 from goal_sweep.goal_core.evaluation.metrics import METRICS, RECALLS_AT, SUMMED
 
+Ranks = NDArray[np.int64]
 _ROUNDING = 1e-9
 """In points. A standard error below it is a rounding error."""
 
@@ -142,6 +144,12 @@ def _has_outlying(variances_K: Array, runs: int) -> bool:
     return bool(variances_K.max() / variances_K.sum() > 1 / (1 + (num - 1) / quantile))
 
 
+def saved_ranks(ranks: bytes) -> tuple[Ranks, Ranks, Ranks]:
+    """The ranks of a training's test queries: of images (N,), of captions (M,); and the captions of each image (N,)."""
+    with np.load(io.BytesIO(ranks), allow_pickle=False) as saved:
+        return saved["i2t"], saved["t2i"], saved["captions"]
+
+
 def image_scores(ranks: bytes) -> Array:
     """The scores of each test image, whose mean over the images is the metric, by row as in `METRICS`.
 
@@ -150,8 +158,7 @@ def image_scores(ranks: bytes) -> Array:
     Returns:
         Shape (metrics, N), in points.
     """
-    with np.load(io.BytesIO(ranks), allow_pickle=False) as saved:
-        i2t_N, t2i_M, captions_N = (saved[name] for name in ("i2t", "t2i", "captions"))
+    i2t_N, t2i_M, captions_N = saved_ranks(ranks)
     images_M = np.repeat(np.arange(len(captions_N)), captions_N)
     scores = {}
     for k in RECALLS_AT:

@@ -77,6 +77,7 @@ def open_checkpoint(
     device: str = "cpu",
     data: DataConfig | None = None,
     splits: Collection[str] = SPLIT_NAMES,
+    indexes: Path | None = None,
 ) -> OpenedCheckpoint:
     """Load a trained cell and open its data.
 
@@ -85,6 +86,7 @@ def open_checkpoint(
         weights: the backbone's weights file, if it has moved; its content must be the same.
         data: other data than the cell was trained on. Words and the preparation of images stay the cell's.
         splits: those that the data must have.
+        indexes: the folder of the indexes of datasets; None: this user's own.
     """
     torch.set_num_threads(_THREADS)
     trained = read_model(path)
@@ -97,7 +99,7 @@ def open_checkpoint(
         if own.image is not None:
             data = replace(data, image=own.image)  # type: ignore[arg-type]  # all with pictures have one
         description = replace(description, data=data)
-    dataset = open_dataset(description.data, own_indexes(), needed=splits)
+    dataset = open_dataset(description.data, indexes or own_indexes(), needed=splits)
     if data is None and dataset.fingerprint != description.data_fingerprint:
         raise DataError(
             "the data is not what the cell was trained on: "

@@ -205,6 +205,27 @@ def retrieval_ranks(
     return RetrievalRanks(ranks.i2t, t2i)
 
 
+def nearest_items(
+    query_emb: Tensor, item_emb: Tensor, image_of_query: Tensor, image_of_item: Tensor, *, block: int = 1024
+) -> tuple[Tensor, Tensor]:
+    """The right item and the wrong item that are the most similar to each query, by dot product in fp32.
+
+    Args:
+        query_emb: shape (N, D) or (M, D).
+        image_of_query: index of each query's image, int64. Items of the same image are right; each query has one.
+
+    Returns:
+        Indices of items, (queries,) int64 each.
+    """
+    right, wrong = [], []
+    with torch.no_grad(), full_precision(query_emb.device):
+        for rows, owners in zip(*(torch.split(one, block) for one in (query_emb.float(), image_of_query)), strict=True):
+            sims, is_right = rows @ item_emb.float().T, owners[:, None] == image_of_item
+            right.append(sims.masked_fill(~is_right, -torch.inf).argmax(1))
+            wrong.append(sims.masked_fill(is_right, -torch.inf).argmax(1))
+    return torch.cat(right), torch.cat(wrong)
+
+
 def _check_and_sort(
     image_emb: Tensor, text_emb: Tensor, text_to_image: Tensor | NDArray[np.integer]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:

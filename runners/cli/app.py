@@ -16,6 +16,7 @@ import typer
 
 from goal_sweep.goal_core.basics.errors import GoalError, UnfinishedError, first_line, printable
 from goal_sweep.runners.cli.checkpoints import checkpoints
+from goal_sweep.runners.cli.compare import comparing
 from goal_sweep.runners.cli.data import data
 from goal_sweep.runners.cli.jobs import submitting
 from goal_sweep.runners.cli.launch import launching
@@ -30,7 +31,7 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
 )
-for group in (launching, planning, submitting, results, listing, checkpoints):
+for group in (launching, planning, submitting, results, comparing, listing, checkpoints):
     app.add_typer(group)
 app.add_typer(data, name="data")
 _USAGE, _BUG, _UNREAD = 2, 70, 141

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from goal_sweep.goal_core.basics.errors import GoalError
-from goal_sweep.goal_core.evaluation.retrieval import EmbeddingError, retrieval_metrics, retrieval_ranks
+from goal_sweep.goal_core.evaluation.retrieval import EmbeddingError, nearest_items, retrieval_metrics, retrieval_ranks
 from tests.helpers.properties import given, settings, st
 from tests.helpers.retrieval_oracle import oracle_metrics, oracle_ranks
 
@@ -147,6 +147,15 @@ def test_what_cannot_be_ranked_is_an_error_of_one_line(
 def test_images_must_divide_into_folds(folds: int) -> None:
     with pytest.raises(EmbeddingError, match=rf"4 images do not divide into folds={folds} equal folds"):
         retrieval_metrics(IMAGES, IMAGES, OWNERS, folds=folds)
+
+
+@pytest.mark.parametrize("block", [1, 3, 99])
+def test_the_nearest_right_and_wrong_items_are_those_of_the_whole_matrix(block: int) -> None:
+    images, texts, owners = unit((7, 5)), unit((20, 5)), torch.arange(20) % 7
+    sims, is_right = images @ texts.T, owners == torch.arange(7)[:, None]
+    right, wrong = nearest_items(images, texts, torch.arange(7), owners, block=block)
+    assert right.tolist() == sims.where(is_right, -2.0).argmax(1).tolist()
+    assert wrong.tolist() == sims.where(~is_right, -2.0).argmax(1).tolist()
 
 
 @pytest.mark.gpu
