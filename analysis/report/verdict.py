@@ -53,12 +53,13 @@ def _answers(inputs: Inputs) -> list[Answer]:
 def _unsettled(inputs: Inputs) -> list[tuple[Objective, Objective, int | None]]:
     """The best of each table where others are as good within noise, its rival, and the seeds that would settle them.
 
-    The rival is con/con if it is among them, else the one with the highest mean.
+    The rival is con/con if it is among them, else the one with the highest mean, but not beside several equal best.
     """
     found = []
     for answer in _answers(inputs):
         comparison, means = answer.grid.comparison, answer.grid.means
-        if near := [key for key in answer.others if key in comparison.near]:
+        near = [key for key in answer.others if key in comparison.near]
+        if BASELINE in near or (near and len(answer.top) == 1):
             rival = BASELINE if BASELINE in near else max(near, key=means.__getitem__)
             found.append((answer.best, rival, seeds_to_settle(comparison, answer.best, rival)))
     return found
@@ -113,7 +114,7 @@ def _beats(answers: Sequence[Answer]) -> str:
     gain = answer.grid.gain
     if BASELINE in answer.top or gain is None:
         return f"Nothing has a higher mean than {_LOSS}."
-    best = f"{objectives_text(answer.top[:1])} is at {gain.text}"
+    best = f"{objectives_text([answer.best])} is at {gain.text}"
     if not answer.grid.comparison.is_tested:
         return ""
     if not names:
