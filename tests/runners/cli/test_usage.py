@@ -37,7 +37,6 @@ from tests.helpers.product import TINY
         ),
         ("plan quickstart --seeds 4", "got '4'"),
         ("report quickstart --seeds +x", "got '+x'"),
-        ("plan quickstart --set seeds=3 --seeds +1", "more seeds follow those of the sweep file"),
         (
             "launch quickstart --set stages.frozen.batch_size=40000",
             "--set stages.frozen.batch_size: must be at most ",
