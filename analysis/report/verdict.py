@@ -57,11 +57,10 @@ def _unsettled(inputs: Inputs) -> list[tuple[Objective, Objective, int | None]]:
     """
     found = []
     for answer in _answers(inputs):
-        comparison, means = answer.grid.comparison, answer.grid.means
-        near = [key for key in answer.others if key in comparison.near]
+        near = [key for key in answer.others if key in answer.grid.comparison.near]
         if BASELINE in near or (near and len(answer.top) == 1):
-            rival = BASELINE if BASELINE in near else max(near, key=means.__getitem__)
-            found.append((answer.best, rival, seeds_to_settle(comparison, answer.best, rival)))
+            rival = BASELINE if BASELINE in near else max(near, key=answer.grid.means.__getitem__)
+            found.append((answer.best, rival, seeds_to_settle(answer.grid.comparison, answer.best, rival)))
     return found
 
 

@@ -118,8 +118,7 @@ def seeds_to_settle(found: Comparison[Name], one: Name, other: Name, *, at_most:
     Returns:
         None where the difference is significant, zero or not tested, and where `at_most` more seeds are too few.
 
-    Source: Kutner et al. 2005, "Applied Linear Statistical Models", 5th edition, section 17.8, planning of sample sizes
-    with the estimation approach, by Tukey's procedure.
+    Source: Kutner et al. 2005, "Applied Linear Statistical Models", 5th edition, section 17.8 (by Tukey's procedure).
     """
     change, i, j, groups = found.differences[one, other], *map(found.names.index, (one, other)), len(found.names)
     if change.verdict != "not significant" or change.estimate == 0:

@@ -69,10 +69,6 @@ def more_seeds(text: str) -> str:
 Force = Annotated[bool, typer.Option("--force", help="Write over a file that is there.")]
 Sweep = Annotated[str, typer.Argument(help="A sweep file, or the name of one that ships with goal-sweep.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="Replace a setting: stages.frozen.epochs=2")]
-Seeds = Annotated[
-    str | None,
-    typer.Option("--seeds", metavar="+N", parser=more_seeds, help="N more seeds than the sweep file names."),
-]
 StoreDir = Annotated[
     str | None,
     typer.Option("--store", envvar="GOAL_SWEEP_STORE", help="Results folder; default: that of the sweep file."),
@@ -86,6 +82,9 @@ Uri = Annotated[
     typer.Option(
         "--tracking-uri", envvar="GOAL_SWEEP_TRACKING_URI", help="MLflow tracking URI; default: that of the sweep."
     ),
+]
+Seeds = Annotated[
+    str | None, typer.Option("--seeds", metavar="+N", parser=more_seeds, help="N more seeds than the sweep file names.")
 ]
 Device = Annotated[Literal["cpu", "cuda"], typer.Option(help="Where to compute.")]
 Scale = Literal["paper", "colour-blind"]

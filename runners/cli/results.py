@@ -67,8 +67,8 @@ def report(
     if as_json:
         print(json.dumps({**result.as_json(), "warnings": warned}, indent=2))
         return
-    one = replace(arguments, store=store[0] if store else None)
-    reports.print_result(result, console, reports.settling(target, result, one))
+    again = replace(arguments, store=store[0] if store else None)
+    reports.print_result(result, console, reports.settling(target, result, again))
     for line in warned:
         print(f"warning: {line}", file=sys.stderr)
     if why:
