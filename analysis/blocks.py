@@ -182,6 +182,13 @@ class Comparison(Generic[Name]):
     p: Array = field(default_factory=lambda: np.empty((0, 0)))
     with_images: bool = False
     """Whether intervals are for new test images too."""
+    spreads: Array = field(default_factory=lambda: np.empty(0))
+    """The variance of a run of each objective, and its number of runs; shape (K)."""
+    counts: Array = field(default_factory=lambda: np.empty(0))
+    of_images: Array = field(default_factory=lambda: np.empty((0, 0)))
+    """The variance of each difference over test images, shape (K, K)."""
+    df: int = 0
+    """Degrees of freedom of the pooled variance."""
     runs: float = nan
     """Of the usual objective."""
     reach_of_seeds: float = 0.0

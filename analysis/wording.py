@@ -65,6 +65,14 @@ def count_text(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def duration_text(seconds: float) -> str:
+    """``40 seconds``, ``51 minutes`` or ``12 hours``."""
+    size, unit = next(
+        (size, unit) for size, unit in ((3600, "hour"), (60, "minute"), (0, "second")) if seconds >= 2 * size
+    )
+    return count_text(max(round(seconds / (size or 1)), 1), unit)
+
+
 def list_text(names: Sequence[str]) -> str:
     """At most five names, and the number of the others: ``a, b, c, d, e and 3 more``."""
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""

@@ -13,7 +13,7 @@ from goal_sweep.analysis.blocks import ALPHA, BlockResults
 from goal_sweep.analysis.report.answer import Answer, answers_of, weight_changes
 from goal_sweep.analysis.results import SweepResults
 from goal_sweep.analysis.statistics import aggregation
-from goal_sweep.analysis.statistics.comparison import FACTORS
+from goal_sweep.analysis.statistics.comparison import FACTORS, MANY_SEEDS
 from goal_sweep.analysis.wording import count_text, list_text, seeds_text
 from goal_sweep.goal_core.evaluation.metrics import RSUM
 from goal_sweep.sweeps.axes import value_text
@@ -133,8 +133,6 @@ def _flaw_notes(results: SweepResults, blocks: Iterable[BlockResults]) -> list[s
 
 _MOST = 3
 """Weights that a sentence names, the largest differences first."""
-_MANY = 100
-"""More seeds than these are not counted."""
 _UNEVEN = {2: 12, 3: 8}
 """The largest percent of simulated tables of 15 objectives with a false statement, by seeds: docs/statistics.md."""
 
@@ -197,7 +195,7 @@ def _seeds(tested: Sequence[Answer], measure: str) -> list[str]:
     if not needed:
         return []
     most, endless = max((round(more) for more in needed if more < inf), default=0), needed.count(inf)
-    seeds = f"about {count_text(most, 'more seed')}" if most <= _MANY else f"more than {_MANY} more seeds"
+    seeds = f"about {count_text(most, 'more seed')}" if most <= MANY_SEEDS else f"more than {MANY_SEEDS} more seeds"
     takes = " and ".join([seeds] * (most > 0) + [f"more test images{_where(endless, tested)}"] * (endless > 0))
     return [f"To make a difference of {count_text(points, 'point')} significant takes {takes}."]
 

@@ -5,11 +5,13 @@ Their numbers are those of the report's tables, and "beyond noise" is the report
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from math import isnan
 
+from goal_sweep.analysis.blocks import Objective
 from goal_sweep.analysis.report.answer import Answer, answers_of, weight_changes
-from goal_sweep.analysis.results import SweepResults
 from goal_sweep.analysis.statistics.aggregation import Inputs
-from goal_sweep.analysis.wording import list_text, objectives_text
+from goal_sweep.analysis.statistics.comparison import MANY_SEEDS, seeds_to_settle
+from goal_sweep.analysis.wording import count_text, duration_text, list_text, objectives_text
 from goal_sweep.goal_core.evaluation.metrics import RSUM
 from goal_sweep.goal_core.objectives.variants import LITERATURE
 from goal_sweep.sweeps.results import BASELINE, TUNED
@@ -24,11 +26,17 @@ def verdict(inputs: Inputs) -> tuple[str, ...]:
 
     Where a sweep has several tables, such as one for each backbone, each line says in how many it holds.
     """
-    answers = [one for one in answers_of(inputs.answered) if one.metric == RSUM and _is_main(inputs.results, one)]
+    answers = _answers(inputs)
     if not answers:
         return ()
     first = _use(answers[0]) if len(answers) == 1 else _use_in(answers)
-    return tuple(filter(None, (first, _beats(answers), _avoid(answers))))
+    second = " ".join(filter(None, (_beats(answers), _price(inputs))))
+    return tuple(filter(None, (first, second, _avoid(answers))))
+
+
+def more_seeds(inputs: Inputs) -> int | None:
+    """How many more seeds would settle the best, as the verdict says; None where it is settled, or seeds cannot."""
+    return max((more for _, _, more in _unsettled(inputs) if more is not None), default=None)
 
 
 def known_names(names: Iterable[tuple[str, str]]) -> str:
@@ -36,8 +44,42 @@ def known_names(names: Iterable[tuple[str, str]]) -> str:
     return "; ".join(f"{name}: {LITERATURE[name]}" for name in map("/".join, names) if name in LITERATURE)
 
 
-def _is_main(results: SweepResults, answer: Answer) -> bool:
-    return results.main_grid != TUNED or answer.block.key.grid == TUNED
+def _answers(inputs: Inputs) -> list[Answer]:
+    is_tuned = inputs.results.main_grid == TUNED
+    answers = answers_of(inputs.answered)
+    return [one for one in answers if one.metric == RSUM and (not is_tuned or one.block.key.grid == TUNED)]
+
+
+def _unsettled(inputs: Inputs) -> list[tuple[Objective, Objective, int | None]]:
+    """The best of each table where others are as good within noise, its rival, and the seeds that would settle them.
+
+    The rival is con/con if it is among them, else the one with the highest mean, but not beside several equal best.
+    """
+    found = []
+    for answer in _answers(inputs):
+        near = [key for key in answer.others if key in answer.grid.comparison.near]
+        if BASELINE in near or (near and len(answer.top) == 1):
+            rival = BASELINE if BASELINE in near else max(near, key=answer.grid.means.__getitem__)
+            found.append((answer.best, rival, seeds_to_settle(answer.grid.comparison, answer.best, rival)))
+    return found
+
+
+def _price(inputs: Inputs) -> str:
+    """For example "About 7 more seeds (51 minutes of device time) would settle con/nca against con/con."."""
+    unsettled, more = _unsettled(inputs), more_seeds(inputs)
+    if not unsettled:
+        return ""
+    known = [one for one in unsettled if one[2] is not None] or unsettled
+    what = " against ".join(map("/".join, known[0][:2]))
+    if len(unsettled) > 1:
+        what = f"the best in {len(known)} of {len(unsettled)} open tables"
+    if more is None:
+        return f"Even {MANY_SEEDS} more seeds would not settle {what}."
+    runs, seeds = inputs.results.runs, len(inputs.results.header.seeds)
+    took = (runs["seconds"] + runs["val_s"].fillna(0)).groupby([runs["backbone"], runs["stage"]]).transform("mean")
+    time = took.sum(skipna=False) * more / seeds
+    cost = "" if isnan(time) else f" ({duration_text(time)} of device time)"
+    return f"About {count_text(more, 'more seed')}{cost} would settle {what}."
 
 
 def _use(answer: Answer) -> str:
@@ -71,7 +113,7 @@ def _beats(answers: Sequence[Answer]) -> str:
     gain = answer.grid.gain
     if BASELINE in answer.top or gain is None:
         return f"Nothing has a higher mean than {_LOSS}."
-    best = f"{objectives_text(answer.top[:1])} is at {gain.text}"
+    best = f"{objectives_text([answer.best])} is at {gain.text}"
     if not answer.grid.comparison.is_tested:
         return ""
     if not names:

@@ -14,6 +14,7 @@ the same seeds, so the mean over the other weight is taken within each seed.
 """
 
 import io
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection
 from functools import lru_cache
@@ -27,10 +28,12 @@ from scipy.interpolate import CubicSpline
 from scipy.optimize import brentq
 from scipy.stats import f, studentized_range
 
-from goal_sweep.analysis.blocks import ALPHA, Array, CellSummary, Comparison, Objective, Weights
+from goal_sweep.analysis.blocks import ALPHA, Array, CellSummary, Comparison, Name, Objective, Weights
 from goal_sweep.goal_core.evaluation.metrics import METRICS, RECALLS_AT, SUMMED
 
 Ranks = NDArray[np.int64]
+MANY_SEEDS = 100
+"""More seeds than these are not counted."""
 _ROUNDING = 1e-9
 """In points. A standard error below it is a rounding error."""
 
@@ -78,8 +81,8 @@ def compare(values: pd.DataFrame, images: pd.DataFrame | None = None, *, free: i
         unknown_KK = np.full((num, num), np.nan)
         return Comparison(names=names, best=best, estimates=estimates_KK, reach=unknown_KK, p=unknown_KK)
 
-    used_K = np.maximum(own_K, squares_K.sum() / df) / runs_K
-    of_seeds_KK = used_K[:, None] + used_K
+    spreads_K = np.maximum(own_K, squares_K.sum() / df)
+    of_seeds_KK = (spreads_K / runs_K)[:, None] + spreads_K / runs_K
     of_images_KK = np.zeros((num, num)) if images is None else _of_differences(images.loc[names, names].to_numpy())
     errors_KK = np.sqrt((of_seeds_KK + of_images_KK) / 2)
     is_tested_KK = np.outer(has_spread_K, has_spread_K) & (has_run_SK.T @ has_run_SK > 0) & (errors_KK > _ROUNDING)
@@ -93,11 +96,48 @@ def compare(values: pd.DataFrame, images: pd.DataFrame | None = None, *, free: i
         reach=np.where(is_tested_KK, quantile * errors_KK, np.nan),
         p=np.where(is_tested_KK, tail(np.abs(estimates_KK) / np.maximum(errors_KK, _ROUNDING), groups, df), np.nan),
         with_images=images is not None,
+        spreads=spreads_K,
+        counts=runs_K,
+        of_images=of_images_KK,
+        df=df,
         runs=runs,
         reach_of_seeds=quantile * _usual(of_seeds_KK[is_near_KK]),
         reach_of_images=quantile * _usual(of_images_KK[is_near_KK]),
         is_uneven=_has_outlying(own_K[has_spread_K], round(runs)),
     )
+
+
+def seeds_to_settle(found: Comparison[Name], one: Name, other: Name, *, at_most: int = MANY_SEEDS) -> int | None:
+    """How many more seeds would make a difference significant, if the means and spreads stay as they are.
+
+    The smallest m for which the interval that `compare` would give after m more runs of every objective excludes 0::
+
+        |difference| > q sqrt(V / 2),  V = s_i / (n_i + m) + s_j / (n_j + m) + variance over test images
+
+    q has the degrees of freedom of then: each seed adds one less than there are objectives. Of two objectives this is
+    the sample size of a paired t interval, the smallest n with n > (t s / difference)².
+
+    Returns:
+        None where the difference is significant, zero or not tested, and where `at_most` more seeds are too few.
+
+    Source: Kutner et al. 2005, "Applied Linear Statistical Models", 5th edition, section 17.8 (by Tukey's procedure).
+    """
+    change, i, j, groups = found.differences[one, other], *map(found.names.index, (one, other)), len(found.names)
+    if change.verdict != "not significant" or change.estimate == 0:
+        return None
+
+    def is_settled(more: int) -> bool:
+        variances = found.spreads / (found.counts + more)
+        error = np.sqrt((variances[i] + variances[j] + found.of_images[i, j]) / 2)
+        return _exact_tail(abs(change.estimate) / error, groups, found.df + more * (groups - 1)) < ALPHA
+
+    more = 1 + bisect_left(range(1, at_most + 1), True, key=is_settled)
+    return more if more <= at_most else None
+
+
+@lru_cache(maxsize=1024)
+def _exact_tail(ratio: float, groups: int, df: int) -> float:
+    return float(studentized_range.sf(ratio, groups, df))
 
 
 def critical(groups: int, df: int) -> float:

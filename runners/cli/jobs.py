@@ -3,14 +3,14 @@
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from goal_sweep.goal_core.basics.errors import DataError, GoalError, WeightsError, printable
-from goal_sweep.runners.cli.options import Set, StoreDir, Sweep, SweepArguments, Trust, Uri, console
+from goal_sweep.runners.cli.options import Seeds, Set, StoreDir, Sweep, SweepArguments, Trust, Uri, console
 from goal_sweep.runners.cluster.backend import Submission, Submissions
 from goal_sweep.runners.cluster.submission import BACKENDS, HANDED_OVER, example_site, job_of, send, site_file, states
 from goal_sweep.runners.launch.opened import open_config
@@ -30,6 +30,7 @@ def submit(
     to: Annotated[Kind | None, typer.Option("--to", help="Kind of cluster.")] = None,
     site: Site = None,
     set_: Set = None,
+    seeds: Seeds = None,
     store: StoreDir = None,
     tracking_uri: Uri = None,
     show: Annotated[bool, typer.Option("--print", help="Print exactly what would be sent; send nothing.")] = False,
@@ -47,7 +48,7 @@ def submit(
         return
     if not sweep or to is None:
         raise GoalError("give a sweep and --to ray, slurm or kubernetes (see goal-sweep submit --help)")
-    arguments = SweepArguments(sweep, set_, store, tracking_uri, trust_plugins)
+    arguments = SweepArguments(sweep, set_, store, tracking_uri, trust_plugins, seeds)
     loaded = load_for_cluster(sweep, arguments.overrides, site=site_file(site), kind=to, trusted=trust_plugins)
     options = [*(["--retry-failed"] if retry_failed else []), *(["--fail-fast"] if fail_fast else [])]
     draft = job_of(loaded, options)
@@ -65,7 +66,7 @@ def submit(
         name = given.create(draft)
         lines = [f"{name}: created", *(f"  {command}" for command in given.next_steps(draft, name))]
     else:
-        again = SweepArguments(sweep, [one for one in set_ or () if not one.startswith("cluster.")], store)
+        again = replace(arguments, set_=[one for one in set_ or () if not one.startswith("cluster.")])
         sent, more = send(draft, to, Submissions(local_root(loaded.config.store)), again.command("cancel"))
         notes += more
         lines = [f"{sent.id}: submitted to {to} as job {sent.job}"]

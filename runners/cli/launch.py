@@ -15,7 +15,7 @@ from goal_sweep.goal_core.basics.atomic import StorageError, replace_bytes
 from goal_sweep.goal_core.basics.errors import ConfigError, DeviceError, GoalError, printable
 from goal_sweep.goal_core.evaluation.metrics import TEST
 from goal_sweep.runners.cli.jobs import Site, job_lines, jobs_as_json, show_job_log, submissions_of
-from goal_sweep.runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Trust, Uri, console
+from goal_sweep.runners.cli.options import AsJson, Seeds, Set, StoreDir, Sweep, SweepArguments, Trust, Uri, console
 from goal_sweep.runners.cli.plan import plan_of, show_plan
 from goal_sweep.runners.cluster.backend import Submissions
 from goal_sweep.runners.execution.job import check_code
@@ -39,6 +39,7 @@ _SUBMITTED_CODE = "GOAL_SWEEP_CODE"
 def launch(
     sweep: Sweep,
     set_: Set = None,
+    seeds: Seeds = None,
     address: Annotated[
         str | None,
         typer.Option(
@@ -60,7 +61,7 @@ def launch(
     """
     if only_failed and retry_failed:
         raise GoalError("give --only-failed or --retry-failed")
-    arguments = SweepArguments(sweep, set_, store, tracking_uri, trust_plugins)
+    arguments = SweepArguments(sweep, set_, store, tracking_uri, trust_plugins, seeds)
     if dry_run:
         check_address(address or "auto")
         opened = arguments.open(renew=True)
@@ -101,7 +102,7 @@ def _launch(arguments: SweepArguments, signals: StopSignals, **options: Any) -> 
     again = arguments.command("report", with_tracking=True)
     try:
         result, why = reports.report(target, attach=outcome.is_tracked)
-        reports.print_result(result, console)
+        reports.print_result(result, console, reports.settling(target, result, arguments))
     except (GoalError, OSError) as error:
         # The exit status tells how training ended. The report may have failed for the same reason (a full disk).
         print(f"error: no report: {error}; afterwards: {again}", file=sys.stderr)
@@ -135,12 +136,12 @@ def judge(points: Mapping[tuple[str, str], Mapping[int, float]]) -> Judgement | 
 
 
 @launching.command()
-def validate(sweep: Sweep, set_: Set = None, trust_plugins: Trust = False) -> None:
+def validate(sweep: Sweep, set_: Set = None, seeds: Seeds = None, trust_plugins: Trust = False) -> None:
     """Check a sweep file, its data and its weights without training.
 
     Example: goal-sweep validate my_sweep.yaml
     """
-    for line in validated(SweepArguments(sweep, set_, trusted=trust_plugins)):
+    for line in validated(SweepArguments(sweep, set_, trusted=trust_plugins, seeds=seeds)):
         console.print(line)
 
 
@@ -167,6 +168,7 @@ def validated(arguments: SweepArguments) -> Iterator[str]:
 def status(
     sweep: Sweep,
     set_: Set = None,
+    seeds: Seeds = None,
     store: StoreDir = None,
     as_json: AsJson = False,
     jobs: Annotated[bool, typer.Option("--jobs", help="Only the batch jobs; needs no data.")] = False,
@@ -183,7 +185,7 @@ def status(
         return
     from goal_sweep.runners.results import changed_settings, read_results
 
-    arguments = SweepArguments(sweep, set_, store)
+    arguments = SweepArguments(sweep, set_, store, seeds=seeds)
     if as_json:
         print(json.dumps(status_rows(arguments), indent=2))
         return
@@ -246,6 +248,7 @@ def logs(
     sweep: Sweep,
     cell: Annotated[str | None, typer.Argument(help="The cell's id or its beginning, or a part of its name.")] = None,
     set_: Set = None,
+    seeds: Seeds = None,
     store: StoreDir = None,
     failed: Annotated[bool, typer.Option("--failed", help="Only what failed last, with reason and trace.")] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines.")] = False,
@@ -261,7 +264,9 @@ def logs(
             raise GoalError("give --job without --failed, which is about cells")
         show_job_log(*submissions_of(sweep, set_, store, site), cell, follow=follow)
         return
-    for line in log_lines(SweepArguments(sweep, set_, store).open(), cell or "", failed=failed, follow=follow):
+    for line in log_lines(
+        SweepArguments(sweep, set_, store, seeds=seeds).open(), cell or "", failed=failed, follow=follow
+    ):
         print(printable(line))
 
 

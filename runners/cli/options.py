@@ -23,6 +23,7 @@ from rich.progress import TaskID
 from goal_sweep.goal_core.basics.errors import CombinedError, ConfigError, GoalError, printable
 from goal_sweep.runners.cli import completion
 from goal_sweep.runners.launch.opened import OpenedSweep, open_sweep
+from goal_sweep.sweeps.reading.changes import MORE_SEEDS
 from goal_sweep.sweeps.reading.load import placed
 
 
@@ -59,6 +60,13 @@ def new_file(path: Path, *, force: bool, read: Iterable[Path] = ()) -> Path:
     return path
 
 
+def more_seeds(text: str) -> str:
+    """Parse the number of further seeds."""
+    if not MORE_SEEDS.fullmatch(text):
+        raise typer.BadParameter(f"write + and a number from 1 to 9999, such as +4 for four more seeds; got {text!r}")
+    return text
+
+
 Force = Annotated[bool, typer.Option("--force", help="Write over a file that is there.")]
 Sweep = Annotated[
     str,
@@ -83,6 +91,9 @@ Uri = Annotated[
     typer.Option(
         "--tracking-uri", envvar="GOAL_SWEEP_TRACKING_URI", help="MLflow tracking URI; default: that of the sweep."
     ),
+]
+Seeds = Annotated[
+    str | None, typer.Option("--seeds", metavar="+N", parser=more_seeds, help="N more seeds than the sweep file names.")
 ]
 Device = Annotated[Literal["cpu", "cuda"], typer.Option(help="Where to compute.")]
 Scale = Literal["paper", "colour-blind"]
@@ -130,6 +141,8 @@ class SweepArguments:
     tracking_uri: str | None = None
     trusted: bool = False
     """Whether plugins of a sweep outside the current folder run, too."""
+    seeds: str | None = None
+    """How many more seeds than the file names, such as ``+4``."""
 
     def open(self, *, renew: bool = False) -> OpenedSweep:
         """Open the sweep with its data and store.
@@ -167,7 +180,7 @@ class SweepArguments:
         """The options as ``key=value`` overrides."""
         places = {"store": self.store, "tracking": self.tracking_uri}
         given = [f"{key}={json.dumps(place, ensure_ascii=False)}" for key, place in places.items() if place is not None]
-        return [*(self.set_ or ()), *given]
+        return [*(self.set_ or ()), *([f"seeds={self.seeds}"] if self.seeds else []), *given]
 
     def command(self, verb: str, *arguments: str, with_tracking: bool = False) -> str:
         """Write another command on the same sweep, as a user would type it.
@@ -177,6 +190,8 @@ class SweepArguments:
             with_tracking: whether the command accepts ``--tracking-uri``.
         """
         options = [word for text in self.set_ or () for word in ("--set", text)]
+        if self.seeds and verb not in ("cancel", "ui"):  # which need no more than the sweep's name and places
+            options += ["--seeds", self.seeds]
         options += ["--store", self.store] if self.store is not None else []
         options += ["--tracking-uri", self.tracking_uri] if with_tracking and self.tracking_uri is not None else []
         return shlex.join(["goal-sweep", verb, self.sweep, *arguments, *options])

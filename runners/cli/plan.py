@@ -15,7 +15,7 @@ from rich.table import Table
 
 from goal_sweep.goal_core.data.formats.report import published_counts
 from goal_sweep.goal_core.models.sizes import DataSize
-from goal_sweep.runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Trust, console
+from goal_sweep.runners.cli.options import AsJson, Seeds, Set, StoreDir, Sweep, SweepArguments, Trust, console
 from goal_sweep.runners.execution.session import Resources
 from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.launch.tuning import ends_of, foresee
@@ -33,6 +33,7 @@ planning = typer.Typer()
 def plan(
     sweep: Sweep,
     set_: Set = None,
+    seeds: Seeds = None,
     store: StoreDir = None,
     measure: Annotated[
         bool, typer.Option("--measure", help="Train a few steps of each kind of unit on this machine, for the time.")
@@ -52,7 +53,7 @@ def plan(
 
     Example: goal-sweep plan emoji_vsepp.yaml --measure --devices 8
     """
-    resolved = planned(SweepArguments(sweep, set_, store, trusted=trust_plugins), measure=measure)
+    resolved = planned(SweepArguments(sweep, set_, store, trusted=trust_plugins, seeds=seeds), measure=measure)
     found = plan_of(resolved, devices, gpu_record, measure=measure)
     if as_json:
         print(json.dumps(found, indent=2))

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import fill
 from typing import Literal
@@ -10,13 +10,14 @@ from typing import Literal
 from rich.console import Console
 
 from goal_sweep.analysis.report.folder import REPORT_LIST, files_of_report
+from goal_sweep.analysis.report.verdict import more_seeds
 from goal_sweep.analysis.report.writing import ReportResult, write_report
 from goal_sweep.analysis.results import SweepResults, united
 from goal_sweep.analysis.statistics.aggregation import images_text
 from goal_sweep.analysis.wording import seeds_text
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.runners.cli.models import stored_results
-from goal_sweep.runners.cli.options import Scale
+from goal_sweep.runners.cli.options import Scale, SweepArguments
 from goal_sweep.runners.store import local_root
 from goal_sweep.runners.tracking.experiment import SweepPage
 from goal_sweep.runners.tracking.uri import TrackingError, read_only, resolve_uri, sqlite_file
@@ -107,14 +108,26 @@ def report(
     return result, ""
 
 
-def print_result(result: ReportResult, console: Console) -> None:
-    """Print how complete a report is, what it says first and where it is."""
+def settling(target: ReportTarget, result: ReportResult, arguments: SweepArguments) -> str:
+    """The launch of the seeds that the verdict asks for; empty where it asks for none, or their number is not known."""
+    more = more_seeds(result.inputs)
+    if more is None or target.others or not isinstance(target.config, SweepConfig):
+        return ""
+    of_file = len(target.config.seeds) - int(arguments.seeds or 0)
+    number = len(result.inputs.results.header.seeds) + more - of_file
+    return replace(arguments, seeds=f"+{number}" if number > 0 else None).command("launch", with_tracking=True)
+
+
+def print_result(result: ReportResult, console: Console, settle: str = "") -> None:
+    """Print how complete a report is, what it says first, which command would settle more, and where the report is."""
     counts = ", ".join(f"{count} {status}" for status, count in result.missing.items() if count)
     missing = f" ({counts}; gaps are marked)" if counts else ""
     console.print(f"report: {result.num_counted} of {result.num_expected} results{missing}")
     for text in result.verdict:
         shown = fill(text, console.width, initial_indent=" " * 8, subsequent_indent=" " * 10, break_on_hyphens=False)
         console.print(shown, markup=False)
+    if settle:
+        console.print(f"        To settle it: {settle}")
     if images := images_text(result.inputs.results.counted):
         console.print(f"        {images}")
     console.print(f"        {result.folder / 'report.html'}")
@@ -125,7 +138,8 @@ def warnings(target: ReportTarget, result: ReportResult) -> list[str]:
     there = result.inputs.results.header.seeds
     if target.others or not isinstance(target.config, SweepConfig) or set(target.config.seeds) == set(there):
         return []
+    lacking = set(target.config.seeds) - set(there)
     return [
         f"The settings ask for {seeds_text(target.config.seeds)}. The report shows the sweep as last launched, with "
-        f"{seeds_text(there)}. Launch with the same settings to train what is missing."
+        f"{seeds_text(there)}.{' Launch with the same settings to train what is missing.' * bool(lacking)}"
     ]

@@ -10,6 +10,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -21,6 +22,7 @@ from goal_sweep.runners.cli.options import (
     AsJson,
     Force,
     Scale,
+    Seeds,
     Set,
     StoreDir,
     Stores,
@@ -42,6 +44,7 @@ results = typer.Typer()
 def report(
     sweep: Sweep,
     set_: Set = None,
+    seeds: Seeds = None,
     store: Stores = None,
     tracking_uri: Uri = None,
     out: Annotated[Path | None, typer.Option(parser=local_path, help="Folder of the report.")] = None,
@@ -58,13 +61,15 @@ def report(
     from goal_sweep.runners.cli import reports
 
     stores = store or list(filter(None, [os.environ.get("GOAL_SWEEP_STORE")]))
-    target = reports.report_target(sweep, SweepArguments("", set_, None, tracking_uri).overrides, stores)
+    arguments = SweepArguments(sweep, set_, None, tracking_uri, seeds=seeds)
+    target = reports.report_target(sweep, arguments.overrides, stores)
     result, why = reports.report(target, out, compare, scale)
     warned = reports.warnings(target, result)
     if as_json:
         print(json.dumps({**result.as_json(), "warnings": warned}, indent=2))
         return
-    reports.print_result(result, console)
+    again = replace(arguments, store=store[0] if store else None)
+    reports.print_result(result, console, reports.settling(target, result, again))
     for line in warned:
         print(f"warning: {line}", file=sys.stderr)
     if why:
@@ -103,6 +108,7 @@ def card(
 def sync(
     sweep: Sweep,
     set_: Set = None,
+    seeds: Seeds = None,
     store: StoreDir = None,
     tracking_uri: Uri = None,
     rewrite: Annotated[bool, typer.Option("--rewrite", help="Delete the sweep's runs and write all anew.")] = False,
@@ -117,7 +123,7 @@ def sync(
     from goal_sweep.runners.tracking.experiment import SweepPage, told
     from goal_sweep.runners.tracking.mlflow_tracker import MlflowTracker
 
-    opened = SweepArguments(sweep, set_, store, tracking_uri).open()
+    opened = SweepArguments(sweep, set_, store, tracking_uri, seeds=seeds).open()
     target = ReportTarget(config=opened.config)
     if why := read_only(target.uri):
         raise TrackingError(why)
@@ -143,6 +149,7 @@ def sync(
 def gc(
     sweep: Sweep,
     set_: Set = None,
+    seeds: Seeds = None,
     store: StoreDir = None,
     delete: Annotated[bool, typer.Option("--delete", help="Remove what is listed.")] = False,
     as_json: AsJson = False,
@@ -156,7 +163,7 @@ def gc(
     """
     from rich.filesize import decimal
 
-    arguments = SweepArguments(sweep, set_, store)
+    arguments = SweepArguments(sweep, set_, store, seeds=seeds)
     opened = arguments.open()
     found = (remove_garbage if delete else find_garbage)(opened.store, opened.trainings)
     if as_json:

@@ -65,12 +65,14 @@ def launch_sweep(
     view = LiveView(remaining.progress, sweep.config.name, console, command, judge)
     todo, status, trouble = remaining.startable(ahead=True), remaining.exit_status, ""
     has_work = bool(todo or remaining.held)
+    for line in edits_since(before, sweep):  # also without work, for the report leaves out what the edits leave out
+        view.note(line)
     with ExitStack() as stack:
         if has_work:
             session = _start_ray(sweep, options, stack, signals)
             unlike = [f"warning: {unlike}"] if (unlike := sweep.unlike_published()) else []
             data, phase = (f"data: {note}" for note in sweep.notes), filter(None, [remaining.progress.phase])
-            for line in (*unlike, *data, *phase, *damaged, *edits_since(before, sweep)):
+            for line in (*unlike, *data, *phase, *damaged):
                 view.note(line)
             sweep.prepare()
         if sweep.store.exists:  # an earlier launch may have ended before MLflow had everything

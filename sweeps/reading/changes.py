@@ -65,11 +65,16 @@ def with_names(items: list[Any]) -> list[Any]:
     return [{"name": item} if isinstance(item, str) else item for item in items]
 
 
+MORE_SEEDS = re.compile(r"\+[1-9][0-9]{0,3}")
+"""So many more seeds than the file names."""
+
+
 def apply_override(root: Document, text: str, problems: list[Problem]) -> None:
     """Replace one value of a sweep by `a.b=value`, where the value is YAML.
 
     List items are addressed by name or index (`stages.frozen.epochs=2`, `seeds.0=7`). A mapping or list replaces the
-    whole old one. An unknown key is set all the same; validation, which knows the keys, reports it.
+    whole old one. `seeds=+4` appends to the seeds the four that follow the highest. An unknown key is set all the same;
+    validation, which knows the keys, reports it.
     """
     key, equals, raw = text.partition("=")
     key, message = key.strip(), ""
@@ -87,6 +92,11 @@ def apply_override(root: Document, text: str, problems: list[Problem]) -> None:
         message = f"{root.shown(path)} has no item {left[0]!r}{nearest(left[0], known)}; it has {', '.join(known)}"
     elif left and above is not None and not isinstance(above, dict):
         message = f"{root.shown(path)} is a single value, there is nothing below it"
+    elif key == "seeds" and MORE_SEEDS.fullmatch(raw):
+        if {*map(type, seeds := _items(above))} == {int}:
+            raw = str([*seeds, *range(max(seeds) + 1, max(seeds) + 1 + int(raw))])
+        else:
+            message = "more seeds follow those of the sweep file, which has no list of whole numbers there"
     if message:
         problems.append(Problem(where, "", message))
         return

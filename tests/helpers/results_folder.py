@@ -12,9 +12,9 @@ from tests.helpers.sweep_cases import SETTINGS, opened_in
 RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10")
 
 
-def finished(folder: Path, empty_database: Path) -> OpenedSweep:
+def finished(folder: Path, empty_database: Path, *more: str) -> OpenedSweep:
     """Two objectives and two stages of the scenes, in the store and in the database beside it."""
-    sweep = opened_in(folder)
+    sweep = opened_in(folder, *more)
     for number, training in enumerate(sweep.trainings):
         one = sweep.store.folder(training)
         one.claim("L")

@@ -1,10 +1,11 @@
 """The three lines that a report says first: what they name, and what they must not claim."""
 
+import re
 from collections.abc import Mapping
 
 import pytest
 
-from goal_sweep.analysis.report.verdict import verdict
+from goal_sweep.analysis.report.verdict import more_seeds, verdict
 from tests.analysis.report.test_sentences import CIR, sweep
 from tests.helpers.results_cases import inputs_of
 
@@ -52,3 +53,46 @@ def test_where_no_weight_is_worse_on_average_single_objectives_are_named() -> No
     last = verdict(inputs_of(sweep(crossed).results()))[-1]
     assert last.startswith(("Avoid sig/nca (-", "Avoid lin/con (-"))
     assert "averaged" not in last
+
+
+def test_certainty_has_a_price() -> None:
+    """Three seeds of 15 trainings took 9 seconds each, and half a second for val."""
+    open_ = sweep({"sig/nca": 1.2}, noise=0.5)
+    for row in open_.rows:
+        row["val_s"] = 0.5
+    inputs = inputs_of(open_.results())
+    more = more_seeds(inputs)
+    assert more is not None
+    found = re.search(
+        r"About (\d+) more seeds \((\d+) minutes of device time\) would settle sig/nca against con/con\.$",
+        verdict(inputs)[1],
+    )
+    assert found is not None
+    assert (int(found[1]), int(found[2])) == (more, round(more * 15 * 9.5 / 60))
+    assert len(verdict(inputs)) <= 3
+    rows = [row for row in open_.rows if row["seed"] != 1]
+    open_.rows = rows + [row | {"status": "failed", "seconds": None} for row in open_.rows if row["seed"] == 1]
+    assert "of device time" in verdict(inputs_of(open_.results()))[1]
+
+
+@pytest.mark.parametrize(
+    ("shifts", "noise", "said"),
+    [
+        (CIR | {"sig/nca": 3.0}, 0.2, ""),
+        (CIR | {"con/con": 3.0}, 0.2, ""),
+        ({"con/con": 3.0, "sig/nca": 2.9}, 0.2, "would settle con/con against sig/nca."),
+        ({"sig/nca": 1.0}, 1.0, "Even 100 more seeds would not settle sig/nca against con/con."),
+        ({"con/con": 3.0, "sig/nca": 3.2}, 0.5, ""),
+    ],
+    ids=["settled", "the baseline", "the baseline's rival", "too near", "equal as printed"],
+)
+def test_a_price_is_named_for_the_best_and_its_rival(shifts: Mapping[str, float], noise: float, said: str) -> None:
+    inputs = inputs_of(sweep(shifts, noise=noise).results())
+    second = verdict(inputs)[1]
+    assert said in second
+    assert ("settle" in second) == bool(said)
+
+
+def test_the_price_of_several_tables_settles_all_that_seeds_can() -> None:
+    inputs = inputs_of(sweep({"sig/nca": 1.2}, noise=0.5, blocks=2).results())
+    assert re.search(r"About \d+ more seeds .* would settle the best in 2 of 2 open tables\.$", verdict(inputs)[1])

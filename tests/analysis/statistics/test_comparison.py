@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from goal_sweep.analysis.statistics.comparison import compare, critical, tail
+from goal_sweep.analysis.statistics.comparison import compare, critical, seeds_to_settle, tail
 from goal_sweep.goal_core.evaluation.metrics import OBJECTIVES
 from goal_sweep.sweeps.results import BASELINE
 
@@ -144,3 +144,43 @@ def test_the_seeds_that_a_point_takes() -> None:
     assert found.more_seeds(100.0) == 0
     hard = compare(grid(), pd.DataFrame(np.eye(15), COLUMNS, COLUMNS))
     assert hard.more_seeds(1.0) == float("inf")
+
+
+@pytest.mark.parametrize("size", [0.3, 0.6, 1.2])
+def test_the_seeds_that_settle_two_objectives_are_those_of_a_paired_t_interval(size: float) -> None:
+    changes, base = size + np.array([-1.2, 0.1, 0.4, 0.7]), np.array([3.0, 1.0, 2.0, 5.0])
+    found = compare(pd.DataFrame({"a": base + changes, "b": base}))
+    n, std = 4, float(changes.std(ddof=1))
+    while float(stats.t.ppf(0.975, n - 1)) * std / n**0.5 >= changes.mean():
+        n += 1
+    assert n > 4
+    assert seeds_to_settle(found, "a", "b") == seeds_to_settle(found, "b", "a") == n - 4
+
+
+def test_the_seeds_that_settle_two_of_many_objectives_are_the_fewest() -> None:
+    values, noise = grid(spread=0.6), np.diag(np.full(15, 0.01))
+    values -= values.mean()
+    values[WINNER] += 1.0
+    found = compare(values, pd.DataFrame(noise, COLUMNS, COLUMNS))
+    more = seeds_to_settle(found, WINNER, BASELINE)
+    assert more is not None
+    spreads = sum(found.spreads[found.names.index(name)] for name in (WINNER, BASELINE))
+    for further, is_settled in ((more, True), (more - 1, False)):
+        n = 3 + further
+        quantile = float(stats.studentized_range.ppf(0.95, 15, 14 * (n - 1)))
+        assert (quantile * ((spreads / n + 0.02) / 2) ** 0.5 < 1.0) == is_settled
+    assert seeds_to_settle(found, WINNER, BASELINE, at_most=more) == more
+    assert seeds_to_settle(found, WINNER, BASELINE, at_most=more - 1) is None
+
+
+def test_no_number_of_seeds_settles_what_is_settled_equal_or_untested() -> None:
+    values = grid()
+    values -= values.mean()
+    values[WINNER] += 9.0
+    assert seeds_to_settle(compare(values), WINNER, BASELINE) is None
+    values[WINNER] = values[BASELINE]
+    assert seeds_to_settle(compare(values), WINNER, BASELINE) is None
+    values[WINNER] += 0.1
+    few_images = pd.DataFrame(np.eye(15), COLUMNS, COLUMNS)
+    assert seeds_to_settle(compare(values, few_images), WINNER, BASELINE) is None
+    assert seeds_to_settle(compare(values.iloc[:1]), WINNER, BASELINE) is None

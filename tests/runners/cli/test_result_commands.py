@@ -70,6 +70,17 @@ def test_a_script_reads_the_report_and_is_warned_of_seeds_that_are_not_there(
     assert "as last launched, with seed 1." in warned
 
 
+def test_a_report_of_more_seeds_than_the_file_names_says_so(
+    tmp_path: Path, empty_database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = finished(tmp_path, empty_database, "seeds=+2").store.root
+    for more, said in (([], ["The settings ask for seed 1. The report shows"]), (["--seeds", "+2"], [])):
+        assert run(arguments("report", here, "--json", *more)) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert (told["seeds"], told["counted"]) == ([1, 2, 3], 12)
+        assert [line[: len(said[0])] for line in told["warnings"]] == said
+
+
 def test_a_sync_with_other_settings_loses_no_result(
     tmp_path: Path, empty_database: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -32,6 +32,12 @@ from tests.helpers.product import TINY
         ("launch quickstart --set stages.frozen.epoch=2", "epoch: unknown key (did you mean 'epochs'?)"),
         ("launch quickstart --set objectives.only=[con/cos]", "con/cos"),
         (
+            "launch quickstart --seeds +0",
+            "write + and a number from 1 to 9999, such as +4 for four more seeds; got '+0'",
+        ),
+        ("plan quickstart --seeds 4", "got '4'"),
+        ("report quickstart --seeds +x", "got '+x'"),
+        (
             "launch quickstart --set stages.frozen.batch_size=40000",
             "--set stages.frozen.batch_size: must be at most ",
         ),

@@ -253,3 +253,11 @@ def test_a_mistake_in_a_shipped_sweep_names_the_file_that_extends_it(
     )
     told = placed(str(photos), ["model.backbones.0.weights=timm"], "stages.frozen.batch_size", "is too large")
     assert told.endswith(f"is too large; {photos} needs: stages: [{{name: frozen, batch_size: ...}}]")
+
+
+def test_more_seeds_than_a_file_names_continue_its_numbers(write: Write, errors_of: Errors) -> None:
+    assert load_sweep(write(), ["seeds=+3"]).seeds == (1, 2, 3, 4, 5)
+    assert load_sweep(write(), ["seeds=[40, 7]", "seeds=+2"]).seeds == (40, 7, 41, 42)
+    assert load_sweep("small.yaml+smoke", ["seeds=+1"]).seeds == (1, 2)
+    for wrong in ("3", "[]", "[a]"):
+        assert "more seeds follow those of the sweep file" in errors_of("small.yaml", f"seeds={wrong}", "seeds=+1")[0]
