@@ -35,6 +35,7 @@ def launch(
     sweep: str | os.PathLike[str],
     *,
     set: Sequence[str] = (),
+    seeds: str | None = None,
     store: str | os.PathLike[str] | None = None,
     tracking_uri: str | None = None,
     address: str | None = None,
@@ -52,6 +53,7 @@ def launch(
     Args:
         sweep: the sweep file, or the name of one that ships.
         set: settings to replace, such as ``["seeds=[1,2]", "stages.frozen.epochs=2"]``.
+        seeds: more seeds than the file names, such as ``"+4"``.
         store: the results folder; by default that of the sweep file.
         tracking_uri: MLflow's; by default that of the sweep file.
         address: the Ray cluster to train on, ``host:port`` of its head, or ``auto``; by default this machine.
@@ -64,7 +66,7 @@ def launch(
         GoalError: the sweep, its data or its weights are wrong; as `UnfinishedError`, the launch was stopped before
             its end by a signal, or because Ray or tracking is gone.
     """
-    given = {"--store": store, "--tracking-uri": tracking_uri, "--address": address}
+    given = {"--seeds": seeds, "--store": store, "--tracking-uri": tracking_uri, "--address": address}
     flags = {
         **{"--retry-failed": retry_failed, "--only-failed": only_failed},
         **{"--fail-fast": fail_fast, "--trust-plugins": trust_plugins},
@@ -72,7 +74,7 @@ def launch(
     options = [word for text in set for word in ("--set", text)]
     options += [word for name, value in given.items() if value is not None for word in (name, os.fspath(value))]
     options += [name for name, wanted in flags.items() if wanted]
-    arguments = _arguments(sweep, set, store, tracking_uri, trust_plugins=trust_plugins)
+    arguments = _arguments(sweep, set, store, tracking_uri, seeds=seeds, trust_plugins=trust_plugins)
     show = _grid(arguments) if _in_notebook() else None
     command = [sys.executable, "-P", "-m", "goal_sweep.runners.cli", "launch", os.fspath(sweep), *options]
     status, said = _run(command, show)
@@ -104,6 +106,7 @@ def plan(
     sweep: str | os.PathLike[str],
     *,
     set: Sequence[str] = (),
+    seeds: str | None = None,
     store: str | os.PathLike[str] | None = None,
     measure: bool = False,
     gpu_record: str | os.PathLike[str] | None = None,
@@ -117,7 +120,7 @@ def plan(
             that a script calls it below ``if __name__ == "__main__":``.
         gpu_record: ``gpu.json`` of ``make gpu``, for the time of the models in it.
         devices: how many to plan for; by default those of this machine.
-        sweep, set, store, trust_plugins: as of `launch`.
+        sweep, set, seeds, store, trust_plugins: as of `launch`.
 
     Raises:
         GoalError: the sweep, its data or its weights are wrong.
@@ -126,12 +129,16 @@ def plan(
 
     from goal_sweep.runners.cli.plan import plan_of, planned
 
-    resolved = planned(_arguments(sweep, set, store, trust_plugins=trust_plugins), measure=measure)
+    resolved = planned(_arguments(sweep, set, store, seeds=seeds, trust_plugins=trust_plugins), measure=measure)
     return plan_of(resolved, devices, None if gpu_record is None else Path(gpu_record), measure=measure)
 
 
 def status(
-    sweep: str | os.PathLike[str], *, set: Sequence[str] = (), store: str | os.PathLike[str] | None = None
+    sweep: str | os.PathLike[str],
+    *,
+    set: Sequence[str] = (),
+    seeds: str | None = None,
+    store: str | os.PathLike[str] | None = None,
 ) -> pd.DataFrame:
     """How far every training of a sweep is now: a row for each, with what `goal-sweep status --json` says of it.
 
@@ -140,13 +147,14 @@ def status(
     """
     from goal_sweep.runners.cli.launch import status_rows
 
-    return pd.DataFrame([row | row.pop("test") for row in status_rows(_arguments(sweep, set, store))])
+    return pd.DataFrame([row | row.pop("test") for row in status_rows(_arguments(sweep, set, store, seeds=seeds))])
 
 
 def report(
     sweep: str | os.PathLike[str],
     *,
     set: Sequence[str] = (),
+    seeds: str | None = None,
     store: Paths = (),
     tracking_uri: str | None = None,
     out: str | os.PathLike[str] | None = None,
@@ -160,14 +168,16 @@ def report(
         out: folder of the report; by default in the store.
         compare: compare with the paper's numbers.
         scale: the colours of the tables.
-        sweep, set, tracking_uri: as of `launch`.
+        sweep, set, seeds, tracking_uri: as of `launch`.
 
     Raises:
         GoalError: there are no results, or the report cannot be written.
     """
     from goal_sweep.runners.cli import reports
 
-    result = _result(_arguments(sweep, set, None, tracking_uri), as_texts(store), None if out is None else Path(out))
+    result = _result(
+        _arguments(sweep, set, None, tracking_uri, seeds=seeds), as_texts(store), None if out is None else Path(out)
+    )
     reports.report(result.target, result.folder, compare, scale)
     return result
 
@@ -178,6 +188,7 @@ def _arguments(
     store: str | os.PathLike[str] | None = None,
     tracking_uri: str | None = None,
     *,
+    seeds: str | None = None,
     trust_plugins: bool = False,
 ) -> SweepArguments:
     if isinstance(set_, str):
@@ -185,7 +196,7 @@ def _arguments(
     from goal_sweep.runners.cli.options import SweepArguments
 
     place = None if store is None else os.fspath(store)
-    return SweepArguments(os.fspath(sweep), [*set_], place, tracking_uri, trust_plugins)
+    return SweepArguments(os.fspath(sweep), [*set_], place, tracking_uri, trust_plugins, seeds)
 
 
 def _result(
