@@ -10,14 +10,15 @@ import io
 import os
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 from unicodedata import normalize
+from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,7 @@ from goal_sweep.goal_core.basics.files import StoredArray, Texts, digest_of, key
 from goal_sweep.goal_core.data.config import DataConfig, ScenesConfig
 from goal_sweep.goal_core.data.dataset import COUNTED, SPLIT_NAMES, Dataset, Split, fingerprint_of, importers
 from goal_sweep.goal_core.data.formats.features import FeatureRows
-from goal_sweep.goal_core.data.formats.layout import check_links
+from goal_sweep.goal_core.data.formats.layout import PICTURES, check_links
 from goal_sweep.goal_core.data.formats.report import DataReport
 
 WITH_FOLDER = ("", "images")
@@ -122,6 +123,7 @@ def find_images(root: Path, pictures: Mapping[str, Sequence[str]], report: DataR
     for name in [name for name, number in times.items() if number > 1][:1]:
         splits = [split for split, names in pictures.items() if name in names]
         report.note("images", "wrong", f"image {name} is listed twice, in {' and '.join(splits)}")
+    report.attempt("images", partial(_check_backslashes, root, times))
     files: dict[str, str] = {}
     for folder, listed in sorted(folders.items()):
         item = f"{folder}/" if folder else "images"
@@ -160,10 +162,27 @@ def _files_in(root: Path, folder: str, names: Sequence[str]) -> dict[str, str]:
     if missing := [name for name in names if name not in there]:
         few = ", ".join([*missing[:3], *(["..."] if len(missing) > 3 else ())])
         name = missing[0].rpartition("/")[2]
-        twins = {normalize("NFC", other) for path in existing for other in os.listdir(path) if other != name}
-        hint = "; one has that name in another Unicode form" if normalize("NFC", name) in twins else ""
+        there_is = {_bare(other): other for path in existing for other in sorted(os.listdir(path))}
+        near = there_is.get(_bare(name))
+        hint = f"; there is {near!r}, which differs in letters, signs or ending" if near else ""
         raise MissingDataError(f"{len(missing)} of {len(names)} images are missing under {root}: {few}{hint}")
     return there
+
+
+def _bare(name: str) -> str:
+    """A file's name without what is often lost or changed: outer blanks, capitals, Unicode form, %20, its ending."""
+    stem, ending = os.path.splitext(normalize("NFC", unquote(name)).strip(" \t'\"").casefold())
+    return stem if ending in PICTURES else stem + ending
+
+
+def _check_backslashes(root: Path, pictures: Collection[str]) -> None:
+    """Check that no file is called as the path of one of the pictures is written in Windows."""
+    folders = {name.rpartition("/")[0] for name in pictures} - {""}
+    for above in sorted({one for folder in folders for one in PurePosixPath(folder).parents}):
+        for place in (root / parent / above for parent in WITH_FOLDER):
+            for name in os.listdir(place) if os.access(place, os.R_OK) and place.is_dir() else ():
+                if "\\" in name and str(above / name.replace("\\", "/")) in pictures:
+                    raise DataError(f"{place / name}: a backslash in a path means a folder; rename the file")
 
 
 def decode_image(source: str | os.PathLike[str] | bytes, label: str = "") -> NDArray[np.uint8]:
@@ -227,7 +246,7 @@ def _eight_bits(image: Image.Image) -> NDArray[np.uint8]:
     return (values.astype(np.int64) >> 8 if top == 65535 else values * (255 if top == 1 else 1)).astype(np.uint8)
 
 
-VERSION = 7
+VERSION = 8
 """Raise it whenever the same files would give another index."""
 _NOT_READ = ("name", "image", "min_word_count")
 """Settings on which no file of a dataset is read in another way."""

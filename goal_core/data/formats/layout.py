@@ -16,6 +16,7 @@ from goal_sweep.goal_core.basics.errors import DataError, MissingDataError, near
 from goal_sweep.goal_core.basics.files import StoredArray, content_of, is_text, stamp_of
 from goal_sweep.goal_core.data.config import SHIPPED
 from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, Row
+from goal_sweep.goal_core.data.text import is_seen
 
 SHIPPED_FOLDER = Path(__file__).parents[1] / "shipped"
 SPLIT_OF = {
@@ -214,16 +215,16 @@ def captions_in(value: object, where: str) -> list[str]:
     """Captions as files have them: a text, or a list of texts, or of objects with `raw` text or a list `tokens`."""
     several = value if isinstance(value, list | tuple) else [value]
     if not several:
-        raise DataError(f"{where} has no captions")
+        raise DataError(f"{where} holds no caption")
     found: list[str] = []
     for number, one in enumerate(several):
         text = one
         if isinstance(one, dict):
             tokens = one.get("tokens")
             text = one.get("raw") or (" ".join(map(str, tokens)) if isinstance(tokens, list) else "")
-        if not is_text(text) or not text.strip():
+        if not is_text(text) or not is_seen(text):
             at = f"{where}[{number}]" if several is value else where
-            raise DataError(f"{at} must be a caption in UTF-8, got {one!r:.80}")
+            raise DataError(f"{at} must be a caption in UTF-8 with something to see, got {one!r:.80}")
         found.append(text)
     return found
 
@@ -231,6 +232,8 @@ def captions_in(value: object, where: str) -> list[str]:
 def image_path(value: object, where: str) -> str:
     """A path of an image below its folder, with forward slashes and without ``.``."""
     path = str(value).replace("\\", "/") if is_text(value) else ""
+    if "://" in path:
+        raise DataError(f"{where} is a URL, {path!r:.80}; download the pictures and give the paths of their files")
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if path.startswith("/") or path.endswith("/") or ".." in parts or not parts:
         raise DataError(f"{where} must be the path of a file below the images' folder, in UTF-8, got {value!r:.200}")

@@ -1,0 +1,233 @@
+"""Files as people have them: what could be read in two ways is refused, or the way that is taken is said."""
+
+import gzip
+import io
+import json
+import re
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from goal_sweep.goal_core.basics.errors import DataError
+from goal_sweep.goal_core.data.config import EmbeddingsConfig, KarpathyConfig, PrecompConfig, SourceConfig
+from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, Dataset
+from goal_sweep.goal_core.data.formats.opening import open_dataset
+from tests.helpers.source_layouts import add, write_arrow
+
+pa = pytest.importorskip("pyarrow")
+ROWS = "".join(f"{number}.png,a {split},{split}\n" for number, split in enumerate(SPLIT_NAMES))
+
+
+def opened(root: Path, kind: Any = SourceConfig, **settings: Any) -> Dataset:
+    return open_dataset(kind(name="mine", root=str(root), **settings))
+
+
+def refuse(root: Path, says: str, kind: Any = SourceConfig, **settings: Any) -> None:
+    with pytest.raises(DataError, match=says) as caught:
+        opened(root, kind, **settings)
+    assert "\n" not in str(caught.value)
+
+
+def picture(number: int = 0) -> bytes:
+    Image.new("RGB", (8, 8), (60 * number, 0, 0)).save(content := io.BytesIO(), "PNG")
+    return content.getvalue()
+
+
+def table(folder: Path, text: str = f"image,caption,split\n{ROWS}") -> Path:
+    for number in range(3):
+        (folder / f"{number}.png").write_bytes(picture(number))
+    (folder / "t.csv").write_text(text)
+    return folder / "t.csv"
+
+
+def shards(folder: Path, members: Mapping[str, str]) -> Path:
+    for split in SPLIT_NAMES:
+        with tarfile.open(folder / f"{split}-0.tar", "w") as shard:
+            add(shard, "0.png", picture())
+            for name, text in members.items():
+                add(shard, name.rstrip("*"), text.encode())
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("members", "captions"),
+    [
+        ({"0.ocr.txt": "STOP", "0.txt": "a sign"}, ["a sign"]),
+        ({"0.json": '{"caption": "a sign"}', "0.ocr.txt": "STOP"}, ["a sign"]),
+        ({"0.boxes.json": '{"boxes": []}', "0.text.json": '{"caption": "a sign"}'}, ["a sign"]),
+        ({"0.caption.txt": "a sign"}, ["a sign"]),
+        ({"0.0.txt": "a sign", "0.1.txt": "a post"}, r"0\.0\.txt and 0\.1\.txt .*data\.caption_column"),
+        ({"0.en.txt": "a sign", "0.de.txt": "ein Schild"}, r"0\.en\.txt and 0\.de\.txt"),
+        ({"0.a.json": '{"text": "a"}', "0.b.json": '{"caption": "b"}'}, r"0\.a\.json and 0\.b\.json"),
+        ({"0.txt": "a sign", "0.txt*": "a post"}, r"0\.txt and 0\.txt both hold"),
+    ],
+)
+def test_the_plain_name_of_a_sample_counts_and_others_are_no_choice(
+    tmp_path: Path, members: dict[str, str], captions: list[str] | str
+) -> None:
+    for number, own in enumerate((members, dict(reversed(members.items())))):
+        (folder := tmp_path / str(number)).mkdir()
+        shards(folder, own)
+        if isinstance(captions, list):
+            assert list(opened(folder).splits["val"].captions) == captions
+        elif not number:
+            refuse(folder, captions)
+
+
+def test_a_packed_shard_is_called_so(tmp_path: Path) -> None:
+    path = shards(tmp_path, {"0.txt": "a"}) / "val-0.tar"
+    path.write_bytes(gzip.compress(path.read_bytes()))
+    refuse(tmp_path, r"val-0\.tar is compressed; unpack it")
+
+
+@pytest.mark.parametrize("ids", ["2 0 1", "1 0 2", "3 1 2", "02 00 01", "2 2 0 0 1 1"])
+def test_ids_that_number_the_rows_in_another_order_are_refused(tmp_path: Path, ids: str) -> None:
+    for split in ("train", "dev", "test"):
+        np.save(tmp_path / f"{split}_ims.npy", np.random.default_rng().random((3, 4), np.float32))
+        (tmp_path / f"{split}_caps.txt").write_text("".join(f"caption {row}\n" for row in range(len(ids.split()))))
+        (tmp_path / f"{split}_ids.txt").write_text("\n".join(f"x{one}" for one in ids.split()))
+    assert opened(tmp_path, PrecompConfig).splits["val"].num_images == 3
+    (tmp_path / "dev_ids.txt").write_text("\n".join(sorted(ids.split())))
+    assert opened(tmp_path, PrecompConfig).splits["val"].num_images == 3
+    (tmp_path / "dev_ids.txt").write_text("\n".join(ids.split()))
+    refuse(tmp_path, r"dev_ids\.txt are the numbers from [01] to [23] in another order", PrecompConfig)
+    (tmp_path / "dev_ids.txt").unlink()
+    (tmp_path / "dev_caps.txt.gz").write_bytes(gzip.compress(b"other\n" * len(ids.split())))
+    refuse(tmp_path, r"dev_caps\.txt and .*dev_caps\.txt\.gz differ", PrecompConfig)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"train/9.txt": b"lost"}, r"^1 text files without a picture .*9\.txt"),
+        ({"val/8.txt": b"lost", "val/9.txt": b"too"}, r"^2 text files .*8\.txt"),
+        ({"readme.txt": b"of whom"}, r"^1 text files .*readme\.txt"),
+        ({"train/0.jpg": picture()}, r"0\.(jpg|png) and .*0\.(jpg|png) share .*0\.txt"),
+        ({"test/0.tiff": picture()}, "share the captions"),
+        ({"val/0.PNG": picture()}, "share the captions"),
+        (
+            {"val/a\\0.png": picture(), "val/a\\0.txt": b"x", "val/a/0.png": picture(), "val/a/0.txt": b"x"},
+            "a backslash",
+        ),
+    ],
+)
+def test_pictures_and_texts_in_a_folder_belong_together(tmp_path: Path, change: dict[str, bytes], says: str) -> None:
+    for number, split in enumerate(SPLIT_NAMES):
+        (tmp_path / split).mkdir()
+        (tmp_path / split / "0.png").write_bytes(picture(number))
+        (tmp_path / split / "0.txt").write_text(f"a {split}")
+    expected = opened(tmp_path).fingerprint
+    for name, content in change.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    if says.startswith("^"):
+        assert re.search(says, (found := opened(tmp_path)).notes[0])
+        assert found.fingerprint == expected
+    else:
+        refuse(tmp_path, says)
+
+
+@pytest.mark.parametrize("place", ["p", "p/q", "images/p"])
+def test_a_file_that_is_called_like_a_path_is_no_other_file(tmp_path: Path, place: str) -> None:
+    path = table(tmp_path, f"image,caption,split\n{place.replace('/', chr(92))}\\9.png,x,train\n{ROWS}")
+    (tmp_path / place).mkdir(parents=True)
+    (tmp_path / place / "9.png").write_bytes(picture())
+    assert opened(path).splits["train"].num_images == 2
+    (tmp_path / f"{place.replace('/', chr(92))}\\9.png").write_bytes(picture(4))
+    refuse(path, "a backslash in a path means a folder")
+
+
+@pytest.mark.parametrize("caption", ["\u200b", "\u200e\u202a", "\ufeff \u00ad", "\ufe0f", "\u3164", "\u2800"])
+def test_a_caption_without_anything_to_see_is_none(tmp_path: Path, caption: str) -> None:
+    refuse(
+        table(tmp_path, f"image,caption,split\n{ROWS}".replace("a val", caption)), "row 2: caption must be a caption"
+    )
+    np.save(tmp_path / "train_ims.npy", np.ones((1, 2), np.float32))
+    (tmp_path / "train_caps.txt").write_text(f"a\n{caption}\n")
+    refuse(tmp_path, r"line 2 of .*train_caps\.txt is empty", PrecompConfig)
+
+
+@pytest.mark.parametrize("seen", ["❤️", "👩‍🚀", "क्‍ष", "!", "\u200fשלום"])
+def test_signs_and_joined_letters_are_captions(tmp_path: Path, seen: str) -> None:
+    path = table(tmp_path, f"image,caption,split\n{ROWS}".replace("a val", seen))
+    assert list(opened(path).splits["val"].captions) == [seen]
+
+
+@pytest.mark.parametrize(
+    ("header", "says"),
+    [
+        ("image,caption,split,file_name", "images read from column 'image', not 'file_name' (data.image_column)"),
+        ("filepath,caption,split,Path", "images read from column 'filepath', not 'Path' (data.image_column)"),
+        ("image,caption,split,set", "splits read from column 'split', not 'set' (data.split_column)"),
+        ("image,caption,split,phase", "splits read from column 'split', not 'phase' (data.split_column)"),
+        ("image,caption,fold,subset", "columns 'fold' and 'subset' name splits"),
+        ("image,caption,set,part", "columns 'set' and 'part' name splits"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["csv", "arrow"])
+def test_of_two_columns_for_one_thing_the_one_that_is_read_is_said(
+    tmp_path: Path, kind: str, header: str, says: str
+) -> None:
+    is_split = "image_column" not in says
+    last = ["val", "train", "test"] if is_split else [f"{number}.png" for number in (1, 2, 0)]
+    rows = [[*row.split(","), other] for row, other in zip(ROWS.splitlines(), last, strict=True)]
+    path = table(tmp_path, "\n".join([header, *(",".join(row) for row in rows)]))
+    if kind == "arrow":
+        records = [dict(zip(header.split(","), row, strict=True)) for row in rows]
+        names = header.split(",")
+        held = [record | {names[0]: picture(n), names[3]: record[names[3]]} for n, record in enumerate(records)]
+        path = tmp_path / "saved"
+        path.mkdir()
+        write_arrow(path / "0.arrow", pa.Table.from_pylist(held))
+        (path / "state.json").write_text('{"_data_files": [{"filename": "0.arrow"}]}')
+    if says.startswith("columns"):
+        refuse(path, f"{says}.*data.split_column")
+        assert opened(path, split_column=header.split(",")[2]).splits["val"].captions[0] == "a val"
+    else:
+        assert says in opened(path).notes
+        settings = {"split_column": header.split(",")[3]} if is_split else {"image_column": header.split(",")[0]}
+        assert says not in opened(path, **settings).notes
+
+
+@pytest.mark.parametrize("key", ["_indices_files", "_indices_data_files"])
+def test_rows_that_a_saved_dataset_selects_are_refused(tmp_path: Path, key: str) -> None:
+    (tmp_path / "state.json").write_text(json.dumps({"_data_files": [], key: [{"filename": "indices.arrow"}]}))
+    refuse(tmp_path, "flatten_indices")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('image,caption\n0.png,a\n1.png,"a "big" hat"\n2.png,b\n', r"t\.csv:3: .*double quote is written twice"),
+        ('image,caption\n"0"x.png,a\n', r"t\.csv:2: "),
+        ('image,caption\n0.png,a\n1.png,"b\n2.png;c\n', r"t\.csv:3: .*end of data"),
+        ("image,caption\nhttps://example.org/0.png,a\n", "row 1: image is a URL.*download"),
+        ("image,caption\ns3://bucket/0.png,a\n", "row 1: image is a URL"),
+    ],
+)
+def test_a_table_that_cannot_be_read_says_where(tmp_path: Path, text: str, says: str) -> None:
+    refuse(table(tmp_path, text), says)
+
+
+@pytest.mark.parametrize("name", [" 1.png", "1", "%31.png", "1.PNG", "1.jpg"])
+def test_the_name_that_is_near_a_missing_one_is_said(tmp_path: Path, name: str) -> None:
+    text = f"image|caption|split\n{ROWS}".replace(",", "|").replace("1.png", name)
+    refuse(table(tmp_path, text), "there is '1.png'")
+
+
+def test_other_layouts_are_named(tmp_path: Path) -> None:
+    stored = {"images": [{"id": 1, "file_name": "0.jpg"}], "annotations": [{"image_id": 1, "caption": "a"}]}
+    (tmp_path / "captions_val2014.json").write_text(json.dumps(stored))
+    refuse(tmp_path, "COCO's own captions.*dataset_coco.json", KarpathyConfig, annotations="captions_val2014.json")
+    from pyarrow import parquet
+
+    parquet.write_table(pa.Table.from_pylist([{"image": picture(), "caption": "a"}]), tmp_path / "t.parquet")
+    refuse(tmp_path / "t.parquet", "save_to_disk")
+    vectors = {"image": [1.0, 0.0], "texts": [[1.0, None]]}
+    parquet.write_table(pa.Table.from_pylist([vectors]), tmp_path / "train.parquet")
+    refuse(tmp_path, r"1 numbers are missing \(null\)", EmbeddingsConfig)
