@@ -29,6 +29,7 @@ from goal_sweep.goal_core.basics.files import StoredArray, Texts, digest_of, key
 from goal_sweep.goal_core.data.config import DataConfig, ScenesConfig
 from goal_sweep.goal_core.data.dataset import COUNTED, SPLIT_NAMES, Dataset, Split, fingerprint_of, importers
 from goal_sweep.goal_core.data.formats.features import FeatureRows
+from goal_sweep.goal_core.data.formats.jpeg import is_torn
 from goal_sweep.goal_core.data.formats.layout import PICTURES, check_links
 from goal_sweep.goal_core.data.formats.report import DataReport
 
@@ -98,8 +99,10 @@ class FileReader:
             try:
                 pixels = decode_image(content, self.label(index))
                 with Image.open(io.BytesIO(content), formats=FORMATS) as image:
+                    if is_torn(image, content, pixels, decode_image):
+                        raise DataError(f"cannot read image {self.label(index)}: its data break off, or hold zeros")
                     shown += [(self.label(index), TURNED)] * (_orientation(image) in _BACK)
-                    if image.mode.startswith("I") and pixels.max() < 64:
+                    if image.mode[0] in "IF" and pixels.max() < 64:
                         shown.append((self.label(index), DARK))
             except DataError as error:
                 problems.append(str(error))
@@ -232,13 +235,20 @@ def to_rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
+_BRIGHT = 16
+"""A picture from 0 to 255 in floating point has a number of at least so much; a darker one seems to be from 0 to 1."""
+
+
 def _eight_bits(image: Image.Image) -> NDArray[np.uint8]:
     """Floating-point and wide greyscale in 8 bits, by the range that its numbers are known or seen to have."""
     values = np.asarray(image)
     if not np.isfinite(values).all():
         raise DataError("it has numbers that are not finite")
     low, high = values.min(), values.max()
-    ranges = (1, 255) if image.mode == "F" else (65535,) if image.mode != "I" or image.format == "PPM" else (255, 65535)
+    if image.mode == "F":
+        ranges = (1,) if high < _BRIGHT else (1, 255)
+    else:
+        ranges = (65535,) if image.mode != "I" or image.format == "PPM" else (255, 65535)
     top = next((top for top in ranges if 0 <= low and high <= top), 0)
     if not top:
         known = " or ".join(f"0 to {top}" for top in ranges)
