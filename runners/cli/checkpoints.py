@@ -155,6 +155,8 @@ def search(
         raise GoalError("give a sentence to look for")
     paths = _pictures(images)
     page = page and new_file(page, force=force, read=[*paths, checkpoint])
+    if page and page.suffix.lower() not in (".html", ".htm"):
+        raise GoalError(f"{page}: a page is HTML; give it a name that ends in .html")
     model = load_model(checkpoint, weights=weights, device=device, plugins=plugin or ())
     found = [(paths[index], similarity) for index, similarity in model.search(text, model.encode_images(paths), top)]
     for path, similarity in found:

@@ -127,6 +127,13 @@ def test_nothing_is_written_over_what_the_command_reads(
         assert given.read_bytes() == before
 
 
+@pytest.mark.parametrize("name", ["new.png", "x.jpeg", "found", "found.txt"])
+def test_a_page_is_called_one(cell: Path, pictures: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["search", str(cell), "x", "--images", str(pictures), "--page", str(pictures / name), "--force"]) == 2
+    assert "ends in .html" in capsys.readouterr().err
+    assert not (pictures / name).exists()
+
+
 def test_mistakes_are_one_line(cell: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "blank.txt").write_text("a hat\n\na cup\n")
