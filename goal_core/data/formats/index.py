@@ -7,15 +7,16 @@ decoded when they are needed.
 
 import hashlib
 import io
+import math
 import os
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 from unicodedata import normalize
 from urllib.parse import unquote
@@ -30,7 +31,7 @@ from goal_sweep.goal_core.data.config import DataConfig, ScenesConfig
 from goal_sweep.goal_core.data.dataset import COUNTED, SPLIT_NAMES, Dataset, Split, fingerprint_of, importers
 from goal_sweep.goal_core.data.formats.features import FeatureRows
 from goal_sweep.goal_core.data.formats.jpeg import is_torn
-from goal_sweep.goal_core.data.formats.layout import PICTURES, check_links
+from goal_sweep.goal_core.data.formats.layout import PICTURES, check_backslashes, check_links
 from goal_sweep.goal_core.data.formats.report import DataReport
 
 WITH_FOLDER = ("", "images")
@@ -126,7 +127,7 @@ def find_images(root: Path, pictures: Mapping[str, Sequence[str]], report: DataR
     for name in [name for name, number in times.items() if number > 1][:1]:
         splits = [split for split, names in pictures.items() if name in names]
         report.note("images", "wrong", f"image {name} is listed twice, in {' and '.join(splits)}")
-    report.attempt("images", partial(_check_backslashes, root, times))
+    report.attempt("images", partial(check_backslashes, root, WITH_FOLDER, times))
     files: dict[str, str] = {}
     for folder, listed in sorted(folders.items()):
         item = f"{folder}/" if folder else "images"
@@ -176,16 +177,6 @@ def _bare(name: str) -> str:
     """A file's name without what is often lost or changed: outer blanks, capitals, Unicode form, %20, its ending."""
     stem, ending = os.path.splitext(normalize("NFC", unquote(name)).strip(" \t'\"").casefold())
     return stem if ending in PICTURES else stem + ending
-
-
-def _check_backslashes(root: Path, pictures: Collection[str]) -> None:
-    """Check that no file is called as the path of one of the pictures is written in Windows."""
-    folders = {name.rpartition("/")[0] for name in pictures} - {""}
-    for above in sorted({one for folder in folders for one in PurePosixPath(folder).parents}):
-        for place in (root / parent / above for parent in WITH_FOLDER):
-            for name in os.listdir(place) if os.access(place, os.R_OK) and place.is_dir() else ():
-                if "\\" in name and str(above / name.replace("\\", "/")) in pictures:
-                    raise DataError(f"{place / name}: a backslash in a path means a folder; rename the file")
 
 
 def decode_image(source: str | os.PathLike[str] | bytes, label: str = "") -> NDArray[np.uint8]:
@@ -278,7 +269,8 @@ class Index:
     about: dict[str, Any]
     """The folder below which image files lie, the stamps of the files that were parsed, and by split the
     files of the features and of the captions' vectors; ``notes`` and ``duplicates``, what is said of them; and
-    ``words``: how many words of train and val occur how often, (times, words)."""
+    ``words``: how many words of train and val occur how often, (times, words); ``words_of_test``: how many words of
+    test are such that occur so often there."""
 
     def texts(self, name: str) -> Texts:
         """A column of texts; empty where there is none."""
@@ -347,15 +339,20 @@ class Index:
             notes=[*self.about["notes"], *self.about["duplicates"], *self._rare_words(config.min_word_count)],
         )
 
-    def _rare_words(self, min_word_count: int) -> list[str]:
-        """A line that says how many words a vocabulary of words leaves out, if it does."""
-        rare = [(times, words) for times, words in self.about["words"] if times < min_word_count]
-        if not rare:
-            return []
-        few, every = (sum(words for _, words in counts) for counts in (rare, self.about["words"]))
-        uses = sum(times * words for times, words in rare)
-        what = f"occur fewer than {min_word_count} times (min_word_count), {uses:,} times in all"
-        return [f"{few:,} of {every:,} different words of train and val {what}: no vocabulary of words has them"]
+    def _rare_words(self, least: int) -> list[str]:
+        """Lines that say how many words a vocabulary of words leaves out; of those of test, only if they are most."""
+        (every, few), (of_test, new) = (
+            [sum(words for times, words in self.about[name] if times < most) for most in (math.inf, least)]
+            for name in ("words", "words_of_test")
+        )
+        uses = sum(times * words for times, words in self.about["words"] if times < least)
+        rare = f"{few:,} of {every:,} different words of train and val occur fewer than {least} times (min_word_count)"
+        lines = [f"{rare}, {uses:,} times in all: no vocabulary of words has them"] * bool(few)
+        if 2 * new > of_test:
+            lines.append(
+                f"{new:,} of {of_test:,} words of the test captions occur fewer than {least} times in the others"
+            )
+        return lines
 
     def readers(self, name: str) -> dict[str, Any]:
         """By the column of their digests, the readers of a split's images and of its captions' vectors."""

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ _MARKER = re.compile(rb"\xff([^\x00\xff\xd0-\xd7])")
 """What begins a part of the file; the data of a scan hold none."""
 _TABLES, _SCAN, _END, _PLAIN = 0xC4, 0xDA, 0xD9, (0xC0, 0xC1)
 _ZEROS = bytes(64)
+"""As many as three squares with all details at once, by the usual tables."""
 _MORE = b"\x55\xaa" * 64
 
 
@@ -27,39 +29,18 @@ def _parts(content: bytes) -> Iterator[tuple[int, int, bytes, bytes]]:
 
 
 def is_torn(
-    image: Image.Image,
-    content: bytes,
-    pixels: NDArray[np.uint8],
-    decode: Callable[[bytes], NDArray[np.uint8]],
+    image: Image.Image, content: bytes, pixels: NDArray[np.uint8], decode: Callable[[bytes], NDArray[np.uint8]]
 ) -> bool:
-    """Whether an open picture is a damaged JPEG although it could be decoded; other formats say so themselves.
+    """Whether a file is a damaged JPEG although it could be decoded; other formats say so themselves.
 
-    Not all damage is found: a progressive file may lack a whole scan, and what is noise can be a picture.
-
-    Args:
-        content: the file's.
-        pixels: what `decode` made of it.
+    It has no end; or more zeros than a picture gives, as after a lost block of a disk; or its data end too early, so
+    that what more data in their place would be is seen. Zeros tell nothing where tables say that they end a square, as
+    flat surfaces then have many; nor in a progressive file, which may also lack a whole scan without a trace.
     """
     if image.format not in ("JPEG", "MPO"):
         return False
-    if _has_zeros(content):
-        return True
-    if image.mode != "CMYK" and "progressive" not in image.info and (pixels[-1, -1] != 128).any():
-        return False  # grey fills what is missing
-    try:
-        return bool((decode(_with_more(content)) != pixels).any())
-    except DataError:
-        return True
-
-
-def _has_zeros(content: bytes) -> bool:
-    """Whether a JPEG file has no end, or bytes of zero where no picture gives so many, as after a lost block of a disk.
-
-    Under the tables that are usual, 64 of them would be three squares with all details at once. A table in which zeros
-    end a square tells nothing, as flat surfaces have many of those; neither does a progressive file.
-    """
-    kind, is_plain, first = 0, False, dict[int, int]()
-    for kind, _, says, data in _parts(content):
+    end, is_plain, first = 0, False, dict[int, int]()
+    for kind, begin, says, data in _parts(content):
         if kind == _TABLES:
             while len(says) > 17:
                 first |= {says[0] & 15: says[17]} if says[0] >> 4 else {}
@@ -69,10 +50,9 @@ def _has_zeros(content: bytes) -> bool:
         elif kind == _SCAN and is_plain and any(first.get(one & 15) for one in says[2 : 2 + 2 * says[0] : 2]):
             if _ZEROS in data:
                 return True
-    return kind != _END
-
-
-def _with_more(content: bytes) -> bytes:
-    """A JPEG file with more data before its end: another picture only if its data end too early."""
-    end = next((at for kind, at, *_ in _parts(content) if kind == _END), len(content))
-    return content[:end] + _MORE + content[end:]
+        end = begin if kind == _END else 0
+    if end and image.mode != "CMYK" and "progressive" not in image.info and (pixels[-1, -1] != 128).any():
+        return False  # grey fills what is missing
+    with suppress(DataError):
+        return not end or bool((decode(content[:end] + _MORE + content[end:]) != pixels).any())
+    return True

@@ -107,6 +107,16 @@ def check_links(root: Path, paths: Iterable[str]) -> None:
             )
 
 
+def check_backslashes(root: Path, parents: Sequence[str], pictures: Collection[str]) -> None:
+    """Check that no file below the root, or a folder there, is called as Windows would write a picture's path."""
+    folders = {name.rpartition("/")[0] for name in pictures} - {""}
+    for above in sorted({one for folder in folders for one in PurePosixPath(folder).parents}):
+        for place in (root / parent / above for parent in parents):
+            for name in os.listdir(place) if os.access(place, os.R_OK) and place.is_dir() else ():
+                if "\\" in name and str(above / name.replace("\\", "/")) in pictures:
+                    raise DataError(f"{place / name}: a backslash in a path means a folder; rename the file")
+
+
 def is_shown(path: Path, root: Path) -> bool:
     """Whether a path below a root is hidden nowhere, as `.git`, macOS's `._3.png` and Synology's `@eaDir` are."""
     return not any(part.startswith(".") or part == "@eaDir" for part in path.relative_to(root).parts)
