@@ -349,9 +349,8 @@ class Index:
         rare = f"{few:,} of {every:,} different words of train and val occur fewer than {least} times (min_word_count)"
         lines = [f"{rare}, {uses:,} times in all: no vocabulary of words has them"] * bool(few)
         if 2 * new > of_test:
-            lines.append(
-                f"{new:,} of {of_test:,} words of the test captions occur fewer than {least} times in the others"
-            )
+            what = f"words of the test captions are unknown, with fewer than {least} uses in train and val"
+            lines.append(f"{new:,} of {of_test:,} {what}")
         return lines
 
     def readers(self, name: str) -> dict[str, Any]:
