@@ -123,13 +123,11 @@ def open_checkpoint(
 
 def _trained_on(trained: TrainedModel, split: Split) -> int:
     """How many images of a split a model was trained on, byte by byte; 0 where no index of its data is kept here."""
-    own, folders = trained.description, [parent / "indexes" for parent in trained.path.resolve().parents]
-    for folder in (own_indexes(), *folders):
+    own, data = trained.description, trained.description.data
+    for folder in (own_indexes(), *(parent / "indexes" for parent in trained.path.resolve().parents)):
         with suppress(GoalError):  # an importer of a plugin that is not loaded
-            kept = kept_columns(index_path(own.data, folder))
-            if kept and fingerprint_of(own.data.image, own.data.min_word_count, Index(*kept).digest) == (
-                own.data_fingerprint
-            ):
+            kept = kept_columns(index_path(data, folder))
+            if kept and fingerprint_of(data.image, data.min_word_count, Index(*kept).digest) == own.data_fingerprint:
                 known = set(map(bytes, kept[0]["train.digests"]))
                 return sum(bytes(digest) in known for digest in getattr(split.reader, "digests", ()))
     return 0

@@ -70,9 +70,9 @@ def split_like(config: SourceConfig, values: Mapping[str, Iterable[Any]], where:
 
     A line is added where a column of another name is taken, or would do, too.
     """
-    splits = {name: set(map(split_of, own)) for name, own in values.items()}
     named = column_of(config, "split", [*values], where) or ""
-    found = [name for name, own in splits.items() if "" not in own and {"train"} < own and name != named]
+    full = [name for name, own in values.items() if name != named and all(map(split_of, own))]
+    found = [name for name in full if {"train"} < {*map(split_of, values[name])}]
     if named:
         said += [_not_taken("split", named, name) for name in found[:1] if not config.split_column]
     elif len(found) > 1:
@@ -90,21 +90,16 @@ def _table(
     A line is added to `said` where the splits are in a column of another name, and where several may hold captions.
     """
     where = f"{path}{how}"
-    columns = [column_of(config, kind, names, where) or "" for kind in ("image", "caption", "split")]
+    columns, records = [column_of(config, kind, names, where) or "" for kind in ("image", "caption")], list(records)
     said += also_named(config, names)
-    if not columns[2]:
-        records = list(records)
-        columns[2] = split_like(config, {name: [record.get(name) for record in records] for name in names}, where, said)
-    also_split = [name for name in names if name not in columns]
+    columns += [split_like(config, {name: [one.get(name) for one in records] for name in names}, where, said)]
     for number, record in enumerate(records, start=1):
         if None in record:  # what no column has a name for
             raise DataError(f"{where}, row {number} has more fields than the header; put quotes around the caption")
         image, captions, split = map(record.get, columns)
-        also_split = [name for name in also_split if split_of(record.get(name))]
         at = f"{where}, row {number}: "
         row = Row(_below_folder(image, path.parent), listed_captions(captions, at + columns[1]), split or "")
         yield checked(row, at, columns)
-    said += [_not_taken("split", columns[2], name) for name in also_split[:1] if columns[2] and not config.split_column]
 
 
 def _not_taken(kind: str, taken: str, other: str) -> str:
