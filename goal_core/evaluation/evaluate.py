@@ -108,8 +108,8 @@ def open_checkpoint(
         )
     for name in splits if data is not None else ():
         if again := _trained_on(trained, dataset.splits[name]):
-            total = dataset.splits[name].num_images
-            warn(f"{again:,} of {total:,} {name} images are training images of {path}: its recall on them says little")
+            of = f"{dataset.splits[name].num_images:,} {name} images"
+            warn(f"{again:,} of {of} are training images of {path}, so its recall on them says little")
     encoder = trained_encoder(trained, description, torch.device(device), dataset)
     return OpenedCheckpoint(
         path=path,

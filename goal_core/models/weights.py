@@ -103,10 +103,7 @@ def misfits(own: Mapping[str, Tensor], given: Mapping[str, Tensor], spare: Calla
 
 
 def check_finite_weights(tensors: Iterable[tuple[str, Tensor]], source: object) -> None:
-    """Check that weights have no NaN, infinity or negative variance, and are not all 0.
-
-    A `WeightsError` names the first that has.
-    """
+    """Check that weights have no NaN, infinity or negative variance, and are not all 0; a `WeightsError` says where."""
     matrices = []
     for name, tensor in tensors:
         matrices += [bool(tensor.any())] if tensor.ndim > 1 else []

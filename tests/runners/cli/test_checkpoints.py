@@ -105,6 +105,9 @@ def test_nothing_is_written_over_that_is_there(
         assert run([*embed, str(tmp_path / name)]) == 0
         assert {f"{name}.npy", f"{name}.npy.txt"} <= {path.name for path in tmp_path.iterdir()}
     search = ["search", str(cell), "x", "--images", str(pictures), "--page"]
+    for name in ("new.png", "x.jpeg", "found", "captions.txt"):
+        assert run([*search, str(tmp_path / name), "--force"]) == 2
+        assert name == given.name or not (tmp_path / name).exists()
     assert run([*search, str(given)]) == 2
     assert given.read_text() == "a cup\na hat\n"
 
@@ -125,13 +128,6 @@ def test_nothing_is_written_over_what_the_command_reads(
         assert run([*words, str(out), "--force"]) == 2
         assert capsys.readouterr().err == f"error: {given} is read by this command; give another name\n"
         assert given.read_bytes() == before
-
-
-@pytest.mark.parametrize("name", ["new.png", "x.jpeg", "found", "found.txt"])
-def test_a_page_is_called_one(cell: Path, pictures: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["search", str(cell), "x", "--images", str(pictures), "--page", str(pictures / name), "--force"]) == 2
-    assert "ends in .html" in capsys.readouterr().err
-    assert not (pictures / name).exists()
 
 
 def test_mistakes_are_one_line(cell: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
