@@ -91,7 +91,7 @@ def test_the_importer_reads_the_same_data_and_an_edit_reads_again(
     ("row", "said"),
     [
         ("Row('../a.png', ['b'])", r"mine\.py: mine, row 1: image must be the path of a file below"),
-        ("('pictures/0001.png', [])", r"mine\.py: mine, row 1: captions has no captions"),
+        ("('pictures/0001.png', [])", r"mine\.py: mine, row 1: captions holds no caption"),
         ("Row('pictures/0001.png', ['b'], 'tests')", r"mine\.py: mine, row 1: split must be one of"),
         ("1 / 0", r"mine\.py: mine, after row 0: ZeroDivisionError: division by zero"),
     ],

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO, overload
+from zipfile import ZipFile, is_zipfile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,6 +75,8 @@ def content_of(path: Path) -> bytes:
 def seems(source: Path | bytes) -> str:
     """What a file is in place of what was expected, in words that follow its name; empty where that is not known."""
     if isinstance(source, Path):
+        if is_zipfile(source) and _PROGRAM.search("\n".join(ZipFile(source).namelist())):
+            return " is a program (TorchScript or torch.export), not weights; save the state_dict() of its model"
         with open_file(source) as file:
             source = file.read(200)
     start = source[:200].lstrip().lower()
@@ -110,6 +113,7 @@ def is_text(value: object) -> bool:
     return isinstance(value, str) and (value.isascii() or not _LONE.search(value))
 
 
+_PROGRAM = re.compile(r"/code/|/models/.*\.json$", re.MULTILINE)
 _CHECKSUM = "checksum"
 
 

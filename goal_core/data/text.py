@@ -47,6 +47,7 @@ _TOKEN = regex.compile(
 _JOINERS = "\u200c\u200d"
 _UNSEEN = regex.compile(r"[\p{Cf}--[\u200c\u200d]]|\p{VS}", regex.V1)
 """What has no look of its own: variation selectors, marks of direction, soft hyphens. Joiners have, inside a word."""
+_SEEN = regex.compile(r"[^\s\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}\u2800]")
 _UNSPACED = regex.compile(r"(?:[\p{Han}\p{Hira}\p{Kana}ー\p{Thai}\p{Laoo}\p{Khmr}\p{Mymr}]\p{P}*+){4}")
 """More letters than most words have, in a row, of scripts that put no spaces between words."""
 _TOGETHER = 1 << 12
@@ -124,6 +125,11 @@ def tokenize(caption: str) -> list[str]:
     text is NFC-normalised first.
     """
     return [word for part in _parts(caption) for word in _split(part)]
+
+
+def is_seen(caption: str) -> bool:
+    """Whether a caption has anything to see: more than spaces, and signs without a look such as zero-width ones."""
+    return bool(_SEEN.search(caption))
 
 
 def word_counts(captions: Iterable[str]) -> Counter[str]:

@@ -1,17 +1,20 @@
 """Recall of trained cells, one or several together, from their checkpoints and their data."""
 
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
-from goal_sweep.goal_core.basics.errors import CollapsedError, ConfigError, DataError
-from goal_sweep.goal_core.checkpoints.file import ModelDescription, read_model
+from goal_sweep.goal_core.basics.errors import CollapsedError, ConfigError, DataError, GoalError, warn
+from goal_sweep.goal_core.basics.files import kept_columns
+from goal_sweep.goal_core.checkpoints.file import ModelDescription, TrainedModel, read_model
 from goal_sweep.goal_core.checkpoints.initial_model import trained_encoder
 from goal_sweep.goal_core.data import SPLIT_NAMES, DataConfig, Dataset, Split
-from goal_sweep.goal_core.data.formats.index import own_indexes
+from goal_sweep.goal_core.data.dataset import fingerprint_of
+from goal_sweep.goal_core.data.formats.index import Index, index_path, own_indexes
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.text import tokenize
 from goal_sweep.goal_core.evaluation import recalls
@@ -105,6 +108,10 @@ def open_checkpoint(
             "the data is not what the cell was trained on: "
             f"fingerprint {dataset.fingerprint}, not {description.data_fingerprint}"
         )
+    for name in splits if data is not None else ():
+        if again := _trained_on(trained, dataset.splits[name]):
+            of = f"{dataset.splits[name].num_images:,} {name} images"
+            warn(f"{again:,} of {of} are training images of {path}, so its recall on them says little")
     encoder = trained_encoder(trained, description, torch.device(device), dataset)
     return OpenedCheckpoint(
         path=path,
@@ -114,6 +121,18 @@ def open_checkpoint(
         dataset=dataset,
         trained_on=trained.description.data.name,
     )
+
+
+def _trained_on(trained: TrainedModel, split: Split) -> int:
+    """How many images of a split a model was trained on, byte by byte; 0 where no index of its data is kept here."""
+    own, data = trained.description, trained.description.data
+    for folder in (own_indexes(), *(parent / "indexes" for parent in trained.path.resolve().parents)):
+        with suppress(GoalError):  # an importer of a plugin that is not loaded
+            kept = kept_columns(index_path(data, folder))
+            if kept and fingerprint_of(data.image, data.min_word_count, Index(*kept).digest) == own.data_fingerprint:
+                known = set(map(bytes, kept[0]["train.digests"]))
+                return sum(bytes(digest) in known for digest in getattr(split.reader, "digests", ()))
+    return 0
 
 
 def evaluate_ensemble(members: Iterable[OpenedCheckpoint], split: SplitName = "test") -> dict[str, Any]:

@@ -32,7 +32,7 @@ from goal_sweep.goal_core.objectives.stats import warn_of_lengths
 _TILE = 64
 _CAPTIONS_PER_IMAGE = 5
 _SAME = 1e-5
-"""Rows that differ by less, as a share of their largest number, are one image that was embedded in two batches."""
+"""Rows that differ by less, as a share of their largest number, may be one image that was embedded in two batches."""
 
 
 class EmbeddingError(GoalError):
@@ -136,10 +136,11 @@ def _check_repeats(image_ND: Tensor, *, refuses: bool) -> None:
     """Warn of images that are equal to another one, wherever they stand; refuse them if asked and most are."""
     # Of one number per image, equal images have equal ones, and hardly any others do: sorting makes them neighbours.
     numbers_N = image_ND.double() @ torch.arange(image_ND.shape[1], device=image_ND.device).double().cos()
-    again = int(_equal_to_next(image_ND[numbers_N.argsort()]).sum())
-    says = f"{again} of {len(image_ND)} images are equal to another one"
+    ordered_ND = image_ND[numbers_N.argsort()]
+    again, equal = int(_equal_to_next(ordered_ND).sum()), int((ordered_ND[1:] == ordered_ND[:-1]).all(1).sum())
+    says = f"{again} of {len(image_ND)} images are {'all but ' * (again > equal)}equal to another one"
     mend = "give each image once, and the owners of the texts (--owners)"
-    if refuses and 2 * again >= len(image_ND):
+    if refuses and 2 * equal >= len(image_ND):
         raise EmbeddingError(f"{says}; {mend}")
     if again:
         warnings.warn(f"{says}, and a text of one cannot find it before the other; {mend}", stacklevel=3)

@@ -257,6 +257,9 @@ def _read_state(path: Path) -> dict[str, Tensor]:
         state = inside.pop(taken)
         if others := [name for name in inside if name in _INSIDE or _MEANS & {*name.lower().split("_")}]:
             warn(f"weights {path}: {taken!r} is taken, not {', '.join(map(repr, others))}; save that alone to take it")
+    held = [name for name, own in inside.items() if any(isinstance(one, Tensor) for one in own.values())]
+    if held and not taken:
+        raise WeightsError(f"{path} holds weights in {', '.join(map(repr, held))}; save the one to take by itself")
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
         what = " ".join(repr(state).split())
         raise WeightsError(f"{path} holds no weights, a mapping from names to tensors, but {what:.60}")

@@ -103,12 +103,16 @@ def misfits(own: Mapping[str, Tensor], given: Mapping[str, Tensor], spare: Calla
 
 
 def check_finite_weights(tensors: Iterable[tuple[str, Tensor]], source: object) -> None:
-    """Check that weights have no NaN, infinity or negative variance; a `WeightsError` names the first that has."""
+    """Check that weights have no NaN, infinity or negative variance, and are not all 0; a `WeightsError` says where."""
+    matrices = []
     for name, tensor in tensors:
+        matrices += [bool(tensor.any())] if tensor.ndim > 1 else []
         if tensor.is_floating_point() and not tensor.isfinite().all():
             raise WeightsError(f"weights {source} contain NaN or infinity, in {name}")
         if name.endswith("running_var") and bool((tensor < 0).any()):
             raise WeightsError(f"weights {source} contain a negative variance, in {name}")
+    if matrices and not any(matrices):
+        raise WeightsError(f"weights {source} are all 0, as of a file that was never filled; get it anew")
 
 
 def hub_id(weights: str) -> str:

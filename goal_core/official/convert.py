@@ -64,7 +64,8 @@ def read_torch_file(path: Path) -> dict[str, Any]:
         )
         raise WeightsError(f"{path} is refused: {why}; nothing in it was run") from error
     except Exception as error:  # a damaged file can fail in any way inside the reader
-        raise WeightsError(f"cannot read {path}: {first_line(error)}") from error
+        what = seems(path)
+        raise WeightsError(f"{path}{what}" if what else f"cannot read {path}: {first_line(error)}") from error
     if not isinstance(stored, dict):
         raise WeightsError(f"{path} contains a {type(stored).__name__}, not a mapping as in published checkpoints")
     return stored

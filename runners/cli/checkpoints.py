@@ -194,6 +194,8 @@ def search(
     names = [] if images is None else [str(path) for path in _pictures(images)]
     checkpoint = model_of(model, set_, store, trusted=trust_plugins)
     page = page and new_file(page, force=force, read=[checkpoint, *map(Path, names)])
+    if page and page.suffix.lower() not in (".html", ".htm"):
+        raise GoalError(f"{page}: a page is HTML; give it a name that ends in .html")
     trained = load_model(checkpoint, weights=weights, device=device, plugins=plugin or ())
     captions = [""] * len(names)
     if images is None:

@@ -94,6 +94,8 @@ def _parquet(path: str, column: str, *stamp: int) -> tuple[NDArray[np.floating],
             counts, found = lengths(found), compute.list_flatten(found)
         if len(widths := np.unique(lengths(found)).tolist()) != 1:
             raise ValueError(f"they have {', '.join(map(str, widths[:9]))} numbers" if widths else "there are none")
+        if missing := compute.list_flatten(found).null_count:
+            raise ValueError(f"{missing} numbers are missing (null)")
         return compute.list_flatten(found).to_numpy().reshape(len(found), widths[0]), counts
 
 

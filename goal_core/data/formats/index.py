@@ -7,6 +7,7 @@ decoded when they are needed.
 
 import hashlib
 import io
+import math
 import os
 import warnings
 from collections import Counter, defaultdict
@@ -18,6 +19,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 from unicodedata import normalize
+from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +30,8 @@ from goal_sweep.goal_core.basics.files import StoredArray, Texts, digest_of, key
 from goal_sweep.goal_core.data.config import DataConfig, ScenesConfig
 from goal_sweep.goal_core.data.dataset import COUNTED, SPLIT_NAMES, Dataset, Split, fingerprint_of, importers
 from goal_sweep.goal_core.data.formats.features import FeatureRows
-from goal_sweep.goal_core.data.formats.layout import check_links
+from goal_sweep.goal_core.data.formats.jpeg import is_torn
+from goal_sweep.goal_core.data.formats.layout import PICTURES, check_backslashes, check_links
 from goal_sweep.goal_core.data.formats.report import DataReport
 
 WITH_FOLDER = ("", "images")
@@ -97,8 +100,10 @@ class FileReader:
             try:
                 pixels = decode_image(content, self.label(index))
                 with Image.open(io.BytesIO(content), formats=FORMATS) as image:
+                    if is_torn(image, content, pixels, decode_image):
+                        raise DataError(f"cannot read image {self.label(index)}: its data break off, or hold zeros")
                     shown += [(self.label(index), TURNED)] * (_orientation(image) in _BACK)
-                    if image.mode.startswith("I") and pixels.max() < 64:
+                    if image.mode[0] in "IF" and pixels.max() < 64:
                         shown.append((self.label(index), DARK))
             except DataError as error:
                 problems.append(str(error))
@@ -122,6 +127,7 @@ def find_images(root: Path, pictures: Mapping[str, Sequence[str]], report: DataR
     for name in [name for name, number in times.items() if number > 1][:1]:
         splits = [split for split, names in pictures.items() if name in names]
         report.note("images", "wrong", f"image {name} is listed twice, in {' and '.join(splits)}")
+    report.attempt("images", partial(check_backslashes, root, WITH_FOLDER, times))
     files: dict[str, str] = {}
     for folder, listed in sorted(folders.items()):
         item = f"{folder}/" if folder else "images"
@@ -160,10 +166,17 @@ def _files_in(root: Path, folder: str, names: Sequence[str]) -> dict[str, str]:
     if missing := [name for name in names if name not in there]:
         few = ", ".join([*missing[:3], *(["..."] if len(missing) > 3 else ())])
         name = missing[0].rpartition("/")[2]
-        twins = {normalize("NFC", other) for path in existing for other in os.listdir(path) if other != name}
-        hint = "; one has that name in another Unicode form" if normalize("NFC", name) in twins else ""
+        there_is = {_bare(other): other for path in existing for other in sorted(os.listdir(path))}
+        near = there_is.get(_bare(name))
+        hint = f"; there is {near!r}, which differs in letters, signs or ending" if near else ""
         raise MissingDataError(f"{len(missing)} of {len(names)} images are missing under {root}: {few}{hint}")
     return there
+
+
+def _bare(name: str) -> str:
+    """A file's name without what is often lost or changed: outer blanks, capitals, Unicode form, %20, its ending."""
+    stem, ending = os.path.splitext(normalize("NFC", unquote(name)).strip(" \t'\"").casefold())
+    return stem if ending in PICTURES else stem + ending
 
 
 def decode_image(source: str | os.PathLike[str] | bytes, label: str = "") -> NDArray[np.uint8]:
@@ -213,13 +226,20 @@ def to_rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
+_BRIGHT = 16
+"""A picture from 0 to 255 in floating point has a number of at least so much; a darker one seems to be from 0 to 1."""
+
+
 def _eight_bits(image: Image.Image) -> NDArray[np.uint8]:
     """Floating-point and wide greyscale in 8 bits, by the range that its numbers are known or seen to have."""
     values = np.asarray(image)
     if not np.isfinite(values).all():
         raise DataError("it has numbers that are not finite")
     low, high = values.min(), values.max()
-    ranges = (1, 255) if image.mode == "F" else (65535,) if image.mode != "I" or image.format == "PPM" else (255, 65535)
+    if image.mode == "F":
+        ranges = (1,) if high < _BRIGHT else (1, 255)
+    else:
+        ranges = (65535,) if image.mode != "I" or image.format == "PPM" else (255, 65535)
     top = next((top for top in ranges if 0 <= low and high <= top), 0)
     if not top:
         known = " or ".join(f"0 to {top}" for top in ranges)
@@ -227,7 +247,7 @@ def _eight_bits(image: Image.Image) -> NDArray[np.uint8]:
     return (values.astype(np.int64) >> 8 if top == 65535 else values * (255 if top == 1 else 1)).astype(np.uint8)
 
 
-VERSION = 7
+VERSION = 8
 """Raise it whenever the same files would give another index."""
 _NOT_READ = ("name", "image", "min_word_count")
 """Settings on which no file of a dataset is read in another way."""
@@ -249,7 +269,8 @@ class Index:
     about: dict[str, Any]
     """The folder below which image files lie, the stamps of the files that were parsed, and by split the
     files of the features and of the captions' vectors; ``notes`` and ``duplicates``, what is said of them; and
-    ``words``: how many words of train and val occur how often, (times, words)."""
+    ``words``: how many words of train and val occur how often, (times, words); ``words_of_test``: how many words of
+    test are such that occur so often there."""
 
     def texts(self, name: str) -> Texts:
         """A column of texts; empty where there is none."""
@@ -318,15 +339,19 @@ class Index:
             notes=[*self.about["notes"], *self.about["duplicates"], *self._rare_words(config.min_word_count)],
         )
 
-    def _rare_words(self, min_word_count: int) -> list[str]:
-        """A line that says how many words a vocabulary of words leaves out, if it does."""
-        rare = [(times, words) for times, words in self.about["words"] if times < min_word_count]
-        if not rare:
-            return []
-        few, every = (sum(words for _, words in counts) for counts in (rare, self.about["words"]))
-        uses = sum(times * words for times, words in rare)
-        what = f"occur fewer than {min_word_count} times (min_word_count), {uses:,} times in all"
-        return [f"{few:,} of {every:,} different words of train and val {what}: no vocabulary of words has them"]
+    def _rare_words(self, least: int) -> list[str]:
+        """Lines that say how many words a vocabulary of words leaves out; of those of test, only if they are most."""
+        (every, few), (of_test, new) = (
+            [sum(words for times, words in self.about[name] if times < most) for most in (math.inf, least)]
+            for name in ("words", "words_of_test")
+        )
+        uses = sum(times * words for times, words in self.about["words"] if times < least)
+        rare = f"{few:,} of {every:,} different words of train and val occur fewer than {least} times (min_word_count)"
+        lines = [f"{rare}, {uses:,} times in all: no vocabulary of words has them"] * bool(few)
+        if 2 * new > of_test:
+            what = f"words of the test captions are unknown, with fewer than {least} uses in train and val"
+            lines.append(f"{new:,} of {of_test:,} {what}")
+        return lines
 
     def readers(self, name: str) -> dict[str, Any]:
         """By the column of their digests, the readers of a split's images and of its captions' vectors."""

@@ -16,6 +16,7 @@ from goal_sweep.goal_core.basics.errors import DataError, MissingDataError, near
 from goal_sweep.goal_core.basics.files import StoredArray, content_of, is_text, stamp_of
 from goal_sweep.goal_core.data.config import SHIPPED
 from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, Row
+from goal_sweep.goal_core.data.text import is_seen
 
 SHIPPED_FOLDER = Path(__file__).parents[1] / "shipped"
 SPLIT_OF = {
@@ -104,6 +105,16 @@ def check_links(root: Path, paths: Iterable[str]) -> None:
                 f"{path} is a link to {real}, outside the folder of the dataset; if you trust it, add "
                 f"{real if real.is_dir() else real.parent} to the environment variable {LINKED_DATA}"
             )
+
+
+def check_backslashes(root: Path, parents: Sequence[str], pictures: Collection[str]) -> None:
+    """Check that no file below the root, or a folder there, is called as Windows would write a picture's path."""
+    folders = {name.rpartition("/")[0] for name in pictures} - {""}
+    for above in sorted({one for folder in folders for one in PurePosixPath(folder).parents}):
+        for place in (root / parent / above for parent in parents):
+            for name in os.listdir(place) if os.access(place, os.R_OK) and place.is_dir() else ():
+                if "\\" in name and str(above / name.replace("\\", "/")) in pictures:
+                    raise DataError(f"{place / name}: a backslash in a path means a folder; rename the file")
 
 
 def is_shown(path: Path, root: Path) -> bool:
@@ -214,16 +225,16 @@ def captions_in(value: object, where: str) -> list[str]:
     """Captions as files have them: a text, or a list of texts, or of objects with `raw` text or a list `tokens`."""
     several = value if isinstance(value, list | tuple) else [value]
     if not several:
-        raise DataError(f"{where} has no captions")
+        raise DataError(f"{where} holds no caption")
     found: list[str] = []
     for number, one in enumerate(several):
         text = one
         if isinstance(one, dict):
             tokens = one.get("tokens")
             text = one.get("raw") or (" ".join(map(str, tokens)) if isinstance(tokens, list) else "")
-        if not is_text(text) or not text.strip():
+        if not is_text(text) or not is_seen(text):
             at = f"{where}[{number}]" if several is value else where
-            raise DataError(f"{at} must be a caption in UTF-8, got {one!r:.80}")
+            raise DataError(f"{at} must be a caption in UTF-8 with something to see, got {one!r:.80}")
         found.append(text)
     return found
 
@@ -231,6 +242,8 @@ def captions_in(value: object, where: str) -> list[str]:
 def image_path(value: object, where: str) -> str:
     """A path of an image below its folder, with forward slashes and without ``.``."""
     path = str(value).replace("\\", "/") if is_text(value) else ""
+    if "://" in path:
+        raise DataError(f"{where} is a URL, {path!r:.80}; download the pictures and give the paths of their files")
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if path.startswith("/") or path.endswith("/") or ".." in parts or not parts:
         raise DataError(f"{where} must be the path of a file below the images' folder, in UTF-8, got {value!r:.200}")

@@ -181,7 +181,11 @@ def _listed(config: DataConfig, report: DataReport) -> Index | None:
             f"{whole:,} of {sum(map(len, counted)):,} captions of train and val are in a script without spaces, where "
             "a sentence counts as one word; a text encoder of transformers knows its parts (model.text.encoder)"
         )
-    about["words"] = list(Counter(word_counts(chain.from_iterable(counted)).values()).items())
+    words, of_test = word_counts(chain.from_iterable(counted)), Counter[int]()
+    about["words"] = list(Counter(words.values()).items())
+    for word, times in word_counts(chain.from_iterable(listings["test"].captions if counted else ())).items():
+        of_test[words[word]] += times
+    about["words_of_test"] = list(of_test.items())
     return Index(columns, about) if report.complete else None
 
 

@@ -14,18 +14,26 @@ import tarfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import chain, pairwise
+from itertools import chain, groupby, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from goal_sweep.goal_core.basics.errors import DataError, GoalError, MissingDataError, first_line
-from goal_sweep.goal_core.basics.files import content_of, json_in, opened, pyarrow, reading, text_in
+from goal_sweep.goal_core.basics.files import content_of, json_in, opened, pyarrow, reading, seems, text_in
 from goal_sweep.goal_core.data.config import KarpathyConfig, SourceConfig, XvlmJsonConfig
 from goal_sweep.goal_core.data.dataset import Row, importers
 from goal_sweep.goal_core.data.formats import layout
-from goal_sweep.goal_core.data.formats.tables import LINES, TABLES, USUAL_NAMES, column_of, listed_captions, split_like
+from goal_sweep.goal_core.data.formats.tables import (
+    LINES,
+    TABLES,
+    USUAL_NAMES,
+    also_named,
+    column_of,
+    listed_captions,
+    split_like,
+)
 
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 _CAPTIONED = (".txt", ".json")
@@ -77,6 +85,12 @@ def _recognised(
     if folders and (tables := [one for one in files if one.suffix.lower() in TABLES]) and not {*texts} & {*files}:
         raise DataError(f"{path} is a folder with the table {tables[0]}; if that names the images, give its path")
     if folders and pictures:
+        owners = dict(zip(texts, pictures, strict=True))
+        if shared := [(one, own) for own, one in zip(texts, pictures, strict=True) if owners[own] != one]:
+            one, own = shared[0]
+            raise DataError(f"{one} and {owners[own]} share the captions {own}; delete or rename one")
+        if lost := [one for one in files if one.suffix == ".txt" and one not in owners]:
+            lines.append(f"{len(lost):,} text files without a picture are not used, such as {lost[0]}")
         says = "folder of pictures with a text file beside each"
         return says, [*folders, *texts], _beside(path, pictures, texts)
     raise DataError(
@@ -100,6 +114,8 @@ def _below(root: Path) -> tuple[list[Path], list[Path]]:
 def _arrow_files(state: Path) -> list[Path]:
     """The files that a `state.json` of `datasets` names; what else lies there, such as its caches, is no data."""
     stored: Any = json_in(content_of(state), state)
+    if isinstance(stored, dict) and any(stored.get(f"_indices{part}_files") for part in ("", "_data")):
+        raise DataError(f"{state} selects rows by _indices_files; save the dataset anew, after its flatten_indices()")
     with reading(f"{state} has no list _data_files, as the library datasets writes it"):
         return [
             state.parent / layout.image_path(one["filename"], f"{state}: filename") for one in stored["_data_files"]
@@ -131,27 +147,25 @@ def _arrow_table(path: Path) -> tuple[Any, Any]:
     return stored, table
 
 
-def _arrow_split(files: Sequence[Path], config: SourceConfig) -> str:
-    """The column of another name that holds the splits; empty where folders or a column `split` tell them."""
+def _arrow_split(files: Sequence[Path], config: SourceConfig, said: list[str]) -> str:
+    """The column that holds the splits; empty where folders tell them, or nothing does."""
     values = defaultdict[str, set[Any]](set)
     for path in files if len({path.parent for path in files}) == 1 else ():
         _, table = _arrow_table(path)
-        if column_of(config, "split", table.column_names, path):
-            return ""
         for name, column in zip(table.column_names, table.columns, strict=True):
-            if column.type in ("string", "large_string"):
-                values[name].update(column.unique().to_pylist())
+            is_text = column.type in ("string", "large_string")
+            values[name].update(column.unique().to_pylist() if is_text else [None])
         if not any(all(map(layout.split_of, own)) for own in values.values()):
             return ""
-    return split_like(values)
+    return split_like(config, values, files[0].parent, said) if values else ""
 
 
 def _arrow(root: Path, files: Sequence[Path], config: SourceConfig, said: list[str]) -> Iterator[Row]:
     """The rows of Arrow files that `datasets` wrote; the bytes of their images stay where they are."""
-    own_split = _arrow_split(files, config)
-    said += [f"split read from column {own_split!r}"] if own_split else []
+    own_split = _arrow_split(files, config, said)
     for path in files:
         stored, table = _arrow_table(path)
+        said += also_named(config, table.column_names) if path == files[0] else []
         image, *kinds = [column_of(config, kind, table.column_names, path) for kind in ("image", "caption", "split")]
         kinds[1] = kinds[1] or own_split
         part = path.parent.name if path.parent != root else ""
@@ -194,7 +208,7 @@ def _shards(root: Path, shards: Sequence[Path], column: str) -> Iterator[Row]:
         name, known = path.relative_to(root).as_posix(), _OF_SPLIT.match(path.stem)
         split = layout.SPLIT_OF[known[1]] if known else layout.SPLIT_OF.get(path.parent.name, "")
         samples = defaultdict[str, list[tarfile.TarInfo]](list)
-        says = f"{path} is not a whole, uncompressed tar file"
+        says = f"{path}{seems(path) or ' is not a whole, uncompressed tar file'}"
         with opened(path) as content, reading(says), tarfile.open(fileobj=content, mode="r:") as shard:
             for member in shard:
                 folder, _, file = member.name.rpartition("/")
@@ -211,16 +225,24 @@ def _shards(root: Path, shards: Sequence[Path], column: str) -> Iterator[Row]:
 
 
 def _sample(shard: tarfile.TarFile, key: str, name: str, members: Sequence[tarfile.TarInfo], column: str) -> Row:
-    """A sample's picture and captions: of its text file, or of its JSON where there is none or a column is named."""
-    images, captions = list[tarfile.TarInfo](), list[str]()
-    for member in sorted(members, key=lambda one: one.name.lower().endswith(".json")):
-        ending = "." + member.name.rpartition(".")[2].lower()
-        if ending in layout.PICTURES:
-            images.append(member)
-        elif ending in _CAPTIONED and not captions and (ending == ".json" or not column):
-            if file := shard.extractfile(member):
-                captions += _captions_in(file.read(), ending, f"{name}: {member.name}", column)
+    """A sample's picture and captions: of `KEY.txt`, or of `KEY.json` where that has none or a column is named.
+
+    Those of a member with another word in its name, as in `KEY.en.txt`, count where neither has any.
+    """
+    images = [one for one in members if one.name.lower().endswith(layout.PICTURES)]
     images = [one for one in images if one.name.lower().endswith(layout.USUAL)] or images
+    held = [one for one in members if one.name.lower().endswith(".json" if column else _CAPTIONED)]
+    captions: Sequence[str] = ()
+    for _, equals in groupby(sorted(held, key=_rank), key=_rank):
+        found = [(one.name, own) for one in equals if (own := _captions_of(shard, one, name, column))]
+        if len(found) > 1:
+            raise DataError(
+                f"{key}: {found[0][0]} and {found[1][0]} both hold its captions; keep one, name it KEY.txt, or name "
+                "the key of KEY.json that counts: data.caption_column"
+            )
+        if found:
+            captions = found[0][1]
+            break
     if len(images) != 1:
         raise DataError(f"{key} must have one picture ({', '.join(layout.PICTURES)}), but has {len(images)}")
     if not captions:
@@ -230,6 +252,17 @@ def _sample(shard: tarfile.TarFile, key: str, name: str, members: Sequence[tarfi
         raise DataError(f"{key}: the picture is stored with holes, so it cannot be read in place; make the shard anew")
     span = (images[0].offset_data, images[0].size)
     return layout.checked(Row(name, captions, "", span, key), f"{key}: ")
+
+
+def _rank(member: tarfile.TarInfo) -> int:
+    """0 of `KEY.txt`, 1 of `KEY.json`, 2 where the name goes on after the first dot."""
+    ending = "." + member.name.rpartition("/")[2].lower().partition(".")[2]
+    return _CAPTIONED.index(ending) if ending in _CAPTIONED else len(_CAPTIONED)
+
+
+def _captions_of(shard: tarfile.TarFile, member: tarfile.TarInfo, name: str, column: str) -> list[str]:
+    file, ending = shard.extractfile(member), "." + member.name.rpartition(".")[2].lower()
+    return _captions_in(file.read(), ending, f"{name}: {member.name}", column) if file else []
 
 
 def _captions_in(content: bytes, ending: str, where: str, column: str = "") -> list[str]:
@@ -265,6 +298,11 @@ def karpathy(config: KarpathyConfig) -> layout.Layout:
     files = layout.stamped(root, [path])
     stored = json_in(content_of(path), path)
     images = stored.get("images") if isinstance(stored, dict) else None
+    if isinstance(stored, dict) and "annotations" in stored and not (images and "sentences" in images[0]):
+        raise DataError(
+            f"{path} holds COCO's own captions, without splits; use Karpathy's dataset_coco.json, or write a table of "
+            "file_name and caption for format: source"
+        )
     if not isinstance(images, list):
         raise DataError(f"{path} must be an object with a list 'images', the layout of Karpathy's dataset_*.json")
     rows = [_karpathy_row(item, number, at) for number, (item, at) in enumerate(_objects(images, f"{path}: images"))]

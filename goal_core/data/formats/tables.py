@@ -54,11 +54,32 @@ def column_of(config: SourceConfig, kind: str, names: Sequence[str], where: obje
     return found[0] if found else None
 
 
-def split_like(values: Mapping[str, Iterable[Any]]) -> str:
-    """The only column in which each row names a split, train among others, where none is called so; or empty."""
-    splits = {name: set(map(split_of, own)) for name, own in values.items()}
-    found = [name for name, own in splits.items() if "" not in own and {"train"} < own]
-    return found[0] if len(found) == 1 else ""
+def also_named(config: SourceConfig, names: Sequence[str]) -> list[str]:
+    """A line for each column that is read although another has a usual name for the same."""
+    lines = []
+    for kind, usual in USUAL_NAMES.items():
+        found = _found(config, kind, names)
+        others = [name for name in names if name.lower() in usual and name not in found]
+        if found and others and not getattr(config, f"{kind}_column"):
+            lines.append(_not_taken(kind, found[0], min(others)))
+    return lines
+
+
+def split_like(config: SourceConfig, values: Mapping[str, Iterable[Any]], where: object, said: list[str]) -> str:
+    """The column called `split`, or the only one in which each row names a split, train among others; or empty.
+
+    A line is added where a column of another name is taken, or would do, too.
+    """
+    named = column_of(config, "split", [*values], where) or ""
+    full = [name for name, own in values.items() if name != named and all(map(split_of, own))]
+    found = [name for name in full if {"train"} < {*map(split_of, values[name])}]
+    if named:
+        said += [_not_taken("split", named, name) for name in found[:1] if not config.split_column]
+    elif len(found) > 1:
+        raise DataError(f"{where}: columns {' and '.join(map(repr, found))} name splits; choose one: data.split_column")
+    else:
+        said += [f"split read from column {name!r}" for name in found]
+    return named or "".join(found)
 
 
 def _table(
@@ -69,13 +90,9 @@ def _table(
     A line is added to `said` where the splits are in a column of another name, and where several may hold captions.
     """
     where = f"{path}{how}"
-    columns = [column_of(config, kind, names, where) or "" for kind in ("image", "caption", "split")]
-    if (also := {*names} & {*USUAL_NAMES["caption"]} - {columns[1]}) and not config.caption_column:
-        said += [f"captions read from column {columns[1]!r}, not {min(also)!r} (data.caption_column)"]
-    if not columns[2]:
-        records = list(records)
-        columns[2] = split_like({name: [record.get(name) for record in records] for name in names})
-        said += [f"split read from column {columns[2]!r}"] if columns[2] else []
+    columns, records = [column_of(config, kind, names, where) or "" for kind in ("image", "caption")], list(records)
+    said += also_named(config, names)
+    columns += [split_like(config, {name: [one.get(name) for one in records] for name in names}, where, said)]
     for number, record in enumerate(records, start=1):
         if None in record:  # what no column has a name for
             raise DataError(f"{where}, row {number} has more fields than the header; put quotes around the caption")
@@ -83,6 +100,10 @@ def _table(
         at = f"{where}, row {number}: "
         row = Row(_below_folder(image, path.parent), listed_captions(captions, at + columns[1]), split or "")
         yield checked(row, at, columns)
+
+
+def _not_taken(kind: str, taken: str, other: str) -> str:
+    return f"{kind}s read from column {taken!r}, not {other!r} (data.{kind}_column)"
 
 
 def _below_folder(image: Any, folder: Path) -> Any:
@@ -127,7 +148,8 @@ def _separated(path: Path, config: SourceConfig, said: list[str]) -> Iterator[Ro
         reader.fieldnames = [name.strip() for name in reader.fieldnames]
         yield from _table(_apart(reader, separator, path), reader.fieldnames, path, config, said, how)
     except csv.Error as error:
-        raise DataError(f"{path}:{reader.line_num}: the row cannot be read{how}: {error}") from error
+        says = f"the row cannot be read{how}: {error}; in a cell between double quotes, a double quote is written twice"
+        raise DataError(f"{path}:{reader.line_num + 1}: {says}") from error
 
 
 def _apart(records: Iterable[_Record], separator: str, path: Path) -> Iterator[_Record]:
@@ -161,8 +183,8 @@ def _parquet(path: Path, config: SourceConfig, said: list[str]) -> Iterator[Row]
     types, kind = pyarrow("types"), table.schema.field(image).type
     if types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind):
         raise DataError(
-            f"{path}: column {image} holds {kind}, not the paths of files; images inside are read from a folder that "
-            "the library datasets wrote with save_to_disk"
+            f"{path}: column {image} holds {kind}, not the paths of files; images inside are read from the folder that "
+            f"datasets.Dataset.from_parquet({path.name!r}).save_to_disk(FOLDER) writes"
         )
     yield from _table(records, table.column_names, path, config, said)
 

@@ -24,6 +24,7 @@ from goal_sweep.goal_core.basics.files import StoredArray, content_of, json_in, 
 from goal_sweep.goal_core.data.config import IdMappedConfig, PrecompConfig, RegionsConfig
 from goal_sweep.goal_core.data.formats import layout
 from goal_sweep.goal_core.data.formats.features import REGION_AXES, VECTOR_AXES, read_region_header, row_digests
+from goal_sweep.goal_core.data.text import is_seen
 
 _CAPTIONS = 5
 """Captions of an image in the published datasets."""
@@ -61,6 +62,8 @@ def _split(
         names = [str(image) for image in range(len(counts))]
     else:
         names, counts = _images_of(ids, caps, len(lines))
+        if features and features.shape[0] == len(names):
+            _check_numbers(names, ids, ims)
     if mapping:
         names = [layout.image_path(files_of.get(name), f"{mapping}: the file of id {name}") for name in names]
     line = iter(lines)
@@ -80,15 +83,19 @@ def _stored(path: Path) -> Path:
 
 def read_lines(path: Path, ends: str | re.Pattern[str] = "\n") -> list[str]:
     """The lines of a text file, stripped, with such ends. Where it does not exist, they are read from ``{path}.gz``."""
-    place = _stored(path)
+    place, packed = _stored(path), path.with_name(f"{path.name}.gz")
     content = content_of(place)
-    with reading(f"cannot read {place}"):
-        content = content if place is path else gzip.decompress(content)
+    if packed.exists():
+        with reading(f"cannot read {packed}"):
+            unpacked = gzip.decompress(content_of(packed))
+        if place is path and unpacked != content:
+            raise DataError(f"{path} and {packed} differ; delete or move one")
+        content = unpacked
     text = text_in(content, place).removesuffix("\n").removesuffix("\r")
     # Captions hold characters that `splitlines` takes for line ends.
     lines = [line.strip() for line in re.split(ends, text)]
-    if "" in lines:
-        raise DataError(f"{place} is empty" if lines == [""] else f"line {lines.index('') + 1} of {place} is empty")
+    if blank := next((number for number, line in enumerate(lines, start=1) if not is_seen(line)), 0):
+        raise DataError(f"{place} is empty" if lines == [""] else f"line {blank} of {place} is empty")
     return lines
 
 
@@ -101,8 +108,20 @@ def _images_of(path: Path, caps: Path, num_captions: int) -> tuple[list[str], li
     else:
         counts = layout.equal_counts(num_captions, len(names), caps, _ADVICE.format(caps.name, path))
     if twice := [name for name, times in Counter(names).items() if times > 1]:
-        raise DataError(f"image {twice[0]} is listed twice in {path}")
+        raise DataError(f"image {twice[0]} is listed twice in {path}; the lines of an image must follow one another")
     return names, counts
+
+
+def _check_numbers(names: Sequence[str], ids: Path, ims: Path) -> None:
+    """Refuse ids that are the numbers of all rows in another order: rows are taken in the order of the ids."""
+    numbers = [int(name) for name in names if name.isdecimal()]
+    first = min(numbers, default=0)
+    if len(numbers) == len(names) > max(numbers) - first and first < 2 and numbers != sorted(numbers):
+        raise DataError(
+            f"the ids in {ids} are the numbers from {first} to {max(numbers)} in another order, but the rows of {ims} "
+            "are taken in the order of the ids; write captions and ids in the order of the rows or, where the ids do "
+            "not number the rows, a letter before each id"
+        )
 
 
 def _counts_without_ids(file: StoredArray, caps: Path, num_captions: int, ids: Path) -> list[int]:

@@ -1,16 +1,19 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch.nn.functional import normalize
 
-from goal_sweep.goal_core.basics.errors import ConfigError, DataError
+from goal_sweep.goal_core.basics.errors import ConfigError, DataError, listening
+from goal_sweep.goal_core.data.config import PrecompConfig
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.evaluation.evaluate import check_same_queries, evaluate_ensemble, open_checkpoint
 from goal_sweep.goal_core.evaluation.recalls import embed_split, recalls_between
 from tests.helpers.retrieval_oracle import oracle_metrics
-from tests.helpers.training_cases import DATA, trained_cell
+from tests.helpers.training_cases import DATA, VECTORS, trained_cell
+from tests.helpers.vector_files import vectors, write_vectors
 
 
 @pytest.fixture(scope="module")
@@ -65,3 +68,15 @@ def test_captions_tell_images_apart_and_their_spelling_does_not_matter() -> None
     changed = replace(split, captions=[*split.captions[:7], "something else", *split.captions[8:]])
     with pytest.raises(DataError, match=r"a and b are ranked on different data: caption 7 of split 'test' is"):
         check_same_queries(Path("a"), split, Path("b"), changed)
+
+
+@pytest.mark.parametrize("again", [0, 1, 3])
+def test_images_that_the_cell_was_trained_on_are_counted(tmp_path: Path, again: int) -> None:
+    data = PrecompConfig(name="tiny", root=str(write_vectors(tmp_path / "data")), min_word_count=1)
+    cell = trained_cell(tmp_path, 1, data, model=VECTORS)
+    open_dataset(data, tmp_path / "indexes")
+    rows = np.load((other := write_vectors(tmp_path / "other")) / "test_ims.npy")
+    np.save(other / "test_ims.npy", np.concatenate((vectors("train")[:again], rows[again:])))
+    with listening((lines := list[str]()).append):
+        open_checkpoint(cell, data=replace(data, root=str(other)), splits=["test"])
+    assert [f"{again} of 3 test images are training images" in line for line in lines] == [True] * bool(again)

@@ -11,6 +11,7 @@ from torch import Tensor
 from goal_sweep.goal_core.basics.errors import WeightsError, listening
 from goal_sweep.goal_core.models import BackboneConfig
 from goal_sweep.goal_core.models.backbones import ImageBackbone, build_backbone
+from goal_sweep.goal_core.official.convert import read_torch_file
 
 NAME = "resnet10t"
 State = dict[str, Tensor]
@@ -102,6 +103,39 @@ def test_weights_that_nothing_can_be_computed_with_are_refused_by_name(
     torch.save(broken, path) if ending == ".pth" else save_file(broken, path)
     with pytest.raises(WeightsError, match=f"contain {said}, in {name}"):
         built(str(path))
+
+
+@pytest.mark.parametrize(
+    ("wrap", "said"),
+    [
+        (lambda state: {"student": state, "teacher": state, "epoch": 3}, "in 'student', 'teacher'; save"),
+        (lambda state: {"net": state}, "in 'net'; save"),
+        (lambda state: {"ema": state, "optimizer": {"state": {}}}, "in 'ema'; save"),
+        (lambda state: {name: torch.zeros_like(tensor) for name, tensor in state.items()}, "are all 0"),
+        (lambda state: {"model": {name: 0 * tensor for name, tensor in state.items()}}, "are all 0"),
+        (lambda state: {name: tensor * (tensor.ndim < 2) for name, tensor in state.items()}, "are all 0"),
+    ],
+)
+def test_weights_of_which_none_or_nothing_is_taken_are_refused(
+    tmp_path: Path, state: State, wrap: Callable[[State], object], said: str
+) -> None:
+    torch.save(wrap(state), tmp_path / "w.pth")
+    with pytest.raises(WeightsError, match=said):
+        built(str(tmp_path / "w.pth"))
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch, which retires one of the two
+@pytest.mark.parametrize(("name", "is_script"), [("w.pt", True), ("w.safetensors", True), ("w.pth", False)])
+def test_a_program_is_no_file_of_weights(tmp_path: Path, name: str, is_script: bool) -> None:
+    net, path = torch.nn.Linear(2, 2), tmp_path / name
+    if is_script:
+        torch.jit.script(net).save(str(path))  # type: ignore[no-untyped-call]  # torch's own
+    else:
+        torch.export.save(torch.export.export(net, (torch.zeros(1, 2),)), path.open("wb"))
+    for read in (built, lambda name: read_torch_file(Path(name))):
+        with pytest.raises(WeightsError, match=r"is a program .*state_dict\(\)") as caught:
+            read(str(path))
+        assert "weights_only" not in str(caught.value)
 
 
 @pytest.mark.parametrize("stored", [[torch.zeros(2, 2)], {"layers": 3}, {}, 7])

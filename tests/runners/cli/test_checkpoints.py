@@ -105,6 +105,9 @@ def test_nothing_is_written_over_that_is_there(
         assert run([*embed, str(tmp_path / name)]) == 0
         assert {f"{name}.npy", f"{name}.npy.txt"} <= {path.name for path in tmp_path.iterdir()}
     search = ["search", str(cell), "x", "--images", str(pictures), "--page"]
+    for name in ("new.png", "x.jpeg", "found", "captions.txt"):
+        assert run([*search, str(tmp_path / name), "--force"]) == 2
+        assert name == given.name or not (tmp_path / name).exists()
     assert run([*search, str(given)]) == 2
     assert given.read_text() == "a cup\na hat\n"
 

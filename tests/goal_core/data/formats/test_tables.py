@@ -112,7 +112,7 @@ def test_images_that_share_their_names_are_drawn_by_their_paths(place: str) -> N
         ("['a hat' 'b']", "row 1: words looks like a list"),
         ('["a hat", "b', "row 1: words looks like a list"),
         ('["a hat", null]', "row 1: words[1] must be a caption"),
-        ("[]", "row 1: words has no captions"),
+        ("[]", "row 1: words holds no caption"),
         ("[['a hat'], ['b']]", "row 1: words[0] must be a caption"),
         ("{'a hat', 'b'}", "row 1: words looks like a list"),
         ('{"raw": "a hat", "id": 3}', ["a hat"]),
@@ -218,7 +218,7 @@ def test_a_script_without_spaces_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cell", ["nan", "None", r"\N"])
 def test_words_for_no_caption_are_none(data: Path, cell: str) -> None:
-    with pytest.raises(DataError, match="row 2: caption has no captions"):
+    with pytest.raises(DataError, match="row 2: caption holds no caption"):
         opened(written(data, f"image,caption,split\n0.png,a None,train\n1.png,{cell},val\n"))
 
 

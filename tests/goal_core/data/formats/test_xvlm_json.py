@@ -66,7 +66,7 @@ def test_several_train_files_are_one_split(tmp_path: Path) -> None:
         ({"val": {"images": []}}, "t_val.json must be a list of records"),
         ({"train": ["x"]}, r"t_train.json\[0\] must be an object, got 'x'"),
         ({"train": [{"image": "a/0.png"}]}, r"t_train.json\[0\]\.caption must be a caption"),
-        ({"val": [{"image": "a/2.png", "caption": []}]}, r"t_val.json\[0\]\.caption has no captions"),
+        ({"val": [{"image": "a/2.png", "caption": []}]}, r"t_val.json\[0\]\.caption holds no caption"),
         ({"val": [{"image": "a/2.png", "caption": ["a", 3]}]}, r"\[0\]\.caption\[1\] must be a caption .*got 3"),
         ({"test": [{"image": "../4.png", "caption": ["a"]}]}, r"\[0\]\.image must be the path of a file below"),
         ({"test": [VAL[0]]}, "image a/2.png is listed twice, in val and test"),

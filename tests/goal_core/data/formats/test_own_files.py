@@ -1,0 +1,234 @@
+"""Files as people have them: what could be read in two ways is refused, or the way that is taken is said."""
+
+import gzip
+import io
+import json
+import re
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from goal_sweep.goal_core.basics.errors import DataError
+from goal_sweep.goal_core.data.config import EmbeddingsConfig, KarpathyConfig, PrecompConfig, SourceConfig
+from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, Dataset
+from goal_sweep.goal_core.data.formats.opening import open_dataset
+from tests.helpers.source_layouts import add, write_arrow
+
+pa = pytest.importorskip("pyarrow")
+ROWS = "".join(f"{number}.png,a {split},{split}\n" for number, split in enumerate(SPLIT_NAMES))
+TABLE = f"image,caption,split\n{ROWS}"
+
+
+def opened(root: Path, kind: Any = SourceConfig, **settings: Any) -> Dataset:
+    return open_dataset(kind(name="mine", root=str(root), **settings))
+
+
+def refuse(root: Path, says: str, kind: Any = SourceConfig, **settings: Any) -> None:
+    with pytest.raises(DataError, match=says) as caught:
+        opened(root, kind, **settings)
+    assert "\n" not in str(caught.value)
+
+
+def encoded(pixels: Any, kind: str, **how: Any) -> bytes:
+    Image.fromarray(pixels).save(content := io.BytesIO(), kind, **how)
+    return content.getvalue()
+
+
+def picture(number: int = 0) -> bytes:
+    return encoded(np.full((8, 8, 3), 60 * number, np.uint8), "PNG")
+
+
+def table(folder: Path, text: str = TABLE) -> Path:
+    for number in range(3):
+        (folder / f"{number}.png").write_bytes(picture(number))
+    (folder / "t.csv").write_text(text)
+    return folder / "t.csv"
+
+
+def shards(folder: Path, members: Mapping[str, str]) -> Path:
+    for split in SPLIT_NAMES:
+        with tarfile.open(folder / f"{split}-0.tar", "w") as shard:
+            for name, content in (("0.png", picture()), *((name, text.encode()) for name, text in members.items())):
+                add(shard, name.rstrip("*"), content)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("members", "captions"),
+    [
+        ({"0.ocr.txt": "STOP", "0.txt": "a sign"}, ["a sign"]),
+        ({"0.json": '{"caption": "a sign"}', "0.ocr.txt": "STOP"}, ["a sign"]),
+        ({"0.boxes.json": '{"boxes": []}', "0.text.json": '{"caption": "a sign"}'}, ["a sign"]),
+        ({"0.caption.txt": "a sign"}, ["a sign"]),
+        ({"0.0.txt": "a sign", "0.1.txt": "a post"}, r"0\.[01]\.txt and 0\.[01]\.txt .*data\.caption_column"),
+        ({"0.en.txt": "a sign", "0.de.txt": "ein Schild"}, r"0\.(en|de)\.txt and 0\.(en|de)\.txt"),
+        ({"0.a.json": '{"text": "a"}', "0.b.json": '{"caption": "b"}'}, r"0\.[ab]\.json and 0\.[ab]\.json"),
+        ({"0.txt": "a sign", "0.txt*": "a post"}, r"0\.txt and 0\.txt both hold"),
+    ],
+)
+@pytest.mark.parametrize("turn", [iter, reversed])
+def test_the_plain_name_of_a_sample_counts_and_others_are_no_choice(
+    tmp_path: Path, turn: Any, members: dict[str, str], captions: list[str] | str
+) -> None:
+    shards(tmp_path, dict(turn(members.items())))
+    if isinstance(captions, list):
+        assert list(opened(tmp_path).splits["val"].captions) == captions
+    else:
+        refuse(tmp_path, captions)
+
+
+@pytest.mark.parametrize("ids", ["2 0 1", "3 1 2", "02 00 01", "2 2 0 0 1 1"])
+def test_ids_that_number_the_rows_in_another_order_are_refused(tmp_path: Path, ids: str) -> None:
+    for split in ("train", "dev", "test"):
+        np.save(tmp_path / f"{split}_ims.npy", np.random.default_rng().random((3, 4), np.float32))
+        (tmp_path / f"{split}_caps.txt").write_text("".join(f"caption {row}\n" for row in range(len(ids.split()))))
+        (tmp_path / f"{split}_ids.txt").write_text("\n".join(f"x{one}" for one in ids.split()))
+    for own in (sorted(ids.split()), ids.split()):
+        assert opened(tmp_path, PrecompConfig).splits["val"].num_images == 3
+        (tmp_path / "dev_ids.txt").write_text("\n".join(own))
+    refuse(tmp_path, "are the numbers from [01] to [23] in another order", PrecompConfig)
+    (tmp_path / "dev_ids.txt").unlink()
+    (tmp_path / "dev_caps.txt.gz").write_bytes(gzip.compress(b"other\n" * len(own)))
+    refuse(tmp_path, r"dev_caps\.txt and .*dev_caps\.txt\.gz differ", PrecompConfig)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"train/9.txt": b"lost"}, r"^1 text files without a picture .*9\.txt"),
+        ({"val/8.txt": b"lost", "val/9.txt": b"too"}, r"^2 text files .*8\.txt"),
+        ({"readme.txt": b"of whom"}, r"^1 text files .*readme\.txt"),
+        ({"train/0.jpg": picture()}, r"0\.(jpg|png) and .*0\.(jpg|png) share .*0\.txt"),
+        ({"test/0.tiff": picture()}, "share the captions"),
+        ({"val/0.PNG": picture()}, "share the captions"),
+    ],
+)
+def test_pictures_and_texts_in_a_folder_belong_together(tmp_path: Path, change: dict[str, bytes], says: str) -> None:
+    for number, split in enumerate(SPLIT_NAMES):
+        (tmp_path / split).mkdir()
+        (tmp_path / split / "0.png").write_bytes(picture(number))
+        (tmp_path / split / "0.txt").write_text(f"a {split}")
+    for name, content in change.items():
+        (tmp_path / name).write_bytes(content)
+    if says.startswith("^"):
+        assert re.search(says, opened(tmp_path).notes[0])
+    else:
+        refuse(tmp_path, says)
+
+
+@pytest.mark.parametrize("place", ["p", "p/q", "images/p"])
+def test_a_file_that_is_called_like_a_path_is_no_other_file(tmp_path: Path, place: str) -> None:
+    windows = f"{place}/9.png".replace("/", "\\")
+    path = table(tmp_path, f"{TABLE}{windows},x,train\n")
+    (tmp_path / place).mkdir(parents=True)
+    (tmp_path / place / "9.png").write_bytes(picture())
+    assert opened(path).splits["train"].num_images == 2
+    (tmp_path / windows).write_bytes(picture(4))
+    refuse(path, "a backslash in a path means a folder")
+
+
+@pytest.mark.parametrize("caption", ["\u200b", "\u200e\u202a", "\ufeff \u00ad", "\ufe0f", "\u3164", "\u2800"])
+def test_a_caption_without_anything_to_see_is_none(tmp_path: Path, caption: str) -> None:
+    refuse(table(tmp_path, TABLE.replace("a val", caption)), "row 2: caption must be a caption")
+    np.save(tmp_path / "train_ims.npy", np.ones((1, 2), np.float32))
+    (tmp_path / "train_caps.txt").write_text(f"a\n{caption}\n")
+    refuse(tmp_path, r"line 2 of .*train_caps\.txt is empty", PrecompConfig)
+    for seen in ("❤️", "👩‍🚀", "क्‍ष", "!", f"{caption}שלום"):
+        assert list(opened(table(tmp_path, TABLE.replace("a val", seen))).splits["val"].captions) == [seen.strip()]
+
+
+@pytest.mark.parametrize(
+    ("header", "says"),
+    [
+        ("image,caption,split,file_name", "images read from column 'image', not 'file_name' (data.image_column)"),
+        ("filepath,caption,split,Path", "images read from column 'filepath', not 'Path' (data.image_column)"),
+        ("image,caption,split,set", "splits read from column 'split', not 'set' (data.split_column)"),
+        ("image,caption,split,phase", "splits read from column 'split', not 'phase' (data.split_column)"),
+        ("image,caption,fold,subset", ""),
+        ("image,caption,set,part", ""),
+    ],
+)
+@pytest.mark.parametrize("kind", ["csv", "arrow"])
+def test_of_two_columns_for_one_thing_the_one_that_is_read_is_said(
+    tmp_path: Path, kind: str, header: str, says: str
+) -> None:
+    names, last = header.split(","), ["2.png", "0.png", "1.png"] if "images" in says else ["val", "train", "test"]
+    rows = [[*row.split(","), other] for row, other in zip(ROWS.splitlines(), last, strict=True)]
+    path = table(tmp_path, "\n".join(map(",".join, [names, *rows])))
+    if kind == "arrow":
+        held = [dict(zip(names, [picture(number), *row[1:]], strict=True)) for number, row in enumerate(rows)]
+        (path := tmp_path / "saved").mkdir()
+        write_arrow(path / "0.arrow", pa.Table.from_pylist(held))
+        (path / "state.json").write_text('{"_data_files": [{"filename": "0.arrow"}]}')
+    if says:
+        assert says in opened(path).notes
+    else:
+        refuse(path, f"columns '{names[2]}' and '{names[3]}' name splits.*data.split_column")
+    asked = {"image_column": names[0]} if "images" in says else {"split_column": names[2]}
+    assert says not in (found := opened(path, **asked)).notes
+    assert found.splits["val"].captions[0] == "a val"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('image,caption\n0.png,a\n1.png,"a "big" hat"\n2.png,b\n', r"t\.csv:3: .*double quote is written twice"),
+        ('image,caption\n"0"x.png,a\n', r"t\.csv:2: "),
+        ('image,caption\n0.png,a\n1.png,"b\n2.png;c\n', r"t\.csv:3: .*end of data"),
+        ("image,caption\nhttps://example.org/0.png,a\n", "row 1: image is a URL.*download"),
+        ("image,caption\ns3://bucket/0.png,a\n", "row 1: image is a URL"),
+        *((TABLE.replace("1.png", one), "is '1.png'") for one in ('" 1.png"', "1", "%31.png", "1.PNG", "1.jpg")),
+    ],
+)
+def test_a_table_that_cannot_be_read_says_where_and_what_is_near(tmp_path: Path, text: str, says: str) -> None:
+    refuse(table(tmp_path, text), says)
+
+
+@pytest.mark.parametrize(("words", "notes"), [("a dog runs", 1), ("ein Hund", 1), ("a val", 0), ("a train dog", 0)])
+def test_captions_of_test_in_other_words_are_said(tmp_path: Path, words: str, notes: int) -> None:
+    found = opened(table(tmp_path, TABLE.replace("a test", words)), min_word_count=1)
+    assert len([line for line in found.notes if "words of the test captions" in line]) == notes
+
+
+def test_other_layouts_are_named(tmp_path: Path) -> None:
+    stored = {"images": [{"id": 1, "file_name": "0.jpg"}], "annotations": [{"image_id": 1, "caption": "a"}]}
+    (tmp_path / "captions_val2014.json").write_text(json.dumps(stored))
+    refuse(tmp_path, "COCO's own captions.*dataset_coco.json", KarpathyConfig, annotations="captions_val2014.json")
+    from pyarrow import parquet
+
+    parquet.write_table(pa.Table.from_pylist([{"image": picture(), "caption": "a"}]), tmp_path / "t.parquet")
+    refuse(tmp_path / "t.parquet", "save_to_disk")
+    parquet.write_table(pa.Table.from_pylist([{"image": [1.0], "texts": [[None]]}]), tmp_path / "train.parquet")
+    refuse(tmp_path, r"1 numbers are missing \(null\)", EmbeddingsConfig)
+    (tmp_path / "val-0.tar").write_bytes(gzip.compress(b"a shard"))
+    refuse(tmp_path, r"val-0\.tar is compressed; unpack it")
+    for key in ("_indices_files", "_indices_data_files"):
+        (tmp_path / "state.json").write_text(json.dumps({"_data_files": [], key: [{"filename": "indices.arrow"}]}))
+        refuse(tmp_path, "flatten_indices")
+
+
+@pytest.mark.parametrize("how", [{}, {"optimize": True}, {"progressive": True}, {"quality": 20}, {"subsampling": 0}])
+def test_a_photo_that_the_decoder_fills_up_is_damaged(tmp_path: Path, how: dict[str, Any]) -> None:
+    squares = np.random.default_rng(0).integers(0, 255, (30, 40, 3), np.uint8).repeat(9, 0).repeat(9, 1)
+    path, whole, end = table(tmp_path), encoded(squares, "JPEG", **how), b"\xff\xd9"
+    middle = len(whole) // 2
+    torn = [whole[:middle] + end, whole[: -len(whole) // 9] + end, whole[:middle] + bytes(9 * middle)]
+    torn += [whole[:middle] + bytes(512) + whole[middle + 512 :]] * ("progressive" not in how)
+    for content in (whole, whole + b"more", *torn):
+        (tmp_path / "0.png").write_bytes(content)
+        refuse(path, r"cannot read image .*0\.png: ") if content in torn else opened(path)
+
+
+@pytest.mark.parametrize("top", [1.0001, 1.2, 3.0, 10.0])
+def test_numbers_a_bit_above_one_are_no_black_picture(tmp_path: Path, top: float) -> None:
+    path, ramp = table(tmp_path), np.linspace(0, 1, 64, dtype=np.float32).reshape(8, 8)
+    for scale in (1, 255):
+        (tmp_path / "0.png").write_bytes(encoded(ramp * np.float32(scale), "TIFF"))
+        assert opened(path).splits["train"].load_image(0).max() == 255
+    (tmp_path / "0.png").write_bytes(encoded(ramp * np.float32(top), "TIFF"))
+    refuse(path, f"between 0 and {top:g}, and only those from 0 to 1 are known")
