@@ -129,7 +129,7 @@ def test_weights_of_which_none_or_nothing_is_taken_are_refused(
 def test_a_program_is_no_file_of_weights(tmp_path: Path, name: str, is_script: bool) -> None:
     net, path = torch.nn.Linear(2, 2), tmp_path / name
     if is_script:
-        torch.jit.script(net).save(str(path))  # type: ignore[no-untyped-call]  # torch's own
+        torch.jit.script(net).save(str(path))
     else:
         torch.export.save(torch.export.export(net, (torch.zeros(1, 2),)), path.open("wb"))
     for read in (built, lambda name: read_torch_file(Path(name))):
