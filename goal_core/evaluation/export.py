@@ -1,6 +1,7 @@
 """A trained model's two towers as files for programs without goal-sweep: in ONNX, or as programs of `torch.export`.
 
-A tower is run and traced without the weights that this does not read, such as all of the other tower. Beside the towers lie what their inputs are made with, and an example. What was written is run before it takes its name.
+A tower is traced without the weights that it does not read, such as all of the other tower. Beside both lie what their
+inputs are made with, and an example. What was written is run before it takes its name.
 """
 
 import os
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
+from importlib.util import find_spec
 from logging import ERROR, getLogger
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -34,19 +36,15 @@ from goal_sweep.goal_core.models.systems.vse_infty import GeneralizedPooling
 
 Kind = Literal["onnx", "torch"]
 LONGEST: Final = 77
-"""Ids of the longest sentence, as CLIP has it."""
+"""Ids of the longest caption, as CLIP has it."""
 TOLERANCE: Final = 1e-4
 """The largest difference from the model that a number of an embedding may have."""
 _ENDS = {"onnx": "onnx", "torch": "pt2"}
 _REGIONS = 100
-"""Of the image with the most regions."""
+"""Of the image with the most."""
 _LARGE = 1_500_000_000
-"""Bytes of weights above which ONNX keeps them in a file of their own; its format ends at 2 GB."""
-_SENTENCES = (
-    "A red circle, 1,000 dogs can't see the man's black-and-white ball",
-    "a",
-    "the small one and the large one",
-)
+"""Bytes of weights that ONNX keeps in a file of their own; its format ends at 2 GB."""
+_CAPTIONS = ("A red circle: 1,000 dogs can't see the man's black-and-white ball", "a", "the small and the large one")
 
 
 def file_names(kind: Kind) -> list[str]:
@@ -60,10 +58,10 @@ class _Tower:
 
     encode: Callable[..., Tensor]
     inputs: dict[str, Tensor]
-    """By name: what it is traced with."""
+    """What it is traced with, by name."""
     axes: tuple[dict[int, Any], ...]
-    """The axes of each input that may have any length."""
-    largest: int
+    """The axes of each input that may have other lengths."""
+    largest: int = 1
     """Elements of the largest set that it pools."""
 
 
@@ -74,136 +72,6 @@ class _Part(nn.Module):
 
     def forward(self, *inputs: Tensor) -> Tensor:
         return self._encode(*inputs)
-
-
-def export_towers(
-    trained: Encoder, description: ModelDescription, folder: Path, kind: Kind, *, longest: int = LONGEST
-) -> dict[str, float | None]:
-    """Write both towers, which compute in float32, and what programs need to use them.
-
-    Args:
-        longest: ids of the longest sentence.
-
-    Returns:
-        For each tower's file the largest difference of its embeddings from the model's; None: onnxruntime is missing.
-
-    Raises:
-        ConfigError: a tower cannot be exported.
-        GoalError: what was written gives other embeddings than the model; nothing is in the folder then.
-    """
-    if kind not in _ENDS or longest < 4:
-        raise ConfigError(f"export as onnx or torch with longest at least 4, got {kind!r} and {longest}")
-    if kind == "onnx":
-        _check_libraries()
-    heads, backbone = deepcopy((trained.heads, trained.backbone))
-    cpu = torch.device("cpu")
-    backbone = None if backbone is None else backbone.placed(cpu)
-    encoder = Encoder(heads=heads.to(cpu), backbone=backbone, precision="fp32", device=cpu)
-    encoder.train(False)
-    words = None if isinstance(description.vocabulary, TextVectors) else _tokenizer(description, longest)
-    towers = {"images": _images(encoder, description), "texts": _texts(encoder, description, words)}
-    make_folder(folder)
-    found, axes = dict[str, float | None](), dict[str, Any]()
-    with storage_errors(folder, "write to"), tempfile.TemporaryDirectory(dir=folder, prefix=".export-") as inside:
-        for name, tower in towers.items():
-            path = Path(inside, f"{name}.{_ENDS[kind]}")
-            try:
-                program = _traced(encoder, tower)
-                axes[name] = _axes(program, tower)
-                _write(program, tower, axes[name], path)
-            except Exception as error:  # torch raises errors of many kinds
-                raise ConfigError(f"the tower of {name} cannot be exported: {first_line(error)}") from error
-            if name == "texts" and words is not None:
-                length = axes[name][0][1]
-                pad = length if isinstance(length, int) else None
-                words.enable_padding(pad_id=0, pad_token=words.id_to_token(0), length=pad)
-                tower.inputs.update(_encoded(words, _SENTENCES))
-            found[path.name] = _difference(path, tower)
-        about = json_bytes(_preprocessing(encoder, description), seal=False)
-        Path(inside, "preprocessing.json").write_bytes(about)
-        if words is not None:
-            words.save(str(Path(inside, "tokenizer.json")))
-        Path(inside, "README.txt").write_text(_readme(description, encoder, kind, towers, axes))
-        for file in os.listdir(inside):
-            os.replace(Path(inside, file), folder / file)
-    return found
-
-
-def _images(encoder: Encoder, description: ModelDescription) -> _Tower:
-    config, batch, draw = description.data.image, Dim("batch"), torch.Generator().manual_seed(0)
-    if config is not None:
-        pixels = torch.randint(256, (3, 3, config.size, config.size), dtype=torch.uint8, generator=draw)
-        with torch.no_grad():
-            largest = encoder.features(pixels[:1]).shape[1]
-        return _Tower(encode=encoder.images, inputs={"pixels": pixels}, axes=({0: batch},), largest=largest)
-    sets = (36,) if description.data.format == "regions" else ()
-    features = torch.randn(3, *sets, description.num_features, generator=draw)
-    axes = {0: batch, **({1: Dim("regions", min=2, max=_REGIONS)} if sets else {})}
-    return _Tower(encode=encoder.images, inputs={"features": features}, axes=(axes,), largest=_REGIONS)
-
-
-def _texts(encoder: Encoder, description: ModelDescription, words: tokenizers.Tokenizer | None) -> _Tower:
-    batch = Dim("batch")
-    if words is None:
-        vectors = torch.randn(3, len(description.vocabulary), generator=torch.Generator().manual_seed(1))
-        return _Tower(
-            encode=lambda given: encoder.texts(given, torch.ones(len(given))),
-            inputs={"vectors": vectors},
-            axes=({0: batch},),
-            largest=1,
-        )
-    inputs = _encoded(words, _SENTENCES)
-    longest = inputs["tokens"].shape[1]
-    return _Tower(
-        encode=encoder.texts,
-        inputs=inputs,
-        axes=({0: batch, 1: Dim.AUTO(min=2, max=longest)}, {0: batch}),
-        largest=longest,
-    )
-
-
-def _tokenizer(description: ModelDescription, longest: int) -> tokenizers.Tokenizer:
-    """The tokenizer, which pads and cuts sentences to one length."""
-    words, _ = description.vocabulary.portable()
-    longest = min(longest, words.truncation["max_length"] if words.truncation else longest)
-    words.enable_truncation(longest)
-    words.enable_padding(pad_id=0, pad_token=words.id_to_token(0), length=longest)
-    for sentence, own in zip(_SENTENCES, words.encode_batch(list(_SENTENCES)), strict=True):
-        ids = description.vocabulary.encode(sentence)
-        if len(ids) <= longest and own.ids[: len(ids)] != ids:
-            raise GoalError(f"the exported tokenizer reads {sentence!r} as {own.ids}, the model as {ids}")
-    return words
-
-
-def _encoded(words: tokenizers.Tokenizer, sentences: Sequence[str]) -> dict[str, Tensor]:
-    rows = words.encode_batch(list(sentences))
-    lengths = torch.tensor([sum(row.attention_mask) for row in rows])
-    return {"tokens": torch.tensor([row.ids for row in rows]), "lengths": lengths}
-
-
-def _traced(encoder: Encoder, tower: _Tower) -> ExportedProgram:
-    """A tower's program, which has the weights that it reads and no others."""
-    part, inputs = _Part(encoder, tower.encode).eval(), tuple(tower.inputs.values())
-    pools = [pool for pool in encoder.heads.modules() if isinstance(pool, GeneralizedPooling)]
-    with torch.no_grad(), _Reads() as reads:
-        part(*inputs)
-    unread = []
-    for name, tensor in [*part.named_parameters(), *part.named_buffers()]:
-        if id(tensor) not in reads.tensors:
-            owner, _, leaf = name.rpartition(".")
-            unread.append((part.get_submodule(owner), leaf, tensor))
-    try:
-        for owner, leaf, _ in unread:
-            setattr(owner, leaf, None)
-        for pool in pools:
-            pool.tabulate(tower.largest)
-        with torch.no_grad(), _third_party():
-            return torch.export.export(part, inputs, dynamic_shapes=(tower.axes,))
-    finally:
-        for pool in pools:
-            pool.tabulate(0)
-        for owner, leaf, tensor in unread:
-            setattr(owner, leaf, tensor)
 
 
 class _Reads(TorchDispatchMode):
@@ -218,89 +86,189 @@ class _Reads(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+def export_towers(
+    trained: Encoder, description: ModelDescription, folder: Path, kind: Kind, *, longest: int = LONGEST
+) -> dict[str, float | None]:
+    """Write both towers, which compute in float32 on whatever number of images or captions.
+
+    Args:
+        longest: ids of the longest caption.
+
+    Returns:
+        For each tower's file the largest difference of its embeddings from the model's; None without onnxruntime.
+
+    Raises:
+        ConfigError: a tower cannot be exported.
+        GoalError: what was written gives other embeddings than the model; nothing of it is kept.
+    """
+    if kind not in _ENDS or longest < 4:
+        raise ConfigError(f"export as onnx or torch with longest at least 4, got {kind!r} and {longest}")
+    if kind == "onnx" and not (find_spec("onnx") and find_spec("onnxscript")):
+        raise ConfigError("ONNX files need packages that are missing: pip install 'goal-sweep[onnx]'")
+    heads, backbone = deepcopy((trained.heads, trained.backbone))
+    cpu = torch.device("cpu")
+    placed = None if backbone is None else backbone.placed(cpu)
+    encoder = Encoder(heads=heads.to(cpu), backbone=placed, precision="fp32", device=cpu)
+    encoder.train(False)
+    words = None if isinstance(description.vocabulary, TextVectors) else _tokenizer(description, longest)
+    towers = {"images": _images(encoder, description), "texts": _texts(encoder, description, words)}
+    found, axes = dict[str, float | None](), dict[str, Any]()
+    make_folder(folder)
+    with storage_errors(folder, "write to"), tempfile.TemporaryDirectory(dir=folder, prefix=".export-") as inside:
+        for name, tower in towers.items():
+            path = Path(inside, f"{name}.{_ENDS[kind]}")
+            try:
+                program = _traced(encoder, tower)
+                axes[name] = _axes(program, tower)
+                _write(program, tower, axes[name], path)
+            except Exception as error:  # torch raises errors of many kinds
+                raise ConfigError(f"the tower of {name} cannot be exported: {first_line(error)}") from error
+            if words is not None and name == "texts":
+                length = axes[name][0][1]
+                _pad(words, length if isinstance(length, int) else None)
+                tower.inputs.update(_encoded(words))
+            found[path.name] = _difference(path, tower)
+        if words is not None:
+            words.save(str(Path(inside, "tokenizer.json")))
+        about = json_bytes(_preprocessing(encoder, description), seal=False)
+        Path(inside, "preprocessing.json").write_bytes(about)
+        Path(inside, "README.txt").write_text(_readme(description, encoder, kind, towers, axes))
+        for file in os.listdir(inside):
+            os.replace(Path(inside, file), folder / file)
+    return found
+
+
+def _images(encoder: Encoder, description: ModelDescription) -> _Tower:
+    config, batch, draw = description.data.image, Dim("batch"), torch.Generator().manual_seed(0)
+    if config is None:
+        sets = (36,) if description.data.format == "regions" else ()
+        features = torch.randn(3, *sets, description.num_features, generator=draw)
+        axes = {0: batch, **({1: Dim("regions", min=2, max=_REGIONS)} if sets else {})}
+        return _Tower(encode=encoder.images, inputs={"features": features}, axes=(axes,), largest=_REGIONS)
+    pixels = torch.randint(256, (3, 3, config.size, config.size), dtype=torch.uint8, generator=draw)
+    with torch.no_grad():
+        cells = encoder.features(pixels[:1]).shape[1]
+    return _Tower(encode=encoder.images, inputs={"pixels": pixels}, axes=({0: batch},), largest=cells)
+
+
+def _texts(encoder: Encoder, description: ModelDescription, words: tokenizers.Tokenizer | None) -> _Tower:
+    batch = Dim("batch")
+    if words is None:
+        vectors = torch.randn(3, len(description.vocabulary), generator=torch.Generator().manual_seed(1))
+        return _Tower(
+            encode=lambda rows: encoder.heads.encode_texts(rows, torch.ones(rows.shape[:1])),
+            inputs={"vectors": vectors},
+            axes=({0: batch},),
+        )
+    inputs = _encoded(words)
+    longest = inputs["tokens"].shape[1]
+    axes = {0: batch, 1: Dim.AUTO(min=2, max=longest)}, {0: batch}
+    return _Tower(encode=encoder.texts, inputs=inputs, axes=axes, largest=longest)
+
+
+def _tokenizer(description: ModelDescription, longest: int) -> tokenizers.Tokenizer:
+    """The tokenizer, which pads and cuts captions to one length."""
+    words, _ = description.vocabulary.portable()
+    longest = min(longest, words.truncation["max_length"] if words.truncation else longest)
+    words.enable_truncation(longest)
+    _pad(words, longest)
+    for caption, own in zip(_CAPTIONS, words.encode_batch(list(_CAPTIONS)), strict=True):
+        ids = description.vocabulary.encode(caption)
+        if len(ids) <= longest and own.ids[: len(ids)] != ids:
+            raise GoalError(f"the exported tokenizer reads {caption!r} as {own.ids}, the model as {ids}")
+    return words
+
+
+def _pad(words: tokenizers.Tokenizer, length: int | None) -> None:
+    words.enable_padding(pad_id=0, pad_token=words.id_to_token(0), length=length)
+
+
+def _encoded(words: tokenizers.Tokenizer) -> dict[str, Tensor]:
+    rows = words.encode_batch(list(_CAPTIONS))
+    lengths = torch.tensor([sum(row.attention_mask) for row in rows])
+    return {"tokens": torch.tensor([row.ids for row in rows]), "lengths": lengths}
+
+
+def _traced(encoder: Encoder, tower: _Tower) -> ExportedProgram:
+    """A tower's program, which has the weights that it reads and no others."""
+    part, inputs = _Part(encoder, tower.encode).eval(), tuple(tower.inputs.values())
+    pools = [pool for pool in encoder.heads.modules() if isinstance(pool, GeneralizedPooling)]
+    unread = []
+    try:
+        for pool in pools:
+            pool.tabulate(tower.largest)
+        with torch.no_grad(), _Reads() as reads:
+            part(*inputs)
+        for name, tensor in [*part.named_parameters(), *part.named_buffers()]:
+            if id(tensor) not in reads.tensors:
+                owner, _, leaf = name.rpartition(".")
+                unread.append((part.get_submodule(owner), leaf, tensor))
+                setattr(part.get_submodule(owner), leaf, None)
+        with torch.no_grad(), _third_party():
+            return torch.export.export(part, inputs, dynamic_shapes=(tower.axes,))
+    finally:
+        for module, leaf, tensor in unread:
+            setattr(module, leaf, tensor)
+        for pool in pools:
+            pool.tabulate(0)
+
+
 def _axes(program: ExportedProgram, tower: _Tower) -> tuple[dict[int, Any], ...]:
     """A tower's axes by name, and numbers where tracing has fixed a length, as that of a recurrent network."""
     nodes = {node.name: node for node in program.graph.find_nodes(op="placeholder")}
-    shapes = [nodes[name].meta["val"].shape for name in program.graph_signature.user_inputs]
-    words = Dim("words", min=2, max=tower.largest)
-    return tuple(
-        {
-            axis: int(shape[axis]) if is_concrete_int(shape[axis]) else dim if isinstance(dim, Dim) else words
-            for axis, dim in axes.items()
-        }
-        for shape, axes in zip(shapes, tower.axes, strict=True)
-    )
+    words, named = Dim("words", min=2, max=tower.largest), []
+    for name, axes in zip(program.graph_signature.user_inputs, tower.axes, strict=True):
+        shape = nodes[name].meta["val"].shape
+        free = {axis: dim if isinstance(dim, Dim) else words for axis, dim in axes.items()}
+        named.append({axis: int(shape[axis]) if is_concrete_int(shape[axis]) else free[axis] for axis in axes})
+    return tuple(named)
 
 
 @contextmanager
 def _third_party() -> Iterator[None]:
     """Without what torch's exporter says of itself."""
-    log = getLogger("onnxscript")
-    level = log.level
-    log.setLevel(ERROR)
+    (log := getLogger("onnxscript")).setLevel(ERROR)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        warnings.simplefilter("ignore", DeprecationWarning)
-        warnings.filterwarnings("ignore", "# The axis name", UserWarning)
-        try:
-            yield
-        finally:
-            log.setLevel(level)
+        warnings.simplefilter("ignore")
+        yield
+    log.setLevel(0)
 
 
 def _write(program: ExportedProgram, tower: _Tower, axes: Any, path: Path) -> None:
     if path.suffix == ".pt2":
         torch.export.save(program, path)
         return
+    names = {"input_names": list(tower.inputs), "output_names": ["embeddings"], "dynamic_shapes": axes}
     with _third_party():
-        model = torch.onnx.export(
-            program,
-            dynamo=True,
-            verbose=False,
-            input_names=list(tower.inputs),
-            output_names=["embeddings"],
-            dynamic_shapes=axes,
-        )
-    assert model is not None
+        model: Any = torch.onnx.export(program, dynamo=True, verbose=False, **names)
     num_bytes = sum(tensor.nbytes for tensor in program.state_dict.values())
     model.save(path, external_data=num_bytes > _LARGE)
 
 
 def _difference(path: Path, tower: _Tower) -> float | None:
     """The largest difference of a file's embeddings from the model's; a `GoalError` where that is too large."""
-    inputs = list(tower.inputs.values())
-    run: Callable[[list[Tensor]], Any]
-    if path.suffix == ".pt2":
-        program = torch.export.load(path).module()
-        run = lambda given: program(*given).detach().numpy()  # noqa: E731
-    else:
-        try:
-            import onnxruntime
-        except ImportError:
-            return None
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = torch.get_num_threads()
-        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-        run = lambda given: session.run(None, dict(zip(tower.inputs, map(np.asarray, given), strict=True)))[0]  # noqa: E731
-    largest = 0.0
+    if path.suffix == ".onnx" and not find_spec("onnxruntime"):
+        return None
+    run, largest = _runner(path, list(tower.inputs)), 0.0
     for count in (3, 1):
-        given = [tensor[:count] for tensor in inputs]
+        given = [tensor[:count] for tensor in tower.inputs.values()]
         with torch.no_grad():
             expected = tower.encode(*given).numpy()
-        largest = max(largest, float(np.abs(run(given) - expected).max(initial=0)))
+            largest = max(largest, float(np.abs(run(given) - expected).max(initial=0)))
     if not largest <= TOLERANCE:
         raise GoalError(f"{path.name} gives embeddings that differ by {largest:.1g} from the model's; it is not kept")
     return largest
 
 
-def _check_libraries() -> None:
-    try:
-        import onnx
-        import onnxscript
-    except ImportError:
-        raise ConfigError("ONNX files need packages that are missing: pip install 'goal-sweep[onnx]'") from None
-    assert onnx
-    assert onnxscript
+def _runner(path: Path, names: Sequence[str]) -> Callable[[list[Tensor]], Any]:
+    if path.suffix == ".pt2":
+        program = torch.export.load(path).module()
+        return lambda given: np.asarray(program(*given))
+    from onnxruntime import InferenceSession, SessionOptions
+
+    (options := SessionOptions()).intra_op_num_threads = torch.get_num_threads()
+    session = InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    return lambda given: session.run(None, dict(zip(names, map(np.asarray, given), strict=True)))[0]
 
 
 def _preprocessing(encoder: Encoder, description: ModelDescription) -> dict[str, Any]:
@@ -310,8 +278,7 @@ def _preprocessing(encoder: Encoder, description: ModelDescription) -> dict[str,
         return {"input": "features", "features": description.num_features, "format": description.data.format}
     transform = transform_of(config)
     return {
-        "input": "pixels",
-        "type": "uint8, RGB, (batch, 3, size, size)",
+        "input": "pixels, uint8, RGB, (batch, 3, size, size)",
         "size": config.size,
         "fit": "stretch" if transform.stretches else "centre crop",
         "resize": None if transform.stretches else config.resize,
@@ -334,15 +301,10 @@ run = lambda tower, *given: tower.run(None, dict(zip([one.name for one in tower.
 images, texts = (torch.export.load(f"{name}.pt2").module() for name in ("images", "texts"))
 run = lambda tower, *given: tower(*map(torch.tensor, given)).detach().numpy()""",
 }
-_STRETCH = "image = image.resize(({size}, {size}), Image.Resampling.{by})"
-_CROP = """(width, height), side = image.size, {resize}
-wide, high = (side, int(side * height / width)) if width <= height else (int(side * width / height), side)
-left, top = round((wide - {size}) / 2), round((high - {size}) / 2)
-image = image.resize((wide, high), Image.Resampling.{by}).crop((left, top, left + {size}, top + {size}))"""
 _PIXELS = """from PIL import Image
-image = Image.open("picture.png").convert("RGB")
-{fit}
-image_rows = run(images, np.asarray(image).transpose(2, 0, 1)[None])"""
+from torchvision.transforms import CenterCrop, Compose, InterpolationMode, PILToTensor, Resize
+fit = Compose([Resize({resize}, InterpolationMode.{by}), CenterCrop({size}), PILToTensor()])
+image_rows = run(images, fit(Image.open("picture.png").convert("RGB")).numpy()[None])"""
 _WORDS = """from tokenizers import Tokenizer
 rows = Tokenizer.from_file("tokenizer.json").encode_batch(["a red flag", "a dog"])
 text_rows = run(texts, np.array([row.ids for row in rows]), np.array([sum(row.attention_mask) for row in rows]))"""
@@ -352,8 +314,7 @@ def _readme(
     description: ModelDescription, encoder: Encoder, kind: Kind, towers: Mapping[str, _Tower], axes: Mapping[str, Any]
 ) -> str:
     """What the files take and give, and a program that uses them."""
-    model, config, words = description.model, description.data.image, towers["texts"].largest
-    code = ["import numpy as np", _RUN[kind]]
+    model, config, code = description.model, description.data.image, ["import numpy as np", _RUN[kind]]
     lines = [f"The two towers of a {model.framework} model ({model.backbone.name}), written by goal-sweep.", ""]
     for name, tower in towers.items():
         takes = []
@@ -365,11 +326,11 @@ def _readme(
     if encoder.heads.rerank_top:
         lines.append("Not here: the cross encoder, by which goal-sweep ranks the nearest once more for better recalls.")
     if config is not None:
-        transform, sides = transform_of(config), {"size": config.size, "resize": config.resize}
-        fit = (_STRETCH if transform.stretches else _CROP).format(by=transform.resampling.name, **sides)
-        code.append(_PIXELS.format(fit=fit))
+        transform = transform_of(config)
+        resize = (config.size, config.size) if transform.stretches else config.resize
+        code.append(_PIXELS.format(resize=resize, size=config.size, by=transform.resampling.name))
     if "tokens" in towers["texts"].inputs:
-        _, differs = description.vocabulary.portable()
+        words, (_, differs) = towers["texts"].largest, description.vocabulary.portable()
         lines.append(f"tokenizer.json pads with 0, which `lengths` do not count, and cuts captions to {words} ids.")
         lines.append(f"Else it reads them as goal-sweep does{f', except: {differs}' if differs else ''}.")
         code.append(_WORDS)
