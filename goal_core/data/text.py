@@ -56,10 +56,9 @@ _PORTABLE_TOKEN = "(?x)" + _TOKEN.pattern.replace(_LETTER, rf"[\w\p{{N}}{_JOINER
 """`_TOKEN` for Oniguruma, whose letters are without joiners."""
 _LOOKS = (
     (rf"[\p{{Cf}}&&[^{_JOINERS}]]|[\uFE00-\uFE0F\x{{E0100}}-\x{{E01EF}}\u180B-\u180D\u180F]", ""),  # `_UNSEEN`
+    ("[\x1c-\x1f]", " "),  # which Python alone takes for spaces
     ("[’ʼ]", "'"),
 )
-_CONTROL = "[\x1c-\x1f]"
-"""What Python alone takes for spaces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +205,7 @@ class Vocabulary(Tokenizer):
         """The words, split by the same expression; see :meth:`Tokenizer.portable`."""
         tokenizer = tokenizers.Tokenizer(models.WordLevel(dict(self._ids), unk_token="<unk>"))
         lowered = [normalizers.NFC(), normalizers.Lowercase()]
-        tokenizer.normalizer = normalizers.Sequence([*lowered, *_replacing((_CONTROL, " "), *_LOOKS)])
+        tokenizer.normalizer = normalizers.Sequence([*lowered, *_replacing(*_LOOKS)])
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
             [
                 pre_tokenizers.WhitespaceSplit(),
@@ -234,7 +233,7 @@ _CLEANING = (
     ("[,.'!?\"()*#:;~]", ""),
     ("[-/]", " "),
     ("<person>", "person"),
-    (r"\s{2,}", " "),
+    (r"[\s\x1c-\x1f]{2,}", " "),
     (r"\A[ \n]+|[ \n]+\z", ""),
     (rf"\A(?:[^ ]* ){{{MAX_WORDS - 1}}}[^ ]*\K (?m:.*)", ""),
 )
@@ -313,7 +312,7 @@ class Wordpieces(Tokenizer):
         tokenizer = tokenizers.Tokenizer.from_str(self._tokenizer.to_str())
         if not self.cleans:
             return tokenizer, ""
-        cleaning = [normalizers.Lowercase(), *_replacing((_CONTROL, " "), *_CLEANING)]
+        cleaning = [normalizers.Lowercase(), *_replacing(*_CLEANING)]
         tokenizer.normalizer = normalizers.Sequence([*cleaning, tokenizer.normalizer])
         return tokenizer, "a caption of nothing but punctuation, which goal-sweep refuses"
 

@@ -1,4 +1,4 @@
-"""The commands on checkpoints and embeddings: `evaluate`, `embed`, `search`, `recall`, and `convert` published ones."""
+"""The commands on checkpoints and embeddings: `evaluate`, `embed`, `search`, `export`, `recall`, and `convert`."""
 
 import html
 import json
@@ -162,6 +162,50 @@ def search(
     if page is not None:
         page.write_text(_page(text, found))
         console.print(str(page))
+
+
+@checkpoints.command()
+def export(
+    checkpoint: Checkpoint,
+    onnx: Annotated[Path | None, typer.Option(parser=local_path, help="The folder to write ONNX files to.")] = None,
+    torch: Annotated[
+        Path | None, typer.Option(parser=local_path, help="The folder to write programs of torch.export to.")
+    ] = None,
+    safetensors: Annotated[
+        Path | None, typer.Option(parser=local_path, help="The file to write the whole model to, for goal-sweep.")
+    ] = None,
+    longest: Annotated[int, typer.Option(min=4, help="Ids of the longest caption; a GRU pads to it.")] = 77,
+    weights: Weights = None,
+    plugin: Plugins = None,
+    force: Force = False,
+) -> None:
+    """Write a trained cell for use elsewhere: image tower and text tower apart, with tokenizer and preprocessing.
+
+    ONNX needs the extra `goal-sweep[onnx]`. What was written is compared with the model.
+
+    Example: goal-sweep export STORE/cells/CELL/finetune-KEY --onnx towers
+    """
+    from goal_sweep.goal_core.evaluation.export import Kind, file_names
+    from goal_sweep.goal_core.evaluation.trained_model import load_model
+
+    if [onnx, torch, safetensors].count(None) != 2:
+        raise GoalError("give one of --onnx, --torch and --safetensors")
+    kind: Kind = "torch" if onnx is None else "onnx"
+    folder, read = onnx or torch, [*checkpoint.glob("*"), checkpoint]
+    files = [folder / name for name in file_names(kind)] if folder else [safetensors]
+    for file in files:
+        new_file(file, force=force, read=read)
+    model = load_model(checkpoint, weights=weights, plugins=plugin or ())
+    if folder is None:
+        model.save(safetensors)
+        console.print(str(safetensors))
+        return
+    for name, difference in model.export(folder, kind, longest=longest).items():
+        said = (
+            "not compared: onnxruntime is missing" if difference is None else f"at most {difference:.0e} from the model"
+        )
+        console.print(f"{folder / name}: {said}")
+    console.print(f"{folder / 'README.txt'}: how to use them")
 
 
 @checkpoints.command()
