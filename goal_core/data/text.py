@@ -75,12 +75,9 @@ class Tokenizer(ABC):
     def __len__(self) -> int:
         """Number of ids, special ones included."""
 
-    @abstractmethod
     def portable(self) -> tuple[tokenizers.Tokenizer, str]:
-        """The same of the `tokenizers` library, for programs without goal-sweep, and the captions that it reads else.
-
-        Its padding and truncation may be changed.
-        """
+        """The same of the `tokenizers` library, for the caller to change, and the captions that it reads otherwise."""
+        raise DataError(f"{type(self).__name__} have no such tokenizer")
 
     def to_json(self) -> str:
         """The tokenizer as text; equal tokenizers give equal text."""
@@ -121,10 +118,6 @@ class TextVectors(Tokenizer):
     def encode(self, caption: str) -> list[int]:
         """Refuse: words have no vector here."""
         raise DataError(f"this model takes vectors of {self.width} numbers in place of captions")
-
-    def portable(self) -> tuple[tokenizers.Tokenizer, str]:
-        """Refuse: there is none."""
-        raise DataError("this model takes vectors in place of captions, so it has no tokenizer")
 
     def __len__(self) -> int:
         return self.width

@@ -42,8 +42,6 @@ TOLERANCE: Final = 1e-4
 _ENDS = {"onnx": "onnx", "torch": "pt2"}
 _REGIONS = 100
 """Of the image with the most."""
-_LARGE = 1_500_000_000
-"""Bytes of weights that ONNX keeps in a file of their own; its format ends at 2 GB."""
 _CAPTIONS = ("A red circle: 1,000 dogs can't see the man's black-and-white ball", "a", "the small and the large one")
 
 
@@ -74,11 +72,11 @@ class _Part(nn.Module):
         return self._encode(*inputs)
 
 
-class _Reads(TorchDispatchMode):
+class _Reads(TorchDispatchMode):  # type: ignore[no-untyped-call]  # of torch
     """Notes which tensors are read."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # of torch
         self.tensors = set[int]()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -106,10 +104,8 @@ def export_towers(
     if kind == "onnx" and not (find_spec("onnx") and find_spec("onnxscript")):
         raise ConfigError("ONNX files need packages that are missing: pip install 'goal-sweep[onnx]'")
     heads, backbone = deepcopy((trained.heads, trained.backbone))
-    cpu = torch.device("cpu")
-    placed = None if backbone is None else backbone.placed(cpu)
-    encoder = Encoder(heads=heads.to(cpu), backbone=placed, precision="fp32", device=cpu)
-    encoder.train(False)
+    backbone, cpu = backbone and backbone.placed(torch.device("cpu")), torch.device("cpu")
+    encoder = Encoder(heads=heads.to(cpu).eval(), backbone=backbone, precision="fp32", device=cpu)
     words = None if isinstance(description.vocabulary, TextVectors) else _tokenizer(description, longest)
     towers = {"images": _images(encoder, description), "texts": _texts(encoder, description, words)}
     found, axes = dict[str, float | None](), dict[str, Any]()
@@ -124,14 +120,13 @@ def export_towers(
             except Exception as error:  # torch raises errors of many kinds
                 raise ConfigError(f"the tower of {name} cannot be exported: {first_line(error)}") from error
             if words is not None and name == "texts":
-                length = axes[name][0][1]
-                _pad(words, length if isinstance(length, int) else None)
+                if not isinstance(axes[name][0][1], int):
+                    words.enable_padding(pad_token=words.id_to_token(0))  # to the longest of a batch
                 tower.inputs.update(_encoded(words))
             found[path.name] = _difference(path, tower)
         if words is not None:
-            words.save(str(Path(inside, "tokenizer.json")))
-        about = json_bytes(_preprocessing(encoder, description), seal=False)
-        Path(inside, "preprocessing.json").write_bytes(about)
+            words.save(f"{inside}/tokenizer.json")
+        Path(inside, "preprocessing.json").write_bytes(json_bytes(_preprocessing(encoder, description), seal=False))
         Path(inside, "README.txt").write_text(_readme(description, encoder, kind, towers, axes))
         for file in os.listdir(inside):
             os.replace(Path(inside, file), folder / file)
@@ -155,11 +150,8 @@ def _texts(encoder: Encoder, description: ModelDescription, words: tokenizers.To
     batch = Dim("batch")
     if words is None:
         vectors = torch.randn(3, len(description.vocabulary), generator=torch.Generator().manual_seed(1))
-        return _Tower(
-            encode=lambda rows: encoder.heads.encode_texts(rows, torch.ones(rows.shape[:1])),
-            inputs={"vectors": vectors},
-            axes=({0: batch},),
-        )
+        encode = lambda rows: encoder.heads.encode_texts(rows, torch.ones(rows.shape[:1]))  # noqa: E731
+        return _Tower(encode=encode, inputs={"vectors": vectors}, axes=({0: batch},))
     inputs = _encoded(words)
     longest = inputs["tokens"].shape[1]
     axes = {0: batch, 1: Dim.AUTO(min=2, max=longest)}, {0: batch}
@@ -171,16 +163,8 @@ def _tokenizer(description: ModelDescription, longest: int) -> tokenizers.Tokeni
     words, _ = description.vocabulary.portable()
     longest = min(longest, words.truncation["max_length"] if words.truncation else longest)
     words.enable_truncation(longest)
-    _pad(words, longest)
-    for caption, own in zip(_CAPTIONS, words.encode_batch(list(_CAPTIONS)), strict=True):
-        ids = description.vocabulary.encode(caption)
-        if len(ids) <= longest and own.ids[: len(ids)] != ids:
-            raise GoalError(f"the exported tokenizer reads {caption!r} as {own.ids}, the model as {ids}")
+    words.enable_padding(pad_token=words.id_to_token(0), length=longest)
     return words
-
-
-def _pad(words: tokenizers.Tokenizer, length: int | None) -> None:
-    words.enable_padding(pad_id=0, pad_token=words.id_to_token(0), length=length)
 
 
 def _encoded(words: tokenizers.Tokenizer) -> dict[str, Tensor]:
@@ -236,13 +220,11 @@ def _third_party() -> Iterator[None]:
 
 def _write(program: ExportedProgram, tower: _Tower, axes: Any, path: Path) -> None:
     if path.suffix == ".pt2":
-        torch.export.save(program, path)
-        return
+        return torch.export.save(program, path)
     names = {"input_names": list(tower.inputs), "output_names": ["embeddings"], "dynamic_shapes": axes}
     with _third_party():
         model: Any = torch.onnx.export(program, dynamo=True, verbose=False, **names)
-    num_bytes = sum(tensor.nbytes for tensor in program.state_dict.values())
-    model.save(path, external_data=num_bytes > _LARGE)
+    model.save(path)
 
 
 def _difference(path: Path, tower: _Tower) -> float | None:
@@ -250,11 +232,10 @@ def _difference(path: Path, tower: _Tower) -> float | None:
     if path.suffix == ".onnx" and not find_spec("onnxruntime"):
         return None
     run, largest = _runner(path, list(tower.inputs)), 0.0
-    for count in (3, 1):
-        given = [tensor[:count] for tensor in tower.inputs.values()]
-        with torch.no_grad():
-            expected = tower.encode(*given).numpy()
-            largest = max(largest, float(np.abs(run(given) - expected).max(initial=0)))
+    with torch.no_grad():
+        for count in (3, 1):
+            given = [tensor[:count] for tensor in tower.inputs.values()]
+            largest = max(largest, float(np.abs(run(given) - tower.encode(*given).numpy()).max()))
     if not largest <= TOLERANCE:
         raise GoalError(f"{path.name} gives embeddings that differ by {largest:.1g} from the model's; it is not kept")
     return largest
@@ -283,13 +264,11 @@ def _preprocessing(encoder: Encoder, description: ModelDescription) -> dict[str,
         "fit": "stretch" if transform.stretches else "centre crop",
         "resize": None if transform.stretches else config.resize,
         "interpolation": transform.resampling.name.lower(),
-        "resized_by": "Pillow, which smooths when it shrinks",
         "shrunk_first_to": config.shrink or None,
         "mean": [round(one / 255, 8) for one in backbone.mean.flatten().tolist()],
         "std": [round(one / 255, 8) for one in backbone.std.flatten().tolist()],
-        "normalised_by": "the tower, by this mean and std of pixels from 0 to 1",
-        "transparency": "on white",
-        "exif_orientation": "not applied",
+        "notes": "Resized by Pillow, which smooths when it shrinks. Transparency is on white, an EXIF orientation not "
+        "applied. The tower itself normalises, by mean and std of pixels from 0 to 1.",
     }
 
 

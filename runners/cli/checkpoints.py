@@ -191,12 +191,11 @@ def export(
     if [onnx, torch, safetensors].count(None) != 2:
         raise GoalError("give one of --onnx, --torch and --safetensors")
     kind: Kind = "torch" if onnx is None else "onnx"
-    folder, read = onnx or torch, [*checkpoint.glob("*"), checkpoint]
-    files = [folder / name for name in file_names(kind)] if folder else [safetensors]
-    for file in files:
-        new_file(file, force=force, read=read)
+    folder = onnx or torch or Path()
+    for file in [safetensors] if safetensors else [folder / name for name in file_names(kind)]:
+        new_file(file, force=force, read=[*checkpoint.glob("*"), checkpoint])
     model = load_model(checkpoint, weights=weights, plugins=plugin or ())
-    if folder is None:
+    if safetensors:
         model.save(safetensors)
         console.print(str(safetensors))
         return

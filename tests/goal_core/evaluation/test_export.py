@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -67,7 +68,8 @@ def test_towers_alone_give_the_vectors_of_the_model(
     monkeypatch.chdir(tmp_path / "towers")
     about, _, program = Path("README.txt").read_text().partition("import numpy")
     assert ("cross encoder" in about) == (name == "xvlm")
-    exec(f"import numpy{program}", names := {})
+    names: dict[str, Any] = {}
+    exec(f"import numpy{program}", names)
     for rows, expected in (
         (names["image_rows"], trained.encode_images(["picture.png"])),
         (names["text_rows"], trained.encode_texts(["a red flag", "a dog"])),
