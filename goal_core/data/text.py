@@ -77,7 +77,7 @@ class Tokenizer(ABC):
 
     def portable(self) -> tuple[tokenizers.Tokenizer, str]:
         """The same of the `tokenizers` library, for the caller to change, and the captions that it reads otherwise."""
-        raise DataError(f"{type(self).__name__} have no such tokenizer")
+        raise DataError("a model that takes vectors in place of captions has no tokenizer and cannot be exported")
 
     def to_json(self) -> str:
         """The tokenizer as text; equal tokenizers give equal text."""

@@ -29,7 +29,6 @@ from goal_sweep.goal_core.basics.atomic import make_folder, storage_errors
 from goal_sweep.goal_core.basics.errors import ConfigError, GoalError, first_line
 from goal_sweep.goal_core.basics.files import json_bytes
 from goal_sweep.goal_core.checkpoints.file import ModelDescription
-from goal_sweep.goal_core.data.text import TextVectors
 from goal_sweep.goal_core.data.transforms import transform_of
 from goal_sweep.goal_core.models.heads import Encoder
 from goal_sweep.goal_core.models.systems.vse_infty import GeneralizedPooling
@@ -40,8 +39,7 @@ LONGEST: Final = 77
 TOLERANCE: Final = 1e-4
 """The largest difference from the model that a number of an embedding may have."""
 _ENDS = {"onnx": "onnx", "torch": "pt2"}
-_REGIONS = 100
-"""Of the image with the most."""
+_REGIONS = 100  # of the image with the most
 _CAPTIONS = ("A red circle: 1,000 dogs can't see the man's black-and-white ball", "a", "the small and the large one")
 
 
@@ -96,18 +94,21 @@ def export_towers(
         For each tower's file the largest difference of its embeddings from the model's; None without onnxruntime.
 
     Raises:
-        ConfigError: a tower cannot be exported.
+        ConfigError, DataError: a tower cannot be exported, or texts are vectors.
         GoalError: what was written gives other embeddings than the model; nothing of it is kept.
     """
     if kind not in _ENDS or longest < 4:
         raise ConfigError(f"export as onnx or torch with longest at least 4, got {kind!r} and {longest}")
     if kind == "onnx" and not (find_spec("onnx") and find_spec("onnxscript")):
         raise ConfigError("ONNX files need packages that are missing: pip install 'goal-sweep[onnx]'")
+    words, _ = description.vocabulary.portable()
+    longest = min(longest, words.truncation["max_length"] if words.truncation else longest)
+    words.enable_truncation(longest)
+    words.enable_padding(pad_token=words.id_to_token(0), length=longest)
     heads, backbone = deepcopy((trained.heads, trained.backbone))
     backbone, cpu = backbone and backbone.placed(torch.device("cpu")), torch.device("cpu")
     encoder = Encoder(heads=heads.to(cpu).eval(), backbone=backbone, precision="fp32", device=cpu)
-    words = None if isinstance(description.vocabulary, TextVectors) else _tokenizer(description, longest)
-    towers = {"images": _images(encoder, description), "texts": _texts(encoder, description, words)}
+    towers = {"images": _images(encoder, description), "texts": _texts(encoder, words)}
     found, axes = dict[str, float | None](), dict[str, Any]()
     make_folder(folder)
     with storage_errors(folder, "write to"), tempfile.TemporaryDirectory(dir=folder, prefix=".export-") as inside:
@@ -119,13 +120,12 @@ def export_towers(
                 _write(program, tower, axes[name], path)
             except Exception as error:  # torch raises errors of many kinds
                 raise ConfigError(f"the tower of {name} cannot be exported: {first_line(error)}") from error
-            if words is not None and name == "texts":
+            if name == "texts":
                 if not isinstance(axes[name][0][1], int):
                     words.enable_padding(pad_token=words.id_to_token(0))  # to the longest of a batch
                 tower.inputs.update(_encoded(words))
             found[path.name] = _difference(path, tower)
-        if words is not None:
-            words.save(f"{inside}/tokenizer.json")
+        words.save(f"{inside}/tokenizer.json")
         Path(inside, "preprocessing.json").write_bytes(json_bytes(_preprocessing(encoder, description), seal=False))
         Path(inside, "README.txt").write_text(_readme(description, encoder, kind, towers, axes))
         for file in os.listdir(inside):
@@ -146,25 +146,11 @@ def _images(encoder: Encoder, description: ModelDescription) -> _Tower:
     return _Tower(encode=encoder.images, inputs={"pixels": pixels}, axes=({0: batch},), largest=cells)
 
 
-def _texts(encoder: Encoder, description: ModelDescription, words: tokenizers.Tokenizer | None) -> _Tower:
-    batch = Dim("batch")
-    if words is None:
-        vectors = torch.randn(3, len(description.vocabulary), generator=torch.Generator().manual_seed(1))
-        encode = lambda rows: encoder.heads.encode_texts(rows, torch.ones(rows.shape[:1]))  # noqa: E731
-        return _Tower(encode=encode, inputs={"vectors": vectors}, axes=({0: batch},))
+def _texts(encoder: Encoder, words: tokenizers.Tokenizer) -> _Tower:
     inputs = _encoded(words)
     longest = inputs["tokens"].shape[1]
-    axes = {0: batch, 1: Dim.AUTO(min=2, max=longest)}, {0: batch}
+    axes = {0: Dim("batch"), 1: Dim.AUTO(min=2, max=longest)}, {0: Dim("batch")}
     return _Tower(encode=encoder.texts, inputs=inputs, axes=axes, largest=longest)
-
-
-def _tokenizer(description: ModelDescription, longest: int) -> tokenizers.Tokenizer:
-    """The tokenizer, which pads and cuts captions to one length."""
-    words, _ = description.vocabulary.portable()
-    longest = min(longest, words.truncation["max_length"] if words.truncation else longest)
-    words.enable_truncation(longest)
-    words.enable_padding(pad_token=words.id_to_token(0), length=longest)
-    return words
 
 
 def _encoded(words: tokenizers.Tokenizer) -> dict[str, Tensor]:
@@ -308,9 +294,7 @@ def _readme(
         transform = transform_of(config)
         resize = (config.size, config.size) if transform.stretches else config.resize
         code.append(_PIXELS.format(resize=resize, size=config.size, by=transform.resampling.name))
-    if "tokens" in towers["texts"].inputs:
-        words, (_, differs) = towers["texts"].largest, description.vocabulary.portable()
-        lines.append(f"tokenizer.json pads with 0, which `lengths` do not count, and cuts captions to {words} ids.")
-        lines.append(f"Else it reads them as goal-sweep does{f', except: {differs}' if differs else ''}.")
-        code.append(_WORDS)
-    return "\n".join([*lines, "", *code, ""])
+    words, (_, differs) = towers["texts"].largest, description.vocabulary.portable()
+    lines.append(f"tokenizer.json pads with 0, which `lengths` do not count, and cuts captions to {words} ids.")
+    lines.append(f"Else it reads them as goal-sweep does{f', except: {differs}' if differs else ''}.")
+    return "\n".join([*lines, "", *code, _WORDS, ""])
