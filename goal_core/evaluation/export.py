@@ -34,8 +34,6 @@ from goal_sweep.goal_core.models.heads import Encoder
 from goal_sweep.goal_core.models.systems.vse_infty import GeneralizedPooling
 
 Kind = Literal["onnx", "torch"]
-LONGEST: Final = 77
-"""Ids of the longest caption, as CLIP has it."""
 TOLERANCE: Final = 1e-4
 """The largest difference from the model that a number of an embedding may have."""
 _ENDS = {"onnx": "onnx", "torch": "pt2"}
@@ -83,15 +81,9 @@ class _Reads(TorchDispatchMode):  # type: ignore[no-untyped-call]  # of torch
 
 
 def export_towers(
-    trained: Encoder, description: ModelDescription, folder: Path, kind: Kind, *, longest: int = LONGEST
+    trained: Encoder, description: ModelDescription, folder: Path, kind: Kind, *, longest: int = 77
 ) -> dict[str, float | None]:
-    """Write both towers, which compute in float32 on whatever number of images or captions.
-
-    Args:
-        longest: ids of the longest caption.
-
-    Returns:
-        For each tower's file the largest difference of its embeddings from the model's; None without onnxruntime.
+    """Write both towers, which compute in float32 on any number of images or captions; see `RetrievalModel.export`.
 
     Raises:
         ConfigError, DataError: a tower cannot be exported, or texts are vectors.

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from string import punctuation
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -21,7 +21,6 @@ from goal_sweep.goal_core.checkpoints.initial_model import trained_encoder
 from goal_sweep.goal_core.data.formats.index import decode_image, to_rgb
 from goal_sweep.goal_core.data.inputs import EncodedCaptions
 from goal_sweep.goal_core.data.transforms import transform_of
-from goal_sweep.goal_core.evaluation.export import LONGEST, Kind, export_towers
 from goal_sweep.goal_core.evaluation.recalls import CHUNK, embed_captions
 from goal_sweep.goal_core.models.heads import Encoder
 from goal_sweep.goal_core.objectives.stats import describe_unsound, no_unit_vectors
@@ -90,16 +89,28 @@ class RetrievalModel:
         return [(int(index), float(similarities[index])) for index in nearest]
 
     def export(
-        self, folder: str | os.PathLike[str], kind: Kind = "onnx", *, longest: int = LONGEST
+        self, folder: str | os.PathLike[str], kind: Literal["onnx", "torch"] = "onnx", *, longest: int = 77
     ) -> dict[str, float | None]:
-        """Write the tower of images and that of texts, each a file, and how programs without goal-sweep use them.
+        """Write image tower and text tower apart, with tokenizer and preprocessing, for programs without goal-sweep.
 
-        See :func:`goal_core.evaluation.export.export_towers`.
+        A `ConfigError` says what cannot be exported; X-VLM's second ranking is left out.
+
+        Args:
+            kind: files in ONNX, which need the extra `goal-sweep[onnx]`, or for `torch.export.load`.
+            longest: ids of the longest caption; 77 are CLIP's. A GRU reads all captions padded to it.
+
+        Returns:
+            For each tower's file the largest difference of its embeddings from the model's; None without onnxruntime.
         """
+        from goal_sweep.goal_core.evaluation.export import export_towers  # a second of import
+
         return export_towers(self._encoder, self.description, Path(folder), kind, longest=longest)
 
     def save(self, file: str | os.PathLike[str]) -> None:
-        """Write the whole model, a frozen backbone too, as one safetensors file, which :func:`load_model` reads."""
+        """Write the whole model, a frozen backbone too, as one safetensors file, which :func:`load_model` reads.
+
+        Models of the transformers library find their configuration where they found it before.
+        """
         parts = {"heads": self._encoder.heads, "backbone": self._encoder.backbone}
         tensors = flat({name: part.state_dict() for name, part in parts.items() if part is not None})
         write = partial(write_model, tensors=tensors, description=self.description, epoch=self._epoch)
