@@ -128,7 +128,7 @@ class GruTextEncoder(nn.Module):
     def forward(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
         """Unit vectors (B, D) of ids (B, L), padded with 0, and their numbers (B,), on the CPU, each at least 1."""
         if torch.compiler.is_exporting():  # exported programs have no packed sequences
-            words_BLW, gru = self.embed(tokens_BL), self.rnn.all_weights[0]
+            words_BLW, gru = self.embed(tokens_BL), tuple(self.rnn.all_weights[0])
             first_1BD = words_BLW.new_zeros(1, words_BLW.shape[0], self.rnn.hidden_size)
             states_BLD, _ = torch.gru(words_BLW, first_1BD, gru, True, 1, 0.0, False, False, True)
             last_B1D = (lengths_B - 1)[:, None, None].expand(-1, 1, states_BLD.shape[2])
