@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 import regex
 import tokenizers
-from tokenizers import models, normalizers, pre_tokenizers, processors
+from tokenizers import Regex, models, normalizers, pre_tokenizers, processors
 
 from goal_sweep.goal_core.basics.errors import DataError
 from goal_sweep.goal_core.basics.files import content_of, text_in
@@ -53,6 +53,13 @@ _UNSPACED = regex.compile(r"(?:[\p{Han}\p{Hira}\p{Kana}ー\p{Thai}\p{Laoo}\p{Khm
 _TOGETHER = 1 << 12
 """Captions whose words are counted at a time."""
 _APOSTROPHES = str.maketrans({"’": "'", "ʼ": "'"})
+_PORTABLE_TOKEN = "(?x)" + _TOKEN.pattern.replace(_LETTER, rf"[\w\p{{N}}{_JOINERS}]")
+"""`_TOKEN` for Oniguruma, whose letters are without joiners."""
+_LOOKS = (
+    (rf"[\p{{Cf}}&&[^{_JOINERS}]]|[\uFE00-\uFE0F\x{{E0100}}-\x{{E01EF}}\u180B-\u180D\u180F]", ""),  # `_UNSEEN`
+    ("[\x1c-\x1f]", " "),  # which Python alone takes for spaces
+    ("[’ʼ]", "'"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +75,10 @@ class Tokenizer(ABC):
     @abstractmethod
     def __len__(self) -> int:
         """Number of ids, special ones included."""
+
+    def portable(self) -> tuple[tokenizers.Tokenizer, str]:
+        """The same of the `tokenizers` library, for the caller to change, and the captions that it reads otherwise."""
+        raise DataError("a model that takes vectors in place of captions has no tokenizer and cannot be exported")
 
     def to_json(self) -> str:
         """The tokenizer as text; equal tokenizers give equal text."""
@@ -189,6 +200,22 @@ class Vocabulary(Tokenizer):
         """Word ids of a caption between ``<start>`` and ``<end>``; at least these two, without an upper limit."""
         return [START, *(self._ids.get(word, UNK) for word in tokenize(caption)), END]
 
+    def portable(self) -> tuple[tokenizers.Tokenizer, str]:
+        """The words, split by the same expression; see :meth:`Tokenizer.portable`."""
+        tokenizer = tokenizers.Tokenizer(models.WordLevel(dict(self._ids), unk_token="<unk>"))
+        lowered = [normalizers.NFC(), normalizers.Lowercase()]
+        tokenizer.normalizer = normalizers.Sequence([*lowered, *_replacing(*_LOOKS)])
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.WhitespaceSplit(),
+                pre_tokenizers.Split(Regex(_PORTABLE_TOKEN), "removed", invert=True),
+                pre_tokenizers.Split(Regex(rf"\A[{_JOINERS}]+|[{_JOINERS}]+\z"), "removed"),
+            ]
+        )
+        ends = [(word, self._ids[word]) for word in (SPECIAL_WORDS[START], SPECIAL_WORDS[END])]
+        tokenizer.post_processor = processors.TemplateProcessing(single="<start> $A <end>", special_tokens=ends)
+        return tokenizer, "a word in capitals that ends in a Greek sigma; characters newer than the other's Unicode"
+
     def __len__(self) -> int:
         return len(self.words) + len(SPECIAL_WORDS)
 
@@ -201,6 +228,15 @@ MAX_TOKENS = 40
 _LONGEST_WORD = 100
 """Longer basic tokens become `[UNK]`, as in BERT."""
 _DROPPED = str.maketrans("-/", "  ", ",.'!?\"()*#:;~")
+_CLEANING = (
+    ("[,.'!?\"()*#:;~]", ""),
+    ("[-/]", " "),
+    ("<person>", "person"),
+    (r"[\s\x1c-\x1f]{2,}", " "),
+    (r"\A[ \n]+|[ \n]+\z", ""),
+    (rf"\A(?:[^ ]* ){{{MAX_WORDS - 1}}}[^ ]*\K (?m:.*)", ""),
+)
+""":func:`clean_caption` as replacements, for Oniguruma."""
 _SPLIT = pre_tokenizers.BertPreTokenizer()
 
 
@@ -270,6 +306,15 @@ class Wordpieces(Tokenizer):
         ids: list[int] = self._tokenizer.encode(kept).ids
         return ids
 
+    def portable(self) -> tuple[tokenizers.Tokenizer, str]:
+        """The word pieces, after the same cleaning; see :meth:`Tokenizer.portable`."""
+        tokenizer = tokenizers.Tokenizer.from_str(self._tokenizer.to_str())
+        if not self.cleans:
+            return tokenizer, ""
+        cleaning = [normalizers.Lowercase(), *_replacing(*_CLEANING)]
+        tokenizer.normalizer = normalizers.Sequence([*cleaning, tokenizer.normalizer])
+        return tokenizer, "a caption of nothing but punctuation, which goal-sweep refuses"
+
     @property
     def mask_id(self) -> int:
         """Id of `[MASK]`."""
@@ -304,8 +349,19 @@ class Subwords(Tokenizer):
             raise DataError(f"caption {caption!r} has no ids")
         return ids
 
+    def portable(self) -> tuple[tokenizers.Tokenizer, str]:
+        """The same; see :meth:`Tokenizer.portable`."""
+        tokenizer = tokenizers.Tokenizer.from_str(self.content)
+        tokenizer.no_padding()
+        return tokenizer, ""
+
     def __len__(self) -> int:
         return int(self._tokenizer.get_vocab_size())
+
+
+def _replacing(*pairs: tuple[str, str]) -> list[normalizers.Normalizer]:
+    """Normalizers that replace what matches an expression, one after the other."""
+    return [normalizers.Replace(Regex(pattern), content) for pattern, content in pairs]
 
 
 def clean_caption(caption: str) -> str:

@@ -1,9 +1,8 @@
 """A trained model that encodes pictures and sentences, from its checkpoint alone: without data, store or network."""
 
 import os
-from collections.abc import Callable, Iterable
-from copy import deepcopy
-from dataclasses import replace
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from string import punctuation
 from typing import Any, Literal
@@ -12,19 +11,18 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
-from torch import nn
 
+from goal_sweep.goal_core.basics.atomic import replace_with
 from goal_sweep.goal_core.basics.devices import arithmetic, send
 from goal_sweep.goal_core.basics.errors import ConfigError, DataError, warn
 from goal_sweep.goal_core.basics.registry import run_plugins
-from goal_sweep.goal_core.checkpoints.file import ModelDescription, TrainedModel, read_model
+from goal_sweep.goal_core.checkpoints.file import ModelDescription, TrainedModel, flat, read_model, write_model
 from goal_sweep.goal_core.checkpoints.initial_model import trained_encoder
 from goal_sweep.goal_core.data.formats.index import decode_image, to_rgb
 from goal_sweep.goal_core.data.inputs import EncodedCaptions
 from goal_sweep.goal_core.data.transforms import transform_of
 from goal_sweep.goal_core.evaluation.recalls import CHUNK, embed_captions
 from goal_sweep.goal_core.models.heads import Encoder
-from goal_sweep.goal_core.models.systems.vse_infty import GeneralizedPooling
 from goal_sweep.goal_core.objectives.stats import describe_unsound, no_unit_vectors
 
 _UNKNOWN = "𒀀"
@@ -41,7 +39,7 @@ class RetrievalModel:
 
     def __init__(self, path: Path, trained: TrainedModel, encoder: Encoder) -> None:
         self.description: ModelDescription = trained.description
-        self._path, self._encoder = path, encoder
+        self._path, self._epoch, self._encoder = path, trained.epoch, encoder
         encoder.train(False)
 
     def encode_images(self, images: Iterable[Picture]) -> NDArray[np.float32]:
@@ -90,59 +88,33 @@ class RetrievalModel:
         nearest = np.argsort(-similarities, kind="stable")[:top]
         return [(int(index), float(similarities[index])) for index in nearest]
 
-    def export_images(self, path: str | os.PathLike[str]) -> None:
-        """Write the encoder of pictures as a program that `torch.export.load` runs, with torch alone.
+    def export(
+        self, folder: str | os.PathLike[str], kind: Literal["onnx", "torch"] = "onnx", *, longest: int = 77
+    ) -> dict[str, float | None]:
+        """Write image tower and text tower apart, with tokenizer and preprocessing, for programs without goal-sweep.
 
-        It maps pixels as :meth:`prepared` gives them, (N, 3, S, S) uint8 for any N, to unit vectors (N, D) float32.
+        A `ConfigError` says what cannot be exported; X-VLM's second ranking is left out.
+
+        Args:
+            kind: files in ONNX, which need the extra `goal-sweep[onnx]`, or for `torch.export.load`.
+            longest: ids of the longest caption; 77 are CLIP's. A GRU reads all captions padded to it.
+
+        Returns:
+            For each tower's file the largest difference of its embeddings from the model's; None without onnxruntime.
         """
-        config = self.description.data.image
-        if config is None:
-            raise ConfigError("this model takes features, so it has no encoder of pictures to export")
-        pixels = torch.zeros(2, 3, config.size, config.size, dtype=torch.uint8, device=self._encoder.device)
-        with torch.inference_mode():
-            cells = self._encoder.features(pixels).shape[1]
-        shapes = ({0: torch.export.Dim("pictures")},)
-        self._export("images", (pixels,), shapes, cells, path)
+        from goal_sweep.goal_core.evaluation.export import export_towers  # a second of import
 
-    def export_texts(self, path: str | os.PathLike[str], *, longest: int = 64) -> None:
-        """Write the encoder of sentences as a program that `torch.export.load` runs, with torch alone.
+        return export_towers(self._encoder, self.description, Path(folder), kind, longest=longest)
 
-        It maps what :meth:`tokens` gives, ids (M, L) int64 padded with 0 and their numbers (M,) int64 for any M, to
-        unit vectors (M, D) float32. L may be anything from 2 to `longest`; with a GRU it is `longest`.
+    def save(self, file: str | os.PathLike[str]) -> None:
+        """Write the whole model, a frozen backbone too, as one safetensors file, which :func:`load_model` reads.
+
+        Models of the transformers library find their configuration where they found it before.
         """
-        tokens, _ = self.tokens(["a", "a"], longest=longest)
-        sentences, words = torch.export.Dim("sentences"), torch.export.Dim.AUTO(min=2, max=longest)
-        shapes = {0: sentences, 1: words}, {0: sentences}
-        self._export("texts", (tokens, torch.tensor([longest, 2])), shapes, longest, path)
-
-    def _export(
-        self,
-        part: Literal["images", "texts"],
-        inputs: tuple[torch.Tensor, ...],
-        shapes: tuple[dict[int, Any], ...],
-        largest: int,
-        path: str | os.PathLike[str],
-    ) -> None:
-        """Write a part of the model as a program; sets that it pools have at most `largest` elements."""
-        if self._encoder.precision != "fp32":
-            raise ConfigError(f"only models in fp32 are exported, got {self._encoder.precision}")
-        encoder = replace(self._encoder, heads=deepcopy(self._encoder.heads))
-        for pool in encoder.heads.modules():
-            if isinstance(pool, GeneralizedPooling):
-                pool.tabulate(largest)
-        module = _Part(encoder, getattr(encoder, part)).eval()
-        with torch.no_grad():
-            program = torch.export.export(module, inputs, dynamic_shapes=(shapes,))
-        _empty_unused(program)
-        torch.export.save(program, path)
-
-    def tokens(self, texts: Iterable[str], *, longest: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-        """Sentences as the network takes them: ids (M, L) int64 padded with 0, and their numbers (M,) int64."""
-        captions = self._captions(texts)
-        ids, lengths = captions.batch(np.arange(len(captions)))
-        if longest and (most := ids.shape[1]) > longest:
-            raise DataError(f"a sentence has {most} ids; the longest may have {longest}")
-        return nn.functional.pad(ids, (0, longest - ids.shape[1] if longest else 0)), lengths
+        parts = {"heads": self._encoder.heads, "backbone": self._encoder.backbone}
+        tensors = flat({name: part.state_dict() for name, part in parts.items() if part is not None})
+        write = partial(write_model, tensors=tensors, description=self.description, epoch=self._epoch)
+        replace_with(Path(file), write)
 
     def _captions(self, texts: Iterable[str]) -> EncodedCaptions:
         given = _several(texts)
@@ -176,28 +148,6 @@ class RetrievalModel:
         if different > 1 and bool((rows_ND == rows_ND[0]).all()):
             warn(f"{self._path}: all {len(rows_ND)} embeddings are equal: equal inputs, or a collapsed model")
         return np.asarray(rows_ND)
-
-
-class _Part(nn.Module):
-    """What a model embeds pictures with, or sentences."""
-
-    def __init__(self, encoder: Encoder, encode: Callable[..., torch.Tensor]) -> None:
-        super().__init__()
-        self._backbone, self._heads, self._encode = encoder.backbone, encoder.heads, encode
-
-    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-        """Unit vectors (B, D)."""
-        return self._encode(*inputs)
-
-
-def _empty_unused(program: torch.export.ExportedProgram) -> None:
-    """Take the weights out of a program that it does not use: those of the model's other part."""
-    parameters, buffers = program.graph_signature.inputs_to_parameters, program.graph_signature.inputs_to_buffers
-    for node in program.graph.find_nodes(op="placeholder"):
-        name = parameters.get(node.name) or buffers.get(node.name)
-        if name in program.state_dict and not node.users:
-            empty = program.state_dict[name].new_empty(0)
-            program.state_dict[name] = nn.Parameter(empty) if node.name in parameters else empty
 
 
 def load_model(

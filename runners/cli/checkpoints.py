@@ -1,4 +1,4 @@
-"""The commands on checkpoints and embeddings: `evaluate`, `embed`, `search`, `recall`, and `convert` published ones."""
+"""The commands on checkpoints and embeddings: `evaluate`, `embed`, `search`, `export`, `recall`, and `convert`."""
 
 import html
 import json
@@ -208,6 +208,53 @@ def search(
     if page is not None:
         page.write_text(_page(text, found))
         console.print(str(page))
+
+
+@checkpoints.command()
+def export(
+    model: Model,
+    onnx: Annotated[Path | None, typer.Option(parser=local_path, help="The folder to write ONNX files to.")] = None,
+    torch: Annotated[
+        Path | None, typer.Option(parser=local_path, help="The folder to write programs of torch.export to.")
+    ] = None,
+    safetensors: Annotated[
+        Path | None, typer.Option(parser=local_path, help="The file to write the whole model to, for goal-sweep.")
+    ] = None,
+    longest: Annotated[int, typer.Option(min=4, help="Ids of the longest caption; a GRU pads to it.")] = 77,
+    set_: Set = None,
+    store: StoreDir = None,
+    trust_plugins: Trust = False,
+    weights: Weights = None,
+    plugin: Plugins = None,
+    force: Force = False,
+) -> None:
+    """Write a trained model for use elsewhere: image tower and text tower apart, with tokenizer and preprocessing.
+
+    ONNX needs the extra `goal-sweep[onnx]`. What was written is compared with the model.
+
+    Example: goal-sweep export quickstart.yaml con/nca --torch towers
+    """
+    from goal_sweep.goal_core.evaluation.export import Kind, file_names
+    from goal_sweep.goal_core.evaluation.trained_model import load_model
+
+    if [onnx, torch, safetensors].count(None) != 2:
+        raise GoalError("give one of --onnx, --torch and --safetensors")
+    kind: Kind = "torch" if onnx is None else "onnx"
+    checkpoint = model_of(model, set_, store, trusted=trust_plugins)
+    folder = onnx or torch or Path()
+    for file in [safetensors] if safetensors else [folder / name for name in file_names(kind)]:
+        new_file(file, force=force, read=[*checkpoint.glob("*"), checkpoint])
+    trained = load_model(checkpoint, weights=weights, plugins=plugin or ())
+    if safetensors:
+        trained.save(safetensors)
+        console.print(str(safetensors))
+        return
+    for name, difference in trained.export(folder, kind, longest=longest).items():
+        said = (
+            "not compared: onnxruntime is missing" if difference is None else f"at most {difference:.0e} from the model"
+        )
+        console.print(f"{folder / name}: {said}")
+    console.print(f"{folder / 'README.txt'}: how to use them")
 
 
 @checkpoints.command()

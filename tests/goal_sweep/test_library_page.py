@@ -63,7 +63,5 @@ def test_recall_and_a_model_of_ones_own(
     monkeypatch.chdir(tmp_path)
     run_block("model.search(")
     assert len(eval(capsys.readouterr().out)) == 2
-    run_block("export_texts(")
-    assert capsys.readouterr().out.startswith("tensor(")
-    program = torch.export.load("texts.pt2")
-    assert {name for name, weights in program.state_dict.items() if "backbone" in name and weights.numel()} == set()
+    run_block("model.export(")
+    assert "texts.pt2" in eval(capsys.readouterr().out)

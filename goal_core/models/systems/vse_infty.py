@@ -100,9 +100,14 @@ class GeneralizedPooling(nn.Module):
         self._table: Tensor | None = None
 
     def tabulate(self, largest: int) -> None:
-        """Compute the weights of all sizes up to the largest once: an exported program has no packed sequences."""
-        with torch.no_grad():  # one more than that: a slice that may be the whole table would fix a program's sizes
-            self._table = self.weights(torch.arange(1, largest + 2))
+        """Compute the weights of all sizes up to the largest once, for an exported program, which packs no sequences.
+
+        With 0 they are computed anew each time, as at first.
+        """
+        self._table = None
+        if largest:
+            with torch.no_grad():  # one more: a slice that may be the whole table would fix a program's sizes
+                self._table = self.weights(torch.arange(1, largest + 2))
 
     def weights(self, lengths_B: Tensor) -> Tensor:
         """Weight of each rank for sets of these sizes (B,), at least 1; each row sums to 1 over its own ranks.

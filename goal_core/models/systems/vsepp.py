@@ -127,20 +127,15 @@ class GruTextEncoder(nn.Module):
 
     def forward(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
         """Unit vectors (B, D) of ids (B, L), padded with 0, and their numbers (B,), on the CPU, each at least 1."""
-        if torch.compiler.is_exporting():
-            return normalize(self._unrolled(tokens_BL, lengths_B), dim=-1)
+        if torch.compiler.is_exporting():  # exported programs have no packed sequences
+            words_BLW, gru = self.embed(tokens_BL), tuple(self.rnn.all_weights[0])
+            first_1BD = words_BLW.new_zeros(1, words_BLW.shape[0], self.rnn.hidden_size)
+            states_BLD, _ = torch.gru(words_BLW, first_1BD, gru, True, 1, 0.0, False, False, True)
+            last_B1D = (lengths_B - 1)[:, None, None].expand(-1, 1, states_BLD.shape[2])
+            return normalize(states_BLD.gather(1, last_B1D)[:, 0], dim=-1)
         packed = pack(self.embed(tokens_BL), lengths_B)
         _, state_1BD = self.rnn(packed)
         return normalize(state_1BD[0], dim=-1)
-
-    def _unrolled(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
-        """The states (B, D) after the last words, without packed sequences, which no exported program has."""
-        words_BLW = self.embed(tokens_BL)
-        state_BD: Tensor = words_BLW.new_zeros(words_BLW.shape[0], self.rnn.hidden_size)
-        for step in range(words_BLW.shape[1]):
-            next_BD = torch.gru_cell(words_BLW[:, step], state_BD, *self.rnn.all_weights[0])
-            state_BD = torch.where((step < lengths_B)[:, None], next_BD, state_BD)
-        return state_BD
 
 
 class StatesTextEncoder(nn.Module):

@@ -1,6 +1,5 @@
 """A checkpoint encodes pictures and sentences by itself, as evaluation does, with its training data out of reach."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,29 +10,14 @@ from PIL import Image
 
 from goal_sweep.goal_core.basics.errors import ConfigError, DataError, WeightsError
 from goal_sweep.goal_core.checkpoints.file import read_checkpoint, write_checkpoint
-from goal_sweep.goal_core.data.config import PrecompConfig, ScenesConfig
+from goal_sweep.goal_core.data.config import PrecompConfig
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.evaluation.evaluate import open_checkpoint
 from goal_sweep.goal_core.evaluation.recalls import embed_split, recalls_between
 from goal_sweep.goal_core.evaluation.trained_model import load_model
-from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig
-from goal_sweep.goal_core.training import StageConfig
-from goal_sweep.goal_core.training.train import train_unit
-from tests.helpers.tiny_models import clip_folder, encoder_folder, siglip_folder
 from tests.helpers.training_cases import (
     DATA,
-    FINETUNE,
-    FROZEN,
-    GRID,
-    GRID_DATA,
-    MODEL,
-    TRAINED,
-    XVLM,
-    XVLM_DATA,
-    XVLM_STAGE,
-    folders_of,
     trained_cell,
-    unit_of,
 )
 
 
@@ -99,8 +83,6 @@ def test_what_cannot_be_embedded_is_refused(folder: Path, tmp_path: Path) -> Non
         model.encode_texts(["a flag", None])  # type: ignore[list-item]  # which is what it refuses
     with pytest.raises(DataError, match=r"none\.png"):
         model.encode_images([tmp_path / "none.png"])
-    with pytest.raises(DataError, match="22 ids; the longest may have 12"):
-        model.tokens(["red " * 20], longest=12)
     with pytest.raises(ConfigError, match="encode_images"):
         model.encode_features(np.zeros((2, 8)))
 
@@ -136,48 +118,3 @@ def evaluate_checkpoint_on_changed(folder: Path, data: object) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("goal_sweep.goal_core.evaluation.evaluate.open_dataset", lambda *_, **__: open_dataset(data))  # type: ignore[arg-type]
         open_checkpoint(folder).evaluate()
-
-
-MODELS: dict[str, Callable[[Path], tuple[ModelConfig, ScenesConfig, StageConfig]]] = {
-    "GRU": lambda _: (MODEL, DATA, replace(FROZEN, epochs=1, warmup_epochs=0, lr_drops=())),
-    "encoder": lambda folder: (
-        replace(MODEL, text=TextConfig(encoder=str(encoder_folder(folder)))),
-        DATA,
-        replace(FROZEN, epochs=1, warmup_epochs=0, lr_drops=()),
-    ),
-    "vse_infty": lambda _: (GRID, GRID_DATA, replace(TRAINED, epochs=1)),
-    "xvlm": lambda _: (XVLM, XVLM_DATA, replace(XVLM_STAGE, epochs=1)),
-    "clip": lambda folder: (dual(clip_folder(folder)), DATA, replace(FINETUNE, epochs=1)),
-    "siglip": lambda folder: (dual(siglip_folder(folder)), DATA, replace(FINETUNE, epochs=1)),
-}
-
-
-def dual(folder: Path) -> ModelConfig:
-    return ModelConfig(framework="dual", backbone=BackboneConfig(name="tiny", weights=str(folder)), embed_dim=12)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["GRU", *(pytest.param(one, marks=pytest.mark.exhaustive) for one in MODELS if one != "GRU")]
-)
-@pytest.mark.exhaustive
-def test_exported_encoders_give_the_same_vectors_with_torch_alone(tmp_path: Path, name: str) -> None:
-    model, data, stage = MODELS[name](tmp_path / "pretrained")
-    unit = unit_of("con/con", model=model, data=data, stage=stage)
-    folders = folders_of(unit, tmp_path)
-    train_unit(unit, folders)
-    trained, split = load_model(folders["con-con"].root), open_dataset(data).splits["test"]
-    pictures, texts = [split.load_image(index) for index in range(5)], ["a red circle", "a", *split.captions[:3]]
-    trained.export_images(tmp_path / "images.pt2")
-    longest = 12 if model.framework == "dual" or model.text.encoder else 24  # of the first, all that they read
-    trained.export_texts(tmp_path / "texts.pt2", longest=longest)
-    images, sentences = (torch.export.load(tmp_path / f"{part}.pt2").module() for part in ("images", "texts"))
-    for count in (5, 2, 1):
-        with torch.no_grad():
-            rows = images(trained.prepared(pictures[:count]))
-            words = [sentences(*trained.tokens(texts[:count], longest=longest))]
-            if name != "GRU":  # whose program has the length of the longest
-                words.append(sentences(*trained.tokens(texts[:count])))
-        np.testing.assert_allclose(rows.numpy(), trained.encode_images(pictures[:count]), rtol=0, atol=1e-5)
-        for each in words:
-            np.testing.assert_allclose(each.numpy(), trained.encode_texts(texts[:count]), rtol=0, atol=1e-5)
