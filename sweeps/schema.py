@@ -22,6 +22,7 @@ from goal_sweep.goal_core.training.config import Compile, Precision, Sharing, St
 from goal_sweep.sweeps import checks
 from goal_sweep.sweeps.axes import PRECISION, Axis, Configuration, check_axes, combinations, settings_at
 from goal_sweep.sweeps.checks import Settings, distinct, failures, registered
+from goal_sweep.sweeps.trackers import BuiltIn
 from goal_sweep.sweeps.tuning import TuneConfig, check_tune
 
 _Pairs = Annotated[tuple[Annotated[str, AfterValidator(registered(pair_weights))], ...], checks.Some]
@@ -142,6 +143,17 @@ class ResourceConfig(Settings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrackingConfig(Settings):
+    """Where people follow trainings. Part of no id. In YAML, a text in its place is the `uri`."""
+
+    uri: checks.TrackingPlace = "sqlite:///{store}/mlflow.db"
+    """MLflow tracking URI; `{store}` is replaced by the store's folder, or for a bucket by one of this machine.
+    `tracking: URI` is short for it."""
+    also: Annotated[tuple[BuiltIn, ...], AfterValidator(distinct)] = ()
+    """`wandb`, `tensorboard`: told what MLflow is told (docs/plugins.md)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPlaces(Settings):
     """Where a sweep's results are: all that a command needs which only reads them."""
 
@@ -149,8 +161,7 @@ class SweepPlaces(Settings):
     """Name of the sweep and of its MLflow experiment: a-z, 0-9, `_`, `.`, `-`."""
     store: checks.StorePlace = "./goal-sweep-store"
     """Results folder, on a local disk or a network folder, or `s3://bucket/prefix`."""
-    tracking: checks.TrackingPlace = "sqlite:///{store}/mlflow.db"
-    """MLflow tracking URI; `{store}` is replaced by the store's folder, or for a bucket by one of this machine."""
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,12 @@
-"""Trackers of one's own: they hear of each training while a launch goes on, beside MLflow."""
+"""Trackers: they hear of each training while a launch goes on, beside MLflow."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from goal_sweep.goal_core.basics.registry import Registry
+
+BuiltIn = Literal["wandb", "tensorboard"]
+"""Trackers that `tracking.also` switches on, each named like the library and the extra that it needs."""
 
 
 class Tracker(Protocol):

@@ -227,15 +227,24 @@ def _mean_and_spread(cell: CellSummary) -> tuple[str, str]:
     return mean, spread if cell.std is not None else ""
 
 
-def model_card(results: SweepResults, objective: str = "") -> str:
+def model_card(results: SweepResults, objective: str = "", *, published: tuple[str, str] | None = None) -> str:
     """The card, in Markdown, of the sweep's best model on val: that of `best_runs`, whose arguments it has and errors.
 
     The weights that it names are those of the seed with the highest val rsum.
+
+    Args:
+        published: the repository on the Hugging Face hub, and the file in it, in the place of that in the store.
     """
     runs = best_runs(results, objective)
     best, seeds = runs.iloc[0], runs.sort_values("seed")
     key = BlockKey(**{name: best[name] for name in BLOCK_COLUMNS}, configuration=best["configuration"])
-    weights = str(Path(best["store"], best["checkpoint"]))
+    weights = published[1] if published else str(Path(best["store"], best["checkpoint"]))
+    imports, path = "import goal_sweep\n", repr(weights)
+    if published:
+        imports, path = (
+            f"{imports}from huggingface_hub import hf_hub_download\n",
+            "hf_hub_download({!r}, {!r})".format(*published),
+        )
     settings = results.settings(seeds).iloc[0]
     facts = {
         "objective": f"{best['pair']}/{best['triplet']}",
@@ -262,5 +271,5 @@ def model_card(results: SweepResults, objective: str = "") -> str:
         f"# {markdown_text(facts['objective'] + ': ' + key.title)}\n\n{table_to_markdown(described)}\n\n"
         f"Mean ± sample standard deviation over {seeds_text(list(seeds['seed']))}:\n\n{table_to_markdown(recalls)}\n"
         f"{warning if stages_selected_on_test(results, key) else ''}"
-        f"\n```python\nimport goal_sweep\n\nmodel = goal_sweep.load({weights!r})\n```\n"
+        f"\n```python\n{imports}\nmodel = goal_sweep.load({path})\n```\n"
     )

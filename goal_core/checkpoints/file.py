@@ -169,6 +169,11 @@ class ModelDescription:
         parts = {"data": _data(own["data"]), "model": _settings(ModelConfig, own["model"])}
         return cls(**{**own, **parts, "vocabulary": tokenizer_from_json(own["vocabulary"])})
 
+    def without_paths(self) -> ModelDescription:
+        """The description with the last part alone of each absolute path in it, for people who have other machines."""
+        content = self.to_json()
+        return self.from_json({**content, **{part: _without_paths(content[part]) for part in ("data", "model")}})
+
     def moved(self, *, root: str | None, weights: str | None) -> ModelDescription:
         """The description with another folder for the data or another file for the backbone's weights."""
         data, model = self.data, self.model
@@ -217,6 +222,14 @@ def read_model(path: Path) -> TrainedModel:
         heads=take_prefix("heads", tensors),
         backbone=take_prefix("backbone", tensors),
     )
+
+
+def _without_paths(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_paths(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(_without_paths, value))
+    return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
 
 
 def _data(content: Mapping[str, Any]) -> DataConfig:

@@ -178,7 +178,7 @@ class SweepArguments:
     @property
     def overrides(self) -> list[str]:
         """The options as ``key=value`` overrides."""
-        places = {"store": self.store, "tracking": self.tracking_uri}
+        places = {"store": self.store, "tracking.uri": self.tracking_uri}
         given = [f"{key}={json.dumps(place, ensure_ascii=False)}" for key, place in places.items() if place is not None]
         return [*(self.set_ or ()), *([f"seeds={self.seeds}"] if self.seeds else []), *given]
 

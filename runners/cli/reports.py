@@ -38,7 +38,7 @@ class ReportTarget:
     @property
     def uri(self) -> str:
         """MLflow tracking URI, resolved."""
-        return resolve_uri(self.config.tracking, local_root(self.config.store))
+        return resolve_uri(self.config.tracking.uri, local_root(self.config.store))
 
     @property
     def folder(self) -> Path:
@@ -75,7 +75,7 @@ def report_target(sweep: str, overrides: Sequence[str], stores: Sequence[str] = 
     """The target of a sweep, given by path or shipped name; ``stores`` are read in place of its own."""
     places = [[f"store={json.dumps(store, ensure_ascii=False)}"] for store in stores] or [[]]
     first, *others = (load_places(sweep, [*overrides, *place]) for place in places)
-    asked = any(text.startswith("tracking=") for text in overrides)
+    asked = any(text.startswith(("tracking=", "tracking.uri=")) for text in overrides)
     return ReportTarget(config=first, others=tuple(others), asked=asked)
 
 

@@ -86,16 +86,33 @@ def card(
     store: StoreDir = None,
     tracking_uri: Uri = None,
     out: Annotated[Path | None, typer.Option(parser=local_path, help="Write it here, not to the terminal.")] = None,
+    push: Annotated[
+        str, typer.Option(metavar="ORG/NAME", help="Upload model and card to this repository on the Hugging Face hub.")
+    ] = "",
+    private: Annotated[bool, typer.Option("--private", help="Let nobody else see what --push uploads.")] = False,
+    license_: Annotated[
+        str, typer.Option("--license", help="The licence that --push states, as the hub names it: apache-2.0")
+    ] = "",
     force: Force = False,
 ) -> None:
     """Write the model card of the sweep's best model on val: data, objective, settings, mean and spread over seeds.
 
     Example: goal-sweep card quickstart.yaml --out README.md
+
+    Example: goal-sweep card quickstart.yaml --push my-org/emoji-retrieval --private
     """
     from goal_sweep.analysis.report.pages import model_card
     from goal_sweep.runners.cli import reports
 
+    if push.count("/") != bool(push) or (out and push) or ((private or license_) and not push):
+        raise GoalError("give --push ORG/NAME, perhaps with --private and --license, or --out FILE")
     target = reports.report_target(sweep, SweepArguments("", set_, store, tracking_uri).overrides)
+    if push:
+        from goal_sweep.runners.cli import hub
+
+        own = Store(target.config.store)
+        console.print(hub.push(target.results(), own, push, objective, licence=license_, private=private, force=force))
+        return
     text = model_card(target.results(), objective)
     if out is None:
         print(text, end="")

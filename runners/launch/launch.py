@@ -102,7 +102,7 @@ def launch_sweep(
 
 def _start_ray(sweep: OpenedSweep, options: LaunchOptions, stack: ExitStack, signals: StopSignals) -> RaySession:
     """Start Ray while the sweep is checked. Nothing has been written when this raises what is wrong with it."""
-    if sweep.too_large():
+    if sweep.wrong_at_once():
         sweep.check_trainable()
     need, patience_s = Resources.of(sweep.config.resources), sweep.config.execution.ray_timeout
     with ThreadPoolExecutor(1) as beside:

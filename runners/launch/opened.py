@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from shutil import copyfile
 
@@ -79,10 +80,16 @@ class OpenedSweep(ResolvedSweep):
         name_it = "if no file is missing, give the data a name of its own, such as --set data.name=mine"
         return f"{'; '.join(lines)}; {name_it}" if lines else ""
 
-    def too_large(self) -> list[GoalError]:
-        """The batch sizes that are larger than the train split, which are known at once."""
+    def wrong_at_once(self) -> list[GoalError]:
+        """What is wrong and shows without work: batch sizes above the train split, trackers without their library."""
+        specs = {one: find_spec(one) for one in self.config.tracking.also}
+        lacking = [
+            ConfigError(f"{one} is not installed; run: pip install 'goal-sweep[{one}]'", key="tracking.also")
+            for one, spec in specs.items()
+            if spec is None or spec.origin is None  # a folder of this name
+        ]
         captions, name = self.dataset.splits["train"].num_captions, self.dataset.name
-        return [
+        too_large = [
             ConfigError(
                 f"must be at most {captions}, the number of captions in the train split of {name!r}, "
                 f"got {stage.batch_size}",
@@ -91,10 +98,11 @@ class OpenedSweep(ResolvedSweep):
             for stage in self.config.stages
             if stage.batch_size > captions
         ]
+        return [*lacking, *too_large]
 
     def check_trainable(self) -> None:
         """Check what would otherwise fail only in training: batch sizes, captions, weights, parts of plugins."""
-        errors = self.too_large()
+        errors = self.wrong_at_once()
         try:
             self._check_parts()
         except GoalError as error:
@@ -151,7 +159,7 @@ def open_config(
 ) -> OpenedSweep:
     """Open a sweep that is loaded already; see `open_sweep`."""
     results = Store(config.store)
-    resolve_uri(config.tracking, results.root)  # an unsupported URI shows here, before anything is trained
+    resolve_uri(config.tracking.uri, results.root)  # an unsupported URI shows here, before anything is trained
     dataset = open_dataset(config.data, results.indexes, renew=renew, progress=progress)
     check_origin(config.data, [backbone.name for backbone in config.model.backbones])
     weights = {model.backbone.name: initial_weights_id(model) for model in config.model.models}

@@ -15,7 +15,7 @@ from goal_sweep.goal_core.basics.errors import GoalError, first_line
 from goal_sweep.runners.results import ResultsTable, asked_row
 from goal_sweep.runners.tracking.uri import TrackingError, resolve_uri, sqlite_file
 from goal_sweep.sweeps.cells import ResolvedSweep, Training
-from goal_sweep.sweeps.trackers import Tracker, trackers
+from goal_sweep.sweeps.trackers import BuiltIn, Tracker, trackers
 
 if TYPE_CHECKING:
     from goal_sweep.runners.tracking.mlflow_tracker import MlflowTracker
@@ -30,19 +30,21 @@ _AWAY_S = 10.0
 """Seconds that the end of a launch waits for a tracker that did not answer."""
 _SETTLE_S = 4.0
 """Seconds that a worker which has claimed its trainings needs until their first step; MLflow is imported after them."""
+_IMPORTING = threading.Lock()
+"""Held while a thread imports libraries that import each other in rounds, of which another would see a half."""
 _TRIES = 3
 """Tries after which a call that MLflow refuses is given up; before, somebody may have deleted a run or the database."""
 
 
 class Tracking:
-    """Tells MLflow and the trackers of a sweep's plugins. A context manager.
+    """Tells MLflow, the trackers of `tracking.also` and those of a sweep's plugins. A context manager.
 
     Args:
         warn: receives a line, on another thread.
     """
 
     def __init__(self, sweep: ResolvedSweep, store: Path, *, live: bool, warn: Callable[[str], None]) -> None:
-        uri, name = resolve_uri(sweep.config.tracking, store), sweep.config.name
+        uri, name = resolve_uri(sweep.config.tracking.uri, store), sweep.config.name
         self.mlflow = TrackerThread("MLflow", partial(_mlflow, uri, name, live=live), warn, tries=_TRIES)
         self.mlflow.file = file = sqlite_file(uri)
         # What is there, or lies elsewhere, may be wrong. A database that is yet to be made in the store can wait.
@@ -50,6 +52,9 @@ class Tracking:
         plugins = {plugin.name for plugin in sweep.config.plugins}
         own = {entry.name: entry.function for entry in trackers.values() if entry.plugin in plugins}
         self._threads: list[TrackerThread[Any]] = [self.mlflow]
+        for one in sweep.config.tracking.also if live else ():
+            self._threads.append(TrackerThread(one, partial(_built_in, one, name, store), warn))
+            self._threads[-1].settle_s = _SETTLE_S
         self._threads += [TrackerThread(one, partial(make, name), warn) for one, make in own.items()]
 
     def __enter__(self) -> Tracking:
@@ -208,9 +213,17 @@ class TrackerThread(Generic[T]):
 
 
 def _mlflow(uri: str, name: str, *, live: bool) -> MlflowTracker:
-    from goal_sweep.runners.tracking.mlflow_tracker import MlflowTracker  # with MLflow, which takes seconds
+    with _IMPORTING:
+        from goal_sweep.runners.tracking.mlflow_tracker import MlflowTracker  # with MLflow, which takes seconds
 
     return MlflowTracker(uri, name, live=live)
+
+
+def _built_in(one: BuiltIn, sweep: str, store: Path) -> Tracker:
+    with _IMPORTING:
+        from goal_sweep.runners.tracking.built_in import BUILT_IN
+
+        return BUILT_IN[one](sweep, store)
 
 
 def _is_temporary(error: BaseException) -> bool:

@@ -157,7 +157,7 @@ def _items(value: Any) -> list[Any]:
 
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}$]*))?\}")
-PLACES = re.compile(r"data\.(root|annotations)|model\.backbones\.\d+\.weights|store|tracking")
+PLACES = re.compile(r"data\.(root|annotations)|model\.backbones\.\d+\.weights|store|tracking\.uri")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _URI = re.compile(r"(?!sqlite:///|file:///)[A-Za-z][A-Za-z0-9+.-]+:/")
 """The beginning of an address that may lie on another machine."""
@@ -209,7 +209,7 @@ def _check_secret(written: str, text: str, key: str) -> None:
         raise ConfigError(
             f"the environment variable {hidden[0]} is named like a secret, and a path is stored and shown"
         )
-    if _URI.match(text) or (key == "tracking" and "/" not in text and not text.startswith((".", "~"))):
+    if _URI.match(text) or (key == "tracking.uri" and "/" not in text and not text.startswith((".", "~"))):
         raise ConfigError(
             f"the environment variable {names[0]} may be part of a path, but not of an address, to which its value "
             f"would be sent; write the address out, or give it with --set {key}=..."
@@ -242,8 +242,8 @@ def _absolute_at(path: KeyPath, text: str, folder: str, *, is_dual: bool) -> str
         case ("model", "backbones", _, "weights") | ("model", "bert", "weights") | ("model", "text", "encoder"):
             is_file = os.path.splitext(text)[1] and os.path.isfile(place)
             return place if os.path.isdir(place) or is_file else text
-        case ("tracking",) if sqlite := re.fullmatch(r"sqlite:///(?!/)([^{].*)", text):
+        case ("tracking", "uri") if sqlite := re.fullmatch(r"sqlite:///(?!/)([^{].*)", text):
             return f"sqlite:///{os.path.abspath(os.path.join(folder, os.path.expanduser(sqlite[1])))}"
-        case ("tracking",) if "{store}" not in text and "://" not in text and ("/" in text or text[0] in ".~"):
+        case ("tracking", "uri") if "{store}" not in text and "://" not in text and ("/" in text or text[0] in ".~"):
             return place
     return text

@@ -152,6 +152,7 @@ class _File:
 
     def _merged(self, path: Path, above: tuple[Path, ...]) -> Document:
         root = read_mapping(path, "a sweep file", self.problems, self.sources)
+        _spell_out_tracking(root)
         if path.parent == _FOLDER:
             self._shipped.add(self.sources[-1])
         if "extends" not in root.content:
@@ -218,11 +219,18 @@ def _base(named: object, folder: Path, chain: Sequence[Path]) -> Path:
 
 def _spell_out(root: Document) -> None:
     """Expand abbreviations: a backbone's plain name becomes a mapping, `all` becomes the list of shipped weights."""
+    _spell_out_tracking(root)
     if isinstance(backbones := root.at(("model", "backbones")), list):
         root.put(("model", "backbones"), changes.with_names(backbones))
     for path, names in ((("objectives", "pair"), pair_weights), (("objectives", "triplet"), triplet_weights)):
         if root.at(path) in ("all", ["all"]):
             root.put(path, list(names.shipped))
+
+
+def _spell_out_tracking(root: Document) -> None:
+    """Of each file before it is merged, because the URI of one must not take away what another has beside it."""
+    if isinstance(uri := root.at(("tracking",)), str):
+        root.put(("tracking",), {"uri": uri})
 
 
 def list_shipped() -> list[str]:

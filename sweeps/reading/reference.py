@@ -42,6 +42,7 @@ def editor_schema() -> dict[str, Any]:
     for key in ("pair", "triplet"):
         objectives[key] = _either(objectives[key], {"const": "all"})
     backbones["items"] = _either(backbones["items"], {"type": "string"})
+    whole["properties"]["tracking"] = _either(whole["properties"]["tracking"], {"type": "string"})
     whole["properties"]["plugins"]["items"] = {"type": "string"}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **whole, "title": "A sweep file of goal-sweep"}
 

@@ -25,6 +25,7 @@ from goal_sweep.runners.tracking.mlflow_tracker import MlflowTracker
 from goal_sweep.runners.tracking.tracking import Tracking
 from goal_sweep.runners.tracking.uri import TrackingError, sqlite_file
 from goal_sweep.sweeps import ResolvedSweep
+from goal_sweep.sweeps.schema import TrackingConfig
 from tests.helpers.mlflow_cases import KEY, SWEEP, TRAINING, Content, folder_of, synced
 from tests.helpers.paths import ROOT
 from tests.helpers.store_cases import record, train
@@ -35,7 +36,7 @@ Said = list[str]
 
 
 def tracked_at(uri: str) -> ResolvedSweep:
-    return replace(SWEEP, config=replace(SWEEP.config, tracking=uri))
+    return replace(SWEEP, config=replace(SWEEP.config, tracking=TrackingConfig(uri=uri)))
 
 
 @contextlib.contextmanager

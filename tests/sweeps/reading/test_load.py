@@ -9,6 +9,7 @@ from goal_sweep.goal_core.models.config import BackboneConfig
 from goal_sweep.goal_core.objectives import LOSS, pair_weights, triplet_weights
 from goal_sweep.sweeps import ResolvedSweep, SweepError, find_sweep, list_shipped, load_sweep
 from goal_sweep.sweeps.reading.load import SweepNotFoundError, placed
+from goal_sweep.sweeps.schema import TrackingConfig
 from tests.helpers.mistakes import check_mistakes
 from tests.helpers.paths import SCENES
 
@@ -31,7 +32,7 @@ def test_small_sweep(write: Write) -> None:
     assert config.execution.sharing == "auto"
     assert len(config.objectives.configs) == len(pair_weights) * len(triplet_weights)
     assert config.store == str(Path.cwd() / "goal-sweep-store")
-    assert config.tracking == "sqlite:///{store}/mlflow.db"
+    assert config.tracking.uri == "sqlite:///{store}/mlflow.db"
 
 
 @pytest.mark.parametrize(
@@ -103,18 +104,27 @@ def test_one_mistake_in_an_optional_section(
 @pytest.mark.parametrize(
     ("key", "place"),
     [
-        ("tracking", "http://me:hunter2@host"),
-        ("tracking", "https://hunter2@host/x"),
-        ("tracking", "postgresql://host/db?password=hunter2"),
+        ("tracking.uri", "http://me:hunter2@host"),
+        ("tracking.uri", "https://hunter2@host/x"),
+        ("tracking.uri", "postgresql://host/db?password=hunter2"),
         ("store", "s3://key:hunter2@bucket"),
     ],
 )
 def test_credentials_are_refused_and_not_repeated(
     write: Write, errors_of: Errors, small_text: str, key: str, place: str
 ) -> None:
-    lines = errors_of(write("a.yaml", small_text + f"{key}: {place}\n"))
+    lines = errors_of(write("a.yaml", small_text + f"{key.partition('.')[0]}: {place}\n"))
     check_mistakes(lines, f"a.yaml:16 | {key} | credentials")
     assert "hunter2" not in lines[0]
+
+
+def test_the_uri_of_one_file_leaves_the_trackers_of_another(write: Write, small_text: str) -> None:
+    write("base.yaml", small_text + "tracking: http://base:5000\n")
+    child = write("child.yaml", "extends: base.yaml\ntracking: {also: [wandb]}\n")
+    assert load_sweep(child).tracking == TrackingConfig(uri="http://base:5000", also=("wandb",))
+    there = load_sweep(child, ["tracking.uri=http://host", "tracking.also=[tensorboard, wandb]"]).tracking
+    assert there == TrackingConfig(uri="http://host", also=("tensorboard", "wandb"))
+    assert load_sweep(child, ["tracking=http://host"]).tracking == TrackingConfig(uri="http://host")
 
 
 @pytest.mark.parametrize(

@@ -33,10 +33,10 @@ def test_relative_paths_start_at_the_folder_of_the_file_that_says_them(write: Wr
     own = tmp_path / "folder"
     assert [item.weights for item in config.model.backbones] == [str(own / "w.safetensors"), "random", "timm"]
     assert config.store == str(own / "out")
-    assert config.tracking == "sqlite:///{store}/mlflow.db"
+    assert config.tracking.uri == "sqlite:///{store}/mlflow.db"
     there = load_sweep(path, ["store=out", "data.root=coco", "tracking=./runs"])
     assert (there.store, there.data.root) == (str(tmp_path / "out"), str(tmp_path / "coco"))
-    assert there.tracking == str(tmp_path / "runs")
+    assert there.tracking.uri == str(tmp_path / "runs")
     plain = load_for_cluster(path).plain  # a batch job's file lies elsewhere
     assert plain["data"]["root"] == str(tmp_path / "coco")
 
@@ -70,7 +70,7 @@ def test_towers_lie_in_a_folder_or_on_the_hub(
     ],
 )
 def test_tracking(write: Write, tmp_path: Path, given: str, absolute: str) -> None:
-    assert load_sweep(write(), [f"tracking={given}"]).tracking == absolute.replace("{cwd}", str(tmp_path))
+    assert load_sweep(write(), [f"tracking={given}"]).tracking.uri == absolute.replace("{cwd}", str(tmp_path))
 
 
 TEXT = """\
@@ -95,14 +95,14 @@ def test_set_variables_are_expanded(write: Write) -> None:
     assert isinstance(config.data, KarpathyConfig)
     assert (config.data.root, config.data.annotations) == ("/data/coco", "x.json")
     assert config.model.backbones[0].weights == "/w.pt"
-    assert (config.store, config.tracking) == ("/s", "/runs")
+    assert (config.store, config.tracking.uri) == ("/s", "/runs")
 
 
 def test_defaults_of_unset_and_empty_variables(write: Write, tmp_path: Path) -> None:
     config = load_sweep(write("a.yaml", TEXT), environ={"ROOT": "/data", "WEIGHTS": ""})
     assert config.model.backbones[0].weights == "random"
     assert config.store == str(tmp_path / "here")
-    assert config.tracking == f"sqlite:///{tmp_path}/runs.db"
+    assert config.tracking.uri == f"sqlite:///{tmp_path}/runs.db"
 
 
 @pytest.mark.parametrize("environ", [{}, {"ROOT": ""}])
@@ -132,13 +132,13 @@ def test_malformed_variable(write: Write, errors_of: Errors, value: str) -> None
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("tracking", "http://host/${NAME}"),
-        ("tracking", "http://${NAME}:5000"),
-        ("tracking", "http://host/x?key=${NAME}"),
-        ("tracking", "${NAME}"),
-        ("tracking", "${URI}"),
-        ("tracking", "${UNSET:-http://host/}${NAME}"),
-        ("tracking", "file://host/${NAME}"),
+        ("tracking.uri", "http://host/${NAME}"),
+        ("tracking.uri", "http://${NAME}:5000"),
+        ("tracking.uri", "http://host/x?key=${NAME}"),
+        ("tracking.uri", "${NAME}"),
+        ("tracking.uri", "${URI}"),
+        ("tracking.uri", "${UNSET:-http://host/}${NAME}"),
+        ("tracking.uri", "file://host/${NAME}"),
         ("store", "s3://bucket/${NAME}"),
         ("store", "${URI}"),
         ("data.root", "https://host/${NAME}"),
@@ -155,7 +155,7 @@ def test_a_variable_is_no_part_of_an_address(write: Write, errors_of: Errors, ke
 @pytest.mark.parametrize("tracking", ["sqlite:///${NAME}/runs.db", "sqlite:////${NAME}.db", "./${NAME}", "~/${NAME}"])
 def test_a_variable_may_be_part_of_a_path_of_tracking(write: Write, tracking: str) -> None:
     environ = {"ROOT": "/", "NAME": "mine", "HOME": "/home/somebody"}
-    assert "/mine" in load_sweep(write("a.yaml", TEXT), [f"tracking={tracking}"], environ=environ).tracking
+    assert "/mine" in load_sweep(write("a.yaml", TEXT), [f"tracking={tracking}"], environ=environ).tracking.uri
 
 
 @pytest.mark.parametrize("name", ["AWS_SECRET_ACCESS_KEY", "MLFLOW_TRACKING_PASSWORD", "HF_TOKEN", "MY_API_KEY"])

@@ -50,4 +50,4 @@ def test_the_page_has_type_default_range_and_id_of_every_setting() -> None:
     in_id = {key for key, row in rows.items() if row.split(" | ")[3] == "yes"}
     assert in_id >= {"seeds", "precision", "model.embed_dim", "model.backbones.name", "data.image.size"}
     assert in_id >= {"data.max_captions", "data.val_share", "data.num_train"}
-    assert not in_id & {"name", "store", "tracking", "resources.cpus", "execution.sharing", "data.root"}
+    assert not in_id & {"name", "store", "tracking.also", "resources.cpus", "execution.sharing", "data.root"}

@@ -99,4 +99,4 @@ def test_a_sweep_takes_a_bucket_as_its_store(server: Any, tmp_path: Path) -> Non
     assert sweep.store.root.is_relative_to(tmp_path / "cache")
     identity = hashlib.sha256(b"bucket sweep").hexdigest()[:8]
     assert sweep.store.root.name == f"bucket-sweep-{identity}"
-    assert sweep.config.tracking == "sqlite:///{store}/mlflow.db"
+    assert sweep.config.tracking.uri == "sqlite:///{store}/mlflow.db"
