@@ -141,9 +141,7 @@ def test_these_pickles_do_run(tmp_path: Path, kind: Callable[[Bomb], bytes]) -> 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("place", READERS)
-def test_a_pickle_in_this_place_is_refused_and_not_run(
-    tmp_path: Path, place: str, kind: Callable[[Bomb], bytes]
-) -> None:
+def test_a_pickle_in_this_place_is_refused_and_not_run(tmp_path: Path, place: str, kind: Callable[[Bomb], bytes]):
     path = tmp_path / "file"
     path.write_bytes(kind(Bomb(tmp_path / "ran")))
     with pytest.raises((GoalError, DamagedError, ValueError, KeyError)):

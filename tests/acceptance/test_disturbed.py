@@ -59,9 +59,7 @@ def test_a_killed_launch_continues_with_the_same_numbers(unbroken: Path, tmp_pat
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("number", "says"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
-def test_a_signal_saves_and_the_same_command_continues(
-    unbroken: Path, tmp_path: Path, number: signal.Signals, says: int
-) -> None:
+def test_a_signal_saves_and_the_same_command_continues(unbroken: Path, tmp_path, number: signal.Signals, says: int):
     folder = tiny_in(tmp_path / "run")
     launch = started_training(folder, slowed(tmp_path / "slow"))
     os.kill(launch.pid, number)

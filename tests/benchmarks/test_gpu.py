@@ -65,9 +65,7 @@ def test_a_failing_step_hides_no_other(programs: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.exhaustive
-def test_a_late_step_ends_with_all_that_it_started(
-    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_late_step_ends_with_all_that_it_started(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(gpu, "CPU_PATIENCE", 1)
     children = tmp_path / "children"
     sleeper = Step("late", "a late one", "benchmarks.sleeper", full=f"--children {children}", limit=15)
@@ -82,9 +80,7 @@ def test_a_late_step_ends_with_all_that_it_started(
     assert found["steps"]["bad"]["tables"]  # the next one ran
 
 
-def test_the_deadline_shortens_a_step_and_leaves_out_the_next(
-    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_deadline_shortens_a_step_and_leaves_out_the_next(programs: Path, tmp_path: Path, monkeypatch):
     monkeypatch.setattr(gpu, "LEAST_S", 1.0)
     sleeper = Step("late", "a late one", "benchmarks.sleeper", full=f"--children {tmp_path / 'children'}")
     _, found = run_steps(tmp_path / "out", sleeper, Step("bad", "a bad one", "benchmarks.failing"), deadline=1.5)

@@ -106,9 +106,7 @@ def test_a_job_of_two_nodes_survives_a_requeue(bench: Mapping[str, str], unbroke
     assert not token_file.parent.exists()
 
 
-def test_a_job_that_reaches_its_time_limit_twice_goes_on(
-    bench: Mapping[str, str], unbroken: Path, tmp_path: Path
-) -> None:
+def test_a_job_that_reaches_its_time_limit_twice_goes_on(bench: Mapping[str, str], unbroken: Path, tmp_path: Path):
     run = Submitted(tmp_path / "run", bench, nodes=2, time="0:03:00", save_before=60, pause=1.2)
     run.wait(lambda: run.log.count("back to the queue: the time limit is near") >= 2, "second time limit")
     # Both limits are reached. A longer one lets the third run come to the end, however slow this machine is.
@@ -155,9 +153,7 @@ exec {python} "$@"
     ],
     ids=["goal-sweep", "store"],
 )
-def test_a_node_that_lacks_something_ends_the_job(
-    on_n2: str, said: str, bench: Mapping[str, str], tmp_path: Path
-) -> None:
+def test_a_node_that_lacks_something_ends_the_job(on_n2: str, said: str, bench: Mapping[str, str], tmp_path: Path):
     if "unshare" in on_n2 and subprocess.run(["unshare", "--mount", "true"], check=False).returncode:
         pytest.skip("this machine allows no mounts of a process's own")
     python, folder = tmp_path / "python", tmp_path / "run"

@@ -65,9 +65,7 @@ def two_nodes(folder: Path) -> Iterator[Mapping[str, str]]:
     (folder / "slurm.conf").write_text(text)
     environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
     places = [f"--{kind}-file={folder / f'munge.{kind}'}" for kind in ("key", "pid", "log", "seed")]
-    daemons = [
-        _start(["munged", "--foreground", "--force", f"--socket={folder / 'munge.socket'}", *places], folder),
-    ]
+    daemons = [_start(["munged", "--foreground", "--force", f"--socket={folder / 'munge.socket'}", *places], folder)]
     try:
         _wait(lambda: (folder / "munge.socket").exists(), "munged")
         daemons.append(_start(["slurmctld", "-D", "-c"], folder, environment))

@@ -11,15 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.launches import (
-    Launch,
-    failures,
-    goal_sweep,
-    records_of,
-    results,
-    sweep_in,
-    tampered_trainer,
-)
+from tests.helpers.launches import Launch, failures, goal_sweep, records_of, results, sweep_in, tampered_trainer
 from tests.helpers.paths import ROOT
 from tests.helpers.until import until
 
@@ -103,9 +95,7 @@ def started(folder: Path, around: dict[str, str], server: Server, sign: str) -> 
     return launch
 
 
-def test_another_machine_continues_after_a_kill_with_equal_numbers(
-    server: Server, tmp_path: Path, unbroken: Path
-) -> None:
+def test_another_machine_continues_after_a_kill_with_equal_numbers(server: Server, tmp_path: Path, unbroken: Path):
     folder, here, there = sweep_in(tmp_path / "sweep"), tmp_path / "here", tmp_path / "there"
     started(folder, environment(server, here), server, "/last").end()
     done = goal_sweep(folder, "launch", "tiny.yaml", *STORE, environment=environment(server, there))
@@ -115,9 +105,7 @@ def test_another_machine_continues_after_a_kill_with_equal_numbers(
     assert "nothing to train" in again.stdout, again.stdout + again.stderr
 
 
-def test_a_busy_forgetful_server_that_is_away_for_a_while_changes_no_number(
-    server: Server, tmp_path: Path, unbroken: Path
-) -> None:
+def test_a_busy_forgetful_server_that_is_away_for_a_while_changes_no_number(server: Server, tmp_path, unbroken: Path):
     folder, around = sweep_in(tmp_path / "sweep"), environment(server, tmp_path / "here")
     server.control("faults?busy=0.05&lost=0.05")
     launch = started(folder, around, server, "/last")

@@ -107,9 +107,7 @@ def test_workers_that_die_before_they_begin_are_given_up_and_nothing_counts(tmp_
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("which", [WORKER, "-P -m goal_sweep"], ids=["worker", "launch"])
-def test_a_suspended_process_goes_on_when_it_wakes_and_costs_nothing(
-    unbroken: Path, tmp_path: Path, which: str
-) -> None:
+def test_a_suspended_process_goes_on_when_it_wakes_and_costs_nothing(unbroken: Path, tmp_path: Path, which: str):
     folder = sweep_in(tmp_path / "run")
     launch = Launch(folder, "--set", f"resources.watchdog={BUSY_S}")
     launch.saves()

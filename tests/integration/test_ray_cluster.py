@@ -120,9 +120,7 @@ def test_code_that_was_changed_is_refused(cluster: RayCluster, tmp_path: Path) -
     assert "has other code of goal-sweep" in launch.said.splitlines()[-1]
 
 
-def test_a_head_that_dies_ends_the_launch_and_the_next_one_continues(
-    cluster: RayCluster, unbroken: Path, tmp_path: Path
-) -> None:
+def test_a_head_that_dies_ends_the_launch_and_the_next_one_continues(cluster: RayCluster, unbroken: Path, tmp_path):
     folder = sweep_in(tmp_path / "run")
     cluster.add("first", PYTHONPATH=tampered_trainer(tmp_path / "site", SLOWLY)["PYTHONPATH"])
     launch = Launch(folder, "--address", cluster.address)
@@ -136,9 +134,7 @@ def test_a_head_that_dies_ends_the_launch_and_the_next_one_continues(
     check_equal(folder, unbroken)
 
 
-def test_a_driver_that_is_killed_leaves_nothing_behind_on_the_cluster(
-    cluster: RayCluster, unbroken: Path, tmp_path: Path
-) -> None:
+def test_a_driver_that_is_killed_leaves_nothing_behind_on_the_cluster(cluster: RayCluster, unbroken: Path, tmp_path):
     folder = sweep_in(tmp_path / "run")
     slow = tampered_trainer(tmp_path / "site", SLOWLY)["PYTHONPATH"]
     node = cluster.add("first", PYTHONPATH=slow)
@@ -188,9 +184,7 @@ def square(triplets):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-def test_two_nodes_that_have_neither_the_file_nor_the_folder_train_the_cells_of_a_plugin(
-    cluster: RayCluster, tmp_path: Path
-) -> None:
+def test_two_nodes_that_have_neither_the_file_nor_the_folder_train_the_cells_of_a_plugin(cluster: RayCluster, tmp_path):
     folder = sweep_in(tmp_path / "run", 2)
     (folder / "square.py").write_text(SQUARE)
     nodes = [cluster.add(name, hidden=folder) for name in ("one", "two")]

@@ -80,9 +80,7 @@ def test_vectors_are_those_of_the_library(towers: Path) -> None:
     assert tokenizer_from_json(own.to_json()) == own
 
 
-def test_frozen_towers_are_passed_once_and_their_heads_stack(
-    towers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_frozen_towers_are_passed_once_and_their_heads_stack(towers: Path, tmp_path: Path, monkeypatch):
     """Then both towers are fine-tuned from the best heads, killed and resumed, and evaluated from the checkpoint."""
     passed: list[int] = []
     unit = unit_of(*NAMES, model=dual(towers), data=FEW, stage=STAGE, sharing="heads")

@@ -130,9 +130,7 @@ def test_the_same_input_gives_the_same_bits(pair: str, triplet: str) -> None:
 @pytest.mark.parametrize("stored", [2**26, 0])
 @pytest.mark.parametrize("rows", [1, 3, 7])
 @pytest.mark.parametrize("pair", ["con", "lin-ms", "sig-ms"])
-def test_blocks_of_any_height_give_one_result(
-    monkeypatch: pytest.MonkeyPatch, pair: str, rows: int, stored: int
-) -> None:
+def test_blocks_of_any_height_give_one_result(monkeypatch: pytest.MonkeyPatch, pair: str, rows: int, stored: int):
     images, texts = batch(10, match=0.4, seed=2)
     objective = GradientObjective(pair=pair, triplet="nca")
     whole = gradients(objective, images, texts)

@@ -200,11 +200,7 @@ def test_regions_embed_as_an_independent_forward(tmp_path: Path) -> None:
     fingerprint = open_dataset(data).fingerprint
     published = read_published("vse_infty", source, PIECES, data=data, data_fingerprint=fingerprint)
     left = {reason.split(",")[0]: len(names) for reason, names in published.leftovers.items()}
-    assert left == {
-        "a normalisation that the published code builds and never runs": 5,
-        "BERT's pooler": 2,
-        "0": 1,
-    }
+    assert left == {"a normalisation that the published code builds and never runs": 5, "BERT's pooler": 2, "0": 1}
     out = tmp_path / "x.safetensors"
     published.write(out)
     begun = replace(

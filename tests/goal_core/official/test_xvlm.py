@@ -269,10 +269,7 @@ def test_pretrained_windows_are_resized_and_what_does_not_fit_is_one_line(tmp_pa
 
     whole = published(pretrained=False)
     refused("lacks itm_head.0.weight", {k: v for k, v in whole.items() if k != "itm_head.0.weight"})
-    refused(
-        "image encoder of width 96",
-        whole | {"vision_encoder.patch_embed.proj.weight": torch.zeros(96, 3, 4, 4)},
-    )
+    refused("image encoder of width 96", whole | {"vision_encoder.patch_embed.proj.weight": torch.zeros(96, 3, 4, 4)})
     refused(
         "missing .text_encoder.encoder.layer.2.crossattention.self.key.bias",
         {k: v for k, v in whole.items() if k != "text_encoder.encoder.layer.2.crossattention.self.key.bias"},

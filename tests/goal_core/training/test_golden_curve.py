@@ -50,9 +50,7 @@ def grid(root: Path) -> str:
 
 
 @pytest.mark.parametrize(("made", "file"), [(curve, "vsepp_20_steps.tsv"), (grid, "vsepp_grid.tsv")])
-def test_the_numbers_are_the_golden_ones(
-    made: Callable[[Path], str], file: str, tmp_path: Path, pytestconfig: pytest.Config
-) -> None:
+def test_the_numbers_are_the_golden_ones(made: Callable[[Path], str], file: str, tmp_path, pytestconfig: pytest.Config):
     text, path = made(tmp_path), GOLDEN / file
     if pytestconfig.getoption("--update-golden"):
         GOLDEN.mkdir(exist_ok=True)

@@ -90,9 +90,7 @@ def test_a_training_that_another_attempt_owns_is_left_without_a_word(tmp_path: P
     assert "failed" not in (tmp_path / "fenced" / "log.txt").read_text()
 
 
-def test_a_disk_that_refuses_one_training_leaves_the_others_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_refuses_one_training_leaves_the_others_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     unit = unit_of("con/con", "sig/cir")
     alone, folders = folders_of(unit_of("con/con"), tmp_path / "alone"), folders_of(unit, tmp_path / "both")
 
@@ -123,9 +121,7 @@ class AskedToStop(Callback):
 
 @pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.exhaustive), 13])
 @pytest.mark.parametrize("stage", few([FROZEN, FINETUNE]), ids=lambda stage: stage.name)
-def test_a_unit_stopped_wherever_it_is_asked_continues_to_the_same_bits(
-    tmp_path: Path, stage: StageConfig, every: int
-) -> None:
+def test_a_unit_stopped_wherever_it_is_asked_continues_to_the_same_bits(tmp_path: Path, stage: StageConfig, every: int):
     unit = unit_of("con/con", "lin/nca", stage=stage)
     unbroken, never = folders_of(unit, tmp_path / "unbroken"), AskedToStop(10**9)
     train_unit(unit, unbroken, never)

@@ -31,18 +31,13 @@ from tests.helpers.product import TINY
         ("plan quickstart --set data.root=gone", "--set data.root: dataset folder not found"),
         ("launch quickstart --set stages.frozen.epoch=2", "epoch: unknown key (did you mean 'epochs'?)"),
         ("launch quickstart --set objectives.only=[con/cos]", "con/cos"),
-        (
-            "launch quickstart --set stages.frozen.batch_size=40000",
-            "--set stages.frozen.batch_size: must be at most ",
-        ),
+        ("launch quickstart --set stages.frozen.batch_size=40000", "--set stages.frozen.batch_size: must be at most "),
         ("plan quickstart --set stages.frozen.batch_size=40000", "--set stages.frozen.batch_size: must be at most "),
         ("validate quickstart --set name=..", "--set name: must match"),
         ("validate quickstart --set data.min_word_count=100000", "no word"),
     ],
 )
-def test_a_command_line_that_cannot_be_read_is_one_line(
-    line: str, said: str, capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_line_that_cannot_be_read_is_one_line(line: str, said: str, capsys, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run(line.split()) == 2
     printed = capsys.readouterr()
@@ -72,9 +67,7 @@ def test_a_plan_says_that_the_disk_is_too_small(tmp_path: Path, capsys, monkeypa
 
 
 @pytest.mark.parametrize("line", ["status quickstart", "logs quickstart", "plan quickstart", "validate quickstart"])
-def test_looking_at_a_sweep_writes_nothing_where_it_is_looked_at(
-    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_looking_at_a_sweep_writes_nothing_where_it_is_looked_at(line: str, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run(line.split()) == 0
     assert list(tmp_path.iterdir()) == []

@@ -118,9 +118,7 @@ def test_the_state_is_that_of_the_job(
     assert (state.phase, state.said, state.status) == expected
 
 
-def test_a_job_that_is_gone_is_told_from_a_cluster_that_is(
-    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_is_gone_is_told_from_a_cluster_that_is(client: Client, tmp_path: Path, monkeypatch):
     asked = submission("ray", address="http://head:8265")
     client.info = RuntimeError("Request failed with status code 404: job tiny does not exist")
     assert ray_jobs.state(asked, tmp_path).phase == "unknown"

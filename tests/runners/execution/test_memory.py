@@ -59,9 +59,7 @@ def test_the_cells_of_a_stack_go_on_in_chunks(tmp_path: Path, monkeypatch: pytes
         assert len(folder.attempts.numbers()) == 1
 
 
-def test_what_does_not_fit_in_the_smallest_chunks_fails_and_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_does_not_fit_in_the_smallest_chunks_fails_and_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     sizes: list[int] = []
 
     def short(self: CellTrainer, *arguments: Any, **named: Any) -> None:

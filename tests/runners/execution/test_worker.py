@@ -84,9 +84,7 @@ def test_an_error_of_the_unit_fails_each_training_by_its_kind(
         assert counted_failures([attempt]) == counted
 
 
-def test_an_error_after_one_training_is_done_fails_only_the_others(
-    sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_after_one_training_is_done_fails_only_the_others(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch):
     first, second = sweep.by_stage[0]
 
     def finishes_one(files: Files, callback: UnitCallback) -> None:
@@ -99,9 +97,7 @@ def test_an_error_after_one_training_is_done_fails_only_the_others(
     assert outcomes(sweep) == [["done"], ["failed"]]
 
 
-def test_only_what_is_neither_done_nor_trained_by_another_is_claimed(
-    sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_what_is_neither_done_nor_trained_by_another_is_claimed(sweep: OpenedSweep, monkeypatch):
     first, second = sweep.by_stage[0]
     theirs = sweep.store.folder(first)
     theirs.claim("another launch")
@@ -132,9 +128,7 @@ def test_events_pass_on_after_the_store_has_them(sweep: OpenedSweep, monkeypatch
     assert seen == ["failed"]
 
 
-def test_a_unit_whose_launch_asks_it_to_stop_ends_its_attempts(
-    sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_unit_whose_launch_asks_it_to_stop_ends_its_attempts(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch):
     asked: list[bool] = []
 
     def stops(files: Files, callback: UnitCallback) -> None:
@@ -231,9 +225,7 @@ def refused(sweep: OpenedSweep, patch: pytest.MonkeyPatch, **changes: Any) -> st
     return str(raised.value)
 
 
-def test_data_that_are_missing_here_are_named_with_the_machine(
-    sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_data_that_are_missing_here_are_named_with_the_machine(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch):
     def missing(*given: object) -> None:
         raise MissingDataError("no such folder: /data/coco")
 
@@ -241,9 +233,7 @@ def test_data_that_are_missing_here_are_named_with_the_machine(
     assert refused(sweep, monkeypatch) == f"{HOST}: no such folder: /data/coco"
 
 
-def test_a_store_that_is_not_the_drivers_is_not_written(
-    sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_store_that_is_not_the_drivers_is_not_written(sweep: OpenedSweep, monkeypatch, tmp_path: Path):
     elsewhere = tmp_path / "elsewhere"
     said = refused(sweep, monkeypatch, store=str(elsewhere))
     assert said.startswith(f"{HOST} does not see the store of the launch at {elsewhere}")
@@ -272,9 +262,7 @@ def test_a_machine_without_a_gpu_says_so(sweep: OpenedSweep, monkeypatch: pytest
     assert said.startswith(f"{HOST} has no GPU that torch ")
 
 
-def test_where_no_other_machine_can_train_the_unit_its_trainings_fail_uncounted(
-    sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_no_other_machine_can_train_the_unit_its_trainings_fail_uncounted(sweep: OpenedSweep, monkeypatch):
     def differ(*given: object) -> None:
         raise InputsDifferError("the data differ")
 

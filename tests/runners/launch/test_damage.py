@@ -156,11 +156,7 @@ STATES = ("last.safetensors", "best", "metrics.jsonl", "attempts/1.json")
 @pytest.mark.parametrize("damage", few(DAMAGES))
 @pytest.mark.parametrize("name", few(STATES, 2))
 def test_a_damaged_state_is_never_continued(
-    killed: OpenedSweep,
-    finished: tuple[Path, dict[str, Any]],
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    damage: str,
+    killed: OpenedSweep, finished: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch, name: str, damage: str
 ) -> None:
     folder = killed.store.folder(killed.by_stage[0][0]).folder
     path = max(folder.glob("best-*")) if name == "best" else folder / name

@@ -59,9 +59,7 @@ def plugin_in(folder: Path, text: str, name: str = "weight") -> None:
     (folder / "own" / f"{name}.py").write_text(text)
 
 
-def test_an_edited_weight_trains_its_own_cells_again_and_no_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_edited_weight_trains_its_own_cells_again_and_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     plugin_in(tmp_path, WEIGHT)
     sweep = sweep_of(tmp_path)
     sweep.check_trainable()
@@ -77,9 +75,7 @@ def test_an_edited_weight_trains_its_own_cells_again_and_no_others(
     assert all((after[name] != before[name]) == (name in again) for name in before)
 
 
-def test_a_backbone_of_ones_own_trains_in_both_stages_and_is_part_of_the_id(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_backbone_of_ones_own_trains_in_both_stages_and_is_part_of_the_id(tmp_path: Path, monkeypatch):
     text = OWN.replace("own/weight.py", "own/weight.py, own/convs.py").replace("name: test_resnet", "name: convs")
     plugin_in(tmp_path, WEIGHT)
     plugin_in(tmp_path, BACKBONE, "convs")
@@ -98,9 +94,7 @@ def test_a_backbone_of_ones_own_trains_in_both_stages_and_is_part_of_the_id(
     assert load_model(best, plugins=[str(again)]).encode_images([Image.new("RGB", (40, 40))]).shape[0] == 1
 
 
-def test_a_text_encoder_and_a_framework_train_and_an_edit_trains_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_text_encoder_and_a_framework_train_and_an_edit_trains_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     page = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     words, deep = (next(one for one in page if f"@{kind}." in one) for kind in ("text_encoders", "frameworks"))
     text = OWN.replace("own/weight.py", "own/weight.py, own/words.py, own/deep.py")
@@ -135,9 +129,7 @@ def test_status_report_and_results_run_nothing(tmp_path: Path, monkeypatch: pyte
     assert not ran.exists()
 
 
-def test_a_sweep_from_elsewhere_runs_no_plugin_unless_it_is_trusted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sweep_from_elsewhere_runs_no_plugin_unless_it_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     ran = tmp_path / "ran"
     plugin_in(tmp_path / "theirs", f"{WEIGHT}\nopen({str(ran)!r}, 'w')\n")
     (tmp_path / "mine").mkdir()

@@ -9,14 +9,7 @@ import pytest
 
 from goal_sweep.goal_core.checkpoints import RANKS
 from goal_sweep.runners.launch.tuning import refreshed_results
-from goal_sweep.runners.results import (
-    asked_row,
-    listed_again,
-    read_results,
-    stored_row,
-    training_row,
-    update_results,
-)
+from goal_sweep.runners.results import asked_row, listed_again, read_results, stored_row, training_row, update_results
 from goal_sweep.runners.store import Store, TrainingStatus
 from goal_sweep.runners.store.provenance import gather
 from goal_sweep.sweeps import ResolvedSweep, Training
@@ -103,9 +96,7 @@ def test_a_bit_that_flips_in_the_table_never_changes_a_number(store: Store, seed
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", RANKS])
-def test_a_damaged_file_of_a_finished_training_is_named_and_read_again_when_it_is_whole(
-    store: Store, name: str
-) -> None:
+def test_a_damaged_file_of_a_finished_training_is_named_and_read_again_when_it_is_whole(store: Store, name: str):
     folder = folder_of(store)
     folder.claim("L")
     save(folder, RANKS, npz("ranks"))

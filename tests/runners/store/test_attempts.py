@@ -43,9 +43,7 @@ def test_an_end_has_its_reason_in_one_line_and_its_trace_whole(folder: TrainingF
     assert attempt.ended >= attempt.started
 
 
-def test_the_driver_ends_the_attempt_of_a_worker_that_it_saw_die_and_no_other(
-    store: Store, folder: TrainingFolder
-) -> None:
+def test_the_driver_ends_the_attempt_of_a_worker_that_it_saw_die_and_no_other(store: Store, folder: TrainingFolder):
     driver = store.folder(TRAINING)
     driver.end_for("another launch", "failed", "killed", counted=True)
     assert driver.attempts.all()[0].outcome == "running"

@@ -14,14 +14,7 @@ import psutil
 import pytest
 
 from goal_sweep.goal_core.basics.atomic import StorageError
-from goal_sweep.runners.store import (
-    AlreadyDoneError,
-    Attempt,
-    ClaimedError,
-    ClaimLostError,
-    Store,
-    TrainingFolder,
-)
+from goal_sweep.runners.store import AlreadyDoneError, Attempt, ClaimedError, ClaimLostError, Store, TrainingFolder
 from goal_sweep.runners.store import training as training_module
 from goal_sweep.runners.store.attempts import RENEW_S, STALE_S, AttemptFolder
 from goal_sweep.runners.store.training import renewed
@@ -111,9 +104,7 @@ def test_a_claim_of_another_machine_lives_by_the_age_of_its_record(store: Store,
 
 
 @pytest.mark.parametrize("clock", [-86_400, 86_400])
-def test_the_clock_of_this_machine_does_not_matter(
-    any_store: Store, monkeypatch: pytest.MonkeyPatch, clock: float
-) -> None:
+def test_the_clock_of_this_machine_does_not_matter(any_store: Store, monkeypatch: pytest.MonkeyPatch, clock: float):
     claimed_elsewhere(any_store)
     now = time.time
     monkeypatch.setattr(time, "time", lambda: now() + clock)
@@ -121,9 +112,7 @@ def test_the_clock_of_this_machine_does_not_matter(
         any_store.folder(TRAINING).claim("mine")
 
 
-def test_a_claim_that_nobody_renews_is_free_in_a_bucket_too(
-    bucket_store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_claim_that_nobody_renews_is_free_in_a_bucket_too(bucket_store: Store, monkeypatch: pytest.MonkeyPatch):
     claimed_elsewhere(bucket_store)
     monkeypatch.setattr("goal_sweep.runners.store.attempts.STALE_S", 1.0)
 
@@ -303,9 +292,7 @@ def test_the_owner_goes_on_if_its_record_is_damaged_and_mends_it(store: Store, c
     assert store.status([TRAINING])[TRAINING].state == "done"
 
 
-def test_a_claim_is_renewed_while_its_block_lasts_whatever_the_disk_does(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_claim_is_renewed_while_its_block_lasts_whatever_the_disk_does(store: Store, monkeypatch: pytest.MonkeyPatch):
     assert RENEW_S * 4 < STALE_S
     monkeypatch.setattr(training_module, "RENEW_S", 0.01)
     folder, refusals = store.folder(TRAINING), list[Attempt]()

@@ -53,9 +53,7 @@ FIELDS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("change", "said"), FIELDS.values(), ids=FIELDS.keys())
-def test_a_field_that_no_training_writes(
-    store: Store, folder: TrainingFolder, change: dict[str, Any], said: str
-) -> None:
+def test_a_field_that_no_training_writes(store: Store, folder: TrainingFolder, change: dict[str, Any], said: str):
     rewrite(folder, change)
     is_damaged(store, folder, said)
 
@@ -93,12 +91,7 @@ def test_json_that_cannot_be_parsed_is_damage(store: Store, folder: TrainingFold
 
 
 @pytest.mark.parametrize(
-    "line",
-    [
-        '{"epoch": 1, "time": 0, "metrics": [1]}',
-        '{"time": 0, "metrics": {}}',
-        "[" * 200_000,
-    ],
+    "line", ['{"epoch": 1, "time": 0, "metrics": [1]}', '{"time": 0, "metrics": {}}', "[" * 200_000]
 )
 def test_a_line_that_is_no_epoch_record(folder: TrainingFolder, line: str) -> None:
     folder.path("metrics.jsonl").write_text(line)

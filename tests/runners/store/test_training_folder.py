@@ -116,9 +116,7 @@ def test_damaged_metrics_are_named_by_line(folder: TrainingFolder) -> None:
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ESTALE])
 @pytest.mark.parametrize("native", [False, True])
-def test_a_refusing_disk_is_one_readable_line_and_loses_nothing(
-    folder: TrainingFolder, code: int, native: bool
-) -> None:
+def test_a_refusing_disk_is_one_readable_line_and_loses_nothing(folder: TrainingFolder, code: int, native: bool):
     save(folder, LAST, b"before")
 
     def write(path: Path) -> None:

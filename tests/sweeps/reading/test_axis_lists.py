@@ -75,9 +75,7 @@ def test_axes_can_be_set_and_inherited_and_replaced(write: Write, small_text: st
         ("seeds: [1, 2]", "seeds: [1, 2]\naxes: []", "small.yaml:9 | axes | unknown key | objectives.params.tau"),
     ],
 )
-def test_one_mistake_is_one_line(
-    write: Write, errors_of: Errors, small_text: str, old: str, new: str, told: str
-) -> None:
+def test_one_mistake_is_one_line(write: Write, errors_of: Errors, small_text: str, old: str, new: str, told: str):
     check_mistakes(errors_of(write(text=small_text.replace(old, new))), told)
 
 
@@ -95,9 +93,7 @@ def test_values_that_do_not_go_together_are_named(write: Write, errors_of: Error
     check_mistakes(errors_of(write(), *sets), f"--set {key} | {key} | frozen_epochs 1 ramp_epochs 2 | 2 epochs | 1 + 2")
 
 
-def test_values_beyond_the_first_are_checked_beside_other_mistakes(
-    write: Write, errors_of: Errors, small_text: str
-) -> None:
+def test_values_beyond_the_first_are_checked_beside_other_mistakes(write: Write, errors_of: Errors, small_text: str):
     text = small_text.replace("lr: 1e-3", "lr:\n      - 1e-3\n      - -1").replace("name: small", "name: 3")
     lines = errors_of(
         write(text=text), "objectives.params={temperature: [0.1, model]}", "objectives.baselines=[infonce]"

@@ -64,9 +64,7 @@ def test_small_sweep(write: Write) -> None:
         ("embed_dim: 64", "text: {word_dim: 0}", "a.yaml:7 | model.text.word_dim | at least 1 | 0"),
     ],
 )
-def test_one_mistake_is_one_line(
-    write: Write, errors_of: Errors, small_text: str, old: str, new: str, told: str
-) -> None:
+def test_one_mistake_is_one_line(write: Write, errors_of: Errors, small_text: str, old: str, new: str, told: str):
     assert old in small_text
     check_mistakes(errors_of(write("a.yaml", small_text.replace(old, new))), told)
 
@@ -94,9 +92,7 @@ def test_one_mistake_is_one_line(
         ),
     ],
 )
-def test_one_mistake_in_an_optional_section(
-    write: Write, errors_of: Errors, small_text: str, section: str, told: str
-) -> None:
+def test_one_mistake_in_an_optional_section(write: Write, errors_of: Errors, small_text: str, section: str, told: str):
     check_mistakes(errors_of(write("a.yaml", small_text + section + "\n")), told)
 
 
@@ -239,9 +235,7 @@ def test_in_dual_baselines_have_the_temperature_of_the_model() -> None:
         load_sweep(SCENES, [dual[0], "objectives.params.temperature=model"])
 
 
-def test_a_mistake_in_a_shipped_sweep_names_the_file_that_extends_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mistake_in_a_shipped_sweep_names_the_file_that_extends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("GOAL_WEIGHTS", raising=False)
     photos = tmp_path / "photos.yaml"
     photos.write_text(f"extends: emoji_vsepp\nname: photos\ndata: {{root: {tmp_path}}}\n")

@@ -47,9 +47,7 @@ CASES = {
 
 @pytest.mark.parametrize("size", [5, *(pytest.param(size, marks=pytest.mark.exhaustive) for size in (1, 8))])
 @pytest.mark.parametrize("name", CASES)
-def test_chunks_have_the_gradient_of_the_whole_batch(
-    name: str, size: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_chunks_have_the_gradient_of_the_whole_batch(name: str, size: int, monkeypatch, tmp_path: Path):
     model, data, stage = CASES[name]
     unit = unit_of("sig-ms/cir", stage=stage, model=model, data=data)
     whole, state, logged = first_step(monkeypatch, tmp_path / "whole", unit)
@@ -129,9 +127,7 @@ def test_draws_that_no_row_owns_are_refused() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_chunks_on_a_gpu_have_the_gradient_of_the_whole_batch_and_less_memory(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_chunks_on_a_gpu_have_the_gradient_of_the_whole_batch_and_less_memory(monkeypatch, tmp_path: Path):
     model, data, stage = CASES["vsepp"]
     gradients, peaks, noted = {}, {}, list[int]()
 

@@ -11,15 +11,7 @@ from goal_sweep.goal_core.training import TrainingPlan, UnitPlan
 from goal_sweep.goal_core.training.cells.stack import CellStack
 from goal_sweep.goal_core.training.config import StageConfig
 from goal_sweep.goal_core.training.train import train_unit
-from tests.helpers.training_cases import (
-    DATA,
-    FINETUNE,
-    FROZEN,
-    PlainFolder,
-    folders_of,
-    same_weights,
-    unit_of,
-)
+from tests.helpers.training_cases import DATA, FINETUNE, FROZEN, PlainFolder, folders_of, same_weights, unit_of
 
 OWN: dict[str, dict[str, Any]] = {
     "plain": {},

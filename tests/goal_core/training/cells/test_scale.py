@@ -20,15 +20,7 @@ from goal_sweep.goal_core.objectives import ObjectiveConfig
 from goal_sweep.goal_core.training import UnitPlan
 from goal_sweep.goal_core.training.cells.optim import BATCHES, gradient_norm, scale_from
 from goal_sweep.goal_core.training.train import train_unit
-from tests.helpers.training_cases import (
-    XVLM,
-    XVLM_DATA,
-    XVLM_DROPS,
-    PlainFolder,
-    folders_of,
-    train_killed,
-    unit_of,
-)
+from tests.helpers.training_cases import XVLM, XVLM_DATA, XVLM_DROPS, PlainFolder, folders_of, train_killed, unit_of
 
 STAGE = replace(XVLM_DROPS, batch_size=8)
 DATA = replace(XVLM_DATA, num_train=5, num_val=6, num_test=6, image=replace(XVLM_DATA.image, augment="none"))

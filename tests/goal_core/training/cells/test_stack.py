@@ -199,9 +199,7 @@ def test_a_stack_killed_at_any_operation_on_files_ends_with_the_same_bits(tmp_pa
             assert folder.numbers() == whole[key].numbers(), kill
 
 
-def test_a_cell_that_resumed_later_joins_the_stack_when_the_others_arrive(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cell_that_resumed_later_joins_the_stack_when_the_others_arrive(tmp_path: Path, monkeypatch):
     unit = heads_unit(*GRID[:3])
     folders = folders_of(unit, tmp_path)
     ahead = replace(unit, trainings=unit.trainings[:1])
@@ -252,9 +250,7 @@ def poisoned(request: pytest.FixtureRequest) -> Iterator[str]:
     ],
     ids=["two go on", "one goes on", "unstacked"],
 )
-def test_a_cell_that_fails_leaves_the_others_as_they_were(
-    tmp_path: Path, poisoned: str, sharing: str, names: list[str]
-) -> None:
+def test_a_cell_that_fails_leaves_the_others_as_they_were(tmp_path, poisoned: str, sharing: str, names: list[str]):
     stage = replace(FROZEN, warmup_epochs=0)
     unit = heads_unit(*names, stage=stage, sharing=sharing)
     folders = folders_of(unit, tmp_path / "with")
@@ -271,9 +267,7 @@ def test_a_cell_that_fails_leaves_the_others_as_they_were(
         assert sharing == "heads" or same_weights(folders[key], folder)
 
 
-def test_embeddings_that_do_not_fit_into_memory_are_made_by_each_cell(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_embeddings_that_do_not_fit_into_memory_are_made_by_each_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     unit = heads_unit(*GRID[:2])
     whole = trained(unit, tmp_path / "whole")
 

@@ -45,9 +45,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_candidates_train_first_without_the_test_split_and_the_choice_reports(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Path
-) -> None:
+def test_candidates_train_first_without_the_test_split_and_the_choice_reports(tmp_path: Path, monkeypatch, whole: Path):
     done = _sweep(whole)
     assert not done.is_searching
     found = results(done)
@@ -71,9 +69,7 @@ def test_candidates_train_first_without_the_test_split_and_the_choice_reports(
     assert launch(_sweep(whole), monkeypatch).found_nothing_to_do
 
 
-def test_what_was_killed_continues_with_the_same_candidates_and_the_same_choice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Path
-) -> None:
+def test_what_was_killed_continues_with_the_same_candidates_and_the_same_choice(tmp_path, monkeypatch, whole: Path):
     def dies_after(units: int) -> None:
         left = [None] * units
 
@@ -103,9 +99,7 @@ def test_a_larger_budget_trains_the_new_candidates_alone(tmp_path: Path, monkeyp
     assert larger.groups[0] == [one.key for one in asked]
 
 
-def test_a_search_works_with_two_stages_and_shares_what_is_equal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_works_with_two_stages_and_shares_what_is_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     space = "{stages.frozen.lr: {choice: [1e-3, 1e-2]}, stages.finetune.lr: {choice: [1e-4, 1e-3]}}"
     settings = (f"tune={{space: {space}, budget: 4}}", "objectives={only: [sig/con]}")
     assert Trains(tmp_path, monkeypatch, *settings).launch().status == 0
@@ -116,9 +110,7 @@ def test_a_search_works_with_two_stages_and_shares_what_is_equal(
     assert {one.configuration for one in frozen} >= {"candidate 0 frozen.lr 0.001"}
 
 
-def test_an_objective_whose_candidates_fail_reports_its_default(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_objective_whose_candidates_fail_reports_its_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     trains = Trains(tmp_path, monkeypatch, ONE_STAGE, TUNE)
     candidates = {one.key for one in trains.sweep.trainings if one.number is not None}
 
