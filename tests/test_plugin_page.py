@@ -117,6 +117,10 @@ def test_the_text_encoder_and_the_framework_build_and_are_in_the_ids(framework: 
     (weights,) = sweep.weights.values()
     assert "convolved_words plugin:" in weights
     assert ("framework plugin:" in weights) == (framework == "deep")
+    edited = tmp_path / ("deep.py" if framework == "deep" else "words.py")
+    edited.write_text((text_before := edited.read_text()) + "# edited")
+    assert not {one.key for one in open_sweep("own.yaml", own).trainings} & {one.key for one in sweep.trainings}
+    edited.write_text(text_before)
     wide = [*own, "model.options={width: 256}"]
     if framework != "deep":
         with pytest.raises(SweepError, match=r"model\.options: framework .* has no such part"):

@@ -1,16 +1,14 @@
-"""Launches that are killed, stopped, doubled, or whose cell fails: the same command ends with the same numbers."""
+"""Launches that are stopped, or whose cell fails: the same command ends with the same numbers."""
 
 import os
 import signal
 import subprocess
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.helpers.launches import tampered_trainer
 from tests.helpers.product import (
-    attempts,
     check_mlflow,
     histories,
     num_epochs,
@@ -37,26 +35,6 @@ def started_training(folder: Path, environment: dict[str, str]) -> subprocess.Po
     return launch
 
 
-def kill_all(launch: subprocess.Popen[bytes]) -> None:
-    """Kill a launch with every process that it has started."""
-    processes = [psutil.Process(launch.pid), *psutil.Process(launch.pid).children(recursive=True)]
-    for process in processes:
-        process.kill()
-    launch.wait(60)
-
-
-@pytest.mark.exhaustive
-def test_a_killed_launch_continues_with_the_same_numbers(unbroken: Path, tmp_path: Path) -> None:
-    folder = tiny_in(tmp_path / "run")
-    kill_all(started_training(folder, slowed(tmp_path / "slow")))
-    assert len(results(folder)) < 4
-    again = run(folder, "launch", "tiny.yaml")
-    assert again.returncode == 0, again.stdout + again.stderr
-    assert (results(folder), histories(folder)) == (results(unbroken), histories(unbroken))
-    check_mlflow(folder)
-    assert not any(attempt["counted"] for each in attempts(folder).values() for attempt in each)
-
-
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("number", "says"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
 def test_a_signal_saves_and_the_same_command_continues(unbroken: Path, tmp_path, number: signal.Signals, says: int):
@@ -68,17 +46,6 @@ def test_a_signal_saves_and_the_same_command_continues(unbroken: Path, tmp_path,
     again = run(folder, "launch", "tiny.yaml")
     assert again.returncode == 0, again.stdout + again.stderr
     assert (results(folder), histories(folder)) == (results(unbroken), histories(unbroken))
-    check_mlflow(folder)
-
-
-@pytest.mark.exhaustive
-def test_two_launches_at_once_share_the_work(unbroken: Path, tmp_path: Path) -> None:
-    folder = tiny_in(tmp_path / "run")
-    environment = slowed(tmp_path / "slow")
-    first, second = (start(folder, "launch", "tiny.yaml", environment=environment) for _ in range(2))
-    assert sorted({first.wait(600), second.wait(600)})[0] == 0
-    assert results(folder) == results(unbroken)
-    assert {len(each) for each in attempts(folder).values()} == {1}
     check_mlflow(folder)
 
 

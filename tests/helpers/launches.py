@@ -31,6 +31,14 @@ def check_mlflow(folder: Path, epochs: int = EPOCHS) -> None:
     product.check_mlflow(folder, epochs)
 
 
+def check_equal(folder: Path, unbroken: Path, *, in_mlflow: bool = True) -> None:
+    """Check that the numbers are the unbroken launch's, everywhere, and that nothing has counted."""
+    assert (results(folder), records_of(folder)) == (results(unbroken), records_of(unbroken))
+    assert failures(folder) == []
+    if in_mlflow:
+        check_mlflow(folder)
+
+
 def sweep_in(folder: Path, epochs: int = EPOCHS) -> Path:
     """A folder with the tiny sweep."""
     return product.tiny_in(folder, epochs)

@@ -12,10 +12,9 @@ from tests.helpers.launches import (
     WORKER,
     Launch,
     attempts,
-    check_mlflow,
+    check_equal,
     failures,
     goal_sweep,
-    records_of,
     results,
     run_by_every_process,
     sweep_in,
@@ -29,13 +28,6 @@ BUSY_S = 30
 """Seconds that a step may take on a machine that others use too."""
 
 
-def check_unharmed(folder: Path, unbroken: Path) -> None:
-    """The numbers are the unbroken launch's, everywhere, and nothing has counted."""
-    assert (results(folder), records_of(folder)) == (results(unbroken), records_of(unbroken))
-    assert failures(folder) == []
-    check_mlflow(folder)
-
-
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("process", ["raylet/raylet", "gcs/gcs_server", "-P -m goal_sweep", WORKER])
 def test_the_same_launch_goes_on_when_a_process_of_it_is_killed(unbroken: Path, tmp_path: Path, process: str) -> None:
@@ -45,7 +37,7 @@ def test_the_same_launch_goes_on_when_a_process_of_it_is_killed(unbroken: Path, 
     launch.child(process).kill()
     launch.ends()
     assert ("it goes on" in launch.said) == (process != WORKER)
-    check_unharmed(folder, unbroken)
+    check_equal(folder, unbroken)
 
 
 @pytest.mark.exhaustive
@@ -80,7 +72,7 @@ def test_a_worker_that_is_killed_again_and_again_after_progress_costs_nothing(un
         launch.saves()
     launch.ends()
     assert {len(records) for records in attempts(folder).values()} == {KILLS + 1}
-    check_unharmed(folder, unbroken)
+    check_equal(folder, unbroken)
 
 
 DIES_BEFORE_IT_BEGINS = """
@@ -117,7 +109,7 @@ def test_a_suspended_process_goes_on_when_it_wakes_and_costs_nothing(unbroken: P
     process.resume()
     launch.ends()
     assert {len(records) for records in attempts(folder).values()} == {1}
-    check_unharmed(folder, unbroken)
+    check_equal(folder, unbroken)
 
 
 @pytest.mark.exhaustive
@@ -133,4 +125,4 @@ def test_a_training_starts_when_the_one_before_it_is_done(unbroken: Path, tmp_pa
     last, first = max(ends, key=ends.__getitem__), min(begins, key=begins.__getitem__)
     assert begins[first] < ends[last] - 10
     assert begins[last] > ends[last]
-    check_unharmed(folder, unbroken)
+    check_equal(folder, unbroken)

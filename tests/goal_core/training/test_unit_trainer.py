@@ -6,6 +6,7 @@ What holds for every framework is in tests/goal_core/models/test_contract.py.
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -94,12 +95,8 @@ def test_a_disk_that_refuses_one_training_leaves_the_others_alone(tmp_path: Path
     unit = unit_of("con/con", "sig/cir")
     alone, folders = folders_of(unit_of("con/con"), tmp_path / "alone"), folders_of(unit, tmp_path / "both")
 
-    def refuse(*arguments: object) -> None:
-        raise StorageError("no space left on device")
-
-    full = folders["sig-cir"]
     for write in ("save_with", "write_metrics", "log"):
-        monkeypatch.setattr(full, write, refuse)
+        monkeypatch.setattr(folders["sig-cir"], write, Mock(side_effect=StorageError("no space left on device")))
     train_unit(unit_of("con/con"), alone)
     done, failed = sorted(train_unit(unit, folders), key=lambda outcome: outcome.key)
     assert isinstance(done, TrainingDone)

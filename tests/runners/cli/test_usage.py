@@ -3,6 +3,7 @@
 import errno
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from typer.core import TyperGroup
@@ -95,10 +96,7 @@ def test_without_a_command_the_help_is_printed(line: str, capsys) -> None:
 def test_an_error_has_its_status_and_a_trace_only_on_request(
     error: Exception, status: int, said: str, debug: bool, capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*arguments: object) -> None:
-        raise error
-
-    monkeypatch.setattr(SweepArguments, "open", fail)
+    monkeypatch.setattr(SweepArguments, "open", Mock(side_effect=error))
     assert run(["status", "quickstart", *(["--debug"] if debug else [])]) == status
     lines = capsys.readouterr().err.splitlines()
     assert lines[-1] == said
@@ -121,11 +119,7 @@ def test_the_environment_says_where_if_the_command_line_does_not(monkeypatch):
 
 def test_a_report_that_cannot_be_written_leaves_the_status_of_training(capsys, monkeypatch):
     """As on a full disk: trainings then end with `storage`, and the launch must not end as if it had been misused."""
-
-    def fail(*arguments: object, **options: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(reports, "report", fail)
+    monkeypatch.setattr(reports, "report", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
     progress = SimpleNamespace(digest=lambda: "")
     outcome = SimpleNamespace(progress=progress, found_nothing_to_do=False, is_tracked=True, status=1)
     monkeypatch.setattr("goal_sweep.runners.launch.launch.launch_sweep", lambda *arguments: outcome)

@@ -3,6 +3,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -122,14 +123,11 @@ def test_a_job_that_is_gone_is_told_from_a_cluster_that_is(client: Client, tmp_p
     asked = submission("ray", address="http://head:8265")
     client.info = RuntimeError("Request failed with status code 404: job tiny does not exist")
     assert ray_jobs.state(asked, tmp_path).phase == "unknown"
-
-    def refuse(*_: str) -> Any:
-        raise ConnectionError("Failed to connect to Ray at address: http://head:8265.\nTry again")
-
-    monkeypatch.setattr(ray_jobs, "connect", refuse)
-    with pytest.raises(ClusterError) as refused:
+    refused = ConnectionError("Failed to connect to Ray at address: http://head:8265.\nTry again")
+    monkeypatch.setattr(ray_jobs, "connect", Mock(side_effect=refused))
+    with pytest.raises(ClusterError) as raised:
         ray_jobs.state(asked, tmp_path)
-    assert str(refused.value) == "Ray at http://head:8265: Failed to connect to Ray at address: http://head:8265."
+    assert str(raised.value) == "Ray at http://head:8265: Failed to connect to Ray at address: http://head:8265."
 
 
 def test_logs_and_cancellation(client: Client, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -93,11 +94,7 @@ def test_cells_that_live_alone_but_not_together_all_finish(tmp_path: Path, monke
 @pytest.mark.parametrize("kind", ["memory", "machine"])
 def test_what_a_machine_does_is_never_counted_and_tried_again_for_a_while(tmp_path: Path, monkeypatch, kind: Any):
     trains = Trains(tmp_path, monkeypatch, ONE_STAGE, ALONE)
-
-    def dies(key: str, epoch: int) -> None:
-        raise Dies(kind)
-
-    outcome = trains.launch(dies)
+    outcome = trains.launch(Mock(side_effect=Dies(kind)))
     assert outcome.status == 75
     assert len(trains.groups) == MOST_DEATHS
     assert (trains.counts, trains.states) == ([0], ["waiting"])

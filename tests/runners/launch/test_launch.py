@@ -18,7 +18,7 @@ from goal_sweep.sweeps import Training
 from tests.helpers.forked import exit_status, forked
 from tests.helpers.in_process import OneMachine, counted, launch, results, sweep_in
 from tests.helpers.pretended import ALONE, EPOCHS, ONE_STAGE, Act, Trains
-from tests.helpers.store_cases import train
+from tests.helpers.store_cases import claimed, train
 
 FOUR = "objectives={only: [con/con, sig/cir, lin/nca, sig-ms/cir]}"
 
@@ -64,8 +64,7 @@ def test_what_fails_is_tried_again_until_its_attempts_are_used_up(tmp_path: Path
 def test_failed_trainings_stay_failed_are_tried_too_or_are_all_that_is_tried(tmp_path: Path, monkeypatch, failed: str):
     trains = Trains(tmp_path, monkeypatch, "resources.max_attempts=1")
     (one, other), (after, after_other) = trains.sweep.by_stage
-    folder = trains.sweep.store.folder(one)
-    folder.claim("L")
+    folder = claimed(trains.sweep.store.folder(one))
     folder.end("failed", "it broke", counted=True)
     folder.claim("M")
     folder.end("interrupted", "a retry that was interrupted")
@@ -138,8 +137,7 @@ def test_two_launches_at_once_share_the_work(tmp_path: Path, monkeypatch: pytest
 def test_what_another_launch_trains_is_waited_for_and_what_it_leaves_is_trained(tmp_path, monkeypatch, finishes: bool):
     trains, said = Trains(tmp_path, monkeypatch, ONE_STAGE, ALONE), io.StringIO()
     trains.sweep.store.prepare()
-    theirs = trains.sweep.store.folder(trains.sweep.trainings[0])
-    theirs.claim("another launch")
+    theirs = claimed(trains.sweep.store.folder(trains.sweep.trainings[0]), "another launch")
 
     def end() -> None:
         time.sleep(0.5)

@@ -10,15 +10,14 @@ import pytest
 from goal_sweep.goal_core.basics.files import json_bytes
 from goal_sweep.goal_core.checkpoints.names import LAST
 from goal_sweep.runners.store import Attempt, Store, TrainingFolder, counted_failures
-from tests.helpers.store_cases import named, save
+from tests.helpers.store_cases import claimed, named, save
 
 TRAINING = named("a" * 16)
 
 
 @pytest.fixture
 def folder(store: Store) -> TrainingFolder:
-    folder = store.folder(TRAINING)
-    folder.claim("L", 3)
+    folder = claimed(store.folder(TRAINING), "L", 3)
     return folder
 
 
@@ -62,8 +61,7 @@ def test_a_reason_that_the_worker_left_stays(store: Store, folder: TrainingFolde
 
 def test_what_failed_before_a_state_was_saved_counts_no_more(store: Store) -> None:
     for saves in (False, False, True, False):
-        folder = store.folder(TRAINING)
-        folder.claim("L")
+        folder = claimed(store.folder(TRAINING))
         if saves:
             save(folder, LAST, b"%d" % len(folder.attempts.numbers()))
         folder.end("failed", "it broke", counted=True)
