@@ -162,8 +162,7 @@ def trained(
         init: dict[str, Path] = {}
         if case.before is not None:
             before = unit_of(*case.objectives, stage=case.before, **settings)
-            folders = folders_of(before, root / "before")
-            train_unit(before, folders)
+            train_unit(before, folders := folders_of(before, root / "before"))
             init = {key: folder.best() for key, folder in folders.items()}
         stage = replace(case.stage, checkpoint_every=2)
 

@@ -219,8 +219,7 @@ def test_events_come_once_for_each_cell_and_epoch(tmp_path: Path) -> None:
 
 def test_finetune_starts_from_the_best_frozen_weights(tmp_path: Path) -> None:
     frozen = unit_of("con/con", stage=ONE_EPOCH)
-    folders = folders_of(frozen, tmp_path / "frozen")
-    train_unit(frozen, folders)
+    train_unit(frozen, folders := folders_of(frozen, tmp_path / "frozen"))
     stage = replace(FINETUNE, epochs=1)
     tune = unit_of("con/con", stage=stage, init={"con-con": folders["con-con"].best()})
     tuned, scratch = folders_of(tune, tmp_path / "finetune"), folders_of(tune, tmp_path / "scratch")
@@ -231,8 +230,7 @@ def test_finetune_starts_from_the_best_frozen_weights(tmp_path: Path) -> None:
 
 def test_another_models_checkpoint_is_refused(tmp_path: Path) -> None:
     small = unit_of("con/con", stage=ONE_EPOCH)
-    folders = folders_of(small, tmp_path / "small")
-    train_unit(small, folders)
+    train_unit(small, folders := folders_of(small, tmp_path / "small"))
     other = unit_of("con/con", model=replace(MODEL, embed_dim=8), init={"con-con": folders["con-con"].best()})
     (outcome,) = train_unit(other, folders_of(other, tmp_path / "other"))
     assert isinstance(outcome, TrainingFailed)

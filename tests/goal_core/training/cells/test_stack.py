@@ -33,8 +33,7 @@ def heads_unit(*names: str, **changes: Any) -> UnitPlan:
 
 
 def trained(unit: UnitPlan, root: Path) -> dict[str, cases.PlainFolder]:
-    folders = cases.folders_of(unit, root)
-    train_unit(unit, folders)
+    train_unit(unit, folders := cases.folders_of(unit, root))
     return folders
 
 
