@@ -139,9 +139,7 @@ sys.meta_path.insert(0, Finder())
 def tampered_trainer(folder: Path, statement: str) -> dict[str, str]:
     """An environment in which every cell executes a statement before each step.
 
-    Args:
-        folder: where the code is written; created.
-        statement: it may use `os`, `time`, `objective` (such as ``con/con``) and `epoch` (from 0).
+    It may use `os`, `time`, `objective` (such as ``con/con``) and `epoch` (from 0).
     """
     return run_by_every_process(folder, TAMPERED.replace("STATEMENT", statement))
 

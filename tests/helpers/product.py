@@ -134,12 +134,7 @@ def check_mlflow(folder: Path, epochs: int = EPOCHS, trainings: int = 4) -> None
 
 
 def run_by_every_process(folder: Path, code: str) -> dict[str, str]:
-    """An environment in which every Python process runs some code when it starts.
-
-    Args:
-        folder: where the code is written; created.
-        code: a module.
-    """
+    """An environment in which every Python process runs some code, written into a new folder, when it starts."""
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(code)
     root = str(Path(__file__).parents[2])

@@ -13,11 +13,7 @@ SHAPE = (4, 8)
 def write_regions(root: Path, *, ids_per: str = "image", captions: int = 5, shape: tuple[int, int] = SHAPE) -> Path:
     """Write `*_ims.npy`, `*_caps.txt` and `*_ids.txt`. Image n, counted over all splits, has the id 100 + n.
 
-    Args:
-        root: folder, created if missing.
-        ids_per: `image` or `caption`.
-        captions: number of captions of each image.
-        shape: number of regions of an image, and of features of a region.
+    ``ids_per`` is `image` or `caption`; ``shape`` counts the regions of an image, and the features of a region.
     """
     root.mkdir(parents=True, exist_ok=True)
     number = 0

@@ -13,7 +13,7 @@ import pytest
 
 from tests.helpers.launches import Launch, check_equal, goal_sweep, sweep_in, tampered_trainer
 from tests.helpers.paths import ROOT
-from tests.helpers.until import until
+from tests.helpers.until import free_port, until
 
 pytest.importorskip("moto", reason="moto[server] is not installed")
 pytest.importorskip("obstore", reason="obstore is not installed")
@@ -35,8 +35,6 @@ class Server:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    from tests.helpers.s3_server import free_port
-
     server = Server(free_port())
 
     def answers() -> bool:

@@ -1,11 +1,9 @@
 """A launch that searches constants first, with real trainings: what it trains, keeps, shows and repeats."""
 
-import io
 import os
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from goal_sweep.goal_core.basics.errors import DivergedError
 from goal_sweep.runners.execution.job import UnitJob
@@ -17,6 +15,7 @@ from goal_sweep.sweeps import Study
 from tests.helpers.forked import exit_status, forked
 from tests.helpers.in_process import counted, launch, results, sweep_in
 from tests.helpers.pretended import Trains
+from tests.helpers.progress_cases import printed
 
 ONE_STAGE = "stages=[{name: frozen, epochs: 2, lr: 1e-3, batch_size: 24, warmup_epochs: 1}]"
 SPACE = "{objectives.params.tau: {loguniform: [1, 20]}, stages.frozen.lr: {choice: [1e-3, 1e-2]}}"
@@ -126,14 +125,9 @@ def test_an_objective_whose_candidates_fail_reports_its_default(tmp_path: Path, 
 
 
 def test_the_view_says_what_a_search_does(tmp_path: Path, whole: Path) -> None:
-    def shown(of: OpenedSweep) -> str:
-        console = Console(width=120, record=True, file=io.StringIO())
-        console.print(overview(of.progress(), "tiny"))
-        return console.export_text()
-
-    before = shown(_sweep(tmp_path))
+    before = printed(overview(_sweep(tmp_path).progress(), "tiny"), 120)
     assert "search tpe: 2 of 4 candidates per objective, 0 of 4 ended" in before
     assert "scenes vsepp test_resnet frozen, candidates: 0 of 4 done" in before
-    text = shown(_sweep(whole))
+    text = printed(overview(_sweep(whole).progress(), "tiny"), 120)
     assert "search over: " in text
     assert "frozen, candidates: 6 of 6 done" in text

@@ -1,20 +1,16 @@
 """The squares of a block in training: score, epoch and seeds, with and without colour, at any size of the terminal."""
 
-import io
-
 import pytest
 from rich.console import Console
 
 from goal_sweep.runners.launch.view import DONE, FAILED, SHARES, WAITING, SweepProgress, block_grid, legend, overview
 from goal_sweep.sweeps import ResolvedSweep
-from tests.helpers.progress_cases import half_done, status
+from tests.helpers.progress_cases import half_done, printed, status
 from tests.helpers.sweep_cases import resolved, scenes
 
 
 def text_of(renderable: object, width: int = 80, height: int = 24) -> list[str]:
-    console = Console(file=io.StringIO(), width=width, height=height, highlight=False)
-    console.print(renderable)
-    return [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+    return [line.rstrip() for line in printed(renderable, width, height).splitlines()]
 
 
 def in_training(sweep: ResolvedSweep) -> SweepProgress:

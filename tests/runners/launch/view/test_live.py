@@ -13,7 +13,7 @@ from rich.console import Console
 from goal_sweep.runners.launch.view import Judgement, LiveView, SweepProgress, block_grid, overview
 from tests.helpers.few import few
 from tests.helpers.paths import ROOT
-from tests.helpers.progress_cases import half_done, status
+from tests.helpers.progress_cases import half_done, printed, status
 from tests.helpers.sweep_cases import resolved
 
 CSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -56,12 +56,6 @@ def on_terminal(rows: int, **environment: str) -> str:
 
 def lines_of(written: str) -> list[str]:
     return [line.rstrip() for line in re.split(r"[\r\n]+", CSI.sub("", written))]
-
-
-def printed(what: object, width: int = 80) -> str:
-    """What a console of some columns, which is no terminal, prints."""
-    Console(file=(file := io.StringIO()), width=width, highlight=False).print(what)
-    return file.getvalue()
 
 
 @pytest.mark.slow
@@ -108,10 +102,8 @@ def test_what_is_damaged_is_named() -> None:
 
 def test_through_a_pipe_it_is_plain_text_of_80_columns() -> None:
     sign, done, third, wait, failed = "±█▃·x"
-    file = io.StringIO()
-    Console(file=file, highlight=False).print(overview(half_done(), "quickstart"))
-    lines = file.getvalue().splitlines()
-    assert "\x1b" not in file.getvalue()
+    lines = (said := printed(overview(half_done(), "quickstart"))).splitlines()
+    assert "\x1b" not in said
     assert max(map(len, lines)) <= 80
     assert lines[0] == "quickstart  15 done, 4 running, 25 waiting, 1 failed"
     start = lines.index("scenes vsepp test_byobnet frozen: image -> text R@1")
