@@ -43,8 +43,7 @@ def test_a_signal_saves_and_the_same_command_continues(unbroken: Path, tmp_path,
     os.kill(launch.pid, number)
     assert launch.wait(120) == says
     assert {row["state"] for row in status(folder)} <= {"waiting", "done"}
-    again = run(folder, "launch", "tiny.yaml")
-    assert again.returncode == 0, again.stdout + again.stderr
+    run(folder, "launch", "tiny.yaml", status=0)
     assert (results(folder), histories(folder)) == (results(unbroken), histories(unbroken))
     check_mlflow(folder)
 
@@ -53,8 +52,7 @@ def test_a_signal_saves_and_the_same_command_continues(unbroken: Path, tmp_path,
 def test_a_cell_fails_alone(unbroken: Path, tmp_path: Path) -> None:
     folder = tiny_in(tmp_path / "run")
     fault = 'if objective == "con/con": raise RuntimeError("a fault of this cell")'
-    failed = run(folder, "launch", "tiny.yaml", environment=tampered_trainer(tmp_path / "fault", fault))
-    assert failed.returncode == 1, failed.stdout + failed.stderr
+    run(folder, "launch", "tiny.yaml", environment=tampered_trainer(tmp_path / "fault", fault), status=1)
     rows = {row["name"]: row for row in status(folder)}
     assert sorted(row["state"] for row in rows.values()) == ["done", "done", "failed", "failed"]
     assert "a fault of this cell" in rows["con/con test_resnet seed 1 (frozen)"]["reason"]
@@ -62,10 +60,8 @@ def test_a_cell_fails_alone(unbroken: Path, tmp_path: Path) -> None:
     assert "a fault of this cell" in run(folder, "logs", "tiny.yaml", "--failed").stdout
     report = (folder / "goal-sweep-store" / "reports" / "tiny" / "report.md").read_text()
     assert "--" in report
-    unchanged = run(folder, "launch", "tiny.yaml")
-    assert unchanged.returncode == 1
+    run(folder, "launch", "tiny.yaml", status=1)
     assert len(results(folder)) == 2
-    retried = run(folder, "launch", "tiny.yaml", "--retry-failed")
-    assert retried.returncode == 0, retried.stdout + retried.stderr
+    run(folder, "launch", "tiny.yaml", "--retry-failed", status=0)
     assert (results(folder), histories(folder)) == (results(unbroken), histories(unbroken))
     check_mlflow(folder)

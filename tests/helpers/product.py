@@ -39,12 +39,14 @@ def command(*arguments: str) -> list[str]:
 
 
 def run(
-    folder: Path, *arguments: str, environment: Mapping[str, str] | None = None
+    folder: Path, *arguments: str, environment: Mapping[str, str] | None = None, status: int | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command in a folder, to its end."""
-    return subprocess.run(
+    """Run a command in a folder, to its end, with an exit status if one is given."""
+    done = subprocess.run(
         command(*arguments), cwd=folder, env=environment, capture_output=True, text=True, timeout=800, check=False
     )
+    assert status in (None, done.returncode), done.stdout + done.stderr
+    return done
 
 
 def start(folder: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:

@@ -90,8 +90,7 @@ def started(folder: Path, around: dict[str, str], server: Server, sign: str) -> 
 def test_another_machine_continues_after_a_kill_with_equal_numbers(server: Server, tmp_path: Path, unbroken: Path):
     folder, here, there = sweep_in(tmp_path / "sweep"), tmp_path / "here", tmp_path / "there"
     started(folder, environment(server, here), server, "/last").end()
-    done = goal_sweep(folder, "launch", "tiny.yaml", *STORE, environment=environment(server, there))
-    assert done.returncode == 0, done.stdout + done.stderr
+    goal_sweep(folder, "launch", "tiny.yaml", *STORE, environment=environment(server, there), status=0)
     check_equal(copied(folder, environment(server, there)), unbroken, in_mlflow=False)
     again = goal_sweep(folder, "launch", "tiny.yaml", *STORE, environment=environment(server, there))
     assert "nothing to train" in again.stdout, again.stdout + again.stderr

@@ -31,10 +31,7 @@ def batch(num_pairs: int, dim: int = 6, seed: int = 0, match: float = 1.0) -> tu
 def gradients(objective: GradientObjective, images: Tensor, texts: Tensor, ids: Tensor | None = None) -> Tensor:
     """Both gradients, stacked: shape (2, N, D)."""
     images, texts = images.clone().requires_grad_(), texts.clone().requires_grad_()
-    objective(images, texts, ids).backward()
-    assert images.grad is not None
-    assert texts.grad is not None
-    return torch.stack((images.grad, texts.grad))
+    return torch.stack(torch.autograd.grad(objective(images, texts, ids), (images, texts)))
 
 
 def from_oracle(

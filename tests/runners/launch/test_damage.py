@@ -23,7 +23,8 @@ from tests.helpers.few import few
 from tests.helpers.in_process import counted, launch, results, sweep_in
 
 Finished = tuple[Path, dict[str, Any]]
-Damage, Mended = Callable[[Path], object], Callable[..., str]
+Damage = Callable[[Path], object]
+Mended = Callable[..., str]
 DAMAGES: dict[str, Damage] = {"flipped": flip, "cut": cut, "removed": Path.unlink}
 
 

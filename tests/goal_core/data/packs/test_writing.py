@@ -24,7 +24,7 @@ def test_a_killed_pack_continues_to_the_same_files(tmp_path: Path, monkeypatch: 
     whole = plan_pack(dataset, CROPS, tmp_path / "whole")
     write_pack(dataset, whole, per_shard=SMALL)
     plan, kills = plan_pack(dataset, CROPS, tmp_path / "killed"), 0
-    for left in range(1, 1000, 5):
+    for left in range(1, 1000, 3):
         points = iter(range(left))
 
         def die(operation: str, path: Path, points: Any = points) -> None:
