@@ -9,7 +9,7 @@ import pytest
 
 from goal_sweep.goal_core.basics.files import json_bytes
 from goal_sweep.goal_core.checkpoints.names import LAST
-from goal_sweep.runners.store import Attempt, Store, TrainingFolder, counted_failures
+from goal_sweep.runners.store import Store, TrainingFolder, counted_failures
 from tests.helpers.store_cases import claimed, named, save
 
 TRAINING = named("a" * 16)
@@ -101,10 +101,3 @@ def test_a_record_that_no_attempt_writes_is_that_of_a_lost_one_and_costs_nothing
     assert store.status([TRAINING])[TRAINING].state == "waiting"
     store.folder(TRAINING).claim("M")
     assert folder.attempts.numbers() == [1, 2]
-
-
-def test_a_number_is_taken_once(folder: TrainingFolder) -> None:
-    assert not folder.attempts.create(Attempt(n=1, launch="M", started=0.0))
-    newest = folder.attempts.newest()
-    assert newest is not None
-    assert newest.launch == "L"

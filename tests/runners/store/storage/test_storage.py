@@ -1,6 +1,5 @@
 """What both kinds of storage keep: whole files, exclusive creation, guards, listings."""
 
-import threading
 from unittest.mock import Mock
 
 import pytest
@@ -40,22 +39,6 @@ def test_a_file_is_replaced_whole_and_created_once(storage, place):
     storage.remove(path)
     storage.remove(path)
     assert storage.read(path) is None
-
-
-def test_of_many_that_create_a_file_one_succeeds(storage, place):
-    created = []
-
-    def create(number):
-        if storage.create(place / "claim.json", f"{number}".encode()):
-            created.append(number)
-
-    threads = [threading.Thread(target=create, args=[number]) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(created) == 1
-    assert storage.read(place / "claim.json") == f"{created[0]}".encode()
 
 
 def test_a_guard_that_raises_keeps_a_file_from_being_created(storage, place):
