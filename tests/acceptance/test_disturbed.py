@@ -1,14 +1,16 @@
-"""Launches that are stopped, or whose cell fails: the same command ends with the same numbers."""
+"""Launches that are killed, stopped, or whose cell fails: the same command ends with the same numbers."""
 
 import os
 import signal
 import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.helpers.launches import tampered_trainer
 from tests.helpers.product import (
+    attempts,
     check_mlflow,
     histories,
     num_epochs,
@@ -33,6 +35,20 @@ def started_training(folder: Path, environment: dict[str, str]) -> subprocess.Po
     launch = start(folder, "launch", "tiny.yaml", environment=environment)
     wait_until(lambda: num_epochs(folder) > before, launch, folder)
     return launch
+
+
+@pytest.mark.exhaustive
+def test_a_killed_launch_continues_with_the_same_numbers(unbroken: Path, tmp_path: Path) -> None:
+    folder = tiny_in(tmp_path / "run")
+    launch = started_training(folder, slowed(tmp_path / "slow"))
+    for process in (psutil.Process(launch.pid), *psutil.Process(launch.pid).children(recursive=True)):
+        process.kill()
+    launch.wait(60)
+    assert len(results(folder)) < 4
+    run(folder, "launch", "tiny.yaml", status=0)
+    assert (results(folder), histories(folder)) == (results(unbroken), histories(unbroken))
+    check_mlflow(folder)
+    assert not any(attempt["counted"] for each in attempts(folder).values() for attempt in each)
 
 
 @pytest.mark.exhaustive
