@@ -17,6 +17,9 @@ PAGES = {
 }
 """Where each document outside docs/ stands on the site."""
 
+COMMANDS = re.compile(r"^```\n(?=(?:\w+=\S+ )*(?:[\w./]*goal-sweep|docker|export|make|openssl|pip)\b)", re.MULTILINE)
+"""The opening of a fence without a language that shows commands."""
+
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the documents outside docs/."""
@@ -26,7 +29,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Lead links, which are relative to the document's place in the repository, to its place on the site."""
+    """Lead links, which are relative to the document's place in the repository, to its place on the site.
+
+    Commands are marked as such, because site.css wraps their lines and leaves those of printed tables.
+    """
     here = page.file.src_uri
     source = next((source for source, at in PAGES.items() if at == here), f"docs/{here}")
 
@@ -34,7 +40,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         target = normpath(join(dirname(source), link[1]))
         return f"]({relpath(PAGES.get(target, target.removeprefix('docs/')), dirname(here))}"
 
-    return re.sub(r"\]\((?!https?://)([^)#\s]+)", moved, markdown)
+    return re.sub(r"\]\((?!https?://)([^)#\s]+)", moved, COMMANDS.sub("```bash\n", markdown))
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:

@@ -34,9 +34,7 @@ def test_every_example_writes_data_that_are_complete(tmp_path: Path, monkeypatch
     assert seen == {"karpathy", "source", "xvlm_json", "id_mapping", "precomp", "regions", "embeddings"}
 
 
-def test_the_sweep_of_the_tutorial_opens_on_pictures_and_a_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_sweep_of_the_tutorial_opens_on_pictures_and_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs/tutorial.md").read_text()
     Path("photos/pictures").mkdir(parents=True)

@@ -27,7 +27,7 @@ from goal_sweep.runners.store.store import Store
 from goal_sweep.sweeps import load_sweep
 from tests.helpers.paths import ROOT
 from tests.helpers.region_files import write_regions
-from tests.helpers.store_cases import named, train
+from tests.helpers.store_cases import claimed, named, train
 
 PACKAGES = ("analysis", "goal_core", "goal_sweep", "runners", "sweeps")
 
@@ -83,9 +83,7 @@ def region_dataset(path: Path) -> Any:
 
 
 def result_of_a_store(path: Path) -> Any:
-    folder = Store(path.parent / "store").folder(named("c" * 16))
-    folder.claim("L")
-    train(folder)
+    folder = train(claimed(Store(path.parent / "store").folder(named("c" * 16))))
     (result,) = (path.parent / "store").rglob("result.json")
     path.rename(result)
     return folder.result()
@@ -141,9 +139,7 @@ def test_these_pickles_do_run(tmp_path: Path, kind: Callable[[Bomb], bytes]) -> 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("place", READERS)
-def test_a_pickle_in_this_place_is_refused_and_not_run(
-    tmp_path: Path, place: str, kind: Callable[[Bomb], bytes]
-) -> None:
+def test_a_pickle_in_this_place_is_refused_and_not_run(tmp_path: Path, place: str, kind: Callable[[Bomb], bytes]):
     path = tmp_path / "file"
     path.write_bytes(kind(Bomb(tmp_path / "ran")))
     with pytest.raises((GoalError, DamagedError, ValueError, KeyError)):

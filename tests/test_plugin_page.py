@@ -37,9 +37,7 @@ def test_the_weight_is_tried_and_its_cells_are_listed(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize("framework", ["vsepp", "vse_infty"])
-def test_the_backbone_builds_in_every_framework_that_takes_pictures(
-    framework: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_backbone_builds_in_every_framework_that_takes_pictures(framework: str, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "convs.py").write_text(blocks("python")[1])
     own = ["plugins=[convs.py]", "model.backbones=[{name: two_convs, weights: random}]", f"model.framework={framework}"]
@@ -64,9 +62,7 @@ def lines_of(data: Path) -> Path:
     return data / "photos.jsonl"
 
 
-def test_the_importer_reads_the_same_data_and_an_edit_reads_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_importer_reads_the_same_data_and_an_edit_reads_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     ours = open_dataset(KarpathyConfig(name="tiny", root=str(write_dataset(tmp_path / "data")), min_word_count=1))
     lines = lines_of(tmp_path / "data")
@@ -107,9 +103,7 @@ def test_what_an_importer_does_wrong_is_one_line_with_its_plugin(tmp_path: Path,
 
 
 @pytest.mark.parametrize("framework", ["vsepp", "vse_infty", "deep"])
-def test_the_text_encoder_and_the_framework_build_and_are_in_the_ids(
-    framework: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_text_encoder_and_the_framework_build_and_are_in_the_ids(framework: str, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "words.py").write_text(blocks("python")[2])
     (tmp_path / "deep.py").write_text(blocks("python")[3])
@@ -123,6 +117,10 @@ def test_the_text_encoder_and_the_framework_build_and_are_in_the_ids(
     (weights,) = sweep.weights.values()
     assert "convolved_words plugin:" in weights
     assert ("framework plugin:" in weights) == (framework == "deep")
+    edited = tmp_path / ("deep.py" if framework == "deep" else "words.py")
+    edited.write_text((text_before := edited.read_text()) + "# edited")
+    assert not {one.key for one in open_sweep("own.yaml", own).trainings} & {one.key for one in sweep.trainings}
+    edited.write_text(text_before)
     wide = [*own, "model.options={width: 256}"]
     if framework != "deep":
         with pytest.raises(SweepError, match=r"model\.options: framework .* has no such part"):

@@ -59,10 +59,8 @@ def _pass(*_: object) -> None:
     """Do nothing: a hook costs one call."""
 
 
-crash_point: Callable[[str], None] = _pass
-"""Called with a name before and after each step of a write. Fault tests replace it to kill the process there."""
 before_operation: Callable[[str, Path], None] = _pass
-"""Called right before each read, write, rename, link and removal of a file. Fault tests replace it to raise errors."""
+"""Called right before each read, write, rename, link and removal of a file. Fault tests fail or die there."""
 
 
 def retried(act: Callable[[], T]) -> T:
@@ -119,10 +117,8 @@ def replace_with(path: Path, write: Callable[[Path], object], *, guard: Callable
 
     def once() -> None:
         with _staged(path, write, guard) as temporary:
-            crash_point(f"{path.name}: before rename")
             before_operation("rename", path)
             os.replace(temporary, path)
-            crash_point(f"{path.name}: after rename")
 
     retried(once)
 
@@ -152,7 +148,6 @@ def create_bytes(path: Path, content: bytes, *, guard: Callable[[], object] | No
         with _staged(path, lambda temporary: temporary.write_bytes(content), guard) as temporary:
             if next(tries) and path.exists() and path.read_bytes() == content:
                 return True  # the try before created it, and failed afterwards
-            crash_point(f"{path.name}: before create")
             before_operation("link", path)
             try:
                 os.link(temporary, path)
@@ -165,7 +160,6 @@ def create_bytes(path: Path, content: bytes, *, guard: Callable[[], object] | No
                     raise
                 if not _create_without_links(temporary, path):
                     return False
-            crash_point(f"{path.name}: after create")
         return True
 
     return retried(once)
@@ -186,11 +180,9 @@ def _staged(path: Path, write: Callable[[Path], object], guard: Callable[[], obj
     """The content under a temporary name, on the disk, to be given the final one; the folder is flushed afterwards."""
     temporary = path.parent / f".{path.name}.{process_tag()}-{next(_serial)}.tmp"
     with storage_errors(path, "write"):
-        crash_point(f"{path.name}: before write")
         try:
             before_operation("write", path)
             write(temporary)
-            crash_point(f"{path.name}: before sync")
             before_operation("sync", path)
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())

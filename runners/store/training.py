@@ -220,7 +220,6 @@ class TrainingFolder:
         that the result rests on, with their SHA-256; a `StorageError` where one is gone.
         """
         attempt = self.check()
-        atomic.crash_point("finish: begin")
         files = {BEST: best_name(int(result["best_epoch"])), METRICS: METRICS, RANKS: RANKS}
         for name in (METRICS, RANKS):
             if self.storage.written(self.folder / name) is None:
@@ -229,7 +228,6 @@ class TrainingFolder:
         own = {"stage_key": self._key, "attempt": attempt.n, "finished": time.time(), "files": stated}
         if not self.storage.create(self.folder / RESULT, json_bytes({**result, **own}), guard=self.check):
             raise ClaimLostError(f"{self.folder / RESULT} was written by another attempt; this one's is discarded")
-        atomic.crash_point("finish: before outcome")
         self.end("done")
         kept = {one["name"] for one in stated.values()}
         with contextlib.suppress(OSError):

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -38,10 +39,7 @@ def test_too_few_data_are_an_error(root: Path) -> None:
 
 
 def test_a_cell_that_fails_is_an_error_with_its_reason(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*arguments: object, **named: object) -> None:
-        raise ArithmeticError("no step")
-
-    monkeypatch.setattr(CellTrainer, "step", fail)
+    monkeypatch.setattr(CellTrainer, "step", Mock(side_effect=ArithmeticError("no step")))
     given = parse(None, steps.OPTIONS, WORDS)
     unit = unit_of(given, data_of(root, 32))
     with pytest.raises(RuntimeError, match=r"^failed \(error\): ArithmeticError: no step$"):

@@ -18,6 +18,7 @@ import pytest
 
 from tests.helpers.launches import attempts, goal_sweep, records_of, results, sweep_in
 from tests.helpers.paths import ROOT
+from tests.helpers.until import free_port
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -59,11 +60,6 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         for child in children:
             if child.is_running():
                 child.kill()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def answers(port: int) -> bool:

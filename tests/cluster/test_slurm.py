@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.helpers.launches import attempts, check_mlflow, goal_sweep, records_of, results, sweep_in, tampered_trainer
+from tests.helpers.launches import attempts, check_equal, goal_sweep, sweep_in, tampered_trainer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3600)]
 END_S = 1500
@@ -64,12 +64,6 @@ class Submitted:
         return int(self.jobs[-1]["status"])
 
 
-def check_equal(folder: Path, unbroken: Path) -> None:
-    assert results(folder) == results(unbroken)
-    assert len(results(folder)) == 4
-    assert records_of(folder) == records_of(unbroken)
-
-
 def processes_of(job: str) -> list[str]:
     """Command lines of the Ray processes of a job."""
     lines = []
@@ -100,15 +94,12 @@ def test_a_job_of_two_nodes_survives_a_requeue(bench: Mapping[str, str], unbroke
     assert f"{run.jobs[-1]['id']} begins on n[1-2], run 2" in run.log
     assert not any(one["counted"] for of in attempts(run.folder).values() for one in of)
     check_equal(run.folder, unbroken)
-    check_mlflow(run.folder)
     assert not processes_of(job)
     assert not Path(f"/tmp/goal-sweep-{job}").exists()
     assert not token_file.parent.exists()
 
 
-def test_a_job_that_reaches_its_time_limit_twice_goes_on(
-    bench: Mapping[str, str], unbroken: Path, tmp_path: Path
-) -> None:
+def test_a_job_that_reaches_its_time_limit_twice_goes_on(bench: Mapping[str, str], unbroken: Path, tmp_path: Path):
     run = Submitted(tmp_path / "run", bench, nodes=2, time="0:03:00", save_before=60, pause=1.2)
     run.wait(lambda: run.log.count("back to the queue: the time limit is near") >= 2, "second time limit")
     # Both limits are reached. A longer one lets the third run come to the end, however slow this machine is.
@@ -119,7 +110,6 @@ def test_a_job_that_reaches_its_time_limit_twice_goes_on(
     assert progress.read_text().split()[1] == "0"  # both have saved something
     assert {one["outcome"] for of in attempts(run.folder).values() for one in of[:-1]} == {"interrupted"}
     check_equal(run.folder, unbroken)
-    check_mlflow(run.folder)
 
 
 def test_a_cancelled_job_is_continued_by_the_next(bench: Mapping[str, str], unbroken: Path, tmp_path: Path) -> None:
@@ -138,7 +128,7 @@ def test_a_cancelled_job_is_continued_by_the_next(bench: Mapping[str, str], unbr
 
     assert run.wait_for_the_end() == 0
     assert [one["job"] for one in run.jobs] == sorted({one["job"] for one in run.jobs}, key=int)
-    check_equal(run.folder, unbroken)
+    check_equal(run.folder, unbroken, in_mlflow=False)
 
 
 BLIND = """#!/bin/sh
@@ -155,9 +145,7 @@ exec {python} "$@"
     ],
     ids=["goal-sweep", "store"],
 )
-def test_a_node_that_lacks_something_ends_the_job(
-    on_n2: str, said: str, bench: Mapping[str, str], tmp_path: Path
-) -> None:
+def test_a_node_that_lacks_something_ends_the_job(on_n2: str, said: str, bench: Mapping[str, str], tmp_path: Path):
     if "unshare" in on_n2 and subprocess.run(["unshare", "--mount", "true"], check=False).returncode:
         pytest.skip("this machine allows no mounts of a process's own")
     python, folder = tmp_path / "python", tmp_path / "run"
@@ -178,7 +166,7 @@ def test_two_sweeps_share_the_same_nodes(bench: Mapping[str, str], unbroken: Pat
     assert [run.jobs[-1]["phase"] for run in (one, other)] == ["running", "running"]
     for run in (one, other):
         assert run.wait_for_the_end() == 0
-        check_equal(run.folder, unbroken)
+        check_equal(run.folder, unbroken, in_mlflow=False)
 
 
 def test_the_jobs_of_an_array_train_each_cell_once(bench: Mapping[str, str], unbroken: Path, tmp_path: Path) -> None:
@@ -186,4 +174,4 @@ def test_the_jobs_of_an_array_train_each_cell_once(bench: Mapping[str, str], unb
     assert run.wait_for_the_end() == 0
     owners = [{one["launch"] for one in of} for of in attempts(run.folder).values()]
     assert all(len(of) == 1 for of in owners)
-    check_equal(run.folder, unbroken)
+    check_equal(run.folder, unbroken, in_mlflow=False)

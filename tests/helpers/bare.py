@@ -19,13 +19,7 @@ PathFinder.find_spec = classmethod(
 
 
 def bare_environ(folder: Path, root: Path, *missing: str) -> dict[str, str]:
-    """The environment of a Python, and of its children, that cannot find `MISSING` and ``missing``.
-
-    Args:
-        folder: gets the module that hides them.
-        root: the checkout whose packages it imports.
-        missing: further packages to hide.
-    """
+    """The environment of a Python of a checkout, and its children, that cannot find `MISSING` and ``missing``."""
     (folder / "sitecustomize.py").write_text(_HIDING.format(missing={*MISSING, *missing}))
     path = f"{folder}{os.pathsep}{root}"
     return {**os.environ, "PYTHONPATH": path, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "OMP_NUM_THREADS": "1"}

@@ -77,14 +77,7 @@ class Log:
 
 
 def run_through(folder: Path, log: Log, *, most: int, until: float = math.inf) -> None:
-    """Launch a sweep with faults until it is done.
-
-    Args:
-        folder: holds ``tiny.yaml``.
-        log: counts the faults.
-        most: number of faults after which the sweep is left alone.
-        until: time (`time.monotonic`) after which it is left alone.
-    """
+    """Launch ``tiny.yaml`` until it is done; after so many faults, or at a time, it is left alone."""
     number, faults, failed, ever_poisoned = 0, 0, False, False
 
     def more() -> bool:

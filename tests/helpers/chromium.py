@@ -20,13 +20,7 @@ _ANSWER_S = 60.0
 
 
 class Browser:
-    """A browser with one page. A context manager.
-
-    Args:
-        profile: an empty folder for its profile.
-        width: of the window, in pixels.
-        height: likewise.
-    """
+    """A browser with one page, in a window of so many pixels. A context manager."""
 
     def __init__(self, profile: Path, width: int = 1400, height: int = 900) -> None:
         # Chromium reads commands from descriptor 3 and writes answers to 4, each ended by a zero byte.

@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.paths import ROOT
+from tests.helpers.until import until
 
 HERE = ROOT / "tests" / "cluster" / "compose"
 PROJECT = "goal-sweep-test"
@@ -59,7 +60,7 @@ def docker_daemon(folder: Path) -> Iterator[None]:
     with (folder / "dockerd.log").open("w") as log:
         daemon = subprocess.Popen(["dockerd", *options], stdout=log, stderr=log)
     try:
-        wait(lambda: succeeds("docker", "info"), 60)
+        until(lambda: succeeds("docker", "info"), "answer of Docker", 60)
         yield
     finally:
         daemon.terminate()
@@ -76,13 +77,6 @@ def compose_command() -> list[str]:
     if succeeds("docker", "compose", "version"):
         return ["docker", "compose"]
     return ["docker-compose"] if shutil.which("docker-compose") else []
-
-
-def wait(done: Callable[[], object], seconds: float, what: str = "") -> None:
-    start = time.monotonic()
-    while not done():
-        assert time.monotonic() - start < seconds, f"not within {seconds} seconds: {what}"
-        time.sleep(0.5)
 
 
 def make_images(folder: Path) -> None:
@@ -129,19 +123,14 @@ class Launch:
             assert self.process.poll() is None, f"the launch ended: {self.log.read_text(errors='replace')[-3000:]}"
             return self.says(pattern)
 
-        wait(ready, 1800, pattern)
+        until(ready, pattern, 1800)
 
     def end(self) -> int:
         return self.process.wait(2700)
 
 
 class Stack:
-    """The running containers.
-
-    Args:
-        folder: where logs go.
-        files: compose files, in order.
-    """
+    """The running containers of compose files; logs go to a folder."""
 
     def __init__(self, folder: Path, *files: Path) -> None:
         self.folder = folder
@@ -161,7 +150,7 @@ class Stack:
 
     def wait_healthy(self, service: str, number: int = 1) -> None:
         state = ("docker", "inspect", "-f", "{{.State.Health.Status}}", self.container(service, number))
-        wait(lambda: run(*state).strip() == "healthy", 900, f"{service} is healthy")
+        until(lambda: run(*state).strip() == "healthy", f"healthy {service}", 900)
 
     def launch(self, sweep: str, store: str, *options: str) -> Launch:
         """Start a launch that trains into a folder of the store's volume."""

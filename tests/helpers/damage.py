@@ -18,12 +18,7 @@ FAULTS = ("kill", "flip", *ERRORS)
 
 
 def flip(path: Path, at: float = 0.5) -> None:
-    """Flip a bit of a file, and keep the file's time, as bit rot does. Doing it again does not undo it.
-
-    Args:
-        path: the file.
-        at: where, as a share of its length.
-    """
+    """Flip a bit of a file, at a share of its length, and keep its time, as bit rot does. Again does not undo it."""
     content, before = bytearray(path.read_bytes()), path.stat()
     if content:
         place = int(at * (len(content) - 1))

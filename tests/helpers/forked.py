@@ -29,14 +29,7 @@ def exit_status(process: multiprocessing.process.BaseProcess) -> int:
 
 
 def in_child(act: Callable[[], int]) -> tuple[int, str]:
-    """Run a command in a fork, to its end.
-
-    Args:
-        act: the command; returns its exit status.
-
-    Returns:
-        The exit status, 2 after an error for the user, negative after a kill; and what the error says.
-    """
+    """Run a command in a fork. Returns its status, 2 after an error for the user, and what the error says."""
     with tempfile.TemporaryDirectory() as folder:
         said = Path(folder) / "said"
 

@@ -120,15 +120,7 @@ def launch(
     train: Train = run_unit,
     console: Console | None = None,
 ) -> LaunchOutcome:
-    """Launch a sweep.
-
-    Args:
-        sweep: the sweep.
-        monkeypatch: holds what stands for Ray and MLflow.
-        options: the options of the launch.
-        train: what a worker does with a unit.
-        console: where to show progress; None: nowhere.
-    """
+    """Launch a sweep. ``train`` is what a worker does with a unit; without a console nothing is shown."""
     with monkeypatch.context() as patch, StopSignals() as signals:
         without_ray(patch, train)
         patch.setattr(launch_module, "Tracking", NoTracking)

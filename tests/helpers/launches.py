@@ -31,6 +31,14 @@ def check_mlflow(folder: Path, epochs: int = EPOCHS) -> None:
     product.check_mlflow(folder, epochs)
 
 
+def check_equal(folder: Path, unbroken: Path, *, in_mlflow: bool = True) -> None:
+    """Check that the numbers are the unbroken launch's, everywhere, and that nothing has counted."""
+    assert (results(folder), records_of(folder)) == (results(unbroken), records_of(unbroken))
+    assert failures(folder) == []
+    if in_mlflow:
+        check_mlflow(folder)
+
+
 def sweep_in(folder: Path, epochs: int = EPOCHS) -> Path:
     """A folder with the tiny sweep."""
     return product.tiny_in(folder, epochs)
@@ -131,9 +139,7 @@ sys.meta_path.insert(0, Finder())
 def tampered_trainer(folder: Path, statement: str) -> dict[str, str]:
     """An environment in which every cell executes a statement before each step.
 
-    Args:
-        folder: where the code is written; created.
-        statement: it may use `os`, `time`, `objective` (such as ``con/con``) and `epoch` (from 0).
+    It may use `os`, `time`, `objective` (such as ``con/con``) and `epoch` (from 0).
     """
     return run_by_every_process(folder, TAMPERED.replace("STATEMENT", statement))
 

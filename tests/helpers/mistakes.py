@@ -4,12 +4,9 @@ from collections.abc import Sequence
 
 
 def check_mistakes(lines: Sequence[str], *expected: str) -> None:
-    """Check the lines of an error, in their order.
+    """Check the lines of an error, in their order, such as ``a.yaml:4 | data.num_trian | 'num_train'``.
 
-    Args:
-        lines: what was reported.
-        expected: of each line its place, its key (may be empty), and facts that its message must have: values, names,
-            the nearest key; as in ``a.yaml:4 | data.num_trian | 'num_train'``.
+    Expected is of each its place, its key (may be empty), and facts that its message has: values, names, nearest keys.
     """
     assert len(lines) == len(expected), "\n".join(lines)
     for line, stated in zip(lines, expected, strict=True):

@@ -8,14 +8,7 @@ from filelock import FileLock
 
 
 def made_once(factory: pytest.TempPathFactory, worker_id: str, name: str, make: Callable[[Path], object]) -> Path:
-    """A file or folder of this name, made by the first process that asks for it. Tests must not change it.
-
-    Args:
-        factory: pytest's fixture `tmp_path_factory`.
-        worker_id: the fixture of pytest-xdist, which names this process.
-        name: its name; one for each thing.
-        make: makes it at a path.
-    """
+    """A file or folder of this name, made by the first process that asks for it. Tests must not change it."""
     base = factory.getbasetemp()
     root = base if worker_id == "master" else base.parent
     made, finished = root / name, root / f"{name}.finished"

@@ -39,12 +39,14 @@ def command(*arguments: str) -> list[str]:
 
 
 def run(
-    folder: Path, *arguments: str, environment: Mapping[str, str] | None = None
+    folder: Path, *arguments: str, environment: Mapping[str, str] | None = None, status: int | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command in a folder, to its end."""
-    return subprocess.run(
+    """Run a command in a folder, to its end, with an exit status if one is given."""
+    done = subprocess.run(
         command(*arguments), cwd=folder, env=environment, capture_output=True, text=True, timeout=800, check=False
     )
+    assert status in (None, done.returncode), done.stdout + done.stderr
+    return done
 
 
 def start(folder: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
@@ -134,12 +136,7 @@ def check_mlflow(folder: Path, epochs: int = EPOCHS, trainings: int = 4) -> None
 
 
 def run_by_every_process(folder: Path, code: str) -> dict[str, str]:
-    """An environment in which every Python process runs some code when it starts.
-
-    Args:
-        folder: where the code is written; created.
-        code: a module.
-    """
+    """An environment in which every Python process runs some code, written into a new folder, when it starts."""
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(code)
     root = str(Path(__file__).parents[2])

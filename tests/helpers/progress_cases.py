@@ -1,11 +1,20 @@
 """A half finished sweep to show."""
 
+import io
 from typing import Any
+
+from rich.console import Console
 
 from goal_sweep.runners.launch.view import SweepProgress
 from goal_sweep.runners.store import State, TrainingStatus
 from goal_sweep.sweeps import Training
 from tests.helpers.sweep_cases import resolved
+
+
+def printed(what: object, width: int = 80, height: int = 24) -> str:
+    """What a console of this size, which is no terminal, prints."""
+    Console(file=(file := io.StringIO()), width=width, height=height, highlight=False).print(what)
+    return file.getvalue()
 
 
 def status(state: State, **fields: Any) -> TrainingStatus:

@@ -9,13 +9,13 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
 
 from tests.helpers.paths import ROOT
+from tests.helpers.until import until
 
 RAY = [str(Path(sys.executable).with_name("ray"))]
 
@@ -30,14 +30,7 @@ def free_port() -> int:
 
 
 class RayNode:
-    """The processes of one Ray node.
-
-    Args:
-        folder: for its home and its log; created.
-        options: of ``ray start``.
-        environment: added to this process's.
-        prefix: a command that runs it elsewhere, as in a network namespace.
-    """
+    """The processes of one Ray node. ``prefix`` is a command that runs it elsewhere, as in a network namespace."""
 
     def __init__(
         self, folder: Path, options: list[str], environment: Mapping[str, str], prefix: tuple[str, ...] = ()
@@ -68,11 +61,11 @@ class RayNode:
             raise
 
     def _wait(self) -> None:
-        deadline = time.monotonic() + 90
-        while "Ray runtime started" not in self.log.read_text():
+        def started() -> bool:
             assert self.process.poll() is None, self.log.read_text()
-            assert time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.2)
+            return "Ray runtime started" in self.log.read_text()
+
+        until(started, "start of Ray", 90)
 
     def processes(self, command: str = "") -> list[psutil.Process]:
         """The processes of this node whose command line contains a text."""
@@ -98,8 +91,7 @@ class RayNode:
 class Cable:
     """A network of two machines on this one: this one, and a network namespace for a node. A context manager; for root.
 
-    Args:
-        name: of the namespace, at most 8 letters.
+    The name is that of the namespace, at most 8 letters.
     """
 
     here, there = "10.213.7.1", "10.213.7.2"
@@ -141,14 +133,7 @@ class Cable:
 
 
 class RayCluster:
-    """A head and its workers; a context manager.
-
-    Args:
-        folder: for the nodes' homes and logs.
-        cpus: of the head.
-        environment: added to each node's.
-        ip: the address of the head; this machine's own if not given.
-    """
+    """A head, with CPUs and an address, and its workers; a context manager."""
 
     def __init__(
         self, folder: Path, cpus: int = 0, environment: Mapping[str, str] | None = None, ip: str | None = None

@@ -1,30 +1,30 @@
 """Write tiny datasets of precomputed regions, and of raw images in VSE-infinity's layout."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
+Counts = Mapping[str, int]
 COUNTS = {"train": 6, "dev": 3, "test": 3}
 SHAPE = (4, 8)
 
 
-def write_regions(root: Path, *, ids_per: str = "image", captions: int = 5, shape: tuple[int, int] = SHAPE) -> Path:
+def write_regions(
+    root: Path, *, ids_per: str = "image", captions: int = 5, shape: tuple[int, int] = SHAPE, counts: Counts = COUNTS
+) -> Path:
     """Write `*_ims.npy`, `*_caps.txt` and `*_ids.txt`. Image n, counted over all splits, has the id 100 + n.
 
-    Args:
-        root: folder, created if missing.
-        ids_per: `image` or `caption`.
-        captions: number of captions of each image.
-        shape: number of regions of an image, and of features of a region.
+    ``ids_per`` is `image` or `caption`; ``shape`` counts the regions of an image, and the features of a region.
     """
     root.mkdir(parents=True, exist_ok=True)
     number = 0
-    for word, count in COUNTS.items():
+    for word, count in counts.items():
         names = range(number, number + count)
         number += count
-        np.save(root / f"{word}_ims.npy", regions(word, shape))
+        np.save(root / f"{word}_ims.npy", regions(word, shape, counts))
         lines = [f"A picture of thing {name} said in way {way}." for name in names for way in range(captions)]
         (root / f"{word}_caps.txt").write_text("\n".join(lines) + "\n")
         repeat = captions if ids_per == "caption" else 1
@@ -32,10 +32,10 @@ def write_regions(root: Path, *, ids_per: str = "image", captions: int = 5, shap
     return root
 
 
-def regions(word: str, shape: tuple[int, int] = SHAPE) -> np.ndarray:
+def regions(word: str, shape: tuple[int, int] = SHAPE, counts: Counts = COUNTS) -> np.ndarray:
     """The content of ``{word}_ims.npy``, (N, R, F) float32."""
     rng = np.random.default_rng(len(word))
-    return rng.standard_normal((COUNTS[word], *shape)).astype(np.float32)
+    return rng.standard_normal((counts[word], *shape)).astype(np.float32)
 
 
 def write_id_mapped(root: Path, *, ids_per: str = "caption") -> Path:

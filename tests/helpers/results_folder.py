@@ -6,7 +6,7 @@ from pathlib import Path
 from goal_sweep.runners.launch.opened import OpenedSweep
 from tests.helpers.mlflow_cases import synced
 from tests.helpers.paths import SCENES
-from tests.helpers.store_cases import write_weights
+from tests.helpers.store_cases import claimed, write_weights
 from tests.helpers.sweep_cases import SETTINGS, opened_in
 
 RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10")
@@ -16,8 +16,7 @@ def finished(folder: Path, empty_database: Path, *more: str) -> OpenedSweep:
     """Two objectives and two stages of the scenes, in the store and in the database beside it."""
     sweep = opened_in(folder, *more)
     for number, training in enumerate(sweep.trainings):
-        one = sweep.store.folder(training)
-        one.claim("L")
+        one = claimed(sweep.store.folder(training))
         one.save_with("best-1.safetensors", write_weights)
         one.write_metrics([{"epoch": 1, "time": 1.7e9, "metrics": {"val/rsum": 10.0, "train/pos_sim": 0.5}}])
         metrics = {f"test/{name}": 10.0 + number for name in RECALLS}

@@ -40,11 +40,7 @@ class _QuietHandler(WSGIRequestHandler):
 
 
 class FaultyServer:
-    """A server in this process, on a free port of the loopback interface.
-
-    Args:
-        port: the port; 0 for a free one.
-    """
+    """A server in this process, on a port of the loopback interface, 0 for a free one."""
 
     def __init__(self, port: int = 0) -> None:
         self._app = DomainDispatcherApplication(create_backend_app)
@@ -136,13 +132,6 @@ def served(port: int = 0) -> Iterator[FaultyServer]:
     finally:
         server.close()
         thread.join(timeout=5)
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 if __name__ == "__main__":

@@ -7,9 +7,10 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from tests.helpers.until import free_port, until
 
 NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel")
 _CONF = """
@@ -61,23 +62,21 @@ def two_nodes(folder: Path) -> Iterator[Mapping[str, str]]:
     text = _CONF.replace("DIR", str(folder)).replace("HOST", socket.gethostname().split(".")[0])
     text = text.replace("USER", "root" if os.getuid() == 0 else os.environ["USER"])
     for name in ("CTLD", "PORT1", "PORT2"):
-        text = text.replace(name, str(_free_port()))
+        text = text.replace(name, str(free_port()))
     (folder / "slurm.conf").write_text(text)
     environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
     places = [f"--{kind}-file={folder / f'munge.{kind}'}" for kind in ("key", "pid", "log", "seed")]
-    daemons = [
-        _start(["munged", "--foreground", "--force", f"--socket={folder / 'munge.socket'}", *places], folder),
-    ]
+    daemons = [_start(["munged", "--foreground", "--force", f"--socket={folder / 'munge.socket'}", *places], folder)]
     try:
-        _wait(lambda: (folder / "munge.socket").exists(), "munged")
+        until(lambda: (folder / "munge.socket").exists(), "munged")
         daemons.append(_start(["slurmctld", "-D", "-c"], folder, environment))
         daemons += [_start(["slurmd", "-D", "-N", node], folder, environment) for node in ("n1", "n2")]
-        _wait(lambda: _idle(environment) == 2, "both nodes idle")
+        until(lambda: _idle(environment) == 2, "both nodes idle")
         yield environment
     finally:
-        with contextlib.suppress(subprocess.SubprocessError):
+        with contextlib.suppress(subprocess.SubprocessError, AssertionError):
             subprocess.run(["scancel", "--user=root"], env=environment, timeout=20, check=False)
-            _wait(lambda: not _queue(environment), "an empty queue", 45)
+            until(lambda: not _queue(environment), "an empty queue", 45)
         for daemon in reversed(daemons):
             daemon.send_signal(signal.SIGTERM)
         for daemon in daemons:
@@ -107,16 +106,3 @@ def _idle(environment: Mapping[str, str]) -> int:
 
 def _queue(environment: Mapping[str, str]) -> str:
     return subprocess.run(["squeue", "-h"], env=environment, capture_output=True, text=True).stdout
-
-
-def _wait(ready: Callable[[], object], what: str, seconds: float = 120.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not ready():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"no {what} within {seconds:.0f} s")
-        time.sleep(0.2)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])

@@ -86,10 +86,17 @@ def write_result(folder: Path, **changes: Any) -> None:
     (folder / RESULT).write_bytes(json_bytes({**result(), **own, **changes}))
 
 
-def train(folder: TrainingFolder, epochs: int = 3, *, first: int = 1) -> None:
-    """Do what a trainer does in a claimed folder, without training."""
+def claimed(folder: TrainingFolder, launch: str = "L", shared_by: int = 1) -> TrainingFolder:
+    """The folder, which an attempt of a launch has claimed."""
+    folder.claim(launch, shared_by)
+    return folder
+
+
+def train(folder: TrainingFolder, epochs: int = 3, *, first: int = 1) -> TrainingFolder:
+    """Do what a trainer does in a claimed folder, without training. Returns the folder."""
     for epoch in range(first, epochs + 1):
         folder.save_with(f"best-{epoch}.safetensors", partial(write_weights, value=epoch))
         folder.save_with("last.safetensors", partial(write_weights, value=epoch))
         folder.write_metrics([record(number) for number in range(1, epoch + 1)])
     folder.finish(result(epochs))
+    return folder

@@ -137,8 +137,7 @@ def trained_cell(root: Path, seed: int, data: DataConfig = DATA, **changes: Any)
     """Train one cell of `con/con` for an epoch. Returns the folder of its checkpoint."""
     stage = replace(FROZEN, epochs=1, warmup_epochs=0, lr_drops=())
     unit = unit_of("con/con", stage=stage, seed=seed, data=data, **changes)
-    folders = folders_of(unit, root / f"seed-{seed}")
-    train_unit(unit, folders)
+    train_unit(unit, folders := folders_of(unit, root / f"seed-{seed}"))
     return folders["con-con"].root
 
 

@@ -1,5 +1,6 @@
 """Wait for what another process or thread does, however slow the machine is."""
 
+import socket
 import time
 from collections.abc import Callable
 
@@ -12,3 +13,9 @@ def until(condition: Callable[[], object], what: str = "that", within: float = L
     while not condition():
         assert time.monotonic() < deadline, f"no {what} within {within:.0f} s"
         time.sleep(0.02)
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])

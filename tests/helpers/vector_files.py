@@ -15,13 +15,7 @@ def vectors(word: str) -> np.ndarray:
 
 
 def write_vectors(root: Path, *, captions: int = 5, repeat: bool = False) -> Path:
-    """Write `*_ims.npy` and `*_caps.txt`.
-
-    Args:
-        root: folder, created if missing.
-        captions: number of captions of each image.
-        repeat: write each image's row once for each of its captions.
-    """
+    """Write `*_ims.npy`, with ``repeat`` each image's row once for each of its captions, and `*_caps.txt`."""
     root.mkdir(parents=True, exist_ok=True)
     for word, count in COUNTS.items():
         rows = vectors(word)

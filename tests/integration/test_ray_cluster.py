@@ -7,17 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.launches import (
-    Launch,
-    attempts,
-    check_mlflow,
-    failures,
-    records_of,
-    results,
-    run_by_every_process,
-    sweep_in,
-    tampered_trainer,
-)
+from tests.helpers import launches
 from tests.helpers.paths import ROOT
 from tests.helpers.ray_nodes import Cable, RayCluster
 from tests.helpers.until import until
@@ -33,19 +23,12 @@ def cluster(tmp_path: Path) -> Iterator[RayCluster]:
         yield cluster
 
 
-def check_equal(folder: Path, unbroken: Path) -> None:
-    assert results(folder) == results(unbroken)
-    assert records_of(folder) == records_of(unbroken)
-    assert failures(folder) == []
-    check_mlflow(folder)
-
-
 def test_a_cluster_without_workers_is_waited_for_and_so_is_one_that_loses_its_only_worker(
     cluster: RayCluster, unbroken: Path, tmp_path: Path
 ) -> None:
-    folder = sweep_in(tmp_path / "run")
-    slow = tampered_trainer(tmp_path / "site", SLOWLY)["PYTHONPATH"]
-    launch = Launch(folder, "--address", cluster.address)
+    folder = launches.sweep_in(tmp_path / "run")
+    slow = launches.tampered_trainer(tmp_path / "site", SLOWLY)["PYTHONPATH"]
+    launch = launches.Launch(folder, "--address", cluster.address)
     launch.says("no machine has what a unit needs, 1 CPU and 0 GPU (resources): it waits for one that joins")
     first = cluster.add("first", PYTHONPATH=slow)
     launch.says("epoch 1/")
@@ -53,44 +36,44 @@ def test_a_cluster_without_workers_is_waited_for_and_so_is_one_that_loses_its_on
     launch.says("its worker process died")
     cluster.add("second")
     launch.ends()
-    check_equal(folder, unbroken)
+    launches.check_equal(folder, unbroken)
 
 
 def test_a_worker_that_ray_ends_for_want_of_memory_is_started_again_later_and_costs_nothing(
     cluster: RayCluster, unbroken: Path, tmp_path: Path
 ) -> None:
-    folder = sweep_in(tmp_path / "run")
+    folder = launches.sweep_in(tmp_path / "run")
     starved = cluster.add("starved", RAY_memory_usage_threshold="0.01", RAY_memory_monitor_refresh_ms="100")
-    launch = Launch(folder, "--address", cluster.address)
+    launch = launches.Launch(folder, "--address", cluster.address)
     launch.says("Ray ended its worker, because the memory of the machine was nearly full", times=2)
     starved.kill()
     cluster.add("second")
     launch.ends()
     assert "internal error" not in launch.said
-    check_equal(folder, unbroken)
+    launches.check_equal(folder, unbroken)
 
 
 def test_machines_that_lack_the_store_the_code_or_the_versions_are_left_alone(
     cluster: RayCluster, unbroken: Path, tmp_path: Path
 ) -> None:
     """They see another disk: what the driver finds at a path is not there, or is something else."""
-    folder = sweep_in(tmp_path / "run")
-    other = run_by_every_process(tmp_path / "site", OTHER_TORCH)["PYTHONPATH"]
-    blind = run_by_every_process(tmp_path / "blind", BLIND.replace("STORE", str(folder / "goal-sweep-store")))[
+    folder = launches.sweep_in(tmp_path / "run")
+    other = launches.run_by_every_process(tmp_path / "site", OTHER_TORCH)["PYTHONPATH"]
+    blind = launches.run_by_every_process(tmp_path / "blind", BLIND.replace("STORE", str(folder / "goal-sweep-store")))[
         "PYTHONPATH"
     ]
     cluster.add("other", PYTHONPATH=other)
     cluster.add("blind", PYTHONPATH=blind)
-    launch = Launch(folder, "--address", cluster.address)
+    launch = launches.Launch(folder, "--address", cluster.address)
     launch.ends(75)
     last = launch.said.splitlines()[-1]
     assert last.startswith("error: no machine of the cluster can train this sweep: "), launch.said
     assert "has other versions than the machine that launched the sweep: torch 0.1, not " in last
     assert f"does not see the store of the launch at {folder / 'goal-sweep-store'}" in last
     cluster.add("fit")
-    launch = Launch(folder, "--address", cluster.address)
+    launch = launches.Launch(folder, "--address", cluster.address)
     launch.ends()
-    check_equal(folder, unbroken)
+    launches.check_equal(folder, unbroken)
 
 
 OTHER_TORCH = """
@@ -114,50 +97,46 @@ def test_code_that_was_changed_is_refused(cluster: RayCluster, tmp_path: Path) -
     shutil.copytree(ROOT / "goal_sweep", old / "goal_sweep")
     (old / "goal_sweep" / "runners" / "added.py").write_text("# another version")
     cluster.add("old", PYTHONPATH=str(old))
-    folder = sweep_in(tmp_path / "run")
-    launch = Launch(folder, "--address", cluster.address)
+    folder = launches.sweep_in(tmp_path / "run")
+    launch = launches.Launch(folder, "--address", cluster.address)
     launch.ends(75)
     assert "has other code of goal-sweep" in launch.said.splitlines()[-1]
 
 
-def test_a_head_that_dies_ends_the_launch_and_the_next_one_continues(
-    cluster: RayCluster, unbroken: Path, tmp_path: Path
-) -> None:
-    folder = sweep_in(tmp_path / "run")
-    cluster.add("first", PYTHONPATH=tampered_trainer(tmp_path / "site", SLOWLY)["PYTHONPATH"])
-    launch = Launch(folder, "--address", cluster.address)
+def test_a_head_that_dies_ends_the_launch_and_the_next_one_continues(cluster: RayCluster, unbroken: Path, tmp_path):
+    folder = launches.sweep_in(tmp_path / "run")
+    cluster.add("first", PYTHONPATH=launches.tampered_trainer(tmp_path / "site", SLOWLY)["PYTHONPATH"])
+    launch = launches.Launch(folder, "--address", cluster.address)
     launch.says("epoch 2/")
     cluster.head.kill()
     launch.ends(75, within=120)
     assert "run the same command again to continue" in launch.said.splitlines()[-1]
     with RayCluster(tmp_path / "again", cpus=1) as again:
-        launch = Launch(folder, "--address", again.address)
+        launch = launches.Launch(folder, "--address", again.address)
         launch.ends()
-    check_equal(folder, unbroken)
+    launches.check_equal(folder, unbroken)
 
 
-def test_a_driver_that_is_killed_leaves_nothing_behind_on_the_cluster(
-    cluster: RayCluster, unbroken: Path, tmp_path: Path
-) -> None:
-    folder = sweep_in(tmp_path / "run")
-    slow = tampered_trainer(tmp_path / "site", SLOWLY)["PYTHONPATH"]
+def test_a_driver_that_is_killed_leaves_nothing_behind_on_the_cluster(cluster: RayCluster, unbroken: Path, tmp_path):
+    folder = launches.sweep_in(tmp_path / "run")
+    slow = launches.tampered_trainer(tmp_path / "site", SLOWLY)["PYTHONPATH"]
     node = cluster.add("first", PYTHONPATH=slow)
-    launch = Launch(folder, "--address", cluster.address)
+    launch = launches.Launch(folder, "--address", cluster.address)
     launch.says("epoch 2/")
     launch.process.kill()
     launch.process.wait()
     until(lambda: not node.processes("ray::Implicit"), "end of the workers")
     node.kill()
     cluster.add("second")
-    launch = Launch(folder, "--address", cluster.address)
+    launch = launches.Launch(folder, "--address", cluster.address)
     launch.ends()
-    check_equal(folder, unbroken)
+    launches.check_equal(folder, unbroken)
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and the package iproute2")
 def test_a_machine_that_is_cut_off_and_comes_back_writes_nothing_late(unbroken: Path, tmp_path: Path) -> None:
-    folder = sweep_in(tmp_path / "run")
-    slow = tampered_trainer(tmp_path / "site", SLOWLY)["PYTHONPATH"]
+    folder = launches.sweep_in(tmp_path / "run")
+    slow = launches.tampered_trainer(tmp_path / "site", SLOWLY)["PYTHONPATH"]
     noticed_soon = {
         "RAY_health_check_period_ms": "1000",
         "RAY_health_check_timeout_ms": "1000",
@@ -165,7 +144,7 @@ def test_a_machine_that_is_cut_off_and_comes_back_writes_nothing_late(unbroken: 
     }
     with Cable("goalcut") as cable, RayCluster(tmp_path / "cluster", 0, noticed_soon, cable.here) as cluster:
         cluster.add("far", 1, cable, PYTHONPATH=slow)
-        launch = Launch(folder, "--address", cluster.address)
+        launch = launches.Launch(folder, "--address", cluster.address)
         launch.says("epoch 2/")
         cluster.add("near", PYTHONPATH=slow)
         cable.cut()
@@ -173,8 +152,8 @@ def test_a_machine_that_is_cut_off_and_comes_back_writes_nothing_late(unbroken: 
         launch.says("epoch 4/")
         cable.mend()
         launch.ends()
-    check_equal(folder, unbroken)
-    frozen = attempts(folder)
+    launches.check_equal(folder, unbroken)
+    frozen = launches.attempts(folder)
     assert [[one["outcome"] for one in all_] for all_ in frozen.values()] == [["lost", "done"]] * 2
 
 
@@ -188,10 +167,8 @@ def square(triplets):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-def test_two_nodes_that_have_neither_the_file_nor_the_folder_train_the_cells_of_a_plugin(
-    cluster: RayCluster, tmp_path: Path
-) -> None:
-    folder = sweep_in(tmp_path / "run", 2)
+def test_two_nodes_that_have_neither_the_file_nor_the_folder_train_the_cells_of_a_plugin(cluster: RayCluster, tmp_path):
+    folder = launches.sweep_in(tmp_path / "run", 2)
     (folder / "square.py").write_text(SQUARE)
     nodes = [cluster.add(name, hidden=folder) for name in ("one", "two")]
     own = [
@@ -202,11 +179,11 @@ def test_two_nodes_that_have_neither_the_file_nor_the_folder_train_the_cells_of_
     ]
     arguments = [word for text in own for word in ("--set", text)]
     store = tmp_path / "seen" / "goal-sweep-store"
-    launch = Launch(folder, "--address", cluster.address, "--store", str(store), *arguments)
+    launch = launches.Launch(folder, "--address", cluster.address, "--store", str(store), *arguments)
     launch.says("epoch 1/")
     seen = [Path("/proc", str(node.process.pid), "root", folder.relative_to("/")) for node in nodes]
     assert [list(own.iterdir()) for own in seen] == [[], []]
     until(lambda: all(node.processes("ray::Implicit") for node in nodes), "worker on each")
     launch.ends()
-    made = attempts(store.parent)
+    made = launches.attempts(store.parent)
     assert [[one["outcome"] for one in all_] for all_ in made.values()] == [["done"]] * 8

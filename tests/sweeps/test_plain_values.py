@@ -22,10 +22,7 @@ def test_every_shipped_sweep_and_its_cells_survive_json(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [
-        ({"seeds": "3"}, "not a valid stored SweepConfig: seeds: "),
-        ({"seeds": [1, 1]}, r"seeds: .*must be distinct"),
-    ],
+    [({"seeds": "3"}, "not a valid stored SweepConfig: seeds: "), ({"seeds": [1, 1]}, r"seeds: .*must be distinct")],
 )
 def test_damaged_mapping(small: SweepConfig, change: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):

@@ -5,8 +5,7 @@ import math
 import pytest
 
 from goal_sweep.goal_core.data.config import IdMappedConfig, KarpathyConfig, RegionsConfig
-from goal_sweep.goal_core.training.cells.optim import lr_at
-from goal_sweep.sweeps import find_sweep, load_sweep
+from goal_sweep.sweeps import load_sweep
 
 TRAIN_CAPTIONS = {"coco": 566_435, "f30k": 145_000}
 STEPS = {("coco", False): 4_426, ("coco", True): 4_425, ("f30k", False): 1_133, ("f30k", True): 1_132}
@@ -18,8 +17,8 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_settings_and_the_cost_that_the_comment_states(name: str) -> None:
-    config, text = load_sweep(name, environ={}), find_sweep(name).read_text()
+def test_settings(name: str) -> None:
+    config = load_sweep(name, environ={})
     data = name.split("_")[0]
     assert config.data.name == data
     assert config.seeds == (1, 2, 3)
@@ -30,8 +29,6 @@ def test_settings_and_the_cost_that_the_comment_states(name: str) -> None:
         steps = count // 128 if stage.drop_last else math.ceil(count / 128)
         assert steps == STEPS[data, stage.drop_last]
         assert (stage.batch_size, stage.grad_clip) == (128, 2)
-        assert f"{steps:,} steps an epoch" in text
-        assert f"{45 * stage.epochs * steps:,} steps" in text
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if "vsepp" in name])
@@ -67,18 +64,13 @@ def test_vse_infty(name: str) -> None:
     ("name", "pairs", "steps", "rerank_top"), [("coco_xvlm", 566_747, 3_542, 256), ("f30k_xvlm", 145_000, 906, 128)]
 )
 def test_xvlm(name: str, pairs: int, steps: int, rerank_top: int) -> None:
-    config, text = load_sweep(name, environ={}), find_sweep(name).read_text()
+    config = load_sweep(name, environ={})
     (stage,) = config.stages
     assert steps == pairs // 160
     assert steps + 1 == math.ceil(pairs / 160)  # the published schedule counts the last batch, although it is dropped
-    assert f"{steps:,} steps an epoch" in text
-    assert f"{45 * 10 * steps:,} steps" in text
     assert (stage.name, stage.epochs, stage.lr, stage.batch_size, stage.drop_last) == ("finetune", 10, 3e-5, 160, True)
     assert (stage.optimizer, stage.weight_decay, stage.beta2, stage.grad_clip) == ("adamw", 0.01, 0.98, 0)
     assert (stage.schedule, stage.lr_warmup, stage.warmup_epochs) == ("linear", 0.1, 0)
-    rise = int(10 * steps * 0.1)
-    at = [lr_at(stage, *divmod(step, steps), steps) for step in (0, rise // 2, rise, 10 * steps - 1)]
-    assert at == pytest.approx([0, 3e-5 * (rise // 2) / rise, 3e-5, 3e-5 / (10 * steps - rise)])
     assert config.data.image is not None
     assert (config.data.image.size, config.data.image.augment) == (384, "xvlm")
     assert config.model.embed_dim == 256

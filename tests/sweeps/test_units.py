@@ -64,9 +64,7 @@ def test_every_training_is_in_exactly_one_unit(frozen: list[Training], data: st.
         ([], False),
     ],
 )
-def test_features_that_are_the_same_in_every_epoch_are_those_of_the_weights(
-    overrides: list[str], are_shared: bool
-) -> None:
+def test_features_that_are_the_same_in_every_epoch_are_those_of_the_weights(overrides: list[str], are_shared: bool):
     for source, seeds in (("timm", ("", "")), ("random", (" seed 1", " seed 2"))):
         backbone = f"model.backbones=[{{name: resnet152, weights: {source}}}]"
         config = load_sweep("coco_vsepp", [*overrides, backbone, "seeds=[1, 2]"], environ={})

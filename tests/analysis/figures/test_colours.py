@@ -1,13 +1,7 @@
 import pytest
 
 from goal_sweep.analysis.blocks import BlockKey
-from goal_sweep.analysis.figures.canvas import (
-    BLUE,
-    GREEN,
-    RED,
-    assign_colours,
-    colour_scale,
-)
+from goal_sweep.analysis.figures.canvas import BLUE, GREEN, RED, assign_colours, colour_scale
 
 
 def key(

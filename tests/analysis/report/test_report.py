@@ -132,9 +132,7 @@ def test_the_page_is_whole_and_needs_nothing_else(which: str, request: pytest.Fi
     assert "background:#57BB8A" in text
 
 
-def test_no_text_of_the_table_is_markup_a_formula_or_a_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_text_of_the_table_is_markup_a_formula_or_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     text = (
         r"=1+1<script>alert(1)</script> ![i](http://h/i) [l](http://h)*e* __s__ `c` ~~d~~ https://h.org "
         "\\input{x} &copy; \x1b]0;t\x07"

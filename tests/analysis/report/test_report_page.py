@@ -83,13 +83,7 @@ def test_the_answer_comes_first_and_the_page_is_short(browser: Browser, page: Pa
     assert browser.ask("document.querySelector('.grid').getBoundingClientRect().bottom") < SCREEN
     assert browser.ask("document.documentElement.scrollHeight") <= 6 * SCREEN
     titles = browser.ask("[...document.querySelectorAll('h2')].filter(e => e.offsetParent).map(e => e.textContent)")
-    assert titles == [
-        "The answer",
-        "Heatmaps",
-        "Differences from con/con",
-        "The tables in words",
-        "Details",
-    ]
+    assert titles == ["The answer", "Heatmaps", "Differences from con/con", "The tables in words", "Details"]
     assert browser.ask("performance.getEntriesByType('resource').filter(r => !r.name.startsWith('data:')).length") == 0
 
 

@@ -6,6 +6,7 @@ import errno
 import os
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -13,10 +14,7 @@ from goal_sweep.goal_core.basics import atomic
 
 
 def test_create_is_exclusive_without_hard_links_too(tmp_path, monkeypatch):
-    def refuse(*_: object) -> None:
-        raise OSError(errno.EPERM, "no links here")
-
-    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(os, "link", Mock(side_effect=OSError(errno.EPERM, "no links here")))
     assert atomic.create_bytes(tmp_path / "x", b"1")
     assert not atomic.create_bytes(tmp_path / "x", b"2")
     assert (tmp_path / "x").read_bytes() == b"1"

@@ -55,8 +55,7 @@ def test_a_precision_sets_products_and_convolutions_alike(precision: str, rounds
 
 
 @pytest.mark.parametrize(
-    ("error", "line"),
-    [(ValueError("\none\ntwo"), "one"), (ValueError(), "ValueError"), (EOFError(" \n"), "EOFError")],
+    ("error", "line"), [(ValueError("\none\ntwo"), "one"), (ValueError(), "ValueError"), (EOFError(" \n"), "EOFError")]
 )
 def test_every_error_has_a_first_line(error: Exception, line: str) -> None:
     assert first_line(error) == line

@@ -54,9 +54,7 @@ class KilledError(Exception):
 
 
 @pytest.mark.parametrize("killed_after", [1, 3, 4])
-def test_killed_and_started_again_it_writes_the_same_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_after: int
-) -> None:
+def test_killed_and_started_again_it_writes_the_same_bytes(tmp_path: Path, monkeypatch, killed_after: int):
     monkeypatch.setattr(extract, "CHUNK", 3)
     root = write_dataset(tmp_path / "images")
     features(root, tmp_path / "unbroken")

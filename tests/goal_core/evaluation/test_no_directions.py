@@ -75,11 +75,7 @@ def test_images_that_repeat_in_another_way_are_refused(repeats: list[int]) -> No
 
 @pytest.mark.parametrize(
     ("row", "said"),
-    [
-        ([torch.inf, *7 * [0.1]], "not finite in 1 of 20"),
-        (8 * [1e-30], "1 of 20 .* length 0"),
-        ([], "point, got"),
-    ],
+    [([torch.inf, *7 * [0.1]], "not finite in 1 of 20"), (8 * [1e-30], "1 of 20 .* length 0"), ([], "point, got")],
 )
 def test_rows_of_no_use_are_refused(row: list[float], said: str) -> None:
     images = units(20).index_put((torch.tensor(7),), torch.tensor(row)) if row else units(20).view(torch.int32)

@@ -19,6 +19,7 @@ from goal_sweep.goal_core.models import ModelConfig, VectorsConfig
 from goal_sweep.goal_core.training import StageConfig, UnitPlan
 from goal_sweep.goal_core.training.cells import optim
 from goal_sweep.goal_core.training.train import train_unit
+from tests.helpers.region_files import write_regions
 from tests.helpers.training_cases import (
     DATA,
     EMBEDDED,
@@ -105,14 +106,8 @@ class Trained:
 @pytest.fixture(scope="module")
 def regions(tmp_path_factory: pytest.TempPathFactory) -> RegionsConfig:
     """Eight images to train on, six to select and to test on, five regions each, five captions each."""
-    root = tmp_path_factory.mktemp("regions")
-    draws = np.random.default_rng(0)
-    for split, count in {"train": 8, "dev": 6, "test": 6}.items():
-        np.save(root / f"{split}_ims.npy", draws.normal(size=(count, 5, 7)).astype(np.float32))
-        rows = [f"a {split} picture {image} seen {view} times" for image in range(count) for view in range(5)]
-        (root / f"{split}_caps.txt").write_text("".join(f"{row}\n" for row in rows))
-        offset = {"train": 0, "dev": 100, "test": 200}[split]
-        (root / f"{split}_ids.txt").write_text("".join(f"{offset + image}\n" for image in range(count)))
+    counts = {"train": 8, "dev": 6, "test": 6}
+    root = write_regions(tmp_path_factory.mktemp("regions"), shape=(5, 7), counts=counts)
     return RegionsConfig(name="tiny", root=str(root), min_word_count=1)
 
 
@@ -162,8 +157,7 @@ def trained(
         init: dict[str, Path] = {}
         if case.before is not None:
             before = unit_of(*case.objectives, stage=case.before, **settings)
-            folders = folders_of(before, root / "before")
-            train_unit(before, folders)
+            train_unit(before, folders := folders_of(before, root / "before"))
             init = {key: folder.best() for key, folder in folders.items()}
         stage = replace(case.stage, checkpoint_every=2)
 

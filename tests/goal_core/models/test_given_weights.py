@@ -74,9 +74,7 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 99\n
         (b"not a file of weights at all", "cannot read weights|weights-only"),
     ],
 )
-def test_a_file_that_holds_no_weights_is_called_what_it_is(
-    tmp_path: Path, ending: str, content: bytes, said: str
-) -> None:
+def test_a_file_that_holds_no_weights_is_called_what_it_is(tmp_path: Path, ending: str, content: bytes, said: str):
     (path := tmp_path / f"w{ending}").write_bytes(content)
     with pytest.raises(WeightsError, match=said) as caught:
         built(str(path))

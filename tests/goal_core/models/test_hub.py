@@ -21,25 +21,13 @@ from goal_sweep.goal_core.models.frameworks import framework_of, initial_weights
 from goal_sweep.goal_core.models.hub import Towers, build_dual, open_clip_tokens, subwords_of
 from goal_sweep.goal_core.training import StageConfig, UnitPlan
 from goal_sweep.goal_core.training.train import train_unit
+from tests.helpers import training_cases as cases
 from tests.helpers.tiny_models import clip_folder, encoder_folder, siglip_folder
-from tests.helpers.training_cases import (
-    DATA,
-    FINETUNE,
-    FROZEN,
-    GRID,
-    GRID_DATA,
-    MODEL,
-    SET_FROZEN,
-    folders_of,
-    same_weights,
-    train_killed,
-    unit_of,
-)
 
-FEW = replace(DATA, num_train=8)
+FEW = replace(cases.DATA, num_train=8)
 NAMES = ("con/con", "lin-ms/cir", "sig-ms/nca")
 TEXTS = ["a small red circle", "the large square and a circle on the blue square of the green circle in a circle"]
-STAGE = replace(FROZEN, epochs=2, warmup_epochs=0, lr_drops=())
+STAGE = replace(cases.FROZEN, epochs=2, warmup_epochs=0, lr_drops=())
 
 
 @pytest.fixture(scope="module", params=["clip", "siglip"])
@@ -80,12 +68,10 @@ def test_vectors_are_those_of_the_library(towers: Path) -> None:
     assert tokenizer_from_json(own.to_json()) == own
 
 
-def test_frozen_towers_are_passed_once_and_their_heads_stack(
-    towers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_frozen_towers_are_passed_once_and_their_heads_stack(towers: Path, tmp_path: Path, monkeypatch):
     """Then both towers are fine-tuned from the best heads, killed and resumed, and evaluated from the checkpoint."""
     passed: list[int] = []
-    unit = unit_of(*NAMES, model=dual(towers), data=FEW, stage=STAGE, sharing="heads")
+    unit = cases.unit_of(*NAMES, model=dual(towers), data=FEW, stage=STAGE, sharing="heads")
     texts = Towers.texts
 
     def counted(self: Towers, ids: Tensor, lengths: Tensor) -> Tensor:
@@ -93,7 +79,7 @@ def test_frozen_towers_are_passed_once_and_their_heads_stack(
         return texts(self, ids, lengths)
 
     monkeypatch.setattr(Towers, "texts", counted)
-    stacked = folders_of(unit, tmp_path / "frozen")
+    stacked = cases.folders_of(unit, tmp_path / "frozen")
     outcomes = train_unit(unit, stacked)
     captions = sum(split.num_captions for split in open_dataset(FEW).splits.values())
     assert sum(passed) == captions  # of two epochs and three cells
@@ -103,13 +89,13 @@ def test_frozen_towers_are_passed_once_and_their_heads_stack(
         again = open_checkpoint(folder.root).evaluate()["metrics"]
         assert again == pytest.approx(folder.result())
     init = {key: folder.best() for key, folder in stacked.items()}
-    tuned = unit_of(*NAMES[:2], model=dual(towers), data=FEW, stage=replace(FINETUNE, lr=1e-3), init=init)
-    whole, killed = folders_of(tuned, tmp_path / "whole"), folders_of(tuned, tmp_path / "killed")
+    tuned = cases.unit_of(*NAMES[:2], model=dual(towers), data=FEW, stage=replace(cases.FINETUNE, lr=1e-3), init=init)
+    whole, killed = cases.folders_of(tuned, tmp_path / "whole"), cases.folders_of(tuned, tmp_path / "killed")
     train_unit(tuned, whole)
-    train_killed(tuned, killed, 4)
+    cases.train_killed(tuned, killed, 4)
     before = build_dual(tuned.model.backbone, image_size=32).state_dict()
     for key, folder in whole.items():
-        assert same_weights(folder, killed[key])
+        assert cases.same_weights(folder, killed[key])
         assert open_checkpoint(folder.root).evaluate()["metrics"] == folder.result()
         after = load_file(folder.best())
         for part in ("vision_model", "text_model"):
@@ -120,24 +106,24 @@ def test_baselines_take_the_temperature_of_the_towers(towers: Path, tmp_path: Pa
     """Fixed beside frozen towers; trained with them, shared or alone, killed or not, the same bits."""
     own = build_dual(dual(towers).backbone, image_size=32).own
     loss = "sigmoid" if "bias" in own else "infonce"
-    unit = unit_of("con/con", f"{loss}/loss", model=dual(towers), data=FEW, stage=STAGE)
+    unit = cases.unit_of("con/con", f"{loss}/loss", model=dual(towers), data=FEW, stage=STAGE)
     grid, plan = unit.trainings
     plan = replace(plan, objective=plan.objective.of_model())
     unit = replace(unit, trainings=(grid, plan))
     numbers: dict[str, float | bool | str] = {name: tensor.item() for name, tensor in own.items()}
     numbers["temperature"] = own["temperature"].neg().exp().item()
     fixed = replace(plan, objective=replace(plan.objective, params=numbers))
-    folders, as_numbers = folders_of(unit, tmp_path / "frozen"), folders_of(unit, tmp_path / "numbers")
+    folders, as_numbers = cases.folders_of(unit, tmp_path / "frozen"), cases.folders_of(unit, tmp_path / "numbers")
     train_unit(unit, folders)
     train_unit(replace(unit, trainings=(fixed,)), as_numbers)
     for before, after in zip(folders[plan.key].numbers(), as_numbers[plan.key].numbers(), strict=True):
         assert before == pytest.approx(after, rel=1e-4)
     assert "of the model, fixed" in (folders[plan.key].root / "log.txt").read_text()
-    tuned = replace(unit, stage=replace(FINETUNE, lr=1e-3, optimizer="adamw"))
-    shared, alone = folders_of(tuned, tmp_path / "shared"), folders_of(tuned, tmp_path / "alone")
+    tuned = replace(unit, stage=replace(cases.FINETUNE, lr=1e-3, optimizer="adamw"))
+    shared, alone = cases.folders_of(tuned, tmp_path / "shared"), cases.folders_of(tuned, tmp_path / "alone")
     train_unit(tuned, shared)
-    train_killed(replace(tuned, trainings=tuned.trainings[1:]), alone, 4)
-    assert same_weights(shared[plan.key], alone[plan.key])
+    cases.train_killed(replace(tuned, trainings=tuned.trainings[1:]), alone, 4)
+    assert cases.same_weights(shared[plan.key], alone[plan.key])
     assert "of the model, trained" in (alone[plan.key].root / "log.txt").read_text()
     for key, moved in ((grid.key, False), (plan.key, True)):
         after = load_file(shared[key].best())
@@ -147,9 +133,9 @@ def test_baselines_take_the_temperature_of_the_towers(towers: Path, tmp_path: Pa
 
 
 def test_a_head_that_keeps_the_width_begins_as_the_identity(towers: Path) -> None:
-    dataset = open_dataset(DATA)
+    dataset = open_dataset(cases.DATA)
     width = build_dual(BackboneConfig(name="tiny", weights=str(towers)), image_size=32).num_features
-    initial = InitialModel(replace(dual(towers), embed_dim=width), DATA, dataset)
+    initial = InitialModel(replace(dual(towers), embed_dim=width), cases.DATA, dataset)
     heads, vectors = initial.heads(initial.backbone(1), 1), torch.randn(3, width)
     unit_vectors = torch.nn.functional.normalize(vectors, dim=-1)
     torch.testing.assert_close(heads.encode_images(vectors), unit_vectors)
@@ -158,10 +144,12 @@ def test_a_head_that_keeps_the_width_begins_as_the_identity(towers: Path) -> Non
 
 def test_without_heads_the_towers_alone_are_fine_tuned(towers: Path, tmp_path: Path) -> None:
     bare = dual(towers, vectors=VectorsConfig(image_head="none", text_head="none"))
-    unit = unit_of("con/con", model=bare, data=FEW, stage=replace(FINETUNE, epochs=1))
-    assert [getattr(one, "kind", "done") for one in train_unit(unit, folders_of(unit, tmp_path / "tuned"))] == ["done"]
+    unit = cases.unit_of("con/con", model=bare, data=FEW, stage=replace(cases.FINETUNE, epochs=1))
+    assert [getattr(one, "kind", "done") for one in train_unit(unit, cases.folders_of(unit, tmp_path / "tuned"))] == [
+        "done"
+    ]
     frozen = replace(unit, stage=STAGE)
-    (failed,) = train_unit(frozen, folders_of(frozen, tmp_path / "frozen"))
+    (failed,) = train_unit(frozen, cases.folders_of(frozen, tmp_path / "frozen"))
     assert "trains nothing" in getattr(failed, "reason", "")
 
 
@@ -184,7 +172,7 @@ def test_mistakes_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(WeightsError, match="two towers"):
         build_dual(BackboneConfig(name="tiny", weights=str(encoder)), image_size=32)
     with pytest.raises(ConfigError, match=r"weights: openai/clip"):
-        framework_of(dual(clip)).check(replace(dual(clip), backbone=BackboneConfig(name="resnet18")), DATA)
+        framework_of(dual(clip)).check(replace(dual(clip), backbone=BackboneConfig(name="resnet18")), cases.DATA)
     with pytest.raises(WeightsError, match="nowhere"):
         subwords_of(str(tmp_path / "nowhere"))
     monkeypatch.setitem(sys.modules, "open_clip", None)
@@ -193,10 +181,12 @@ def test_mistakes_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def encoder_cases(folder: Path) -> dict[str, tuple[ModelConfig, Any, StageConfig]]:
-    any_bert = replace(GRID, bert=replace(GRID.bert, weights=str(folder)), vse_infty=VseInftyConfig(size_augment=0))
+    any_bert = replace(
+        cases.GRID, bert=replace(cases.GRID.bert, weights=str(folder)), vse_infty=VseInftyConfig(size_augment=0)
+    )
     return {
-        "vsepp": (replace(MODEL, text=TextConfig(encoder=str(folder))), FEW, STAGE),
-        "vse_infty": (any_bert, GRID_DATA, SET_FROZEN),
+        "vsepp": (replace(cases.MODEL, text=TextConfig(encoder=str(folder))), FEW, STAGE),
+        "vse_infty": (any_bert, cases.GRID_DATA, cases.SET_FROZEN),
     }
 
 
@@ -206,13 +196,16 @@ def test_any_text_encoder_trains(name: str, tmp_path: Path) -> None:
     model, data, stage = encoder_cases(encoder_folder(tmp_path / "encoder"))[name]
 
     def unit(*names: str) -> UnitPlan:
-        return unit_of(*names, model=model, data=data, stage=stage)
+        return cases.unit_of(*names, model=model, data=data, stage=stage)
 
-    shared, alone = folders_of(unit(*NAMES[:2]), tmp_path / "shared"), folders_of(unit(NAMES[1]), tmp_path / "alone")
+    shared, alone = (
+        cases.folders_of(unit(*NAMES[:2]), tmp_path / "shared"),
+        cases.folders_of(unit(NAMES[1]), tmp_path / "alone"),
+    )
     train_unit(unit(*NAMES[:2]), shared)
-    train_killed(unit(NAMES[1]), alone, 2)
+    cases.train_killed(unit(NAMES[1]), alone, 2)
     (key,) = alone
-    assert same_weights(shared[key], alone[key])
+    assert cases.same_weights(shared[key], alone[key])
     assert open_checkpoint(alone[key].root).evaluate()["metrics"] == alone[key].result()
     initial = InitialModel(model, data, open_dataset(data))
     assert isinstance(initial.tokenizer, Subwords)

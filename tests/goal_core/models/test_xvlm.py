@@ -68,7 +68,7 @@ def test_biases_norms_and_position_tables_do_not_decay(full_size: XvlmHeads) -> 
             name = names[id(parameter)]
             assert group.decay == (name.endswith("weight") and "Norm" not in name and name != "itm_head.1.weight")
     assert [names[id(p)] for p in groups["heads"].parameters] == [
-        *("vision_proj.weight", "text_proj.weight", "itm_head.0.weight", "itm_head.3.weight"),
+        *("vision_proj.weight", "text_proj.weight", "itm_head.0.weight", "itm_head.3.weight")
     ]
     backbone = build_backbone(TINY.backbone, image_size=64, seed=1, cells=True)
     matrices, plain = full_size.backbone_groups(backbone, 0.25)

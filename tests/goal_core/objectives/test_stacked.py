@@ -33,10 +33,8 @@ def gradients(
 ) -> Tensor:
     """Both gradients of every cell, (2, C, N, D)."""
     images, texts = images.clone().requires_grad_(), texts.clone().requires_grad_()
-    (StackedObjectives(objectives)(images, texts, ids) * factors).sum().backward()
-    assert images.grad is not None
-    assert texts.grad is not None
-    return torch.stack((images.grad, texts.grad))
+    scalar = (StackedObjectives(objectives)(images, texts, ids) * factors).sum()
+    return torch.stack(torch.autograd.grad(scalar, (images, texts)))
 
 
 def numbers_of(stats: ObjectiveStats) -> list[dict[str, float]]:

@@ -96,9 +96,7 @@ def published_vocabulary(module: str, words: tuple[str, ...]) -> Any:
 
 @pytest.mark.parametrize("module", ["vocab", "__main__"])
 @pytest.mark.parametrize("python", [2, 3])
-def test_published_vocabulary_keeps_its_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, python: int
-) -> None:
+def test_published_vocabulary_keeps_its_order(tmp_path: Path, monkeypatch, module: str, python: int):
     vocabulary = published_vocabulary(module, ("zebra", "a", "man"))
     stand_in = ModuleType(module)
     stand_in.Vocabulary = type(vocabulary)  # type: ignore[attr-defined]

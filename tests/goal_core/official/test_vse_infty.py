@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.nn.functional import gelu, layer_norm
 from torchvision.models import resnet18, resnext101_32x8d
 
 from goal_sweep.goal_core.basics.errors import WeightsError
@@ -22,10 +21,11 @@ from goal_sweep.goal_core.models import BackboneConfig, BertConfig
 from goal_sweep.goal_core.models.backbones import build_backbone
 from goal_sweep.goal_core.models.frameworks import initial_weights_id
 from goal_sweep.goal_core.official import layouts, read_published
+from tests.helpers.plain_bert import WIDTH, PlainBert, bert_tensors, linear
 from tests.helpers.region_files import write_regions
 
 PIECES = Wordpieces((*SPECIAL_PIECES, *(f"piece{index}" for index in range(25))))
-DIM, WIDTH, LAYERS, FEATURES = 16, 128, 2, 8
+DIM, LAYERS, FEATURES = 16, 2, 8
 GRID = ScenesConfig(num_train=8, num_val=4, num_test=4, image=ImageConfig(size=64, resize=64, augment="vse_infty"))
 
 
@@ -37,7 +37,7 @@ def gpool() -> dict[str, Tensor]:
     return tensors | {"gpool.linear.weight": torch.randn(1, 32) / 6}
 
 
-def norm(name: str, width: int) -> dict[str, Tensor]:
+def batch_norm(name: str, width: int) -> dict[str, Tensor]:
     return {
         f"{name}.weight": torch.rand(width) + 0.5,
         f"{name}.bias": torch.randn(width) / 4,
@@ -47,18 +47,14 @@ def norm(name: str, width: int) -> dict[str, Tensor]:
     }
 
 
-def linear(name: str, rows: int, columns: int) -> dict[str, Tensor]:
-    return {f"{name}.weight": torch.randn(rows, columns) / math.sqrt(columns), f"{name}.bias": torch.randn(rows) / 4}
-
-
 def image_of_regions() -> dict[str, Tensor]:
     """Image encoder of regions, key by key."""
     return {
         **linear("fc", DIM, FEATURES),
         **linear("mlp.layers.0", DIM // 2, FEATURES),
         **linear("mlp.layers.1", DIM, DIM // 2),
-        **norm("mlp.bns.0", DIM // 2),
-        **norm("mlp.bns.1", DIM),
+        **batch_norm("mlp.bns.0", DIM // 2),
+        **batch_norm("mlp.bns.1", DIM),
         **gpool(),
     }
 
@@ -79,25 +75,8 @@ def image_of_cells() -> dict[str, Tensor]:
 
 def text_parts() -> dict[str, Tensor]:
     """BERT with pooler and position numbers, the projection and the pooling operator, key by key."""
-    tensors = {
-        "bert.embeddings.position_ids": torch.arange(512)[None],
-        "bert.embeddings.word_embeddings.weight": torch.randn(len(PIECES), WIDTH) / 4,
-        "bert.embeddings.position_embeddings.weight": torch.randn(512, WIDTH) / 4,
-        "bert.embeddings.token_type_embeddings.weight": torch.randn(2, WIDTH) / 4,
-        "bert.embeddings.LayerNorm.weight": torch.rand(WIDTH) + 0.5,
-        "bert.embeddings.LayerNorm.bias": torch.randn(WIDTH) / 4,
-    }
-    for layer in range(LAYERS):
-        at = f"bert.encoder.layer.{layer}"
-        for name in ("query", "key", "value"):
-            tensors |= linear(f"{at}.attention.self.{name}", WIDTH, WIDTH)
-        tensors |= linear(f"{at}.attention.output.dense", WIDTH, WIDTH)
-        tensors |= linear(f"{at}.intermediate.dense", 4 * WIDTH, WIDTH)
-        tensors |= linear(f"{at}.output.dense", WIDTH, 4 * WIDTH)
-        for place in ("attention.output", "output"):
-            tensors[f"{at}.{place}.LayerNorm.weight"] = torch.rand(WIDTH) + 0.5
-            tensors[f"{at}.{place}.LayerNorm.bias"] = torch.randn(WIDTH) / 4
-    return tensors | linear("bert.pooler.dense", WIDTH, WIDTH) | linear("linear", DIM, WIDTH) | gpool()
+    tensors = bert_tensors("bert.", len(PIECES), LAYERS) | linear("bert.pooler.dense", WIDTH, WIDTH)
+    return tensors | linear("linear", DIM, WIDTH) | gpool()
 
 
 def save(path: Path, image: dict[str, Tensor], text: dict[str, Tensor], prefix: str = "module.", **opt: Any) -> Path:
@@ -157,26 +136,8 @@ def plain_cells(tensors: dict[str, Tensor], pixels: Tensor) -> Tensor:
 
 
 def plain_text(tensors: dict[str, Tensor], pieces: list[int]) -> Tensor:
-    """One caption through BERT, written out."""
-    part = "bert.embeddings."
-
-    def normed(x: Tensor, name: str) -> Tensor:
-        return layer_norm(x, (WIDTH,), tensors[f"{name}.weight"], tensors[f"{name}.bias"], eps=1e-12)
-
-    x = tensors[f"{part}word_embeddings.weight"][pieces] + tensors[f"{part}token_type_embeddings.weight"][0]
-    x = normed(x + tensors[f"{part}position_embeddings.weight"][: len(pieces)], f"{part}LayerNorm")
-    for layer in range(LAYERS):
-        at = f"bert.encoder.layer.{layer}"
-        query, key, value = (plain_linear(tensors, f"{at}.attention.self.{n}", x) for n in ("query", "key", "value"))
-        heads = []
-        for start in range(0, WIDTH, 64):
-            mine = slice(start, start + 64)
-            heads.append(torch.softmax(query[:, mine] @ key[:, mine].T / 8, dim=1) @ value[:, mine])
-        attended = plain_linear(tensors, f"{at}.attention.output.dense", torch.cat(heads, dim=1))
-        x = normed(x + attended, f"{at}.attention.output.LayerNorm")
-        wide = gelu(plain_linear(tensors, f"{at}.intermediate.dense", x))
-        x = normed(x + plain_linear(tensors, f"{at}.output.dense", wide), f"{at}.output.LayerNorm")
-    return plain_pool(tensors, plain_linear(tensors, "linear", x))
+    bert = PlainBert(tensors, "bert.")
+    return plain_pool(tensors, bert.linear("linear", bert.text(pieces, LAYERS)))
 
 
 @pytest.fixture
@@ -200,11 +161,7 @@ def test_regions_embed_as_an_independent_forward(tmp_path: Path) -> None:
     fingerprint = open_dataset(data).fingerprint
     published = read_published("vse_infty", source, PIECES, data=data, data_fingerprint=fingerprint)
     left = {reason.split(",")[0]: len(names) for reason, names in published.leftovers.items()}
-    assert left == {
-        "a normalisation that the published code builds and never runs": 5,
-        "BERT's pooler": 2,
-        "0": 1,
-    }
+    assert left == {"a normalisation that the published code builds and never runs": 5, "BERT's pooler": 2, "0": 1}
     out = tmp_path / "x.safetensors"
     published.write(out)
     begun = replace(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch.nn.functional import conv2d, gelu, layer_norm
+from torch.nn.functional import conv2d, gelu
 
 from goal_sweep.goal_core.basics.errors import ConfigError, WeightsError
 from goal_sweep.goal_core.checkpoints.initial_model import check_initial_weights
@@ -22,31 +22,22 @@ from goal_sweep.goal_core.models.config import ModelConfig, XvlmConfig
 from goal_sweep.goal_core.models.systems.xvlm import XvlmHeads
 from goal_sweep.goal_core.official import layouts, read_published
 from goal_sweep.goal_core.official.convert import resized_tables
+from tests.helpers.plain_bert import WIDTH, PlainBert, Tensors, bert_tensors, linear, norm
 
 PIECES = Wordpieces((*SPECIAL_PIECES, *(f"piece{index}" for index in range(25))))
 DATA = ScenesConfig(num_train=8, num_val=4, num_test=4, image=ImageConfig(size=64, resize=64, augment="xvlm"))
 with torch.device("meta"):
     SWIN = build_backbone(BackboneConfig(name="swin_mini_patch8_window4", weights="random"), image_size=64, seed=0)
-DIM, WIDTH, LAYERS, FUSION = 16, 128, 3, 2
+DIM, LAYERS, FUSION = 16, 3, 2
 IMAGE = SWIN.num_features  # of the last of two stages
 FIRST = IMAGE // 2
 MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
-
-Tensors = dict[str, Tensor]
 
 
 @pytest.fixture(autouse=True)
 def _small_swin(monkeypatch: pytest.MonkeyPatch) -> None:
     """A Swin of two stages and windows of 4 stands for Swin-B."""
     monkeypatch.setitem(layouts.SWINS, FIRST, "swin_mini_patch8_window4")
-
-
-def linear(name: str, rows: int, columns: int) -> Tensors:
-    return {f"{name}.weight": torch.randn(rows, columns) / math.sqrt(columns), f"{name}.bias": torch.randn(rows) / 4}
-
-
-def norm(name: str, width: int) -> Tensors:
-    return {f"{name}.weight": torch.rand(width) + 0.5, f"{name}.bias": torch.randn(width) / 4}
 
 
 def vision(window: int = 4) -> Tensors:
@@ -66,34 +57,11 @@ def vision(window: int = 4) -> Tensors:
     return {f"vision_encoder.{name}": tensor for name, tensor in tensors.items()}
 
 
-def attention(at: str, width: int) -> Tensors:
-    parts = linear(f"{at}.self.query", WIDTH, WIDTH) | linear(f"{at}.self.key", WIDTH, width)
-    parts |= linear(f"{at}.self.value", WIDTH, width) | linear(f"{at}.output.dense", WIDTH, WIDTH)
-    return parts | norm(f"{at}.output.LayerNorm", WIDTH)
-
-
-def text(wrapper: str) -> Tensors:
-    tensors = {
-        "embeddings.position_ids": torch.arange(512)[None],
-        "embeddings.word_embeddings.weight": torch.randn(len(PIECES), WIDTH) / 4,
-        "embeddings.position_embeddings.weight": torch.randn(512, WIDTH) / 4,
-        "embeddings.token_type_embeddings.weight": torch.randn(2, WIDTH) / 4,
-        **norm("embeddings.LayerNorm", WIDTH),
-    }
-    for layer in range(LAYERS):
-        at = f"encoder.layer.{layer}"
-        tensors |= attention(f"{at}.attention", WIDTH)
-        if layer >= FUSION:
-            tensors |= attention(f"{at}.crossattention", IMAGE)
-        tensors |= linear(f"{at}.intermediate.dense", 4 * WIDTH, WIDTH) | linear(f"{at}.output.dense", WIDTH, 4 * WIDTH)
-        tensors |= norm(f"{at}.output.LayerNorm", WIDTH)
-    return {f"text_encoder.{wrapper}{name}": tensor for name, tensor in tensors.items()}
-
-
 def published(*, pretrained: bool, window: int = 4) -> Tensors:
     """All tensors, key by key."""
     torch.manual_seed(0)
-    tensors = vision(window) | text("bert." if pretrained else "") | {"temp": torch.tensor(0.05)}
+    prefix = "text_encoder.bert." if pretrained else "text_encoder."
+    tensors = vision(window) | bert_tensors(prefix, len(PIECES), LAYERS, FUSION, IMAGE) | {"temp": torch.tensor(0.05)}
     tensors |= linear("vision_proj", DIM, IMAGE) | linear("text_proj", DIM, WIDTH)
     tensors |= (
         linear("itm_head.0", 2 * WIDTH, WIDTH) | norm("itm_head.1", 2 * WIDTH) | linear("itm_head.3", 2, 2 * WIDTH)
@@ -109,17 +77,12 @@ def save(path: Path, tensors: Tensors) -> Path:
     return path
 
 
-class Plain:
+class Plain(PlainBert):
     """The forward pass written out, for one image and one caption."""
 
     def __init__(self, tensors: Tensors) -> None:
-        self.t = {name.replace("text_encoder.bert.", "text_encoder."): tensor for name, tensor in tensors.items()}
-
-    def linear(self, name: str, x: Tensor) -> Tensor:
-        return x @ self.t[f"{name}.weight"].T + self.t[f"{name}.bias"]
-
-    def norm(self, name: str, x: Tensor, eps: float) -> Tensor:
-        return layer_norm(x, x.shape[-1:], self.t[f"{name}.weight"], self.t[f"{name}.bias"], eps=eps)
+        named = {name.replace("text_encoder.bert.", "text_encoder."): tensor for name, tensor in tensors.items()}
+        super().__init__(named, "text_encoder.")
 
     def image(self, pixels: Tensor) -> Tensor:
         """Tokens (17, F) of (3, 64, 64) uint8: the mean cell, then the cells."""
@@ -159,31 +122,6 @@ class Plain:
         wide = gelu(self.linear(f"{at}.mlp.fc1", self.norm(f"{at}.norm2", x, 1e-5)))
         return x + self.linear(f"{at}.mlp.fc2", wide)
 
-    def attend(self, at: str, x: Tensor, other: Tensor) -> Tensor:
-        query, key, value = (
-            self.linear(f"{at}.self.{n}", s) for n, s in (("query", x), ("key", other), ("value", other))
-        )
-        heads = [slice(start, start + 64) for start in range(0, WIDTH, 64)]
-        mixed = [torch.softmax(query[:, h] @ key[:, h].T / 8, dim=1) @ value[:, h] for h in heads]
-        added = x + self.linear(f"{at}.output.dense", torch.cat(mixed, dim=1))
-        return self.norm(f"{at}.output.LayerNorm", added, 1e-12)
-
-    def layer(self, number: int, x: Tensor, image: Tensor | None) -> Tensor:
-        at = f"text_encoder.encoder.layer.{number}"
-        x = self.attend(f"{at}.attention", x, x)
-        if image is not None:
-            x = self.attend(f"{at}.crossattention", x, image)
-        wide = self.linear(f"{at}.output.dense", gelu(self.linear(f"{at}.intermediate.dense", x)))
-        return self.norm(f"{at}.output.LayerNorm", x + wide, 1e-12)
-
-    def text(self, pieces: list[int]) -> Tensor:
-        at = "text_encoder.embeddings"
-        x = self.t[f"{at}.word_embeddings.weight"][pieces] + self.t[f"{at}.token_type_embeddings.weight"][0]
-        x = self.norm(f"{at}.LayerNorm", x + self.t[f"{at}.position_embeddings.weight"][: len(pieces)], 1e-12)
-        for number in range(FUSION):
-            x = self.layer(number, x, None)
-        return x
-
     def embedding(self, name: str, states: Tensor) -> Tensor:
         out = self.linear(name, states[0])
         return out / out.pow(2).sum().sqrt()
@@ -219,7 +157,7 @@ def test_converted_embeds_and_matches_as_an_independent_forward(tmp_path: Path, 
     captions = [[2, 7, 9, 28, 3], [2, 12, 3]]
     tokens, lengths = torch.tensor([captions[0], [*captions[1], 0, 0]]), torch.tensor([5, 3])
     with torch.no_grad():
-        images, states = [plain.image(image) for image in pixels], [plain.text(caption) for caption in captions]
+        images, states = [plain.image(image) for image in pixels], [plain.text(caption, FUSION) for caption in captions]
         ours = opened.encoder.images(pixels)
         theirs = torch.stack([plain.embedding("vision_proj", image) for image in images])
         torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=0)
@@ -269,10 +207,7 @@ def test_pretrained_windows_are_resized_and_what_does_not_fit_is_one_line(tmp_pa
 
     whole = published(pretrained=False)
     refused("lacks itm_head.0.weight", {k: v for k, v in whole.items() if k != "itm_head.0.weight"})
-    refused(
-        "image encoder of width 96",
-        whole | {"vision_encoder.patch_embed.proj.weight": torch.zeros(96, 3, 4, 4)},
-    )
+    refused("image encoder of width 96", whole | {"vision_encoder.patch_embed.proj.weight": torch.zeros(96, 3, 4, 4)})
     refused(
         "missing .text_encoder.encoder.layer.2.crossattention.self.key.bias",
         {k: v for k, v in whole.items() if k != "text_encoder.encoder.layer.2.crossattention.self.key.bias"},

@@ -30,8 +30,7 @@ ONE_QUERY = {"i2t": 100 / 8, "t2i": 100 / 40, "rsu": 3 * (100 / 8 + 100 / 40)}
 def curve(root: Path) -> str:
     """A line for each epoch and metric, to full precision; the last epoch's are followed by the result's."""
     unit = unit_of("sig-ms/cir", stage=STAGE)
-    folders = folders_of(unit, root)
-    train_unit(unit, folders)
+    train_unit(unit, folders := folders_of(unit, root))
     names = [*(str(epoch) for epoch in range(1, STAGE.epochs + 1)), "result"]
     rows = zip(names, folders["sig-ms-cir"].numbers(), strict=True)
     return "".join(f"{name}\t{key}\t{value!r}\n" for name, row in rows for key, value in row.items())
@@ -41,8 +40,7 @@ def grid(root: Path) -> str:
     """The same lines of the last epoch and the result, for each objective."""
     names = [f"{pair}/{triplet}" for pair in PAIRS for triplet in ("con", "nca", "cir")]
     unit = unit_of(*names, stage=STAGE)
-    folders = folders_of(unit, root)
-    train_unit(unit, folders)
+    train_unit(unit, folders := folders_of(unit, root))
     rows = {name: folders[name.replace("/", "-")].numbers()[-2:] for name in names}
     return "".join(
         f"{name}\t{key}\t{value!r}\n" for name, both in rows.items() for row in both for key, value in row.items()
@@ -50,9 +48,7 @@ def grid(root: Path) -> str:
 
 
 @pytest.mark.parametrize(("made", "file"), [(curve, "vsepp_20_steps.tsv"), (grid, "vsepp_grid.tsv")])
-def test_the_numbers_are_the_golden_ones(
-    made: Callable[[Path], str], file: str, tmp_path: Path, pytestconfig: pytest.Config
-) -> None:
+def test_the_numbers_are_the_golden_ones(made: Callable[[Path], str], file: str, tmp_path, pytestconfig: pytest.Config):
     text, path = made(tmp_path), GOLDEN / file
     if pytestconfig.getoption("--update-golden"):
         GOLDEN.mkdir(exist_ok=True)

@@ -6,6 +6,7 @@ What holds for every framework is in tests/goal_core/models/test_contract.py.
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -90,18 +91,12 @@ def test_a_training_that_another_attempt_owns_is_left_without_a_word(tmp_path: P
     assert "failed" not in (tmp_path / "fenced" / "log.txt").read_text()
 
 
-def test_a_disk_that_refuses_one_training_leaves_the_others_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_refuses_one_training_leaves_the_others_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     unit = unit_of("con/con", "sig/cir")
     alone, folders = folders_of(unit_of("con/con"), tmp_path / "alone"), folders_of(unit, tmp_path / "both")
 
-    def refuse(*arguments: object) -> None:
-        raise StorageError("no space left on device")
-
-    full = folders["sig-cir"]
     for write in ("save_with", "write_metrics", "log"):
-        monkeypatch.setattr(full, write, refuse)
+        monkeypatch.setattr(folders["sig-cir"], write, Mock(side_effect=StorageError("no space left on device")))
     train_unit(unit_of("con/con"), alone)
     done, failed = sorted(train_unit(unit, folders), key=lambda outcome: outcome.key)
     assert isinstance(done, TrainingDone)
@@ -123,9 +118,7 @@ class AskedToStop(Callback):
 
 @pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.exhaustive), 13])
 @pytest.mark.parametrize("stage", few([FROZEN, FINETUNE]), ids=lambda stage: stage.name)
-def test_a_unit_stopped_wherever_it_is_asked_continues_to_the_same_bits(
-    tmp_path: Path, stage: StageConfig, every: int
-) -> None:
+def test_a_unit_stopped_wherever_it_is_asked_continues_to_the_same_bits(tmp_path: Path, stage: StageConfig, every: int):
     unit = unit_of("con/con", "lin/nca", stage=stage)
     unbroken, never = folders_of(unit, tmp_path / "unbroken"), AskedToStop(10**9)
     train_unit(unit, unbroken, never)
@@ -226,8 +219,7 @@ def test_events_come_once_for_each_cell_and_epoch(tmp_path: Path) -> None:
 
 def test_finetune_starts_from_the_best_frozen_weights(tmp_path: Path) -> None:
     frozen = unit_of("con/con", stage=ONE_EPOCH)
-    folders = folders_of(frozen, tmp_path / "frozen")
-    train_unit(frozen, folders)
+    train_unit(frozen, folders := folders_of(frozen, tmp_path / "frozen"))
     stage = replace(FINETUNE, epochs=1)
     tune = unit_of("con/con", stage=stage, init={"con-con": folders["con-con"].best()})
     tuned, scratch = folders_of(tune, tmp_path / "finetune"), folders_of(tune, tmp_path / "scratch")
@@ -238,8 +230,7 @@ def test_finetune_starts_from_the_best_frozen_weights(tmp_path: Path) -> None:
 
 def test_another_models_checkpoint_is_refused(tmp_path: Path) -> None:
     small = unit_of("con/con", stage=ONE_EPOCH)
-    folders = folders_of(small, tmp_path / "small")
-    train_unit(small, folders)
+    train_unit(small, folders := folders_of(small, tmp_path / "small"))
     other = unit_of("con/con", model=replace(MODEL, embed_dim=8), init={"con-con": folders["con-con"].best()})
     (outcome,) = train_unit(other, folders_of(other, tmp_path / "other"))
     assert isinstance(outcome, TrainingFailed)

@@ -7,7 +7,7 @@ import pytest
 from goal_sweep.runners.cli.app import run
 from goal_sweep.runners.cli.options import console
 from tests.helpers.results_folder import arguments
-from tests.helpers.store_cases import train
+from tests.helpers.store_cases import claimed, train
 from tests.helpers.sweep_cases import opened_in
 
 
@@ -15,9 +15,7 @@ from tests.helpers.sweep_cases import opened_in
 def folder(tmp_path, monkeypatch):
     """A finished training whose state was left."""
     sweep = opened_in(tmp_path / "store")
-    training = sweep.store.folder(sweep.trainings[0])
-    training.claim("L")
-    train(training)
+    training = train(claimed(sweep.store.folder(sweep.trainings[0])))
     (training.folder / "last.safetensors").write_bytes(b"x" * 2_000_000)
     monkeypatch.setattr("goal_sweep.runners.cli.options.open_sweep", lambda *given, **options: sweep)
     return tmp_path / "store"

@@ -15,7 +15,7 @@ def test_every_objective_is_listed_with_whether_it_has_a_loss(capsys: pytest.Cap
     rows = json.loads(capsys.readouterr().out)
     assert [f"{row['pair']}/{row['triplet']}" for row in rows] == [info.name for info in list_objectives()]
     assert {f"{row['pair']}/{row['triplet']}" for row in rows if row["loss"]["paper"]} == {
-        *("con/con", "con/nca", "lin/cir"),
+        *("con/con", "con/nca", "lin/cir")
     }
     assert run(["objectives"]) == 0
     lines = capsys.readouterr().out.splitlines()

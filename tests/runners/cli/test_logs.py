@@ -7,6 +7,7 @@ import pytest
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.runners.cli.launch import log_lines
 from goal_sweep.runners.launch.opened import OpenedSweep
+from tests.helpers.store_cases import claimed
 from tests.helpers.sweep_cases import opened_in
 
 
@@ -15,8 +16,7 @@ def sweep(tmp_path: Path) -> OpenedSweep:
     """A sweep of two cells: the first has a log and failed for good, the second only has a log."""
     sweep = opened_in(tmp_path / "store", "resources.max_attempts=1")
     for number, training in enumerate(sweep.by_stage[0]):
-        folder = sweep.store.folder(training)
-        folder.claim("L")
+        folder = claimed(sweep.store.folder(training))
         folder.log(f"line {number}")
         if number == 0:
             folder.end("failed", "it broke", trace="Traceback of it", counted=True)
@@ -48,8 +48,7 @@ def test_failed_trainings_come_with_their_trace(sweep: OpenedSweep) -> None:
 def test_a_failure_shows_while_attempts_are_left_and_without_a_log(tmp_path: Path) -> None:
     sweep = opened_in(tmp_path / "store", "resources.max_attempts=3")
     training = sweep.trainings[0]
-    folder = sweep.store.folder(training)
-    folder.claim("L")
+    folder = claimed(sweep.store.folder(training))
     folder.end("failed", "no GPU", trace="Traceback of it", counted=True)
     expected = [f"== {training.name}  {training.cell.id}", "attempt 1 failed: no GPU", "Traceback of it"]
     assert shown(sweep) == shown(sweep, failed=True) == expected

@@ -44,9 +44,7 @@ def attached(folder: Path) -> list[Path]:
     return list(folder.glob("artifacts/scenes/*/artifacts/report/report.html"))
 
 
-def test_a_copy_is_written_and_the_original_left_alone(
-    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_copy_is_written_and_the_original_left_alone(original: Path, tmp_path, monkeypatch, capsys):
     copy = tmp_path / "copy"
     shutil.copytree(original, copy)
     before = snapshot(original)

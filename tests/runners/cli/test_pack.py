@@ -42,9 +42,7 @@ def test_a_pack_is_written_once_and_mended(sweep: str, tmp_path: Path, capfd: py
     assert shard.read_bytes() == whole
 
 
-def test_a_broken_image_is_named_and_ends_with_2(
-    sweep: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_broken_image_is_named_and_ends_with_2(sweep: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / "images/pictures/0005.png").write_bytes(b"no picture")
     assert run(["data", "pack", sweep]) == 2
     assert len([line for line in capsys.readouterr().err.splitlines() if "0005.png" in line]) == 1

@@ -50,9 +50,7 @@ def test_a_pipe_that_breaks_in_a_launch_is_said_and_the_launch_starts_again(tmp_
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_while_the_command_line_loads_ends_a_launch_in_one_line(
-    tmp_path: Path, number: signal.Signals
-) -> None:
+def test_a_signal_while_the_command_line_loads_ends_a_launch_in_one_line(tmp_path: Path, number: signal.Signals):
     environment = run_by_every_process(tmp_path / "site", WHILE_LOADING.format(number=int(number)))
     ended = subprocess.run(LAUNCH, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
     assert ended.returncode == (130 if number == signal.SIGINT else 75)

@@ -28,9 +28,7 @@ def stored(folder: Path, seeds: tuple[int, ...], shift: float = 0.0) -> Path:
     return folder
 
 
-def test_two_stores_are_reported_as_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_stores_are_reported_as_one(tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "shared.yaml").write_text("extends: quickstart\nname: shared\n")
     one, two = stored(tmp_path / "a", (1, 2)), stored(tmp_path / "b", (2, 3))
@@ -48,9 +46,7 @@ def test_two_stores_are_reported_as_one(
     assert frame.set_index("seed")["checkpoint"][3].tolist() == [str(two / "cells/c/best")] * 2
 
 
-def test_stores_that_contradict_each_other_are_one_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_stores_that_contradict_each_other_are_one_error(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "shared.yaml").write_text("extends: quickstart\nname: shared\n")
     one, two = stored(tmp_path / "a", (1,)), stored(tmp_path / "b", (1,), shift=0.5)

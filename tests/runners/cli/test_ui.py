@@ -28,9 +28,7 @@ def test_a_store_of_another_version_is_refused(tmp_path: Path, capsys: pytest.Ca
 
 
 @pytest.mark.integration
-def test_a_port_that_is_taken_is_one_line(
-    tmp_path: Path, empty_database: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_port_that_is_taken_is_one_line(tmp_path: Path, empty_database: Path, capsys: pytest.CaptureFixture[str]):
     shutil.copy(empty_database, tmp_path / "mlflow.db")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

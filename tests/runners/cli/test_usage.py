@@ -3,6 +3,7 @@
 import errno
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from typer.core import TyperGroup
@@ -37,18 +38,13 @@ from tests.helpers.product import TINY
         ),
         ("plan quickstart --seeds 4", "got '4'"),
         ("report quickstart --seeds +x", "got '+x'"),
-        (
-            "launch quickstart --set stages.frozen.batch_size=40000",
-            "--set stages.frozen.batch_size: must be at most ",
-        ),
+        ("launch quickstart --set stages.frozen.batch_size=40000", "--set stages.frozen.batch_size: must be at most "),
         ("plan quickstart --set stages.frozen.batch_size=40000", "--set stages.frozen.batch_size: must be at most "),
         ("validate quickstart --set name=..", "--set name: must match"),
         ("validate quickstart --set data.min_word_count=100000", "no word"),
     ],
 )
-def test_a_command_line_that_cannot_be_read_is_one_line(
-    line: str, said: str, capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_line_that_cannot_be_read_is_one_line(line: str, said: str, capsys, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run(line.split()) == 2
     printed = capsys.readouterr()
@@ -78,9 +74,7 @@ def test_a_plan_says_that_the_disk_is_too_small(tmp_path: Path, capsys, monkeypa
 
 
 @pytest.mark.parametrize("line", ["status quickstart", "logs quickstart", "plan quickstart", "validate quickstart"])
-def test_looking_at_a_sweep_writes_nothing_where_it_is_looked_at(
-    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_looking_at_a_sweep_writes_nothing_where_it_is_looked_at(line: str, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run(line.split()) == 0
     assert list(tmp_path.iterdir()) == []
@@ -108,10 +102,7 @@ def test_without_a_command_the_help_is_printed(line: str, capsys) -> None:
 def test_an_error_has_its_status_and_a_trace_only_on_request(
     error: Exception, status: int, said: str, debug: bool, capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*arguments: object) -> None:
-        raise error
-
-    monkeypatch.setattr(SweepArguments, "open", fail)
+    monkeypatch.setattr(SweepArguments, "open", Mock(side_effect=error))
     assert run(["status", "quickstart", *(["--debug"] if debug else [])]) == status
     lines = capsys.readouterr().err.splitlines()
     assert lines[-1] == said
@@ -134,11 +125,7 @@ def test_the_environment_says_where_if_the_command_line_does_not(monkeypatch):
 
 def test_a_report_that_cannot_be_written_leaves_the_status_of_training(capsys, monkeypatch):
     """As on a full disk: trainings then end with `storage`, and the launch must not end as if it had been misused."""
-
-    def fail(*arguments: object, **options: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(reports, "report", fail)
+    monkeypatch.setattr(reports, "report", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
     progress = SimpleNamespace(digest=lambda: "")
     outcome = SimpleNamespace(progress=progress, found_nothing_to_do=False, is_tracked=True, status=1)
     monkeypatch.setattr("goal_sweep.runners.launch.launch.launch_sweep", lambda *arguments: outcome)

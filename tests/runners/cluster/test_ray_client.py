@@ -82,9 +82,7 @@ def test_what_is_no_dashboard_is_said_so(dashboard: Dashboard, tmp_path: Path) -
         ray_jobs.state(submission("ray", address=dashboard.address), tmp_path)
 
 
-def test_the_address_is_the_one_that_is_asked_for(
-    dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_address_is_the_one_that_is_asked_for(dashboard: Dashboard, monkeypatch, tmp_path: Path):
     monkeypatch.setenv("RAY_ADDRESS", "http://x:1")
     before = dict(os.environ)
     assert ray_jobs.state(submission("ray", address=dashboard.address), tmp_path).phase == "unknown"

@@ -175,9 +175,7 @@ def test_what_no_run_can_mend_ends_the_job(tmp_path: Path, script: Script, monke
     assert not list(tmp_path.rglob("pwned"))
 
 
-def test_several_nodes_are_joined_by_ray_with_a_token_which_ends_with_the_launch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_several_nodes_are_joined_by_ray_with_a_token_which_ends_with_the_launch(tmp_path: Path, monkeypatch):
     script = Script(tmp_path, monkeypatch, "slurm.nodes=2")
     status, said = script.run(STATUS="0")
     assert status == 0

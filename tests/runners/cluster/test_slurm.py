@@ -49,9 +49,7 @@ def test_a_refusal_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         ("allocation failure: Required node not available (down, drained or reserved)", False),
     ],
 )
-def test_more_than_a_partition_gives_is_refused_before_it_is_queued(
-    said: str, is_refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_than_a_partition_gives_is_refused_before_it_is_queued(said: str, is_refused: bool, tmp_path, monkeypatch):
     test = f'if [ "$1" = --test-only ]; then echo "{said}" >&2; exit 1; fi; echo 12'
     called, sent = on_path(tmp_path, monkeypatch, sbatch=test), made(tmp_path)
     if not is_refused:
@@ -109,10 +107,7 @@ def test_a_controller_that_does_not_answer_is_no_ended_job(tmp_path: Path, monke
 def test_a_cancellation_signals_the_script_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     called = on_path(tmp_path, monkeypatch, scancel="")
     slurm.cancel(submission("slurm"))
-    assert called() == [
-        f"scancel {NAME} --state=PENDING",
-        f"scancel {NAME} --state=RUNNING --batch --signal=TERM",
-    ]
+    assert called() == [f"scancel {NAME} --state=PENDING", f"scancel {NAME} --state=RUNNING --batch --signal=TERM"]
 
 
 def test_a_log_is_followed_to_the_end_of_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

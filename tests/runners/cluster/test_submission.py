@@ -69,18 +69,6 @@ def test_a_command_that_asks_is_not_waited_for_without_end(monkeypatch: pytest.M
         run_command(["sleep", "60"])
 
 
-def test_a_sweep_whose_job_runs_is_not_sent_again(
-    sending: Callable[[], tuple[Submission, list[str]]], cluster: Cluster, tmp_path: Path
-) -> None:
-    first, _ = sending()
-    with pytest.raises(ClusterError, match=rf"{first.id} of this sweep is as it is; goal-sweep cancel tiny ends it"):
-        sending()
-    assert {path.stem for path in Submissions(tmp_path / "store").folder.iterdir()} == {first.id}
-    cluster.taken.clear()
-    second, notes = sending()
-    assert (second.id, notes) == (cluster.taken[0], [])
-
-
 @pytest.mark.parametrize(("fault", "is_kept"), [(ClusterError("no"), False), (NoAnswerError("late"), True)])
 def test_a_refused_job_leaves_nothing_and_one_that_may_be_taken_its_record(
     fault: Exception,

@@ -21,9 +21,7 @@ def test_a_unit_asks_for_its_part_of_a_gpu_of_its_kind() -> None:
     assert [one.fits(NEED) for one in machines] == [False, False, False, True]
 
 
-def test_what_does_not_fit_this_machine_is_said_with_what_would_before_ray_starts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_does_not_fit_this_machine_is_said_with_what_would_before_ray_starts(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("RAY_OVERRIDE_RESOURCES", '{"CPU": 2, "GPU": 0}')
     check_here(Resources(cpus=2, gpus=0))
     monkeypatch.setattr(RaySession, "_init", lambda self: pytest.fail("Ray was started"))

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -44,11 +45,7 @@ def test_a_training_goes_on_in_smaller_chunks(tmp_path: Path, monkeypatch: pytes
 
 def test_the_cells_of_a_stack_go_on_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stack does not fit, so its cells go on in chunks, which do not stack."""
-
-    def no_stack(self: CellStack, *arguments: Any) -> None:
-        raise FULL
-
-    monkeypatch.setattr(CellStack, "step", no_stack)
+    monkeypatch.setattr(CellStack, "step", Mock(side_effect=FULL))
     sweep = sweep_in(tmp_path, "execution.sharing=heads", *BATCH)
     assert launch(sweep, monkeypatch).status == 0
     assert counted(sweep) == []
@@ -59,9 +56,7 @@ def test_the_cells_of_a_stack_go_on_in_chunks(tmp_path: Path, monkeypatch: pytes
         assert len(folder.attempts.numbers()) == 1
 
 
-def test_what_does_not_fit_in_the_smallest_chunks_fails_and_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_does_not_fit_in_the_smallest_chunks_fails_and_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     sizes: list[int] = []
 
     def short(self: CellTrainer, *arguments: Any, **named: Any) -> None:
@@ -76,10 +71,7 @@ def test_what_does_not_fit_in_the_smallest_chunks_fails_and_counts(
 
 
 def test_what_no_smaller_batch_would_change_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*arguments: Any, **named: Any) -> None:
-        raise FULL
-
-    monkeypatch.setattr(InitialModel, "heads", full)
+    monkeypatch.setattr(InitialModel, "heads", Mock(side_effect=FULL))
     monkeypatch.setattr(OpenedSweep, "check_trainable", lambda self: None)  # which builds the model, too
     sweep = sweep_in(tmp_path, "objectives={only: [con/con]}")
     assert launch(sweep, monkeypatch).status == 1

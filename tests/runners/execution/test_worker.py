@@ -9,6 +9,7 @@ from dataclasses import replace
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -23,7 +24,7 @@ from goal_sweep.runners.execution.worker import ENDED_ITSELF, UnitCallback, run_
 from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.store import Store, TrainingFolder, counted_failures
 from tests.helpers.forked import FORK, exit_status, forked
-from tests.helpers.store_cases import record, train
+from tests.helpers.store_cases import claimed, record, train
 from tests.helpers.sweep_cases import job_of, opened_in
 
 HOST = socket.gethostname()
@@ -72,10 +73,7 @@ def outcomes(sweep: OpenedSweep) -> list[list[str]]:
 def test_an_error_of_the_unit_fails_each_training_by_its_kind(
     sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch, error: Exception, kind: str, counted: int
 ) -> None:
-    def breaks(files: Files, callback: UnitCallback) -> None:
-        raise error
-
-    sent, _ = run(sweep, monkeypatch, breaks)
+    sent, _ = run(sweep, monkeypatch, Mock(side_effect=error))
     failed = {(event.key, event.kind) for event in sent if isinstance(event, TrainingFailed)}
     assert failed == {(training.key, kind) for training in sweep.by_stage[0]}
     for folder in folders(sweep):
@@ -84,9 +82,7 @@ def test_an_error_of_the_unit_fails_each_training_by_its_kind(
         assert counted_failures([attempt]) == counted
 
 
-def test_an_error_after_one_training_is_done_fails_only_the_others(
-    sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_after_one_training_is_done_fails_only_the_others(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch):
     first, second = sweep.by_stage[0]
 
     def finishes_one(files: Files, callback: UnitCallback) -> None:
@@ -99,12 +95,9 @@ def test_an_error_after_one_training_is_done_fails_only_the_others(
     assert outcomes(sweep) == [["done"], ["failed"]]
 
 
-def test_only_what_is_neither_done_nor_trained_by_another_is_claimed(
-    sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_what_is_neither_done_nor_trained_by_another_is_claimed(sweep: OpenedSweep, monkeypatch):
     first, second = sweep.by_stage[0]
-    theirs = sweep.store.folder(first)
-    theirs.claim("another launch")
+    theirs = claimed(sweep.store.folder(first), "another launch")
     began: list[list[str]] = []
 
     def notes(files: Files, callback: UnitCallback) -> None:
@@ -132,9 +125,7 @@ def test_events_pass_on_after_the_store_has_them(sweep: OpenedSweep, monkeypatch
     assert seen == ["failed"]
 
 
-def test_a_unit_whose_launch_asks_it_to_stop_ends_its_attempts(
-    sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_unit_whose_launch_asks_it_to_stop_ends_its_attempts(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch):
     asked: list[bool] = []
 
     def stops(files: Files, callback: UnitCallback) -> None:
@@ -156,10 +147,7 @@ def hangs(sweep: OpenedSweep, disk: str) -> None:
         folder.claim("L")
     train(claimed[first], 2)
     if disk == "refuses":
-
-        def refuse(*arguments: object, **named: object) -> None:
-            raise OSError(28, "No space left on device")
-
+        refuse = Mock(side_effect=OSError(28, "No space left on device"))
         claimed[second].end = claimed[second].log = refuse  # type: ignore[method-assign]
     with UnitCallback(claimed, lambda events=(), **more: None, 1) as callback:
         callback.events([TrainingDone(key=first, result={})])
@@ -180,10 +168,7 @@ def test_a_hang_ends_the_process_whatever_the_disk_does(sweep: OpenedSweep, disk
 
 def test_an_error_that_breaks_the_gpu_ends_the_process(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would fail every cell, and which one caused it shows when they are tried apart."""
-
-    def breaks(files: Files, callback: UnitCallback) -> None:
-        raise torch.AcceleratorError("CUDA error: device-side assert triggered")
-
+    breaks = Mock(side_effect=torch.AcceleratorError("CUDA error: device-side assert triggered"))
     assert exit_status(forked(run, sweep, monkeypatch, breaks)) == ENDED_ITSELF
     assert outcomes(sweep) == [["lost"], ["lost"]]
     assert all("device-side assert" in folder.attempts.all()[0].reason for folder in folders(sweep))
@@ -231,19 +216,12 @@ def refused(sweep: OpenedSweep, patch: pytest.MonkeyPatch, **changes: Any) -> st
     return str(raised.value)
 
 
-def test_data_that_are_missing_here_are_named_with_the_machine(
-    sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def missing(*given: object) -> None:
-        raise MissingDataError("no such folder: /data/coco")
-
-    monkeypatch.setattr(worker, "open_inputs", missing)
+def test_data_that_are_missing_here_are_named_with_the_machine(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(worker, "open_inputs", Mock(side_effect=MissingDataError("no such folder: /data/coco")))
     assert refused(sweep, monkeypatch) == f"{HOST}: no such folder: /data/coco"
 
 
-def test_a_store_that_is_not_the_drivers_is_not_written(
-    sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_store_that_is_not_the_drivers_is_not_written(sweep: OpenedSweep, monkeypatch, tmp_path: Path):
     elsewhere = tmp_path / "elsewhere"
     said = refused(sweep, monkeypatch, store=str(elsewhere))
     assert said.startswith(f"{HOST} does not see the store of the launch at {elsewhere}")
@@ -251,10 +229,7 @@ def test_a_store_that_is_not_the_drivers_is_not_written(
 
 
 def test_a_store_that_cannot_be_written_here_is_named(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch) -> None:
-    def read_only(store: Store) -> None:
-        raise OSError(30, "Read-only file system")
-
-    monkeypatch.setattr(Store, "write_probe", read_only)
+    monkeypatch.setattr(Store, "write_probe", Mock(side_effect=OSError(30, "Read-only file system")))
     assert f"{HOST} cannot write the store {sweep.store.root}: " in refused(sweep, monkeypatch)
 
 
@@ -272,13 +247,8 @@ def test_a_machine_without_a_gpu_says_so(sweep: OpenedSweep, monkeypatch: pytest
     assert said.startswith(f"{HOST} has no GPU that torch ")
 
 
-def test_where_no_other_machine_can_train_the_unit_its_trainings_fail_uncounted(
-    sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def differ(*given: object) -> None:
-        raise InputsDifferError("the data differ")
-
-    monkeypatch.setattr(worker, "open_inputs", differ)
+def test_where_no_other_machine_can_train_the_unit_its_trainings_fail_uncounted(sweep: OpenedSweep, monkeypatch):
+    monkeypatch.setattr(worker, "open_inputs", Mock(side_effect=InputsDifferError("the data differ")))
     sent, _ = run(sweep, monkeypatch, lambda files, callback: None)
     kinds = [(event.kind, event.reason) for event in sent if isinstance(event, TrainingFailed)]
     assert kinds == [("inputs", "the data differ")] * 2

@@ -1,19 +1,18 @@
 """A sweep with axes in a launch: its units, what follows them, and what the user sees."""
 
-import io
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from goal_sweep.runners.execution.worker import unit_plan
 from goal_sweep.runners.launch.view import block_title, overview
 from goal_sweep.runners.results import update_results
 from goal_sweep.sweeps import Unit
 from tests.helpers.pretended import Trains
+from tests.helpers.progress_cases import printed
 from tests.helpers.sweep_cases import opened_in
 
 TAU = "objectives={only: [con/con, sig/cir], params: {tau: [10, 1]}}"
@@ -57,9 +56,7 @@ def test_status_has_a_grid_for_each_point_and_counts_a_training_once(tmp_path: P
     assert len(titles) == 4 + 8
     assert sum(progress.counts().values()) == 6 + 12
     assert [len(progress.of_block(block)) for block in progress.blocks()] == [2] * 12
-    console = Console(width=100, record=True, file=io.StringIO())
-    console.print(overview(progress, "s"))
-    assert "frozen, tau 1 lr 0.001: 0 of 2 done" in console.export_text()
+    assert "frozen, tau 1 lr 0.001: 0 of 2 done" in printed(overview(progress, "s"), 100)
 
 
 def test_the_results_table_has_the_axes_and_each_trainings_place(tmp_path: Path) -> None:

@@ -30,9 +30,7 @@ EXCHANGED = {("finetune epoch 1", "crop_flip")}
         for augment in ("none", "crop_flip")
     ],
 )
-def test_nothing_is_trained_on_images_that_were_exchanged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, augment: str
-) -> None:
+def test_nothing_is_trained_on_images_that_were_exchanged(tmp_path: Path, monkeypatch, moment: str, augment: str):
     expected = calm_results(augment, lambda: sweep_in(tmp_path / "calm", augment), monkeypatch)
     folder = tmp_path / "run"
     sweep = sweep_in(folder, augment)
@@ -168,9 +166,7 @@ QUICK = {("shard", "finetune begins"), ("vectors", "frozen begins")}
         for one in MOMENTS[change]
     ],
 )
-def test_nothing_is_trained_on_what_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, moment: str
-) -> None:
+def test_nothing_is_trained_on_what_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, moment: str):
     _, _, act, named = CHANGES[change]
 
     def change_it() -> None:
@@ -181,9 +177,7 @@ def test_nothing_is_trained_on_what_changed(
 
 @pytest.mark.parametrize("stage", ["frozen", pytest.param("finetune", marks=pytest.mark.exhaustive)])
 @pytest.mark.exhaustive
-def test_a_file_that_is_another_for_the_time_of_one_read_is_noticed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
-) -> None:
+def test_a_file_that_is_another_for_the_time_of_one_read_is_noticed(tmp_path: Path, monkeypatch, stage: str):
     content, armed = FileReader.content, list[str]()
 
     def swapped_for_one_read(self: FileReader, index: int) -> tuple[bytes, list[Any]]:

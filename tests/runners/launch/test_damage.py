@@ -22,12 +22,14 @@ from tests.helpers.damage import cut, flip, killed_after
 from tests.helpers.few import few
 from tests.helpers.in_process import counted, launch, results, sweep_in
 
+Finished = tuple[Path, dict[str, Any]]
 Damage = Callable[[Path], object]
+Mended = Callable[..., str]
 DAMAGES: dict[str, Damage] = {"flipped": flip, "cut": cut, "removed": Path.unlink}
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     """The folder of a finished sweep, and its numbers."""
     folder = tmp_path_factory.mktemp("finished")
     with pytest.MonkeyPatch.context() as patch:
@@ -49,7 +51,7 @@ def copied(source: Path, folder: Path) -> OpenedSweep:
 
 
 @pytest.fixture
-def sweep(finished: tuple[Path, dict[str, Any]], tmp_path: Path) -> OpenedSweep:
+def sweep(finished: Finished, tmp_path: Path) -> OpenedSweep:
     """A copy of the finished sweep."""
     return copied(finished[0], tmp_path)
 
@@ -64,17 +66,19 @@ def num_attempts(sweep: OpenedSweep) -> dict[Training, int]:
     return {one: len(sweep.store.folder(one).attempts.numbers()) for one in sweep.trainings}
 
 
-def check_mended(
-    sweep: OpenedSweep, numbers: dict[str, Any], patch: pytest.MonkeyPatch, again: list[Training] | None = None
-) -> str:
-    """Launch, and compare: the numbers, and which trainings were trained again. What it said."""
-    before, said = num_attempts(sweep), io.StringIO()
-    assert launch(sweep, patch, console=Console(file=said, width=1000)).status == 0
-    assert results(sweep) == numbers
-    assert counted(sweep) == []
-    if again is not None:
-        assert [one for one, number in num_attempts(sweep).items() if number > before[one]] == again
-    return said.getvalue()
+@pytest.fixture
+def mended(finished: Finished, monkeypatch: pytest.MonkeyPatch) -> Mended:
+    """Launches, and compares: the numbers, and which trainings were trained again. Returns what it said."""
+
+    def check(sweep: OpenedSweep, again: list[Training] | None = None) -> str:
+        before, said = num_attempts(sweep), io.StringIO()
+        assert launch(sweep, monkeypatch, console=Console(file=said, width=1000)).status == 0
+        assert (results(sweep), counted(sweep)) == (finished[1], [])
+        if again is not None:
+            assert [one for one, number in num_attempts(sweep).items() if number > before[one]] == again
+        return said.getvalue()
+
+    return check
 
 
 SOME = [
@@ -95,8 +99,7 @@ SOME = [
 )
 def test_a_damaged_result_is_trained_again_and_nothing_else_is(
     sweep: OpenedSweep,
-    finished: tuple[Path, dict[str, Any]],
-    monkeypatch: pytest.MonkeyPatch,
+    mended: Mended,
     stage: int,
     name: str,
     damage: str,
@@ -105,7 +108,7 @@ def test_a_damaged_result_is_trained_again_and_nothing_else_is(
     folder = sweep.store.folder(training)
     DAMAGES[damage](folder.path(name))
     (sweep.store.root / "sweeps" / "tiny" / "results.parquet").unlink()  # which has the numbers, too
-    said = check_mended(sweep, finished[1], monkeypatch, [training])
+    said = mended(sweep, [training])
     if (name, damage) != ("result.json", "removed"):
         assert f"{folder.folder / name} is" in said
         assert f"trained again: {folder.folder / name} is" in folder.log_text()
@@ -113,17 +116,17 @@ def test_a_damaged_result_is_trained_again_and_nothing_else_is(
 
 @pytest.mark.parametrize("damage", few(DAMAGES))
 def test_weights_are_compared_when_a_stage_starts_from_them(
-    sweep: OpenedSweep, finished: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch, damage: str
+    sweep: OpenedSweep, mended: Mended, monkeypatch: pytest.MonkeyPatch, damage: str
 ) -> None:
     frozen, finetune = (trainings[0] for trainings in sweep.by_stage)
     DAMAGES[damage](sweep.store.folder(frozen).path(BEST))
     assert launch(sweep, monkeypatch).found_nothing_to_do
     sweep.store.folder(finetune).path("result.json").unlink()
-    check_mended(sweep, finished[1], monkeypatch, [frozen, finetune])
+    mended(sweep, [frozen, finetune])
 
 
 def test_weights_that_are_damaged_again_and_again_leave_a_training_to_the_next_launch(
-    sweep: OpenedSweep, finished: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    sweep: OpenedSweep, mended: Mended, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frozen, finetune = (trainings[0] for trainings in sweep.by_stage)
     sweep.store.folder(finetune).path("result.json").unlink()
@@ -137,17 +140,15 @@ def test_weights_that_are_damaged_again_and_again_leave_a_training_to_the_next_l
     assert outcome.status == 75
     assert "best-" in outcome.progress[finetune].reason
     assert counted(sweep) == []
-    check_mended(sweep, finished[1], monkeypatch)
+    mended(sweep)
 
 
-def test_the_weights_of_another_training_are_not_taken(
-    sweep: OpenedSweep, finished: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_weights_of_another_training_are_not_taken(sweep: OpenedSweep, mended: Mended):
     frozen, finetune = sweep.by_stage[0], sweep.by_stage[1][0]
     best, other = (sweep.store.folder(one).path(BEST) for one in frozen)
     shutil.copy(other, best)
     sweep.store.folder(finetune).path("result.json").unlink()
-    check_mended(sweep, finished[1], monkeypatch, [frozen[0], finetune])
+    mended(sweep, [frozen[0], finetune])
 
 
 STATES = ("last.safetensors", "best", "metrics.jsonl", "attempts/1.json")
@@ -155,23 +156,15 @@ STATES = ("last.safetensors", "best", "metrics.jsonl", "attempts/1.json")
 
 @pytest.mark.parametrize("damage", few(DAMAGES))
 @pytest.mark.parametrize("name", few(STATES, 2))
-def test_a_damaged_state_is_never_continued(
-    killed: OpenedSweep,
-    finished: tuple[Path, dict[str, Any]],
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    damage: str,
-) -> None:
+def test_a_damaged_state_is_never_continued(killed: OpenedSweep, mended: Mended, name: str, damage: str):
     folder = killed.store.folder(killed.by_stage[0][0]).folder
     path = max(folder.glob("best-*")) if name == "best" else folder / name
     DAMAGES[damage](path)
-    check_mended(killed, finished[1], monkeypatch)
+    mended(killed)
 
 
 @pytest.mark.parametrize("damage", few(DAMAGES))
-def test_of_two_states_the_one_that_is_whole_is_continued(
-    finished: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
-) -> None:
+def test_of_two_states_the_one_that_is_whole_is_continued(tmp_path: Path, monkeypatch, damage: str):
     """The cells of a stack save under two names in turn."""
     sweep = sweep_in(tmp_path, "execution.sharing=heads")
     killed_after(sweep, 10)
@@ -184,22 +177,18 @@ def test_of_two_states_the_one_that_is_whole_is_continued(
     assert "continues after epoch 1 " in folder.log_text()
 
 
-def test_the_states_of_two_trainings_cannot_be_exchanged(
-    killed: OpenedSweep, finished: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_states_of_two_trainings_cannot_be_exchanged(killed: OpenedSweep, mended: Mended):
     one, other = (killed.store.folder(training).path(LAST) for training in killed.by_stage[0])
     content = one.read_bytes()
     shutil.copy(other, one)
     other.write_bytes(content)
-    check_mended(killed, finished[1], monkeypatch)
+    mended(killed)
 
 
-def test_features_of_another_split_are_computed_again(
-    killed: OpenedSweep, finished: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_features_of_another_split_are_computed_again(killed: OpenedSweep, finished: Finished, mended: Mended):
     folder = killed.store.root / "features"
     shutil.copy(next((finished[0] / "store" / "features").glob("test*")), next(folder.glob("val*")))
-    check_mended(killed, finished[1], monkeypatch)
+    mended(killed)
 
 
 @pytest.mark.parametrize("kind", few(["folder", "pipe"]))
@@ -207,7 +196,7 @@ def test_features_of_another_split_are_computed_again(
     "name", few(["last.safetensors", "result.json", "attempts/1.json", "../cell.json", "metrics.jsonl"], 2)
 )
 def test_what_lies_in_a_files_place_and_is_none_is_said_and_costs_nothing(
-    killed: OpenedSweep, finished: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch, name: str, kind: str
+    killed: OpenedSweep, mended: Mended, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
 ) -> None:
     training = killed.by_stage[0][0]
     path = killed.store.folder(training).folder / name
@@ -219,11 +208,11 @@ def test_what_lies_in_a_files_place_and_is_none_is_said_and_costs_nothing(
         assert outcome.status == 75
         assert path.name in outcome.progress[training].reason
         path.rmdir() if kind == "folder" else path.unlink()
-    check_mended(killed, finished[1], monkeypatch)
+    mended(killed)
 
 
 def test_a_disk_that_refuses_one_training_costs_only_that_one_and_no_attempt(
-    killed: OpenedSweep, finished: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    killed: OpenedSweep, mended: Mended, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused, neighbour = killed.by_stage[0]
 
@@ -237,12 +226,10 @@ def test_a_disk_that_refuses_one_training_costs_only_that_one_and_no_attempt(
     assert outcome.status == 75
     assert "not counted" in outcome.progress[refused].reason
     assert outcome.progress[neighbour].state == "done"
-    check_mended(killed, finished[1], monkeypatch)
+    mended(killed)
 
 
-def test_a_store_that_is_gone_is_no_trainings_fault(
-    killed: OpenedSweep, finished: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_is_gone_is_no_trainings_fault(killed: OpenedSweep, mended: Mended, monkeypatch):
     root = killed.store.root
 
     def gone(job: UnitJob, send: Send) -> None:
@@ -252,4 +239,4 @@ def test_a_store_that_is_gone_is_no_trainings_fault(
         launch(killed, monkeypatch, train=gone)
     assert not root.exists()
     root.with_name("elsewhere").rename(root)
-    check_mended(killed, finished[1], monkeypatch)
+    mended(killed)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -49,9 +50,7 @@ def test_two_cells_at_fault_are_both_found(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("setting", ["seeds=[1]", ALONE], ids=["2 cells", "1 cell"])
-def test_deaths_after_progress_cost_nothing_and_the_unit_stays_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str
-) -> None:
+def test_deaths_after_progress_cost_nothing_and_the_unit_stays_together(tmp_path: Path, monkeypatch, setting: str):
     trains, seen = Trains(tmp_path, monkeypatch, ONE_STAGE, setting, "resources.max_attempts=1"), set[int]()
 
     def dies(key: str, epoch: int) -> None:
@@ -93,15 +92,9 @@ def test_cells_that_live_alone_but_not_together_all_finish(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("kind", ["memory", "machine"])
-def test_what_a_machine_does_is_never_counted_and_tried_again_for_a_while(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Any
-) -> None:
+def test_what_a_machine_does_is_never_counted_and_tried_again_for_a_while(tmp_path: Path, monkeypatch, kind: Any):
     trains = Trains(tmp_path, monkeypatch, ONE_STAGE, ALONE)
-
-    def dies(key: str, epoch: int) -> None:
-        raise Dies(kind)
-
-    outcome = trains.launch(dies)
+    outcome = trains.launch(Mock(side_effect=Dies(kind)))
     assert outcome.status == 75
     assert len(trains.groups) == MOST_DEATHS
     assert (trains.counts, trains.states) == ([0], ["waiting"])
@@ -138,9 +131,7 @@ def test_a_worker_that_dies_among_its_claims_is_nobodys_fault(tmp_path: Path, mo
     assert [len(job.unit.trainings) for job in starts] == [2, 1, 1]
 
 
-def test_a_hang_fails_the_cell_that_hangs_alone_with_its_own_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hang_fails_the_cell_that_hangs_alone_with_its_own_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     trains = Trains(tmp_path, monkeypatch, ONE_STAGE)
     at_fault = trains.keys[1]
 

@@ -34,9 +34,7 @@ def expire_at(server: Any, method: str, part: str) -> None:
         "result.json",
     ],
 )
-def test_a_launch_ends_with_the_advice_and_continues(
-    server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
-) -> None:
+def test_a_launch_ends_with_the_advice_and_continues(server: Any, tmp_path: Path, monkeypatch, part: str):
     where = f"store=s3://bucket/{tmp_path.name}"
     sweep = sweep_in(tmp_path, where)
     expire_at(server, "PUT", part)

@@ -18,7 +18,7 @@ from goal_sweep.sweeps import Training
 from tests.helpers.forked import exit_status, forked
 from tests.helpers.in_process import OneMachine, counted, launch, results, sweep_in
 from tests.helpers.pretended import ALONE, EPOCHS, ONE_STAGE, Act, Trains
-from tests.helpers.store_cases import train
+from tests.helpers.store_cases import claimed, train
 
 FOUR = "objectives={only: [con/con, sig/cir, lin/nca, sig-ms/cir]}"
 
@@ -49,9 +49,7 @@ def test_a_stage_follows_for_what_is_done_and_for_nothing_else(tmp_path: Path, m
     assert counted(trains.sweep) == ["NaN in the gradient"]  # it would happen again
 
 
-def test_what_fails_is_tried_again_until_its_attempts_are_used_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_fails_is_tried_again_until_its_attempts_are_used_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     trains = Trains(tmp_path, monkeypatch, ONE_STAGE)
     at_fault = trains.sweep.trainings[0]
     assert trains.launch(breaks(at_fault)).status == 1
@@ -63,13 +61,10 @@ def test_what_fails_is_tried_again_until_its_attempts_are_used_up(
 
 
 @pytest.mark.parametrize("failed", ["keep", "retry", "only"])
-def test_failed_trainings_stay_failed_are_tried_too_or_are_all_that_is_tried(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failed: str
-) -> None:
+def test_failed_trainings_stay_failed_are_tried_too_or_are_all_that_is_tried(tmp_path: Path, monkeypatch, failed: str):
     trains = Trains(tmp_path, monkeypatch, "resources.max_attempts=1")
     (one, other), (after, after_other) = trains.sweep.by_stage
-    folder = trains.sweep.store.folder(one)
-    folder.claim("L")
+    folder = claimed(trains.sweep.store.folder(one))
     folder.end("failed", "it broke", counted=True)
     folder.claim("M")
     folder.end("interrupted", "a retry that was interrupted")
@@ -90,9 +85,7 @@ def test_the_first_failure_ends_a_launch_that_should_fail_fast(tmp_path: Path, m
     assert sum(map(len, trains.groups)) == 1 + 3 + 3
 
 
-def test_units_that_compute_features_come_first_and_both_stages_go_on_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_units_that_compute_features_come_first_and_both_stages_go_on_together(tmp_path: Path, monkeypatch):
     trains = Trains(tmp_path, monkeypatch, "seeds=[1,2]", "execution.cells_per_unit=1")
     frozen, _ = trains.sweep.by_stage
     seeds = {training.key: training.cell.seed for training in frozen}
@@ -103,9 +96,7 @@ def test_units_that_compute_features_come_first_and_both_stages_go_on_together(
     assert len(trains.groups) == 8
 
 
-def test_a_machine_that_lacks_something_is_avoided_and_when_all_do_the_launch_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_machine_that_lacks_something_is_avoided_and_when_all_do_the_launch_ends(tmp_path: Path, monkeypatch):
     machines = [Machine(id=name, resources={"CPU": 1.0}) for name in ("blind", "good")]
     monkeypatch.setattr(OneMachine, "machines", lambda self: machines)
     trains, lacking, said = Trains(tmp_path, monkeypatch, ONE_STAGE), ["blind"], io.StringIO()
@@ -143,13 +134,10 @@ def test_two_launches_at_once_share_the_work(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("finishes", [True, False])
-def test_what_another_launch_trains_is_waited_for_and_what_it_leaves_is_trained(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finishes: bool
-) -> None:
+def test_what_another_launch_trains_is_waited_for_and_what_it_leaves_is_trained(tmp_path, monkeypatch, finishes: bool):
     trains, said = Trains(tmp_path, monkeypatch, ONE_STAGE, ALONE), io.StringIO()
     trains.sweep.store.prepare()
-    theirs = trains.sweep.store.folder(trains.sweep.trainings[0])
-    theirs.claim("another launch")
+    theirs = claimed(trains.sweep.store.folder(trains.sweep.trainings[0]), "another launch")
 
     def end() -> None:
         time.sleep(0.5)
@@ -167,9 +155,7 @@ def test_what_another_launch_trains_is_waited_for_and_what_it_leaves_is_trained(
     assert len(theirs.attempts.numbers()) == 1 + (not finishes)
 
 
-def test_a_search_whose_candidates_another_launch_has_trained_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_whose_candidates_another_launch_has_trained_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     tune = "tune={space: {objectives.params.tau: {loguniform: [1, 20]}}, budget: 2}"
     trains = Trains(tmp_path, monkeypatch, ONE_STAGE, "objectives={only: [sig/cir]}", tune)
     trains.sweep.store.prepare()

@@ -14,9 +14,7 @@ def logs(sweep: OpenedSweep) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_launch_uses_the_pack_and_has_the_same_ids_and_numbers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_launch_uses_the_pack_and_has_the_same_ids_and_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     plain, packed = (sweep_in(tmp_path / name, "data.image.augment=crop_flip") for name in ("plain", "packed"))
     given = ["--set", "data.image.augment=crop_flip", "--store", str(tmp_path / "packed" / "store")]
     assert run(["data", "pack", str(tmp_path / "packed" / "tiny.yaml"), *given]) == 0

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import NoReturn
+from unittest.mock import Mock
 
 import pytest
 from rich.console import Console
@@ -138,10 +138,7 @@ def test_a_second_signal_stops_at_once(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_signal_that_ray_turns_into_an_exit_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def exits(self: OneMachine) -> NoReturn:
-        raise SystemExit(signal.SIGTERM)
-
-    monkeypatch.setattr(OneMachine, "machines", exits)
+    monkeypatch.setattr(OneMachine, "machines", Mock(side_effect=SystemExit(signal.SIGTERM)))
     without_ray(monkeypatch)
     done = goal_sweep_here(tiny_in(tmp_path / "run"), "launch", "tiny.yaml")
     assert (done.returncode, done.stderr) == (75, "")

@@ -31,10 +31,7 @@ def test_the_part_that_cells_have_in_common_follows_from_what_they_share(sweep: 
     assert common_part(unit) == PARTS[sweep, stage]
 
 
-@pytest.mark.parametrize(
-    ("count", "frozen", "finetune"),
-    [(1, 15, 15), (2, 15, 8), (8, 8, 2), (45, 1, 1), (64, 1, 1)],
-)
+@pytest.mark.parametrize(("count", "frozen", "finetune"), [(1, 15, 15), (2, 15, 8), (8, 8, 2), (45, 1, 1), (64, 1, 1)])
 def test_frozen_cells_stay_together_and_fine_tuned_ones_are_spread_over_all_devices(
     count: int, frozen: int, finetune: int
 ) -> None:

@@ -81,9 +81,7 @@ def test_the_search_of_a_tuned_sweep_is_in_the_table_and_in_the_end(
     assert tpe["search"]["rounds"] == 3
 
 
-def test_what_is_measured_comes_before_what_is_counted(
-    as_json: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_measured_comes_before_what_is_counted(as_json: Callable[..., dict[str, Any]], monkeypatch):
     def measured(units: Sequence[Unit], *more: object) -> dict[Kind, Speed]:
         return {unit.kind: Speed(2.0, "measured here") for unit in units if unit.stage.name == "frozen"}
 

@@ -14,6 +14,7 @@ from goal_sweep.runners.planning.packing import Speed, Speeds, in_store, measure
 from goal_sweep.sweeps import Unit, pack
 from tests.helpers.paths import SCENES
 from tests.helpers.planning_cases import published_speeds, rows_of, unit_of
+from tests.helpers.store_cases import claimed
 
 
 def step_s(stage: str, *overrides: str, gpu: str = "A100") -> float:
@@ -132,8 +133,7 @@ def test_trainings_of_the_store_tell_their_speed_whoever_trained_beside_them(tmp
     sweep = open_sweep("coco_vsepp+smoke", [f"store={tmp_path}"])
     assert in_store(sweep.store, sweep.statuses()) == {}
     training = sweep.by_stage[1][0]
-    folder = sweep.store.folder(training)
-    folder.claim("launch", 3)
+    folder = claimed(sweep.store.folder(training), "launch", 3)
     taken = {"time/train_s": 4.0, "time/val_s": 1.0, "time/step_ms": 200.0}  # of one of three cells
     folder.write_metrics([{"epoch": 1, "time": 1.0, "metrics": taken}])
     known = in_store(sweep.store, sweep.statuses())

@@ -9,20 +9,13 @@ import pytest
 
 from goal_sweep.goal_core.checkpoints import RANKS
 from goal_sweep.runners.launch.tuning import refreshed_results
-from goal_sweep.runners.results import (
-    asked_row,
-    listed_again,
-    read_results,
-    stored_row,
-    training_row,
-    update_results,
-)
+from goal_sweep.runners.results import asked_row, listed_again, read_results, stored_row, training_row, update_results
 from goal_sweep.runners.store import Store, TrainingStatus
 from goal_sweep.runners.store.provenance import gather
 from goal_sweep.sweeps import ResolvedSweep, Training
 from goal_sweep.sweeps.results import COLUMNS
 from tests.helpers.mlflow_cases import ALONE, SWEEP, TRAINING, folder_of
-from tests.helpers.store_cases import npz, record, result, save, train, write_weights
+from tests.helpers.store_cases import claimed, npz, record, result, save, train, write_weights
 from tests.helpers.tuning_cases import searched, tuned
 
 
@@ -44,8 +37,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Training]:
 
 
 def test_a_finished_training_is_a_row_with_everything(store: Store) -> None:
-    folder = folder_of(store)
-    folder.claim("L")
+    folder = claimed(folder_of(store))
     save(folder, RANKS, npz("a record"))
     train(folder, 3)
     done, waiting = update_results(store, SWEEP).rows()
@@ -67,9 +59,7 @@ def test_a_finished_training_is_a_row_with_everything(store: Store) -> None:
 
 
 def test_only_what_changed_is_read_again(store: Store, reads: list[Training]) -> None:
-    folder = folder_of(store)
-    folder.claim("L")
-    train(folder, 2)
+    folder = train(claimed(folder_of(store)), 2)
     first = update_results(store, SWEEP)
     assert reads == SWEEP.trainings
     reads.clear()
@@ -78,21 +68,16 @@ def test_only_what_changed_is_read_again(store: Store, reads: list[Training]) ->
     assert reads == SWEEP.trainings[1:]  # the finished one is kept
     assert store.storage.read(store.results_file("s")) == written
     assert next(again.rows()) == next(first.rows())
-    other = folder_of(store, 1)
-    other.claim("L")
-    train(other, 1)
+    train(claimed(folder_of(store, 1)), 1)
     assert [row["status"] for row in update_results(store, SWEEP).rows()] == ["done", "done"]
     folder.forget_result("its weights are damaged")
-    anew = folder_of(store)
-    anew.claim("M")
-    train(anew, 1)
+    train(claimed(folder_of(store), "M"), 1)
     assert next(update_results(store, SWEEP).rows())["best_epoch"] == 1
 
 
 @pytest.mark.parametrize("seed", range(25))
 def test_a_bit_that_flips_in_the_table_never_changes_a_number(store: Store, seed: int) -> None:
-    folder = folder_of(store)
-    folder.claim("L")
+    folder = claimed(folder_of(store))
     save(folder, RANKS, npz("ranks"))
     train(folder, 2)
     table = update_results(store, SWEEP)
@@ -103,11 +88,8 @@ def test_a_bit_that_flips_in_the_table_never_changes_a_number(store: Store, seed
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", RANKS])
-def test_a_damaged_file_of_a_finished_training_is_named_and_read_again_when_it_is_whole(
-    store: Store, name: str
-) -> None:
-    folder = folder_of(store)
-    folder.claim("L")
+def test_a_damaged_file_of_a_finished_training_is_named_and_read_again_when_it_is_whole(store: Store, name: str):
+    folder = claimed(folder_of(store))
     save(folder, RANKS, npz("ranks"))
     train(folder, 2)
     path = folder.path(name)
@@ -122,8 +104,7 @@ def test_a_damaged_file_of_a_finished_training_is_named_and_read_again_when_it_i
 
 
 def test_failure_has_its_reason_and_loses_it_when_mended(store: Store) -> None:
-    folder = folder_of(store)
-    folder.claim("L")
+    folder = claimed(folder_of(store))
     folder.write_metrics([record(1)])
     folder.end("failed", "NaN in \x1b[31m epoch 2", counted=True)
     failed = row_of(store, ALONE)
@@ -137,8 +118,7 @@ def test_failure_has_its_reason_and_loses_it_when_mended(store: Store) -> None:
 def test_what_speaks_against_the_numbers_is_in_the_row(store: Store) -> None:
     stage = replace(TRAINING.stage, warmup_epochs=2)
     sweep = replace(ALONE, config=replace(ALONE.config, stages=(stage,)))
-    folder = store.folder(sweep.trainings[0])
-    folder.claim("L")
+    folder = claimed(store.folder(sweep.trainings[0]))
     folder.save_with("best-3.safetensors", write_weights)
     weak = record(3, 40.0)
     weak["metrics"]["train/objective_to_matching"] = 0.0013
@@ -155,9 +135,7 @@ def test_what_a_modified_tree_trained_says_so(store: Store, monkeypatch: pytest.
     digest = hashlib.sha256(b"+1").hexdigest()
     modified = replace(gather(), git_commit="c0ffee", git_diff="+1", git_diff_sha256=digest)
     monkeypatch.setattr("goal_sweep.runners.store.attempts.gather", lambda: modified)
-    folder = folder_of(store)
-    folder.claim("L")
-    train(folder, 2)
+    train(claimed(folder_of(store)), 2)
     row = row_of(store)
     assert (row["git_commit"], row["git_diff"]) == ("c0ffee", digest[:12])
 
@@ -165,9 +143,7 @@ def test_what_a_modified_tree_trained_says_so(store: Store, monkeypatch: pytest.
 def test_a_sweep_can_be_listed_again_from_its_table_without_its_data(store: Store) -> None:
     again = listed_again(update_results(store, SWEEP).header, SWEEP.config)
     assert again.trainings == SWEEP.trainings
-    folder = folder_of(store)
-    folder.claim("L")
-    train(folder, 2)
+    train(claimed(folder_of(store)), 2)
     content = refreshed_results(store, replace(SWEEP.config, seeds=(7,)))
     assert content is not None
     assert content == store.storage.read(store.results_file("s"))

@@ -9,16 +9,15 @@ import pytest
 
 from goal_sweep.goal_core.basics.files import json_bytes
 from goal_sweep.goal_core.checkpoints.names import LAST
-from goal_sweep.runners.store import Attempt, Store, TrainingFolder, counted_failures
-from tests.helpers.store_cases import named, save
+from goal_sweep.runners.store import Store, TrainingFolder, counted_failures
+from tests.helpers.store_cases import claimed, named, save
 
 TRAINING = named("a" * 16)
 
 
 @pytest.fixture
 def folder(store: Store) -> TrainingFolder:
-    folder = store.folder(TRAINING)
-    folder.claim("L", 3)
+    folder = claimed(store.folder(TRAINING), "L", 3)
     return folder
 
 
@@ -43,9 +42,7 @@ def test_an_end_has_its_reason_in_one_line_and_its_trace_whole(folder: TrainingF
     assert attempt.ended >= attempt.started
 
 
-def test_the_driver_ends_the_attempt_of_a_worker_that_it_saw_die_and_no_other(
-    store: Store, folder: TrainingFolder
-) -> None:
+def test_the_driver_ends_the_attempt_of_a_worker_that_it_saw_die_and_no_other(store: Store, folder: TrainingFolder):
     driver = store.folder(TRAINING)
     driver.end_for("another launch", "failed", "killed", counted=True)
     assert driver.attempts.all()[0].outcome == "running"
@@ -64,8 +61,7 @@ def test_a_reason_that_the_worker_left_stays(store: Store, folder: TrainingFolde
 
 def test_what_failed_before_a_state_was_saved_counts_no_more(store: Store) -> None:
     for saves in (False, False, True, False):
-        folder = store.folder(TRAINING)
-        folder.claim("L")
+        folder = claimed(store.folder(TRAINING))
         if saves:
             save(folder, LAST, b"%d" % len(folder.attempts.numbers()))
         folder.end("failed", "it broke", counted=True)
@@ -105,10 +101,3 @@ def test_a_record_that_no_attempt_writes_is_that_of_a_lost_one_and_costs_nothing
     assert store.status([TRAINING])[TRAINING].state == "waiting"
     store.folder(TRAINING).claim("M")
     assert folder.attempts.numbers() == [1, 2]
-
-
-def test_a_number_is_taken_once(folder: TrainingFolder) -> None:
-    assert not folder.attempts.create(Attempt(n=1, launch="M", started=0.0))
-    newest = folder.attempts.newest()
-    assert newest is not None
-    assert newest.launch == "L"

@@ -9,24 +9,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import psutil
 import pytest
 
 from goal_sweep.goal_core.basics.atomic import StorageError
-from goal_sweep.runners.store import (
-    AlreadyDoneError,
-    Attempt,
-    ClaimedError,
-    ClaimLostError,
-    Store,
-    TrainingFolder,
-)
+from goal_sweep.runners.store import AlreadyDoneError, Attempt, ClaimedError, ClaimLostError, Store, TrainingFolder
 from goal_sweep.runners.store import training as training_module
 from goal_sweep.runners.store.attempts import RENEW_S, STALE_S, AttemptFolder
 from goal_sweep.runners.store.training import renewed
 from tests.helpers.forked import FORK, exit_status, forked
-from tests.helpers.store_cases import load, named, record, result, result_of, save, train, write_weights
+from tests.helpers.store_cases import claimed, load, named, record, result, result_of, save, train, write_weights
 from tests.helpers.until import until
 
 TRAINING = named("c" * 16)
@@ -36,8 +30,7 @@ NOBODY = 2**22 + 1
 
 def claimed_elsewhere(store: Store, **changes: Any) -> TrainingFolder:
     """A training that a process of another machine has claimed, which cannot be seen from here."""
-    folder = store.folder(TRAINING)
-    folder.claim("theirs")
+    folder = claimed(store.folder(TRAINING), "theirs")
     assert folder.attempt is not None
     own = {"host": "far", "machine": "another boot", "pid": 4711, **changes}
     folder.attempt = replace(folder.attempt, **own)
@@ -111,9 +104,7 @@ def test_a_claim_of_another_machine_lives_by_the_age_of_its_record(store: Store,
 
 
 @pytest.mark.parametrize("clock", [-86_400, 86_400])
-def test_the_clock_of_this_machine_does_not_matter(
-    any_store: Store, monkeypatch: pytest.MonkeyPatch, clock: float
-) -> None:
+def test_the_clock_of_this_machine_does_not_matter(any_store: Store, monkeypatch: pytest.MonkeyPatch, clock: float):
     claimed_elsewhere(any_store)
     now = time.time
     monkeypatch.setattr(time, "time", lambda: now() + clock)
@@ -121,9 +112,7 @@ def test_the_clock_of_this_machine_does_not_matter(
         any_store.folder(TRAINING).claim("mine")
 
 
-def test_a_claim_that_nobody_renews_is_free_in_a_bucket_too(
-    bucket_store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_claim_that_nobody_renews_is_free_in_a_bucket_too(bucket_store: Store, monkeypatch: pytest.MonkeyPatch):
     claimed_elsewhere(bucket_store)
     monkeypatch.setattr("goal_sweep.runners.store.attempts.STALE_S", 1.0)
 
@@ -144,8 +133,7 @@ def test_a_claim_of_a_process_that_has_ended_is_free_at_once(any_store: Store, c
 
 
 def test_a_living_process_keeps_its_claim_whatever_the_clock_says(store: Store) -> None:
-    folder = store.folder(TRAINING)
-    folder.claim("theirs")
+    folder = claimed(store.folder(TRAINING), "theirs")
     for age in (86_400, -86_400):
         aged(folder, age)
         with pytest.raises(ClaimedError):
@@ -154,8 +142,7 @@ def test_a_living_process_keeps_its_claim_whatever_the_clock_says(store: Store) 
 
 def test_a_process_that_the_system_hides_lives_by_its_record(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """As another user's process under `hidepid`."""
-    folder = store.folder(TRAINING)
-    folder.claim("theirs")
+    folder = claimed(store.folder(TRAINING), "theirs")
     read = Path.read_text
 
     def hidden(path: Path, *how: Any) -> str:
@@ -163,11 +150,8 @@ def test_a_process_that_the_system_hides_lives_by_its_record(store: Store, monke
             raise FileNotFoundError(path)
         return read(path, *how)
 
-    def not_yours(pid: int, number: int) -> None:
-        raise PermissionError
-
     monkeypatch.setattr(Path, "read_text", hidden)
-    monkeypatch.setattr(os, "kill", not_yours)
+    monkeypatch.setattr(os, "kill", Mock(side_effect=PermissionError))
     with pytest.raises(ClaimedError):
         store.folder(TRAINING).claim("mine")
     aged(folder, STALE_S + 1)
@@ -176,8 +160,7 @@ def test_a_process_that_the_system_hides_lives_by_its_record(store: Store, monke
 
 def holds(store: Store, is_ready: Any, goes_on: Any, ended: Any) -> None:
     """Claim a training; later, write to it."""
-    folder = store.folder(TRAINING)
-    folder.claim("theirs")
+    folder = claimed(store.folder(TRAINING), "theirs")
     save(folder, "x", b"first")
     is_ready.set()
     goes_on.wait(100)
@@ -196,8 +179,7 @@ def test_a_killed_process_frees_its_training_at_once(store: Store) -> None:
     process.kill()
     zombie = psutil.Process(process.pid)
     until(lambda: zombie.status() == psutil.STATUS_ZOMBIE, "end")  # nobody has waited for it yet
-    folder = store.folder(TRAINING)
-    folder.claim("mine")
+    folder = claimed(store.folder(TRAINING), "mine")
     assert folder.attempts.all()[0].outcome == "lost"
     train(folder)
     assert store.status([TRAINING])[TRAINING].state == "done"
@@ -293,8 +275,7 @@ def test_a_finished_training_cannot_be_claimed(store: Store, monkeypatch: pytest
 
 @pytest.mark.parametrize("content", ["", "{", '{"n": 1, "launch": "M"}'])
 def test_the_owner_goes_on_if_its_record_is_damaged_and_mends_it(store: Store, content: str) -> None:
-    owner = store.folder(TRAINING)
-    owner.claim("L")
+    owner = claimed(store.folder(TRAINING))
     (owner.attempts.folder / "1.json").write_text(content)
     save(owner, "x", b"1")
     owner.renew()
@@ -303,9 +284,7 @@ def test_the_owner_goes_on_if_its_record_is_damaged_and_mends_it(store: Store, c
     assert store.status([TRAINING])[TRAINING].state == "done"
 
 
-def test_a_claim_is_renewed_while_its_block_lasts_whatever_the_disk_does(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_claim_is_renewed_while_its_block_lasts_whatever_the_disk_does(store: Store, monkeypatch: pytest.MonkeyPatch):
     assert RENEW_S * 4 < STALE_S
     monkeypatch.setattr(training_module, "RENEW_S", 0.01)
     folder, refusals = store.folder(TRAINING), list[Attempt]()

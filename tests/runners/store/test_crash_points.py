@@ -20,15 +20,15 @@ class Dead(BaseException):
 
 
 def crash_at(patch: pytest.MonkeyPatch, number: int) -> list[str]:
-    """Die at the given crash point, counted from 1. Returns the names of the points that were passed."""
+    """Die before the given change of a file, counted from 1. Returns the changes that were begun."""
     passed: list[str] = []
 
-    def point(name: str) -> None:
-        passed.append(name)
+    def point(operation: str, path: Path) -> None:
+        passed.extend([f"{path.name}: {operation}"] * (operation != "read"))
         if len(passed) == number:
             raise Dead
 
-    patch.setattr(atomic, "crash_point", point)
+    patch.setattr(atomic, "before_operation", point)
     return passed
 
 

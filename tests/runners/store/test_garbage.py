@@ -9,7 +9,7 @@ from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.goal_core.basics.machine import process_tag
 from goal_sweep.runners.store import LAST, Store
 from goal_sweep.runners.store.garbage import Garbage, find_garbage, remove_garbage
-from tests.helpers.store_cases import named, record, result_of, train, write_weights
+from tests.helpers.store_cases import claimed, named, record, result_of, train, write_weights
 
 DONE, BEGUN = named("a" * 16, "d" * 16), named("b" * 16, "e" * 16)
 BOTH = [DONE, BEGUN]
@@ -20,13 +20,10 @@ def filled(any_store: Store) -> Store:
     """One training is finished, whose process died before it removed what nobody needs; another is interrupted."""
     for training in BOTH:
         any_store.write_cell(training.cell)
-    folder = any_store.folder(DONE)
-    folder.claim("L")
-    train(folder)
+    folder = train(claimed(any_store.folder(DONE)))
     for name, size in ((LAST, 1000), ("best-1.safetensors", 10)):
         any_store.storage.replace(folder.folder / name, b"x" * size)
-    begun = any_store.folder(BEGUN)
-    begun.claim("L")
+    begun = claimed(any_store.folder(BEGUN))
     begun.save_with(LAST, write_weights)
     begun.write_metrics([record(1)])
     begun.end("interrupted", "stopped")
@@ -78,16 +75,12 @@ def test_features_stay_as_long_as_a_training_that_the_store_knows_is_not_finishe
     filled.features.mkdir(parents=True, exist_ok=True)
     (filled.features / "train-0.safetensors").write_bytes(b"x" * 100)
     assert "features" not in {one.kind for one in find_garbage(filled, [DONE])}
-    folder = filled.folder(BEGUN)
-    folder.claim("M")
-    train(folder)
+    train(claimed(filled.folder(BEGUN), "M"))
     assert ("features", "train-0.safetensors") in names(find_garbage(filled, [DONE]))
 
 
 def test_interrupted_writes_of_dead_processes_are_leftovers_and_those_of_the_living_are_not(store: Store) -> None:
-    folder = store.folder(DONE)
-    folder.claim("L")
-    train(folder)
+    folder = train(claimed(store.folder(DONE)))
     dead = folder.folder / f".{LAST}.{process_tag().partition('-')[0]}-999999999-0.tmp"
     living = folder.folder / f".{LAST}.{process_tag()}-0.tmp"
     for path in (dead, living):

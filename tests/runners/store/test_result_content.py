@@ -8,7 +8,7 @@ import pytest
 from goal_sweep.goal_core.basics.atomic import DamagedError
 from goal_sweep.goal_core.basics.files import json_bytes
 from goal_sweep.runners.store import Store, TrainingFolder
-from tests.helpers.store_cases import named, npz, save, train
+from tests.helpers.store_cases import claimed, named, npz, save, train
 
 TRAINING = named("a" * 16)
 BEST, SHA = "best.safetensors", "0" * 64
@@ -16,8 +16,7 @@ BEST, SHA = "best.safetensors", "0" * 64
 
 @pytest.fixture
 def folder(store: Store) -> TrainingFolder:
-    folder = store.folder(TRAINING)
-    folder.claim("L")
+    folder = claimed(store.folder(TRAINING))
     save(folder, "ranks.npz", npz("x"))
     train(folder, 3)
     return folder
@@ -38,9 +37,7 @@ def is_damaged(store: Store, folder: TrainingFolder, said: str) -> None:
     status = store.status([TRAINING])[TRAINING]
     assert status.state == "waiting"
     assert said in status.reason
-    again = store.folder(TRAINING)
-    again.claim("M")
-    train(again)
+    train(claimed(store.folder(TRAINING), "M"))
     assert store.status([TRAINING])[TRAINING].state == "done"
 
 
@@ -53,9 +50,7 @@ FIELDS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("change", "said"), FIELDS.values(), ids=FIELDS.keys())
-def test_a_field_that_no_training_writes(
-    store: Store, folder: TrainingFolder, change: dict[str, Any], said: str
-) -> None:
+def test_a_field_that_no_training_writes(store: Store, folder: TrainingFolder, change: dict[str, Any], said: str):
     rewrite(folder, change)
     is_damaged(store, folder, said)
 
@@ -81,24 +76,18 @@ def test_a_file_that_no_training_states(store: Store, folder: TrainingFolder, ke
     is_damaged(store, folder, said)
 
 
-@pytest.mark.parametrize(
-    "content", ["[" * 200_000, '{"a":' * 200_000, '{"seconds": NaN}', '{"a": "\\ud800"}', "9" * 9999]
-)
-def test_json_that_cannot_be_parsed_is_damage(store: Store, folder: TrainingFolder, content: str) -> None:
-    path = folder.folder / "result.json"
-    path.write_text(content)
-    status = store.status([TRAINING])[TRAINING]
-    assert status.state == "waiting"
-    assert "result.json is damaged" in status.reason
+BROKEN = ("", "[]", "\x00\xff", "[" * 200_000, '{"a":' * 200_000, '{"seconds": NaN}', '{"a": "\\ud800"}', "9" * 9999)
+
+
+@pytest.mark.parametrize("content", [*BROKEN, '{"status": "do', '{"status": "done"}', '{"metrics": {}}'])
+def test_json_that_cannot_be_read_is_damage(store: Store, folder: TrainingFolder, content: str) -> None:
+    (folder.folder / "result.json").write_text(content)
+    is_damaged(store, folder, "result.json is damaged")
+    assert "result.json is damaged" in folder.log_text()
 
 
 @pytest.mark.parametrize(
-    "line",
-    [
-        '{"epoch": 1, "time": 0, "metrics": [1]}',
-        '{"time": 0, "metrics": {}}',
-        "[" * 200_000,
-    ],
+    "line", ['{"epoch": 1, "time": 0, "metrics": [1]}', '{"time": 0, "metrics": {}}', "[" * 200_000]
 )
 def test_a_line_that_is_no_epoch_record(folder: TrainingFolder, line: str) -> None:
     folder.path("metrics.jsonl").write_text(line)

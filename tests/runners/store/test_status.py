@@ -12,7 +12,7 @@ import pytest
 from goal_sweep.goal_core.basics.atomic import StorageError
 from goal_sweep.runners.store import LAST, ClaimLostError, Store, TrainingStatus
 from goal_sweep.runners.store.attempts import STALE_S
-from tests.helpers.store_cases import named, record, save, train, write_result
+from tests.helpers.store_cases import claimed, named, record, save, train
 
 TRAINING = named("c" * 16)
 
@@ -49,8 +49,7 @@ def test_each_state(store: Store) -> None:
 
 def test_failures_count_against_the_attempts_unless_excused(store: Store) -> None:
     def fails(**how: bool) -> None:
-        folder = store.folder(TRAINING)
-        folder.claim("L")
+        folder = claimed(store.folder(TRAINING))
         folder.end("failed", "boom", **how)
 
     fails(counted=True)
@@ -65,8 +64,7 @@ def test_failures_count_against_the_attempts_unless_excused(store: Store) -> Non
 
 
 def test_reading_changes_nothing(store: Store) -> None:
-    folder = store.folder(TRAINING)
-    folder.claim("gone")
+    folder = claimed(store.folder(TRAINING), "gone")
     save(folder, LAST, b"x")
 
     def snapshot() -> dict[Path, tuple[int, bytes]]:
@@ -81,48 +79,18 @@ def test_reading_changes_nothing(store: Store) -> None:
 
 
 def test_a_bucket_is_only_read(bucket_store: Store, server: Any) -> None:
-    folder = bucket_store.folder(TRAINING)
-    folder.claim("L")
+    folder = claimed(bucket_store.folder(TRAINING))
     folder.write_metrics([record(1)])
     server.requests.clear()
     assert status(bucket_store).attempts == 1
     assert {method for method, _ in server.requests} <= {"GET", "HEAD"}
 
 
-def test_a_full_study_is_quick(store: Store) -> None:
-    trainings = [named(f"{number:016x}", f"{number:016x}") for number in range(450)]
-    for training in trainings:
-        folder = store.folder(training)
-        folder.attempts.folder.mkdir(parents=True)
-        write_result(folder.folder)
-    began = time.process_time()
-    assert all(status.state == "done" for status in store.status(trainings).values())
-    assert time.process_time() - began < 5  # takes about 20 ms; the bound only catches a worse order of growth
-
-
-@pytest.mark.parametrize("content", ["", '{"status": "do', "[]", '{"status": "done"}', '{"metrics": {}}', "\x00\xff"])
-def test_a_damaged_result_is_named_and_trained_again(store: Store, content: str) -> None:
-    folder = store.folder(TRAINING)
-    folder.claim("L")
-    train(folder)
-    folder.path("result.json").write_text(content)
-    damaged = status(store)
-    assert damaged.state == "waiting"
-    assert "result.json is damaged" in damaged.reason
-    again = store.folder(TRAINING)
-    again.claim("M")
-    assert "result.json is damaged" in folder.log_text()
-    train(again)
-    assert status(store).state == "done"
-
-
 def test_the_result_of_another_training_is_damage(store: Store) -> None:
     """As a copy into the wrong folder leaves it."""
     other = named("d" * 16, "e" * 16)
     for training in (TRAINING, other):
-        folder = store.folder(training)
-        folder.claim("L")
-        train(folder)
+        train(claimed(store.folder(training)))
     content = store.folder(other).path("result.json").read_bytes()
     store.folder(TRAINING).path("result.json").write_bytes(content)
     assert json.loads(content)["stage_key"] == other.key
@@ -131,8 +99,7 @@ def test_the_result_of_another_training_is_damage(store: Store) -> None:
 
 
 def test_a_folder_that_is_deleted_is_survived(store: Store) -> None:
-    folder = store.folder(TRAINING)
-    folder.claim("L")
+    folder = claimed(store.folder(TRAINING))
     for path in sorted((store.root / "cells" / TRAINING.cell.id).rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     with pytest.raises((StorageError, ClaimLostError)):

@@ -64,13 +64,3 @@ def test_a_damaged_record_is_named_with_what_to_do(text: str, tmp_path: Path) ->
     assert str(damaged.value).startswith(f"{path} is damaged: it was the record of the job tiny-000000-7.")
     path.unlink()
     assert len(records.of("tiny")) == 1
-
-
-def test_one_byte_of_damage_shows(tmp_path: Path) -> None:
-    records = Submissions(tmp_path)
-    begun = records.begin("tiny", "slurm", "")
-    content = bytearray(records.path(begun.id).read_bytes())
-    content[content.index(b"slurm")] ^= 1
-    records.path(begun.id).write_bytes(content)
-    with pytest.raises(DamagedError):
-        records.of("tiny")

@@ -4,50 +4,39 @@ import errno
 import json
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
 from goal_sweep.goal_core.basics.files import json_bytes
 from goal_sweep.runners.store import BEST, LAST, ClaimLostError, Store, TrainingFolder
-from tests.helpers.store_cases import (
-    load,
-    named,
-    npz,
-    record,
-    result,
-    result_of,
-    save,
-    train,
-    write_result,
-    write_weights,
-)
+from tests.helpers import store_cases as cases
 
-TRAINING = named("c" * 16)
+TRAINING = cases.named("c" * 16)
 
 
 @pytest.fixture
 def folder(store: Store) -> TrainingFolder:
-    folder = store.folder(TRAINING)
-    folder.claim("L")
+    folder = cases.claimed(store.folder(TRAINING))
     return folder
 
 
 def test_what_is_saved_is_read_back(folder: TrainingFolder) -> None:
-    assert load(folder, BEST) is None
-    save(folder, "x.bin", b"one")
-    save(folder, "x.bin", b"two")
-    assert load(folder, "x.bin") == folder.path("x.bin").read_bytes() == b"two"
+    assert cases.load(folder, BEST) is None
+    cases.save(folder, "x.bin", b"one")
+    cases.save(folder, "x.bin", b"two")
+    assert cases.load(folder, "x.bin") == folder.path("x.bin").read_bytes() == b"two"
     special = {"a": float("nan"), "b": float("-inf"), "c": 1e-17}
-    folder.write_metrics([record(1), {"epoch": 2, "time": 1.0, "metrics": special}])
+    folder.write_metrics([cases.record(1), {"epoch": 2, "time": 1.0, "metrics": special}])
     first, second = folder.records()
-    assert first == record(1)
+    assert first == cases.record(1)
     assert str(second["metrics"].pop("a")) == "nan"
     assert second["metrics"] == {"b": float("-inf"), "c": 1e-17}
-    for line in (load(folder, "metrics.jsonl") or b"").splitlines():
+    for line in (cases.load(folder, "metrics.jsonl") or b"").splitlines():
         json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
-    folder.write_metrics([record(1)])
-    assert folder.records() == [record(1)]
+    folder.write_metrics([cases.record(1)])
+    assert folder.records() == [cases.record(1)]
 
 
 def test_every_log_line_names_its_attempt(folder: TrainingFolder) -> None:
@@ -59,14 +48,14 @@ def test_every_log_line_names_its_attempt(folder: TrainingFolder) -> None:
 
 
 def test_a_result_says_what_it_speaks_for_and_the_rest_goes(folder: TrainingFolder) -> None:
-    save(folder, "ranks.npz", npz("ranks"))
-    train(folder)
-    found = result_of(folder)
-    assert found["metrics"] == result()["metrics"]
+    cases.save(folder, "ranks.npz", cases.npz("ranks"))
+    cases.train(folder)
+    found = cases.result_of(folder)
+    assert found["metrics"] == cases.result()["metrics"]
     assert (found["attempt"], found["stage_key"]) == (1, TRAINING.key)
     for name, stated in found["files"].items():
         assert folder.storage.digest(folder.place(name)) == stated["sha256"]
-    assert folder.stated("ranks.npz", found) == npz("ranks")
+    assert folder.stated("ranks.npz", found) == cases.npz("ranks")
     assert folder.path(BEST).name == "best-3.safetensors"
     assert [one.outcome for one in folder.attempts.all()] == ["done"]
     names = {path.name for path in folder.folder.iterdir()}
@@ -74,52 +63,50 @@ def test_a_result_says_what_it_speaks_for_and_the_rest_goes(folder: TrainingFold
 
 
 def test_a_file_that_is_not_as_stated_is_an_error(folder: TrainingFolder) -> None:
-    save(folder, "ranks.npz", npz("ranks"))
-    train(folder)
-    folder.path("ranks.npz").write_bytes(npz("others"))
+    cases.save(folder, "ranks.npz", cases.npz("ranks"))
+    cases.train(folder)
+    folder.path("ranks.npz").write_bytes(cases.npz("others"))
     with pytest.raises(DamagedError, match=r"ranks\.npz is damaged: its content does not match its checksum"):
-        folder.stated("ranks.npz", result_of(folder))
+        folder.stated("ranks.npz", cases.result_of(folder))
 
 
 def test_writing_without_a_claim_is_a_bug(store: Store, folder: TrainingFolder) -> None:
     with pytest.raises(ValueError, match="claimed"):
-        save(store.folder(TRAINING), "x", b"")
-    train(folder)
+        cases.save(store.folder(TRAINING), "x", b"")
+    cases.train(folder)
     with pytest.raises(ValueError, match="claimed"):
-        save(folder, LAST, b"after its result")
+        cases.save(folder, LAST, b"after its result")
 
 
 def test_no_result_without_weights(folder: TrainingFolder) -> None:
-    folder.save_with("best-3.safetensors", write_weights)
+    folder.save_with("best-3.safetensors", cases.write_weights)
     folder.path("best-3.safetensors").unlink()
     with pytest.raises(StorageError, match="best-3"):
-        folder.finish(result())
+        folder.finish(cases.result())
     assert folder.result() is None
 
 
 def test_the_result_of_another_attempt_is_not_overwritten(folder: TrainingFolder) -> None:
-    folder.save_with("best-3.safetensors", write_weights)
-    write_result(folder.folder)
+    folder.save_with("best-3.safetensors", cases.write_weights)
+    cases.write_result(folder.folder)
     theirs = folder.path("result.json").read_bytes()
     with pytest.raises(ClaimLostError, match="another attempt"):
-        folder.finish(result(test_rsum=2.0))
+        folder.finish(cases.result(test_rsum=2.0))
     assert folder.path("result.json").read_bytes() == theirs
 
 
 def test_damaged_metrics_are_named_by_line(folder: TrainingFolder) -> None:
-    whole = json_bytes(record(1), indent=None)
+    whole = json_bytes(cases.record(1), indent=None)
     for second in (b'{"epoch": 2}\n', json_bytes({"epoch": 2}, indent=None), whole.replace(b"10.0", b"11.0")):
-        save(folder, "metrics.jsonl", whole + second)
+        cases.save(folder, "metrics.jsonl", whole + second)
         with pytest.raises(DamagedError, match=r"metrics\.jsonl:2"):
             folder.records()
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ESTALE])
 @pytest.mark.parametrize("native", [False, True])
-def test_a_refusing_disk_is_one_readable_line_and_loses_nothing(
-    folder: TrainingFolder, code: int, native: bool
-) -> None:
-    save(folder, LAST, b"before")
+def test_a_refusing_disk_is_one_readable_line_and_loses_nothing(folder: TrainingFolder, code: int, native: bool):
+    cases.save(folder, LAST, b"before")
 
     def write(path: Path) -> None:
         path.write_bytes(b"half")
@@ -130,15 +117,12 @@ def test_a_refusing_disk_is_one_readable_line_and_loses_nothing(
         folder.save_with(LAST, write)
     assert LAST in str(error.value)
     assert "\n" not in str(error.value)
-    assert load(folder, LAST) == b"before"
+    assert cases.load(folder, LAST) == b"before"
     assert not list(folder.folder.glob(".*"))
-    save(folder, LAST, b"after")
-    assert load(folder, LAST) == b"after"
+    cases.save(folder, LAST, b"after")
+    assert cases.load(folder, LAST) == b"after"
 
 
 def test_an_error_that_is_not_the_disks_keeps_its_type(folder: TrainingFolder) -> None:
-    def write(path: Path) -> None:
-        raise KeyError("weight")
-
     with pytest.raises(KeyError):
-        folder.save_with("x", write)
+        folder.save_with("x", Mock(side_effect=KeyError("weight")))

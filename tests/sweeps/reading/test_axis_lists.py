@@ -53,6 +53,9 @@ def test_axes_can_be_set_and_inherited_and_replaced(write: Write, small_text: st
     assert load_sweep(base, ["stages.finetune.grad_clip=[1,2]"]).axes[-1].key == "stages.finetune.grad_clip"
 
 
+FROZEN, VARIANTS = "small.yaml:13 | stages.frozen", "objectives.variant | 'paper', 'tables' or 'released'"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
@@ -61,24 +64,14 @@ def test_axes_can_be_set_and_inherited_and_replaced(write: Write, small_text: st
         ("lr: 1e-3", "lr: [1e-3, x]", "small.yaml:12 | stages.frozen.lr | number | 'x'"),
         ("lr: 1e-3", "lr: [1e-3, 0.001]", "small.yaml:12 | stages.frozen.lr | 0.001 more than once"),
         ("lr: 1e-3", "lr: 1e-3\n    lr_drops: [1, [2]]", "small.yaml:13 | stages.frozen.lr_drops | list of such lists"),
-        (
-            "lr: 1e-3",
-            "lr: 1e-3\n    warmup_epochs: [0, 1, 3]",
-            "small.yaml:13 | stages.frozen.warmup_epochs | 3 of 3 epochs",
-        ),
-        ("lr: 1e-3", "lr: 1e-3\n    frozen_epochs: [0, 1]", "small.yaml:13 | stages.frozen.frozen_epochs | backbone"),
-        (
-            "seeds: [1, 2]",
-            "seeds: [1, 2]\nobjectives: {variant: [paper, relesed]}",
-            "small.yaml:9 | objectives.variant | 'paper', 'tables' or 'released' | 'relesed'",
-        ),
+        ("lr: 1e-3", "lr: 1e-3\n    warmup_epochs: [0, 1, 3]", f"{FROZEN}.warmup_epochs | 3 of 3 epochs"),
+        ("lr: 1e-3", "lr: 1e-3\n    frozen_epochs: [0, 1]", f"{FROZEN}.frozen_epochs | backbone"),
+        ("objectives: {}", "objectives: {variant: [paper, relesed]}", f"small.yaml:16 | {VARIANTS} | 'relesed'"),
         ("seeds: [1, 2]", "seeds: [1, 2]\naxes: []", "small.yaml:9 | axes | unknown key | objectives.params.tau"),
     ],
 )
-def test_one_mistake_is_one_line(
-    write: Write, errors_of: Errors, small_text: str, old: str, new: str, told: str
-) -> None:
-    check_mistakes(errors_of(write(text=small_text.replace(old, new))), told)
+def test_one_mistake_is_one_line(write: Write, errors_of: Errors, small_text: str, old: str, new: str, told: str):
+    check_mistakes(errors_of(write(text=(small_text + "objectives: {}\n").replace(old, new))), told)
 
 
 @pytest.mark.parametrize(("setting", "values"), [("batch_size", "4, 8"), ("drop_last", "true, false")])
@@ -95,9 +88,7 @@ def test_values_that_do_not_go_together_are_named(write: Write, errors_of: Error
     check_mistakes(errors_of(write(), *sets), f"--set {key} | {key} | frozen_epochs 1 ramp_epochs 2 | 2 epochs | 1 + 2")
 
 
-def test_values_beyond_the_first_are_checked_beside_other_mistakes(
-    write: Write, errors_of: Errors, small_text: str
-) -> None:
+def test_values_beyond_the_first_are_checked_beside_other_mistakes(write: Write, errors_of: Errors, small_text: str):
     text = small_text.replace("lr: 1e-3", "lr:\n      - 1e-3\n      - -1").replace("name: small", "name: 3")
     lines = errors_of(
         write(text=text), "objectives.params={temperature: [0.1, model]}", "objectives.baselines=[infonce]"

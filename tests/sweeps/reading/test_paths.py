@@ -48,9 +48,7 @@ def test_a_control_character_is_refused_at_its_line(write: Write, errors_of: Err
 
 
 @pytest.mark.parametrize("given", ["~/clip", "clip", "openai/clip"])
-def test_towers_lie_in_a_folder_or_on_the_hub(
-    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
-) -> None:
+def test_towers_lie_in_a_folder_or_on_the_hub(write: Write, tmp_path: Path, monkeypatch, given: str):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "clip").mkdir()
     model = f"model={{framework: dual, backbones: [{{name: clip, weights: {given}}}], embed_dim: 8}}"
@@ -159,9 +157,7 @@ def test_a_variable_may_be_part_of_a_path_of_tracking(write: Write, tracking: st
 
 
 @pytest.mark.parametrize("name", ["AWS_SECRET_ACCESS_KEY", "MLFLOW_TRACKING_PASSWORD", "HF_TOKEN", "MY_API_KEY"])
-def test_a_variable_that_is_named_like_a_secret_is_no_part_of_a_path(
-    write: Write, errors_of: Errors, name: str
-) -> None:
+def test_a_variable_that_is_named_like_a_secret_is_no_part_of_a_path(write: Write, errors_of: Errors, name: str):
     lines = errors_of(write("a.yaml", TEXT.replace("ROOT", name)), environ={name: "hunter2"})
     check_mistakes(lines, f"a.yaml:5 | data.root | {name}")
     assert "hunter2" not in lines[0]

@@ -54,36 +54,27 @@ def test_set_and_extends_replace_what_a_setting_may_be(tmp_path: Path) -> None:
 
 SPACE = "mine.yaml:5 | tune.space.objectives.params"
 LR = "mine.yaml:6 | tune.space.stages.frozen"
+SCHEDULE = "mine.yaml:7 | tune.space.stages.frozen.schedule"
+TAU, RATE = "{loguniform: [1, 20]}", "stages.frozen.lr: {choice: [4e-3, 8e-3]}"
+KINDS, DROPS = "uniform, loguniform, choice", "stages.frozen.lr_drops: {choice: [[], [4]]}"
 
 
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ("{loguniform: [1, 20]}", "{loguniform: [20, 1]}", f"{SPACE}.tau.loguniform | lower one first | [20.0, 1.0]"),
-        ("{loguniform: [1, 20]}", "{loguniform: [0, 2]}", f"{SPACE}.tau.loguniform | above 0 | [0.0, 2.0]"),
-        (
-            "{loguniform: [1, 20]}",
-            "{loguniform: [1, 2], choice: [1]}",
-            f"{SPACE}.tau.loguniform | uniform, loguniform, choice | loguniform and choice",
-        ),
-        ("{loguniform: [1, 20]}", "{choice: [-1, 2]}", f"{SPACE}.tau | above 0 | -1"),
-        ("{loguniform: [1, 20]}", "{choice: [1, 3, 1.0]}", f"{SPACE}.tau.choice | 1.0 more than once"),
+        (TAU, "{loguniform: [20, 1]}", f"{SPACE}.tau.loguniform | lower one first | [20.0, 1.0]"),
+        (TAU, "{loguniform: [0, 2]}", f"{SPACE}.tau.loguniform | above 0 | [0.0, 2.0]"),
+        (TAU, "{loguniform: [1, 2], choice: [1]}", f"{SPACE}.tau.loguniform | {KINDS} | loguniform and choice"),
+        (TAU, "{choice: [-1, 2]}", f"{SPACE}.tau | above 0 | -1"),
+        (TAU, "{choice: [1, 3, 1.0]}", f"{SPACE}.tau.choice | 1.0 more than once"),
         ("params.tau", "params.tua", f"{SPACE}.tua | 'objectives.params.tau' | margin"),
         ("frozen.lr: {choice: [4e-3, 8e-3]}", "frozen.batch_size: {choice: [64, 128]}", f"{LR}.batch_size | lr_drops"),
-        ("{loguniform: [1, 20]}", "{logunifrom: [1, 20]}", f"{SPACE}.tau.logunifrom | 'loguniform'"),
-        (
-            "params.tau: {loguniform: [1, 20]}",
-            "params.strict: {uniform: [0, 1]}",
-            f"{SPACE}.strict | true or false | choice",
-        ),
+        (TAU, "{logunifrom: [1, 20]}", f"{SPACE}.tau.logunifrom | 'loguniform'"),
+        (f"params.tau: {TAU}", "params.strict: {uniform: [0, 1]}", f"{SPACE}.strict | true or false | choice"),
         ("stages.frozen.lr", "stages.finetune.lr", "mine.yaml:6 | tune.space.stages.finetune.lr | 'stages.frozen.lr'"),
         ("stages.frozen.lr", "stages.frozen.bert_lr_scale", f"{LR}.bert_lr_scale | vsepp | BERT"),
         ("{choice: [4e-3, 8e-3]}", "{uniform: [-1, 1]}", f"{LR}.lr | above 0 | -1.0"),
-        (
-            "stages.frozen.lr: {choice: [4e-3, 8e-3]}",
-            "stages.frozen.warmup_epochs: {uniform: [0, 2]}",
-            f"{LR}.warmup_epochs | integer | choice",
-        ),
+        (RATE, "stages.frozen.warmup_epochs: {uniform: [0, 2]}", f"{LR}.warmup_epochs | integer | choice"),
         ("budget: 4", "budget: 0", "mine.yaml:7 | tune.budget | at least 1 | 0"),
         ("budget: 4", "budget: 4\n  metric: test/rsum", "mine.yaml:8 | tune.metric | val/rsum | 'test/rsum'"),
         ("budget: 4", "budget: 4\n  seeds: [7, 2]", "mine.yaml:8 | tune.seeds | 2 "),
@@ -93,11 +84,7 @@ LR = "mine.yaml:6 | tune.space.stages.frozen"
             "mine.yaml:3 | objectives.params.tau | tune | one value",
         ),
         ("tune:", "stages: [{name: frozen, select_on: test}]\ntune:", "mine.yaml:4 | tune | frozen | val | test"),
-        (
-            "stages.frozen.lr: {choice: [4e-3, 8e-3]}",
-            "stages.frozen.lr_drops: {choice: [[], [4]]}\n    stages.frozen.schedule: {choice: [drops, linear]}",
-            "mine.yaml:7 | tune.space.stages.frozen.schedule | drops | linear",
-        ),
+        (RATE, f"{DROPS}\n    stages.frozen.schedule: {{choice: [drops, linear]}}", f"{SCHEDULE} | drops | linear"),
     ],
 )
 def test_each_mistake_is_named_once_with_its_line(tmp_path: Path, old: str, new: str, told: str) -> None:

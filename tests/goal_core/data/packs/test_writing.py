@@ -24,14 +24,14 @@ def test_a_killed_pack_continues_to_the_same_files(tmp_path: Path, monkeypatch: 
     whole = plan_pack(dataset, CROPS, tmp_path / "whole")
     write_pack(dataset, whole, per_shard=SMALL)
     plan, kills = plan_pack(dataset, CROPS, tmp_path / "killed"), 0
-    for left in range(1, 1000, 5):
+    for left in range(1, 1000, 3):
         points = iter(range(left))
 
-        def die(name: str, points: Any = points) -> None:
-            if next(points, None) is None:
+        def die(operation: str, path: Path, points: Any = points) -> None:
+            if operation in ("write", "sync", "rename") and next(points, None) is None:
                 raise KilledError
 
-        monkeypatch.setattr(atomic, "crash_point", die)
+        monkeypatch.setattr(atomic, "before_operation", die)
         try:
             write_pack(dataset, plan, per_shard=SMALL)
             break

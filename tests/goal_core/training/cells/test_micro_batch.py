@@ -17,44 +17,25 @@ from goal_sweep.goal_core.training import StageConfig
 from goal_sweep.goal_core.training.cells import optim
 from goal_sweep.goal_core.training.cells.optim import clip_gradient
 from goal_sweep.goal_core.training.train import train_unit
-from tests.helpers.training_cases import (
-    DATA,
-    FINETUNE,
-    FROZEN,
-    GRID,
-    GRID_DATA,
-    MODEL,
-    REGIONS,
-    SET_FROZEN,
-    TRAINED,
-    XVLM,
-    XVLM_DATA,
-    XVLM_DROPS,
-    first_step,
-    folders_of,
-    train_killed,
-    unit_of,
-)
+from tests.helpers import training_cases as cases
 
 CASES = {
-    "vsepp frozen": (MODEL, DATA, replace(FROZEN, warmup_epochs=0)),
-    "vsepp warm-up": (MODEL, DATA, FROZEN),
-    "vsepp": (MODEL, DATA, FINETUNE),
-    "vse_infty": (GRID, GRID_DATA, TRAINED),
-    "xvlm": (XVLM, XVLM_DATA, XVLM_DROPS),
+    "vsepp frozen": (cases.MODEL, cases.DATA, replace(cases.FROZEN, warmup_epochs=0)),
+    "vsepp warm-up": (cases.MODEL, cases.DATA, cases.FROZEN),
+    "vsepp": (cases.MODEL, cases.DATA, cases.FINETUNE),
+    "vse_infty": (cases.GRID, cases.GRID_DATA, cases.TRAINED),
+    "xvlm": (cases.XVLM, cases.XVLM_DATA, cases.XVLM_DROPS),
 }
 
 
 @pytest.mark.parametrize("size", [5, *(pytest.param(size, marks=pytest.mark.exhaustive) for size in (1, 8))])
 @pytest.mark.parametrize("name", CASES)
-def test_chunks_have_the_gradient_of_the_whole_batch(
-    name: str, size: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_chunks_have_the_gradient_of_the_whole_batch(name: str, size: int, monkeypatch, tmp_path: Path):
     model, data, stage = CASES[name]
-    unit = unit_of("sig-ms/cir", stage=stage, model=model, data=data)
-    whole, state, logged = first_step(monkeypatch, tmp_path / "whole", unit)
+    unit = cases.unit_of("sig-ms/cir", stage=stage, model=model, data=data)
+    whole, state, logged = cases.first_step(monkeypatch, tmp_path / "whole", unit)
     unit = replace(unit, stage=replace(stage, micro_batch=size))
-    parts, part_state, part_logged = first_step(monkeypatch, tmp_path / "parts", unit)
+    parts, part_state, part_logged = cases.first_step(monkeypatch, tmp_path / "parts", unit)
     assert len(parts) == len(whole) > 5
     scale = max(float(gradient.abs().max()) for gradient in whole)
     assert scale > 0
@@ -65,20 +46,20 @@ def test_chunks_have_the_gradient_of_the_whole_batch(
 
 
 def test_a_killed_training_in_chunks_ends_as_the_unbroken_one(tmp_path: Path) -> None:
-    stage = replace(TRAINED, micro_batch=8, epochs=1, checkpoint_every=1)
-    unit = unit_of("con/con", stage=stage, model=GRID, data=GRID_DATA)
-    unbroken, killed = folders_of(unit, tmp_path / "unbroken"), folders_of(unit, tmp_path / "killed")
+    stage = replace(cases.TRAINED, micro_batch=8, epochs=1, checkpoint_every=1)
+    unit = cases.unit_of("con/con", stage=stage, model=cases.GRID, data=cases.GRID_DATA)
+    unbroken, killed = cases.folders_of(unit, tmp_path / "unbroken"), cases.folders_of(unit, tmp_path / "killed")
     train_unit(unit, unbroken)
-    train_killed(unit, killed, 1)
+    cases.train_killed(unit, killed, 1)
     assert killed["con-con"].numbers() == unbroken["con-con"].numbers()
 
 
 def test_whole_batch_statistics_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="micro_batch needs bn_mode frozen_eval"):
         StageConfig(name="frozen", epochs=1, lr=1.0, micro_batch=4, bn_mode="legacy_quirk")
-    regions = {kind: SET_FROZEN.needs_whole_batches(kind) for kind in ("regions", "scenes")}
+    regions = {kind: cases.SET_FROZEN.needs_whole_batches(kind) for kind in ("regions", "scenes")}
     assert regions == {"regions": True, "scenes": False}
-    heads = VseInftyHeads(REGIONS, num_features=3, vocab_size=5, seed=1)
+    heads = VseInftyHeads(cases.REGIONS, num_features=3, vocab_size=5, seed=1)
     assert any(isinstance(module, nn.BatchNorm1d) for module in heads.modules())
     with pytest.raises(ConfigError, match="micro_batch must be at least 0"):
         StageConfig(name="frozen", epochs=1, lr=1.0, micro_batch=-1)
@@ -129,9 +110,7 @@ def test_draws_that_no_row_owns_are_refused() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_chunks_on_a_gpu_have_the_gradient_of_the_whole_batch_and_less_memory(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_chunks_on_a_gpu_have_the_gradient_of_the_whole_batch_and_less_memory(monkeypatch, tmp_path: Path):
     model, data, stage = CASES["vsepp"]
     gradients, peaks, noted = {}, {}, list[int]()
 
@@ -141,11 +120,13 @@ def test_chunks_on_a_gpu_have_the_gradient_of_the_whole_batch_and_less_memory(
 
     monkeypatch.setattr(optim, "clip_gradient", note)
     for size in (0, 5, 0):  # the first run also takes what libraries keep
-        unit = unit_of("sig-ms/cir", stage=replace(stage, micro_batch=size), model=model, data=data, device="cuda")
+        unit = cases.unit_of(
+            "sig-ms/cir", stage=replace(stage, micro_batch=size), model=model, data=data, device="cuda"
+        )
         gc.collect()
         torch.cuda.reset_peak_memory_stats()
         held = torch.cuda.memory_allocated()
-        gradients[size], _, _ = first_step(monkeypatch, tmp_path / f"{size}-{len(noted)}", unit)
+        gradients[size], _, _ = cases.first_step(monkeypatch, tmp_path / f"{size}-{len(noted)}", unit)
         peaks[size] = noted[-1] - held
     scale = max(float(one.abs().max()) for one in gradients[0])
     for part, whole in zip(gradients[5], gradients[0], strict=True):

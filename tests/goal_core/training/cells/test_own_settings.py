@@ -11,15 +11,7 @@ from goal_sweep.goal_core.training import TrainingPlan, UnitPlan
 from goal_sweep.goal_core.training.cells.stack import CellStack
 from goal_sweep.goal_core.training.config import StageConfig
 from goal_sweep.goal_core.training.train import train_unit
-from tests.helpers.training_cases import (
-    DATA,
-    FINETUNE,
-    FROZEN,
-    PlainFolder,
-    folders_of,
-    same_weights,
-    unit_of,
-)
+from tests.helpers.training_cases import DATA, FINETUNE, FROZEN, PlainFolder, folders_of, same_weights, unit_of
 
 OWN: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -53,8 +45,7 @@ def _alone(unit: UnitPlan, key: str, root: Path) -> PlainFolder:
     (plan,) = (one for one in unit.trainings if one.key == key)
     stage = replace(unit.stage, **plan.own)
     alone = replace(unit, trainings=(replace(plan, own={}),), stage=stage, sharing="none")
-    folders = folders_of(alone, root)
-    train_unit(alone, folders)
+    train_unit(alone, folders := folders_of(alone, root))
     return folders[key]
 
 
@@ -65,8 +56,7 @@ def test_own_settings_train_as_a_stage_that_has_them(tmp_path: Path, stage: Stag
     kept = ("lr-1", "adamw-10", *(("clip-10",) if stage is FROZEN else ("linear-1",)))
     unit = _unit(stage=stage, sharing="trunk", data=replace(DATA, num_train=8))
     unit = replace(unit, trainings=tuple(one for one in unit.trainings if one.key in kept))
-    together = folders_of(unit, tmp_path / "together")
-    train_unit(unit, together)
+    train_unit(unit, together := folders_of(unit, tmp_path / "together"))
     for key in kept:
         alone = _alone(unit, key, tmp_path / "alone")
         assert together[key].numbers() == alone.numbers(), key
@@ -87,8 +77,7 @@ def test_heads_stack_cells_with_the_same_settings(tmp_path: Path, monkeypatch: p
     unit = _unit(sharing="heads")
     kept = [one for one in unit.trainings if one.key.startswith(("plain", "lr", "linear"))]
     unit = replace(unit, trainings=tuple(kept[:-1]))  # of the last settings one cell is left
-    together = folders_of(unit, tmp_path / "together")
-    train_unit(unit, together)
+    train_unit(unit, together := folders_of(unit, tmp_path / "together"))
     assert formed == [*([f"{name}-{tau:g}" for tau in TAUS] for name in ("plain", "lr")), ["linear-10"]]
     for key in ("lr-10", "linear-10"):
         alone = _alone(unit, key, tmp_path / "alone")

@@ -20,15 +20,7 @@ from goal_sweep.goal_core.objectives import ObjectiveConfig
 from goal_sweep.goal_core.training import UnitPlan
 from goal_sweep.goal_core.training.cells.optim import BATCHES, gradient_norm, scale_from
 from goal_sweep.goal_core.training.train import train_unit
-from tests.helpers.training_cases import (
-    XVLM,
-    XVLM_DATA,
-    XVLM_DROPS,
-    PlainFolder,
-    folders_of,
-    train_killed,
-    unit_of,
-)
+from tests.helpers.training_cases import XVLM, XVLM_DATA, XVLM_DROPS, PlainFolder, folders_of, train_killed, unit_of
 
 STAGE = replace(XVLM_DROPS, batch_size=8)
 DATA = replace(XVLM_DATA, num_train=5, num_val=6, num_test=6, image=replace(XVLM_DATA.image, augment="none"))
@@ -74,8 +66,7 @@ def contrastive(image: Tensor, text: Tensor, ids: Tensor) -> Tensor:
 
 def test_the_gradient_of_the_scaled_objective_is_as_large_as_that_of_the_loss_it_replaces(tmp_path: Path) -> None:
     unit = xvlm_unit(*NAMES, stage=replace(STAGE, epochs=1))
-    folders = folders_of(unit, tmp_path)
-    train_unit(unit, folders)
+    train_unit(unit, folders := folders_of(unit, tmp_path))
     for training in unit.trainings:
         objective, ours, theirs = training.objective.build(), 0.0, 0.0
         factor = scales(folders[training.key])["objective"]
@@ -118,8 +109,7 @@ def test_the_weight_is_the_ratio_and_a_number_in_place_of_the_measured_scale_is_
     for name, weight, scale in cases:
         unit = xvlm_unit("con/nca", weight=weight, stage=stage)
         unit = replace(unit, model=replace(unit.model, xvlm=replace(unit.model.xvlm, objective_scale=scale)))
-        folders = folders_of(unit, tmp_path / name)
-        train_unit(unit, folders)
+        train_unit(unit, folders := folders_of(unit, tmp_path / name))
         result = json.loads((folders["con-nca"].root / "result.json").read_text())
         found[name] = (result.get("scales"), folders["con-nca"].numbers()[0]["train/objective_to_matching"])
     assert found["one"][0] == found["half"][0]

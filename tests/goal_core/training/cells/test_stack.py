@@ -20,17 +20,7 @@ from goal_sweep.goal_core.training import UnitPlan
 from goal_sweep.goal_core.training.cells import stack as cell_stack_module
 from goal_sweep.goal_core.training.cells.stack import CellStack
 from goal_sweep.goal_core.training.train import train_unit
-from tests.helpers.training_cases import (
-    FROZEN,
-    VECTORS,
-    PlainFolder,
-    StopAt,
-    StoppedError,
-    folders_of,
-    same_weights,
-    train_killed,
-    unit_of,
-)
+from tests.helpers import training_cases as cases
 from tests.helpers.vector_files import write_vectors
 
 GRID = ["con/con", "con/nca", "lin/con", "lin-ms/cir", "sig-ms/con", "sig-ms/nca"]
@@ -39,12 +29,11 @@ STEPS = 5
 
 
 def heads_unit(*names: str, **changes: Any) -> UnitPlan:
-    return unit_of(*names, **{"sharing": "heads", **changes})
+    return cases.unit_of(*names, **{"sharing": "heads", **changes})
 
 
-def trained(unit: UnitPlan, root: Path) -> dict[str, PlainFolder]:
-    folders = folders_of(unit, root)
-    train_unit(unit, folders)
+def trained(unit: UnitPlan, root: Path) -> dict[str, cases.PlainFolder]:
+    train_unit(unit, folders := cases.folders_of(unit, root))
     return folders
 
 
@@ -55,12 +44,12 @@ def apart(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
     return max(float((one[name] - other[name]).norm() / other[name].norm().clamp(min=1e-12)) for name in names)
 
 
-def log_of(folder: PlainFolder) -> str:
+def log_of(folder: cases.PlainFolder) -> str:
     return (folder.root / "log.txt").read_text()
 
 
 def test_stacked_encoders_are_each_cells_own() -> None:
-    model = replace(VECTORS, text=TextConfig(word_dim=5), embed_dim=6)
+    model = replace(cases.VECTORS, text=TextConfig(word_dim=5), embed_dim=6)
     cells = [VseppHeads(model, num_features=7, vocab_size=11, seed=seed) for seed in range(3)]
     named = [dict(cell.named_parameters()) for cell in cells]
     parameters = {name: torch.stack([own[name].detach() for own in named]).requires_grad_() for name in named[0]}
@@ -99,13 +88,13 @@ def test_a_step_is_each_cells_own_but_for_rounding(tmp_path: Path) -> None:
     Adam divides the gradient by its own size in the first step, so that a rounding of a small gradient shows in full;
     the gradients themselves agree to 1e-5 (above, and in tests/goal_core/objectives).
     """
-    stage = replace(FROZEN, checkpoint_every=1, warmup_epochs=0, lr_drops=(), epochs=1)
+    stage = replace(cases.FROZEN, checkpoint_every=1, warmup_epochs=0, lr_drops=(), epochs=1)
     states: dict[str, list[dict[str, Tensor]]] = {}
     for sharing in ("none", "heads"):
         unit = heads_unit(*GRID, stage=stage, sharing=sharing)
-        folders = folders_of(unit, tmp_path / sharing)
-        with pytest.raises(StoppedError):
-            train_unit(unit, folders, StopAt(1))
+        folders = cases.folders_of(unit, tmp_path / sharing)
+        with pytest.raises(cases.StoppedError):
+            train_unit(unit, folders, cases.StopAt(1))
         states[sharing] = [load_file(folder.path(LAST)) for folder in folders.values()]
     for ours, own in zip(states["heads"], states["none"], strict=True):
         assert ours.keys() == own.keys()
@@ -131,8 +120,8 @@ def test_trained_cells_are_near_those_trained_alone(tmp_path: Path) -> None:
 
 def test_precomputed_vectors_and_short_last_batches_stack_too(tmp_path: Path) -> None:
     data = PrecompConfig(name="tiny", root=str(write_vectors(tmp_path / "data")), min_word_count=1)
-    stage = replace(FROZEN, batch_size=8)  # 30 captions: the last batch has 6
-    unit = heads_unit(*GRID[:3], model=VECTORS, data=data, stage=stage)
+    stage = replace(cases.FROZEN, batch_size=8)  # 30 captions: the last batch has 6
+    unit = heads_unit(*GRID[:3], model=cases.VECTORS, data=data, stage=stage)
     ours, alone = (trained(replace(unit, sharing=sharing), tmp_path / sharing) for sharing in ("heads", "none"))
     for key, folder in ours.items():
         assert apart(load_file(folder.best()), load_file(alone[key].best())) < 0.02
@@ -142,8 +131,8 @@ def test_precomputed_vectors_and_short_last_batches_stack_too(tmp_path: Path) ->
 def test_on_a_cpu_a_cell_has_the_same_bits_in_every_stack(tmp_path: Path) -> None:
     """Where its widths are multiples of 32, so that no vector instruction spans two cells."""
     data = PrecompConfig(name="tiny", root=str(write_vectors(tmp_path / "data")), min_word_count=1)
-    model = replace(VECTORS, text=TextConfig(word_dim=32), embed_dim=32)
-    stage = replace(FROZEN, batch_size=7, epochs=3, warmup_epochs=1)  # the last batch has 2
+    model = replace(cases.VECTORS, text=TextConfig(word_dim=32), embed_dim=32)
+    stage = replace(cases.FROZEN, batch_size=7, epochs=3, warmup_epochs=1)  # the last batch has 2
     stacks = {"all": GRID, "three": GRID[2:5], "one": GRID[4:5], "other": GRID[5:]}
     trained_in = {
         name: trained(heads_unit(*cells, model=model, data=data, stage=stage), tmp_path / name)
@@ -151,11 +140,11 @@ def test_on_a_cpu_a_cell_has_the_same_bits_in_every_stack(tmp_path: Path) -> Non
     }
     for name in ("three", "one", "other"):
         for key, folder in trained_in[name].items():
-            assert same_weights(folder, trained_in["all"][key]), (name, key)
+            assert cases.same_weights(folder, trained_in["all"][key]), (name, key)
             assert folder.numbers() == trained_in["all"][key].numbers()
 
 
-class DyingFolder(PlainFolder):
+class DyingFolder(cases.PlainFolder):
     """Ends the process before one of its operations, counted over all folders."""
 
     left = 0
@@ -163,7 +152,7 @@ class DyingFolder(PlainFolder):
     def _count(self) -> None:
         DyingFolder.left -= 1
         if DyingFolder.left == 0:
-            raise StoppedError
+            raise cases.StoppedError
 
     def save_with(self, name: str, write: Any) -> None:
         self._count()
@@ -181,7 +170,7 @@ class DyingFolder(PlainFolder):
 @pytest.mark.parametrize("kills", [pytest.param(1000, marks=pytest.mark.exhaustive), 3])
 def test_a_stack_killed_at_any_operation_on_files_ends_with_the_same_bits(tmp_path: Path, kills: int) -> None:
     """Also where some cells have saved an epoch and the others have not: they meet at the state that all have."""
-    unit = heads_unit("con/con", "lin-ms/cir", "sig/nca", stage=replace(FROZEN, checkpoint_every=3))
+    unit = heads_unit("con/con", "lin-ms/cir", "sig/nca", stage=replace(cases.FROZEN, checkpoint_every=3))
     whole = trained(unit, tmp_path / "whole")
     DyingFolder.left = operations = 10_000
     counted = {key: DyingFolder(tmp_path / "counted" / key) for key in whole}
@@ -192,21 +181,19 @@ def test_a_stack_killed_at_any_operation_on_files_ends_with_the_same_bits(tmp_pa
         for left in (kill, max(1, kill // 2), 10_000):
             DyingFolder.left = left
             unfinished = [plan for plan in unit.trainings if not (folders[plan.key].root / "result.json").exists()]
-            with suppress(StoppedError):
+            with suppress(cases.StoppedError):
                 train_unit(replace(unit, trainings=tuple(unfinished)), folders)
         for key, folder in folders.items():
-            assert same_weights(folder, whole[key]), kill
+            assert cases.same_weights(folder, whole[key]), kill
             assert folder.numbers() == whole[key].numbers(), kill
 
 
-def test_a_cell_that_resumed_later_joins_the_stack_when_the_others_arrive(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cell_that_resumed_later_joins_the_stack_when_the_others_arrive(tmp_path: Path, monkeypatch):
     unit = heads_unit(*GRID[:3])
-    folders = folders_of(unit, tmp_path)
+    folders = cases.folders_of(unit, tmp_path)
     ahead = replace(unit, trainings=unit.trainings[:1])
-    with pytest.raises(StoppedError):
-        train_unit(ahead, folders, StopAt(2 * STEPS + 1))
+    with pytest.raises(cases.StoppedError):
+        train_unit(ahead, folders, cases.StopAt(2 * STEPS + 1))
     formed: list[int] = []
     make = CellStack.__init__
 
@@ -252,12 +239,10 @@ def poisoned(request: pytest.FixtureRequest) -> Iterator[str]:
     ],
     ids=["two go on", "one goes on", "unstacked"],
 )
-def test_a_cell_that_fails_leaves_the_others_as_they_were(
-    tmp_path: Path, poisoned: str, sharing: str, names: list[str]
-) -> None:
-    stage = replace(FROZEN, warmup_epochs=0)
+def test_a_cell_that_fails_leaves_the_others_as_they_were(tmp_path, poisoned: str, sharing: str, names: list[str]):
+    stage = replace(cases.FROZEN, warmup_epochs=0)
     unit = heads_unit(*names, stage=stage, sharing=sharing)
-    folders = folders_of(unit, tmp_path / "with")
+    folders = cases.folders_of(unit, tmp_path / "with")
     outcomes = {outcome.key: outcome for outcome in train_unit(unit, folders)}
     failed = outcomes.pop("poisoned-con")
     assert len(CALLS) == 8
@@ -268,12 +253,10 @@ def test_a_cell_that_fails_leaves_the_others_as_they_were(
     for key, folder in siblings.items():
         assert outcomes[key].result["status"] == "done"  # type: ignore[union-attr]
         assert apart(load_file(folders[key].best()), load_file(folder.best())) < 0.02
-        assert sharing == "heads" or same_weights(folders[key], folder)
+        assert sharing == "heads" or cases.same_weights(folders[key], folder)
 
 
-def test_embeddings_that_do_not_fit_into_memory_are_made_by_each_cell(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_embeddings_that_do_not_fit_into_memory_are_made_by_each_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     unit = heads_unit(*GRID[:2])
     whole = trained(unit, tmp_path / "whole")
 
@@ -285,7 +268,7 @@ def test_embeddings_that_do_not_fit_into_memory_are_made_by_each_cell(
     monkeypatch.setattr(cell_stack_module, "embed_split", no_memory)
     folders = trained(unit, tmp_path / "stacked")
     for key, folder in folders.items():
-        assert same_weights(folder, whole[key])
+        assert cases.same_weights(folder, whole[key])
     assert tried
 
 
@@ -299,8 +282,8 @@ def test_a_gpu_trains_the_stack(tmp_path: Path, precision: str) -> None:
     for key, folder in ours.items():
         first, own = folder.numbers()[0], alone[key].numbers()[0]
         assert first["train/hinge"] == pytest.approx(own["train/hinge"], rel=1e-3 if precision == "fp32" else 5e-2)
-    killed = folders_of(unit, tmp_path / "killed")
-    train_killed(unit, killed, 3, STEPS + 3)
+    killed = cases.folders_of(unit, tmp_path / "killed")
+    cases.train_killed(unit, killed, 3, STEPS + 3)
     for key, folder in killed.items():
         ends, own = folder.numbers()[0], ours[key].numbers()[0]
         assert ends["train/hinge"] == pytest.approx(own["train/hinge"], rel=1e-3 if precision == "fp32" else 5e-2)

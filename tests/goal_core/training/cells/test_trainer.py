@@ -14,25 +14,17 @@ from goal_sweep.goal_core.training.cells import optim
 from goal_sweep.goal_core.training.cells.optim import loss_scale, sum_hinge
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer
 from goal_sweep.goal_core.training.train import train_unit
-from tests.helpers.training_cases import (
-    FROZEN,
-    GRID,
-    GRID_DATA,
-    STAGED,
-    XVLM,
-    XVLM_DATA,
-    XVLM_STAGE,
-    folders_of,
-    unit_of,
-)
+from tests.helpers import training_cases as cases
 
-QUIRK = replace(FROZEN, bn_mode="legacy_quirk", epochs=2, warmup_epochs=0, lr_drops=())
+QUIRK = replace(cases.FROZEN, bn_mode="legacy_quirk", epochs=2, warmup_epochs=0, lr_drops=())
 
 
 def test_frozen_statistics_move_and_weights_stay(tmp_path: Path) -> None:
-    still = folders_of(unit := unit_of("con/con", stage=replace(QUIRK, bn_mode="frozen_eval")), tmp_path / "still")
+    still = cases.folders_of(
+        unit := cases.unit_of("con/con", stage=replace(QUIRK, bn_mode="frozen_eval")), tmp_path / "still"
+    )
     train_unit(unit, still)
-    moved = folders_of(unit := unit_of("con/con", "sig-ms/cir", stage=QUIRK), tmp_path / "moved")
+    moved = cases.folders_of(unit := cases.unit_of("con/con", "sig-ms/cir", stage=QUIRK), tmp_path / "moved")
     train_unit(unit, moved)
     before, after = (load_file(f["con-con"].best()) for f in (still, moved))
     changed = {name for name in before if name.startswith("backbone.") and not torch.equal(before[name], after[name])}
@@ -53,8 +45,8 @@ def test_the_backbone_waits_then_the_loss_ramps_up(tmp_path: Path, monkeypatch: 
         seen.append((*at, moved, loss_scale(self.unit.stage, *at, 2)))
 
     monkeypatch.setattr(CellTrainer, "step", spy)
-    unit = unit_of("con/con", stage=STAGED, data=GRID_DATA, model=GRID)
-    train_unit(unit, folders_of(unit, tmp_path))
+    unit = cases.unit_of("con/con", stage=cases.STAGED, data=cases.GRID_DATA, model=cases.GRID)
+    train_unit(unit, cases.folders_of(unit, tmp_path))
     assert [row[3] for row in seen] == [1, 1, 0, 0.5, 1, 1]
     assert [row[2] for row in seen if row[0] == 0] == [False, False]
     assert [row[2] for row in seen if row[0] == 2] == [True, True]
@@ -62,13 +54,13 @@ def test_the_backbone_waits_then_the_loss_ramps_up(tmp_path: Path, monkeypatch: 
 
 def test_the_ramp_scales_the_gradient_and_not_only_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first norm after the backbone has waited, with factors of the loss that a test chooses."""
-    stage = replace(STAGED, batch_size=40)  # one step an epoch, so that a metric is that of a step
+    stage = replace(cases.STAGED, batch_size=40)  # one step an epoch, so that a metric is that of a step
 
     def norms(factor: float, name: str) -> list[float]:
         with monkeypatch.context() as patched:
             patched.setattr(optim, "loss_scale", lambda stage, epoch, step, steps: factor if epoch else 1.0)
-            unit = unit_of("con/con", stage=stage, data=GRID_DATA, model=GRID)
-            train_unit(unit, folders := folders_of(unit, tmp_path / name))
+            unit = cases.unit_of("con/con", stage=stage, data=cases.GRID_DATA, model=cases.GRID)
+            train_unit(unit, folders := cases.folders_of(unit, tmp_path / name))
         return [row["train/weight_grad_norm"] for row in folders["con-con"].numbers()[:-1]]
 
     whole, half = norms(1.0, "whole"), norms(0.5, "half")
@@ -92,14 +84,16 @@ def test_captions_of_one_image_are_no_negative_pairs(tmp_path: Path, monkeypatch
     real = GradientObjective.forward_with_stats
     monkeypatch.setattr(GradientObjective, "forward_with_stats", spy)
     monkeypatch.setattr(optim, "sum_hinge", warm)
-    unit = unit_of("con/con", stage=replace(XVLM_STAGE, warmup_epochs=1), data=XVLM_DATA, model=XVLM)
-    train_unit(unit, folders_of(unit, tmp_path / "xvlm"))
+    unit = cases.unit_of(
+        "con/con", stage=replace(cases.XVLM_STAGE, warmup_epochs=1), data=cases.XVLM_DATA, model=cases.XVLM
+    )
+    train_unit(unit, cases.folders_of(unit, tmp_path / "xvlm"))
     assert seen
     assert all(ids is not None and len(ids.unique()) < len(ids) for ids in seen)  # 8 images, 16 captions a batch
     assert warmed
     assert all(ids is not None for ids in warmed)
     seen.clear()
-    other = unit_of("con/con")
-    train_unit(other, folders_of(other, tmp_path / "vsepp"))
+    other = cases.unit_of("con/con")
+    train_unit(other, cases.folders_of(other, tmp_path / "vsepp"))
     assert seen
     assert set(seen) == {None}

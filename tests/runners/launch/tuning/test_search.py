@@ -23,11 +23,7 @@ def _planted(training: Training) -> float:
 
 @pytest.mark.parametrize(
     ("search", "space", "budget"),
-    [
-        ("random", TAU, 24),
-        ("tpe", TAU, 24),
-        ("random", "objectives.params.tau: {choice: [1, 2, 3, 4, 8, 16]}", 7),
-    ],
+    [("random", TAU, 24), ("tpe", TAU, 24), ("random", "objectives.params.tau: {choice: [1, 2, 3, 4, 8, 16]}", 7)],
 )
 def test_each_search_finds_a_planted_optimum(search: str, space: str, budget: int) -> None:
     sweep = tuned(f"tune.search={search}", NCA, space=space, budget=budget)

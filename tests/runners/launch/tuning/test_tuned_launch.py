@@ -1,11 +1,9 @@
 """A launch that searches constants first, with real trainings: what it trains, keeps, shows and repeats."""
 
-import io
 import os
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from goal_sweep.goal_core.basics.errors import DivergedError
 from goal_sweep.runners.execution.job import UnitJob
@@ -17,6 +15,7 @@ from goal_sweep.sweeps import Study
 from tests.helpers.forked import exit_status, forked
 from tests.helpers.in_process import counted, launch, results, sweep_in
 from tests.helpers.pretended import Trains
+from tests.helpers.progress_cases import printed
 
 ONE_STAGE = "stages=[{name: frozen, epochs: 2, lr: 1e-3, batch_size: 24, warmup_epochs: 1}]"
 SPACE = "{objectives.params.tau: {loguniform: [1, 20]}, stages.frozen.lr: {choice: [1e-3, 1e-2]}}"
@@ -45,9 +44,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_candidates_train_first_without_the_test_split_and_the_choice_reports(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Path
-) -> None:
+def test_candidates_train_first_without_the_test_split_and_the_choice_reports(tmp_path: Path, monkeypatch, whole: Path):
     done = _sweep(whole)
     assert not done.is_searching
     found = results(done)
@@ -71,9 +68,7 @@ def test_candidates_train_first_without_the_test_split_and_the_choice_reports(
     assert launch(_sweep(whole), monkeypatch).found_nothing_to_do
 
 
-def test_what_was_killed_continues_with_the_same_candidates_and_the_same_choice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Path
-) -> None:
+def test_what_was_killed_continues_with_the_same_candidates_and_the_same_choice(tmp_path, monkeypatch, whole: Path):
     def dies_after(units: int) -> None:
         left = [None] * units
 
@@ -103,9 +98,7 @@ def test_a_larger_budget_trains_the_new_candidates_alone(tmp_path: Path, monkeyp
     assert larger.groups[0] == [one.key for one in asked]
 
 
-def test_a_search_works_with_two_stages_and_shares_what_is_equal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_works_with_two_stages_and_shares_what_is_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     space = "{stages.frozen.lr: {choice: [1e-3, 1e-2]}, stages.finetune.lr: {choice: [1e-4, 1e-3]}}"
     settings = (f"tune={{space: {space}, budget: 4}}", "objectives={only: [sig/con]}")
     assert Trains(tmp_path, monkeypatch, *settings).launch().status == 0
@@ -116,9 +109,7 @@ def test_a_search_works_with_two_stages_and_shares_what_is_equal(
     assert {one.configuration for one in frozen} >= {"candidate 0 frozen.lr 0.001"}
 
 
-def test_an_objective_whose_candidates_fail_reports_its_default(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_objective_whose_candidates_fail_reports_its_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     trains = Trains(tmp_path, monkeypatch, ONE_STAGE, TUNE)
     candidates = {one.key for one in trains.sweep.trainings if one.number is not None}
 
@@ -134,14 +125,9 @@ def test_an_objective_whose_candidates_fail_reports_its_default(
 
 
 def test_the_view_says_what_a_search_does(tmp_path: Path, whole: Path) -> None:
-    def shown(of: OpenedSweep) -> str:
-        console = Console(width=120, record=True, file=io.StringIO())
-        console.print(overview(of.progress(), "tiny"))
-        return console.export_text()
-
-    before = shown(_sweep(tmp_path))
+    before = printed(overview(_sweep(tmp_path).progress(), "tiny"), 120)
     assert "search tpe: 2 of 4 candidates per objective, 0 of 4 ended" in before
     assert "scenes vsepp test_resnet frozen, candidates: 0 of 4 done" in before
-    text = shown(_sweep(whole))
+    text = printed(overview(_sweep(whole).progress(), "tiny"), 120)
     assert "search over: " in text
     assert "frozen, candidates: 6 of 6 done" in text

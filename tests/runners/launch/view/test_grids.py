@@ -1,20 +1,16 @@
 """The squares of a block in training: score, epoch and seeds, with and without colour, at any size of the terminal."""
 
-import io
-
 import pytest
 from rich.console import Console
 
 from goal_sweep.runners.launch.view import DONE, FAILED, SHARES, WAITING, SweepProgress, block_grid, legend, overview
 from goal_sweep.sweeps import ResolvedSweep
-from tests.helpers.progress_cases import half_done, status
+from tests.helpers.progress_cases import half_done, printed, status
 from tests.helpers.sweep_cases import resolved, scenes
 
 
 def text_of(renderable: object, width: int = 80, height: int = 24) -> list[str]:
-    console = Console(file=io.StringIO(), width=width, height=height, highlight=False)
-    console.print(renderable)
-    return [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+    return [line.rstrip() for line in printed(renderable, width, height).splitlines()]
 
 
 def in_training(sweep: ResolvedSweep) -> SweepProgress:
@@ -36,9 +32,7 @@ def grid_of(progress: SweepProgress) -> list[str]:
 
 def test_a_square_has_the_score_and_a_mark_for_each_seed() -> None:
     progress = in_training(resolved("con/con", "con/nca", "con/cir", seeds=(1, 2, 3)))
-
     title, head, squares = grid_of(progress)
-
     assert title == "scenes vsepp test_byobnet frozen: 4 of 9 done, 1 running (epoch 2 of 3), 1 failed"
     assert head.split() == ["con", "nca", "cir"]
     # The mean over the seeds with the most epochs, and their spread.
@@ -51,25 +45,20 @@ def test_a_fourth_column_stands_below_so_that_no_number_is_cut_at_80_columns() -
     block = progress.blocks()[0]
     for number, (one,) in enumerate(progress.seeds(block).values()):
         progress.set(one, status("done", metrics={"test/i2t_r1": 90.0 + number}))
-
     grid = text_of(block_grid(progress, block, "test/i2t_r1")[0])
-
     squares = ["con", "nca", "cir"], ["con", "90.0", "91.0", "92.0"], ["loss"], ["infonce", "*93.0"]
     assert tuple(line.split() for line in grid[1:]) == squares
 
 
 def test_more_seeds_than_marks_are_counted() -> None:
     progress = in_training(resolved("con/con", "con/nca", "con/cir", seeds=tuple(range(1, 9))))
-
     assert grid_of(progress)[2].split() == "con 300.0 1/8 *313.5 ± 2.4 8/8 -- 0/8 x1".split()
 
 
 def test_what_waits_with_saved_epochs_is_shown_as_begun() -> None:
     progress = in_training(resolved("con/con", "con/nca", "con/cir", seeds=(1, 2, 3)))
     progress.waiting(progress.seeds(progress.blocks()[0])["con", "con"][1])
-
     title, _, squares = grid_of(progress)
-
     assert title.endswith("4 of 9 done, 1 begun, 1 failed")
     assert "█▅·" in squares
 
@@ -86,10 +75,8 @@ def test_the_block_in_training_is_drawn_first_and_all_others_below(width: int) -
     progress = SweepProgress(scenes("model.backbones=[resnet18,resnet34]").trainings)
     busy = next(one for one in progress.trainings if one.blocks[0].backbone == "resnet34")
     progress.running(busy, 1)
-
     terminal = Console(width=width, height=100)
     lines = text_of(overview(progress, "quickstart", width=width, room=terminal), width, 100)
-
     titles = [number for number, line in enumerate(lines) if "scenes vsepp" in line]
     assert len(titles) == 4
     assert lines[titles[0]].startswith("scenes vsepp resnet34 frozen: 0 of 45 done, 1 running")
@@ -100,9 +87,7 @@ def test_the_block_in_training_is_drawn_first_and_all_others_below(width: int) -
 @pytest.mark.parametrize(("width", "height", "whole"), [(80, 24, 2), (60, 24, 1), (80, 60, 3)])
 def test_what_a_terminal_has_no_room_for_is_left_out_as_a_whole(width: int, height: int, whole: int) -> None:
     terminal = Console(width=width, height=height)
-
     lines = text_of(overview(half_done(), "quickstart", width=width, room=terminal), width, height)
-
     assert sum(line.startswith("con  ") for line in lines) >= whole
     assert len(lines) < height
     assert max(map(len, lines)) <= width

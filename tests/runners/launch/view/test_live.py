@@ -13,7 +13,7 @@ from rich.console import Console
 from goal_sweep.runners.launch.view import Judgement, LiveView, SweepProgress, block_grid, overview
 from tests.helpers.few import few
 from tests.helpers.paths import ROOT
-from tests.helpers.progress_cases import half_done, status
+from tests.helpers.progress_cases import half_done, printed, status
 from tests.helpers.sweep_cases import resolved
 
 CSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -87,9 +87,7 @@ def test_failures_beyond_those_named_are_counted() -> None:
     progress = half_done()
     for training in progress.trainings[-14:]:
         progress.set(training, status("failed", reason="lost"))
-    console = Console(file=io.StringIO(), width=80)
-    console.print(overview(progress, "quickstart"))
-    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]  # the StringIO above
+    lines = printed(overview(progress, "quickstart")).splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith("failed (15):"))
     assert [line.strip() for line in lines[start:]].count("and 5 more") == 1
 
@@ -98,16 +96,14 @@ def test_what_is_damaged_is_named() -> None:
     trainings = resolved().trainings
     damaged = status("waiting", reason="/x/result.json is damaged: cut", damaged=True)
     progress = SweepProgress(trainings, {trainings[0]: damaged})
-    Console(file=(file := io.StringIO()), width=200).print(overview(progress, "quickstart"))
-    assert f"{trainings[0].name}  {trainings[0].cell.id}  /x/result.json is damaged: cut" in file.getvalue()
+    said = printed(overview(progress, "quickstart"), 200)
+    assert f"{trainings[0].name}  {trainings[0].cell.id}  /x/result.json is damaged: cut" in said
 
 
 def test_through_a_pipe_it_is_plain_text_of_80_columns() -> None:
     sign, done, third, wait, failed = "±█▃·x"
-    file = io.StringIO()
-    Console(file=file, highlight=False).print(overview(half_done(), "quickstart"))
-    lines = file.getvalue().splitlines()
-    assert "\x1b" not in file.getvalue()
+    lines = (said := printed(overview(half_done(), "quickstart"))).splitlines()
+    assert "\x1b" not in said
     assert max(map(len, lines)) <= 80
     assert lines[0] == "quickstart  15 done, 4 running, 25 waiting, 1 failed"
     start = lines.index("scenes vsepp test_byobnet frozen: image -> text R@1")
@@ -126,9 +122,7 @@ def test_the_best_cell_is_one_whose_seeds_are_all_in() -> None:
     progress = SweepProgress([one, other, best, _])
     for training, value in ((one, 10.0), (best, 20.0), (other, 90.0)):
         progress.set(training, status("done", metrics={"test/i2t_r1": value}))
-    console = Console(file=io.StringIO(), width=80)
-    console.print(block_grid(progress, progress.blocks()[0], "test/i2t_r1")[0])
-    text = " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]  # the StringIO above
+    text = " ".join(printed(block_grid(progress, progress.blocks()[0], "test/i2t_r1")[0]).split())
     assert "*15.0 ± 7.1" in text
     assert "*90" not in text
     assert "90.0 █·" in text
@@ -140,10 +134,9 @@ def test_marks_do_not_move_decimals_out_of_line() -> None:
         if number % 7:
             progress.set(training, status("done", metrics={"test/i2t_r1": 7.0 * number}))
     level = frozenset({("lin", "con"), ("sig", "nca")})
-    console = Console(file=io.StringIO(), width=100)
     judgement = Judgement(best=("con", "con"), level=level)
-    console.print(block_grid(progress, progress.blocks()[0], "test/i2t_r1", lambda points: judgement)[0])
-    rows = console.file.getvalue().splitlines()[2:]  # type: ignore[attr-defined]  # the StringIO above
+    grid = block_grid(progress, progress.blocks()[0], "test/i2t_r1", lambda points: judgement)[0]
+    rows = printed(grid, 100).splitlines()[2:]
     points = [[match.start() for match in re.finditer(r"\.\d", row)] for row in rows]
     assert len(rows) == 5
     assert len({at for row in points for at in row}) == 6  # of the mean and the deviation, three times

@@ -1,18 +1,13 @@
 """The states of trainings, and the grid that shows them."""
 
-from rich.console import Console
-
 from goal_sweep.runners.launch.view import SweepProgress, overview
 from goal_sweep.runners.store import TrainingStatus
-from tests.helpers.progress_cases import status
+from tests.helpers.progress_cases import printed, status
 from tests.helpers.sweep_cases import scenes
 
 
 def shown(progress: SweepProgress) -> list[str]:
-    console = Console(width=80, no_color=True)
-    with console.capture() as capture:
-        console.print(overview(progress, "sweep"))
-    return [" ".join(line.split()) for line in capture.get().splitlines()]
+    return [" ".join(line.split()) for line in printed(overview(progress, "sweep")).splitlines()]
 
 
 def done(r1: float) -> TrainingStatus:

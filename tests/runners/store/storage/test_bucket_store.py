@@ -10,7 +10,7 @@ import pytest
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
 from goal_sweep.runners.store import BEST, LAST, Store
 from goal_sweep.runners.store.store import _bucket
-from tests.helpers.store_cases import load, named, result_of, save, train, write_weights
+from tests.helpers.store_cases import claimed, load, named, result_of, save, train, write_weights
 from tests.helpers.sweep_cases import opened_in
 
 TRAINING = named("c" * 16)
@@ -23,11 +23,9 @@ def elsewhere(store: Store) -> Store:
 
 
 def test_another_machine_continues_from_what_has_arrived(bucket_store: Store) -> None:
-    first = bucket_store.folder(TRAINING)
-    first.claim("L")
+    first = claimed(bucket_store.folder(TRAINING))
     first.save_with(LAST, lambda path: write_weights(path, 1.0))
-    second = elsewhere(bucket_store).folder(TRAINING)
-    second.claim("L")
+    second = claimed(elsewhere(bucket_store).folder(TRAINING))
     assert second.path(LAST) != first.path(LAST)
     assert second.path(LAST).read_bytes() == first.path(LAST).read_bytes()
     train(second)
@@ -37,8 +35,7 @@ def test_another_machine_continues_from_what_has_arrived(bucket_store: Store) ->
 @pytest.mark.exhaustive
 def test_a_result_comes_after_everything_that_it_states(bucket_store: Store, server: Any) -> None:
     """With every upload slowed down, the result is still the last object but the end of the attempt."""
-    folder = bucket_store.folder(TRAINING)
-    folder.claim("L")
+    folder = claimed(bucket_store.folder(TRAINING))
 
     def slowly(method: str, path: str) -> str:
         time.sleep(0.02)
@@ -54,8 +51,7 @@ def test_a_result_comes_after_everything_that_it_states(bucket_store: Store, ser
 
 
 def test_a_save_that_fails_leaves_the_file_before(bucket_store: Store, server: Any) -> None:
-    folder = bucket_store.folder(TRAINING)
-    folder.claim("L")
+    folder = claimed(bucket_store.folder(TRAINING))
     save(folder, LAST, b"epoch 1")
     server.before = lambda method, path: "denied" if method == "PUT" and "last" in path else ""
     with pytest.raises(StorageError):
@@ -65,9 +61,7 @@ def test_a_save_that_fails_leaves_the_file_before(bucket_store: Store, server: A
 
 
 def test_a_flipped_bit_shows_when_the_file_is_read(bucket_store: Store) -> None:
-    folder = bucket_store.folder(TRAINING)
-    folder.claim("L")
-    train(folder)
+    folder = train(claimed(bucket_store.folder(TRAINING)))
     path = folder.place(BEST)
     content = bytearray(bucket_store.storage.read(path) or b"")
     content[len(content) // 2] ^= 1
@@ -84,8 +78,7 @@ def test_nothing_that_is_stored_holds_credentials(bucket_store: Store, monkeypat
     secret = "wJalrXUtnFEMI-not-a-real-secret"
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
     store = elsewhere(bucket_store)
-    folder = store.folder(TRAINING)
-    folder.claim("L")
+    folder = claimed(store.folder(TRAINING))
     folder.log("hello")
     train(folder)
     stored = [store.storage.read(path) for path in store.storage.files(store._base, below=True)]
