@@ -33,9 +33,10 @@ def is_torn(
 ) -> bool:
     """Whether a file is a damaged JPEG although it could be decoded; other formats say so themselves.
 
-    It has no end; or more zeros than a picture gives, as after a lost block of a disk; or its data end too early, so
-    that what more data in their place would be is seen. Zeros tell nothing where tables say that they end a square, as
-    flat surfaces then have many; nor in a progressive file, which may also lack a whole scan without a trace.
+    It has more zeros than a picture gives, as after a lost block of a disk, or ends in them; or its data end too early,
+    so that what more data in their place would be is seen. A file that only lacks its end mark is whole. Zeros tell
+    nothing where tables say that they end a square, as flat surfaces then have many; nor in a progressive file, which
+    may also lack a whole scan without a trace.
     """
     if image.format not in ("JPEG", "MPO"):
         return False
@@ -51,8 +52,11 @@ def is_torn(
             if _ZEROS in data:
                 return True
         end = begin if kind == _END else 0
+    if not end and content.endswith(_ZEROS):
+        return True
     if end and image.mode != "CMYK" and "progressive" not in image.info and (pixels[-1, -1] != 128).any():
         return False  # grey fills what is missing
+    end = end or len(content)
     with suppress(DataError):
-        return not end or bool((decode(content[:end] + _MORE + content[end:]) != pixels).any())
+        return bool((decode(content[:end] + _MORE + content[end:]) != pixels).any())
     return True
