@@ -221,8 +221,6 @@ def _rerank_split(encoder: Encoder, split: EvalSplit) -> tuple[Embedded, retriev
     return (image_ND, text_MD), ranks
 
 
-
-
 def reranked_ranks(
     image_emb: Tensor, text_emb: Tensor, text_to_image: Tensor, score: Score, top: int, *, block: int = QUERIES
 ) -> retrieval.RetrievalRanks:
