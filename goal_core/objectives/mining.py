@@ -131,11 +131,8 @@ class BatchSets:
         """The set P of every anchor."""
         key = ("pos_set", eps, strict)
         if key not in self._made:
-            limit_A = self._neg_A + eps
-            if self._blocks.ids_N is None:
-                self._made[key] = PositiveSet(self._pos_A, limit_A, strict)
-            else:
-                self._made[key] = MaskedPositiveSet(self._pos_A, limit_A, strict, self._blocks.ids_N)
+            given, ids_N = (self._pos_A, self._neg_A + eps, strict), self._blocks.ids_N
+            self._made[key] = PositiveSet(*given) if ids_N is None else MaskedPositiveSet(*given, ids_N)
         return self._made[key]
 
     def negatives(self, *, eps: float, strict: bool) -> RelativeSet:

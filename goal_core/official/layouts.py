@@ -92,11 +92,9 @@ def _vsepp(options: Namespace, tensors: Mapping[str, Tensor], source: str) -> Mo
     if not any(name.startswith("cnn.") for name in tensors):
         raise WeightsError(f"{source} is a VSE++ model of precomputed features: it has no image network to convert")
     name = _one_of(RESNETS, getattr(options, "cnn_type", None), "image network", source)
-    return ModelConfig(
-        backbone=BackboneConfig(name=name, weights="random"),
-        text=TextConfig(word_dim=tensors["embed.weight"].shape[1]),
-        embed_dim=len(tensors["fc.weight"]),
-    )
+    backbone, embed_dim = BackboneConfig(name=name, weights="random"), len(tensors["fc.weight"])
+    text = TextConfig(word_dim=tensors["embed.weight"].shape[1])
+    return ModelConfig(backbone=backbone, text=text, embed_dim=embed_dim)
 
 
 def _vse_infty(options: Namespace, tensors: Mapping[str, Tensor], source: str) -> ModelConfig:
@@ -108,12 +106,8 @@ def _vse_infty(options: Namespace, tensors: Mapping[str, Tensor], source: str) -
         backbone = BackboneConfig(name=name, weights="random")
     else:
         raise WeightsError(f"{source} has precomp_enc_type = {kind!r}; only 'basic' and 'backbone' can be converted")
-    return ModelConfig(
-        framework="vse_infty",
-        backbone=backbone,
-        embed_dim=len(tensors["image.fc.weight"]),
-        bert=_bert(_layers(tensors), tensors[VSE_INFTY.words].shape[1]),
-    )
+    bert, embed_dim = _bert(_layers(tensors), tensors[VSE_INFTY.words].shape[1]), len(tensors["image.fc.weight"])
+    return ModelConfig(framework="vse_infty", backbone=backbone, embed_dim=embed_dim, bert=bert)
 
 
 def _xvlm(options: Namespace, tensors: Mapping[str, Tensor], source: str) -> ModelConfig:
@@ -122,13 +116,9 @@ def _xvlm(options: Namespace, tensors: Mapping[str, Tensor], source: str) -> Mod
     fused = _layers(tensors, that_see_images=True)
     if not fused:
         raise WeightsError(f"{source} is not a checkpoint of X-VLM: no layer of its BERT sees the image")
-    return ModelConfig(
-        framework="xvlm",
-        backbone=BackboneConfig(name=name, weights="random"),
-        embed_dim=len(tensors["vision_proj.weight"]),
-        bert=_bert(_layers(tensors), tensors[XVLM.words].shape[1]),
-        xvlm=XvlmConfig(fusion_layer=min(fused)),
-    )
+    backbone, xvlm = BackboneConfig(name=name, weights="random"), XvlmConfig(fusion_layer=min(fused))
+    bert, embed_dim = _bert(_layers(tensors), tensors[XVLM.words].shape[1]), len(tensors["vision_proj.weight"])
+    return ModelConfig(framework="xvlm", backbone=backbone, embed_dim=embed_dim, bert=bert, xvlm=xvlm)
 
 
 def _layers(tensors: Mapping[str, Tensor], *, that_see_images: bool = False) -> set[int]:

@@ -103,8 +103,7 @@ class TrainingPlan:
     init_key: str = ""
     """The key of the training that these weights belong to."""
     own: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """Settings of the stage that this training has otherwise than its unit, only of
-    `goal_core.training.config.OF_ONE_TRAINING`."""
+    """Settings of the stage that this training has otherwise than its unit, of `config.OF_ONE_TRAINING` only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,12 +175,8 @@ class TrainingFailed:
         """The failure of a training by an exception."""
         text = " ".join(str(error).split()) or "no message"
         place = "" if isinstance(error, errors.GoalError) else f"{place_in(error)}{type(error).__name__}: "
-        return cls(
-            key=key,
-            kind=failure_kind(error),
-            reason=f"{place}{text}",
-            trace="".join(traceback.format_exception(error)),
-        )
+        trace = "".join(traceback.format_exception(error))
+        return cls(key=key, kind=failure_kind(error), reason=f"{place}{text}", trace=trace)
 
 
 def failure_kind(error: Exception) -> str:

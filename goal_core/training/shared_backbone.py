@@ -104,13 +104,8 @@ class SharedBackbone:
         """Put a training batch on the device, and pass its images through the frozen backbone if there is one."""
         began = time.perf_counter()
         inputs = self._inputs(batch)
-        captions = replace(
-            batch,
-            images=None,
-            regions=None,
-            tokens=send(batch.tokens, self.device),
-            image_index=send(batch.image_index, self.device),
-        )
+        tokens, index = send(batch.tokens, self.device), send(batch.image_index, self.device)
+        captions = replace(batch, images=None, regions=None, tokens=tokens, image_index=index)
         return SharedBatch(inputs=inputs, captions=captions, seconds=time.perf_counter() - began)
 
     def _inputs(self, batch: Batch) -> Tensor:
@@ -175,16 +170,11 @@ class SharedBackbone:
     def _cache_path(self, split: Split, backbone: ImageBackbone, views: int) -> Path | None:
         if self.unit.cache is None:
             return None
-        model = self.unit.model
+        model, initial = self.unit.model, self._initial
         what = {
             "data": self._fingerprint,
             "split": split.name,
-            "backbone": [
-                model.backbone.name,
-                self._initial.framework.weights_id(model),
-                self._initial.init_id,
-                backbone.cells,
-            ],
+            "backbone": [model.backbone.name, initial.framework.weights_id(model), initial.init_id, backbone.cells],
             "seed": self.unit.seed if views or model.backbone.weights == "random" else None,
             "computed": [self.unit.precision, kind_of(self.device), self.unit.threads, torch.__version__],
             "views": views,

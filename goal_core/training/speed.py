@@ -30,10 +30,8 @@ class UnitSpeed:
         """Seconds of a whole unit that trains so many epochs of a stage."""
         splits = dataset.splits
         steps = num_batches(splits["train"].num_captions, stage.batch_size, stage.drop_last)
-        return (
-            epochs * (steps * self.step_s + self.epoch_s)
-            + (epochs * splits["val"].num_images + splits["test"].num_images) * self.eval_image_s
-        )
+        images = epochs * splits["val"].num_images + splits["test"].num_images
+        return epochs * (steps * self.step_s + self.epoch_s) + images * self.eval_image_s
 
 
 def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSpeed:

@@ -205,17 +205,14 @@ class UnitTrainer:
             description,
             steps_per_epoch=self._source.steps_per_epoch,
             shared=self._shared.backbone,
-            keeps_shared=initial.keeps_backbone,
+            keeps_shared=initial.model.backbone.weights == "random",
         )
         cell.in_turn = self._path == "heads"
         return cell
 
 
 def train_unit(
-    unit: UnitPlan,
-    files: Mapping[str, TrainingFiles],
-    callback: Callback | None = None,
-    dataset: Dataset | None = None,
+    unit: UnitPlan, files: Mapping[str, TrainingFiles], callback: Callback | None = None, dataset: Dataset | None = None
 ) -> list[TrainingDone | TrainingFailed]:
     """Train a unit's cells to the end of their stage, continuing from what their files already contain.
 

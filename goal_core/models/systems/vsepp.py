@@ -187,10 +187,9 @@ class VectorHeads(Heads):
             raise ConfigError(f"images have {image} numbers, texts {text}; set model.embed_dim to that without a head")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive_seed(seed, "init"))
-            self.image, self.text = (
-                Normalized() if kind == "none" else ImageHead(width, model.embed_dim) for kind, width in sides
-            )
-        for head in (self.image, self.text):
+            heads = [Normalized() if kind == "none" else ImageHead(width, model.embed_dim) for kind, width in sides]
+        self.image, self.text = heads
+        for head in heads:
             if model.framework == "dual" and isinstance(head, ImageHead) and head.fc.in_features == model.embed_dim:
                 nn.init.eye_(head.fc.weight)
 

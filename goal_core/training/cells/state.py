@@ -149,11 +149,8 @@ class CellState:
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Everything from which training continues exactly: the tensors and the values in `last.safetensors`."""
-        parts = {
-            **{name: module.state_dict() for name, module in self._modules().items()},
-            "optimizer": file.optimizer_tensors(self.optimizer),
-            "random": self.stream.state,
-        }
+        parts = {name: module.state_dict() for name, module in self._modules().items()}
+        parts |= {"optimizer": file.optimizer_tensors(self.optimizer), "random": self.stream.state}
         values = {name: getattr(self, name) for name in _VALUES}
         return file.flat(parts), {file.TRAINING: self.key, **values, "collapse": self.collapse.num_steps}
 
