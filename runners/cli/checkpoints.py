@@ -272,8 +272,10 @@ def _array(path: Path, axes: tuple[str, ...], kinds: str = "f") -> Any:
 
 def _pictures(folder: Path) -> list[Path]:
     """The pictures in a folder and below, in the order of their names; or the one picture."""
-    inside = () if folder.is_file() else tree(folder)
-    found = [folder] if folder.is_file() else [one for one in inside if one.suffix.lower() in PICTURES]
+    if folder.is_file():
+        return [folder]
+    inside = tree(folder)
+    found = [one for one in inside if one.suffix.lower() in PICTURES]
     if left := [one for one in inside if one.is_file() and one.suffix.lower() not in (*PICTURES, ".txt")]:
         warn(f"{len(left):,} files left out, of another format, such as {left[0]}")
     if not found:

@@ -131,7 +131,6 @@ class SweepArguments:
         """Write another command on the same sweep, as a user would type it.
 
         Args:
-            verb: the command, such as ``logs``.
             with_tracking: whether the command accepts ``--tracking-uri``.
         """
         options = [word for text in self.set_ or () for word in ("--set", text)]
