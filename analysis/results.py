@@ -76,10 +76,7 @@ class SweepResults:
         names = ["dataset", "framework", "backbone", "stage", "data_fingerprint"]
         if VARIANT.partition(".")[2] not in configuration_values(key.configuration) and key.variant != OF_EACH:
             names.append("variant")
-        is_here = pd.Series(True, index=runs.index)
-        for name in names:
-            is_here &= runs[name] == getattr(key, name)
-        runs = runs[is_here]
+        runs = runs[(runs[names] == [getattr(key, name) for name in names]).all(axis=1)]
         if key.grid:
             runs = runs[in_grid(runs, key.grid)]
         return runs[is_at(runs, key.configuration)] if key.configuration else runs

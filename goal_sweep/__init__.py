@@ -42,22 +42,9 @@ else:
 
 
 __all__ = [
-    "GradientObjective",
-    "SweepResult",
-    "data",
-    "launch",
-    "load",
-    "models",
-    "objectives",
-    "plan",
-    "recall",
-    "report",
-    "results",
-    "status",
-    "testing",
-    "trackers",
-    "validate",
-]
+    "GradientObjective", "SweepResult", "data", "launch", "load", "models", "objectives", "plan", "recall", "report",
+    "results", "status", "testing", "trackers", "validate",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

@@ -1,11 +1,12 @@
 """The commands `launch`, `validate`, `plan`, `status` and `report` as functions, for a script or a notebook.
 
-Settings, checks and results are those of the command line. Wrong input raises `GoalError`.
+Settings, variables, checks and results are those of the command line. Wrong input raises `GoalError`.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 
-from goal_sweep.frame import Paths, as_texts
+from goal_sweep.frame import Paths, stores_of
 from goal_sweep.goal_core.basics.errors import GoalError, UnfinishedError
 
 if TYPE_CHECKING:
@@ -66,18 +67,13 @@ def launch(
         GoalError: the sweep, its data or its weights are wrong; as `UnfinishedError`, the launch was stopped before
             its end by a signal, or because Ray or tracking is gone.
     """
-    given = {"--seeds": seeds, "--store": store, "--tracking-uri": tracking_uri, "--address": address}
-    flags = {
-        **{"--retry-failed": retry_failed, "--only-failed": only_failed},
-        **{"--fail-fast": fail_fast, "--trust-plugins": trust_plugins},
-    }
-    options = [word for text in set for word in ("--set", text)]
-    options += [word for name, value in given.items() if value is not None for word in (name, os.fspath(value))]
-    options += [name for name, wanted in flags.items() if wanted]
     arguments = _arguments(sweep, set, store, tracking_uri, seeds=seeds, trust_plugins=trust_plugins)
+    flags = {"--retry-failed": retry_failed, "--only-failed": only_failed, "--fail-fast": fail_fast}
+    options = [name for name, wanted in (flags | {"--trust-plugins": trust_plugins}).items() if wanted]
+    options += [] if address is None else ["--address", address]
     show = _grid(arguments) if _in_notebook() else None
-    command = [sys.executable, "-P", "-m", "goal_sweep.runners.cli", "launch", os.fspath(sweep), *options]
-    status, said = _run(command, show)
+    words = shlex.split(arguments.command("launch", *options, with_tracking=True))
+    status, said = _run([sys.executable, "-P", "-m", "goal_sweep.runners.cli", *words[1:]], show)
     if status == _USAGE:
         raise GoalError(said.removeprefix("error: "))
     if status == _STOPPED:
@@ -177,9 +173,8 @@ def report(
     """
     from goal_sweep.runners.cli import reports
 
-    result = _result(
-        _arguments(sweep, set, None, tracking_uri, seeds=seeds), as_texts(store), None if out is None else Path(out)
-    )
+    arguments = _arguments(sweep, set, None, tracking_uri, seeds=seeds)
+    result = _result(arguments, stores_of(store), None if out is None else Path(out))
     reports.report(result.target, result.folder, compare, scale)
     return result
 
@@ -197,8 +192,8 @@ def _arguments(
         raise GoalError(f"set must be a list of settings, such as [{set_!r}]")
     from goal_sweep.runners.cli.options import SweepArguments
 
-    place = None if store is None else os.fspath(store)
-    return SweepArguments(os.fspath(sweep), [*set_], place, tracking_uri, trust_plugins, seeds)
+    place, uri = next(iter(stores_of(store)), None), tracking_uri or os.environ.get("GOAL_SWEEP_TRACKING_URI") or None
+    return SweepArguments(os.fspath(sweep), [*set_], place, uri, trust_plugins, seeds)
 
 
 def _result(
@@ -253,18 +248,15 @@ def _run(command: list[str], show: Callable[[], None] | None) -> tuple[int, str]
 
     reader = threading.Thread(target=read, name="goal-sweep launch", daemon=True)
     reader.start()
-    while True:
+    while (status := child.returncode) is None:
         try:
-            status = child.wait(_LOOK_S)
+            child.wait(_LOOK_S)
         except subprocess.TimeoutExpired:
-            status = None
+            pass
         except KeyboardInterrupt:  # the launch takes it as one wish if the terminal has sent it, too
             child.send_signal(signal.SIGINT)
-            continue
         if show is not None:
             show()
-        if status is not None:
-            break
     reader.join(_LOOK_S)
     at = next((n for n, line in enumerate(errors) if line.startswith("error: ")), -1)
     return status, "\n".join(errors[at:] if at >= 0 else errors[-5:])

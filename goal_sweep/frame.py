@@ -38,11 +38,12 @@ def results(
     """
     from goal_sweep.runners.cli.reports import report_target
 
-    return frame_of(report_target(os.fspath(sweep), set, as_texts(store)).results(), by_epoch=by_epoch)
+    return frame_of(report_target(os.fspath(sweep), set, stores_of(store)).results(), by_epoch=by_epoch)
 
 
-def as_texts(given: Paths) -> list[str]:
-    """One path or several, as texts."""
+def stores_of(given: Paths | None) -> list[str]:
+    """The results folders of a call, one or several; without one that of `GOAL_SWEEP_STORE`, as for the commands."""
+    given = given or os.environ.get("GOAL_SWEEP_STORE") or ()
     return [os.fspath(one) for one in ([given] if isinstance(given, str | os.PathLike) else given)]
 
 

@@ -9,13 +9,6 @@ from goal_sweep.goal_core.models.systems.vsepp import text_head
 from goal_sweep.goal_core.models.weights import image_backbones, text_encoders
 
 __all__ = [
-    "Framework",
-    "Heads",
-    "ModelConfig",
-    "RetrievalModel",
-    "frameworks",
-    "image_backbones",
-    "load",
-    "text_encoders",
+    "Framework", "Heads", "ModelConfig", "RetrievalModel", "frameworks", "image_backbones", "load", "text_encoders",
     "text_head",
-]
+]  # fmt: skip

@@ -20,19 +20,7 @@ from goal_sweep.goal_core.objectives.weights import (
 )
 
 __all__ = [
-    "GradientObjective",
-    "LossObjective",
-    "NonFiniteError",
-    "Objective",
-    "ObjectiveConfig",
-    "ObjectiveInfo",
-    "PairWeights",
-    "Positive",
-    "ShapeError",
-    "Triplets",
-    "Value",
-    "baselines",
-    "list_objectives",
-    "pair_weights",
+    "GradientObjective", "LossObjective", "NonFiniteError", "Objective", "ObjectiveConfig", "ObjectiveInfo",
+    "PairWeights", "Positive", "ShapeError", "Triplets", "Value", "baselines", "list_objectives", "pair_weights",
     "triplet_weights",
-]
+]  # fmt: skip

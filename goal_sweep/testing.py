@@ -134,19 +134,14 @@ def check_training(
         text: name of the text encoder; empty: a GRU.
         params: parameters of the pair and the triplet weight.
     """
-    own = TrainingPlan(
-        key="own", cell_id="own", objective=ObjectiveConfig(pair=pair, triplet=triplet, params=params), init=None
-    )
+    objective = ObjectiveConfig(pair=pair, triplet=triplet, params=params)
+    own = TrainingPlan(key="own", cell_id="own", objective=objective, init=None)
     other = replace(own, key="other", cell_id="other", objective=ObjectiveConfig(pair="con", triplet="con"))
+    images, words = BackboneConfig(name=backbone, weights="random"), TextConfig(word_dim=8, encoder=text)
     unit = UnitPlan(
         trainings=(own,),
         data=ScenesConfig(num_train=16, num_val=8, num_test=8, image=ImageConfig(size=32, resize=32, augment="none")),
-        model=ModelConfig(
-            framework=framework,
-            backbone=BackboneConfig(name=backbone, weights="random"),
-            text=TextConfig(word_dim=8, encoder=text),
-            embed_dim=16,
-        ),
+        model=ModelConfig(framework=framework, backbone=images, text=words, embed_dim=16),
         seed=1,
         stage=StageConfig(name="finetune", epochs=2, lr=1e-3, batch_size=16),
     )

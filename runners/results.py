@@ -314,10 +314,8 @@ def edits_since(before: ResultsTable | None, sweep: ResolvedSweep) -> Iterator[s
     if git_diff := gather().git_diff_sha256[:DIFF_DIGITS]:
         rows = before.rows(("status", "git_diff"))
         if without := sum(row["status"] == "done" and row["git_diff"] != git_diff for row in rows):
-            yield (
-                f"the source tree has uncommitted changes that {without} finished trainings ran without; another "
-                "--store repeats them"
-            )
+            changes = f"uncommitted changes that {without} finished trainings ran without"
+            yield f"the source tree has {changes}; another --store repeats them"
 
 
 def changed_settings(before: ResultsTable, sweep: ResolvedSweep) -> str:

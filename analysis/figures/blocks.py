@@ -131,14 +131,8 @@ def draw_curves(
         axes.spines[["top", "right"]].set_visible(False)
     handles, labels = row[0].get_legend_handles_labels()
     entries = dict(zip(reversed(labels), reversed(handles), strict=True))
-    figure.legend(
-        entries.values(),
-        entries,
-        loc="lower center",
-        ncols=min(len(entries), columns),
-        fontsize=8.5,
-        frameon=False,
-    )
+    place: dict[str, Any] = {"loc": "lower center", "ncols": min(len(entries), columns)}
+    figure.legend(entries.values(), entries, fontsize=8.5, frameon=False, **place)
     return figure
 
 

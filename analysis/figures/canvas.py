@@ -134,14 +134,8 @@ def panels(
     height = bottom + rows * high + (rows - 1) * between[1] + top
     figure = Figure(figsize=(width, height), dpi=150, facecolor="white")
     FigureCanvasAgg(figure)
-    figure.subplots_adjust(
-        left=left / width,
-        right=1 - right / width,
-        bottom=bottom / height,
-        top=1 - top / height,
-        wspace=between[0] / wide,
-        hspace=between[1] / high,
-    )
+    sides = {"left": left / width, "right": 1 - right / width, "bottom": bottom / height, "top": 1 - top / height}
+    figure.subplots_adjust(**sides, wspace=between[0] / wide, hspace=between[1] / high)
     style: dict[str, Any] = {"size": _TITLE, "weight": "bold", "color": INK}
     figure.text(0.2 / width, 1 - 0.12 / height, "\n".join(heads), va="top", **style)
     figure.text(0.2 / width, 0.1 / height, "\n".join(notes), va="bottom", size=_NOTE, color=FAINT)

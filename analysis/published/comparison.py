@@ -117,11 +117,8 @@ def compare_cells(cells: Mapping[Objective, tuple[CellSummary, CellSummary]]) ->
 
     Welch's t-test on means and deviations, with Holm's correction for the cells of the grid; for other seeds alone.
     """
-    p = holm([_welch(theirs, ours) for theirs, ours in cells.values()])
-    return {
-        name: CellComparison(theirs=theirs, ours=ours, p=own)
-        for (name, (theirs, ours)), own in zip(cells.items(), p, strict=True)
-    }
+    p = dict(zip(cells, holm([_welch(*both) for both in cells.values()]), strict=True))
+    return {name: CellComparison(theirs=theirs, ours=ours, p=p[name]) for name, (theirs, ours) in cells.items()}
 
 
 def _welch(theirs: CellSummary, ours: CellSummary) -> float:

@@ -148,12 +148,8 @@ class Answer:
 
 def answers_of(blocks: Iterable[BlockResults]) -> tuple[Answer, ...]:
     """The answers of every block that has a number: for each block, one for each metric."""
-    return tuple(
-        Answer(block=block, grid=grid, best=grid.highest)
-        for block in blocks
-        for grid in block.grids.values()
-        if grid.highest is not None
-    )
+    found = ((block, grid, grid.highest) for block in blocks for grid in block.grids.values())
+    return tuple(Answer(block=block, grid=grid, best=best) for block, grid, best in found if best is not None)
 
 
 def weight_changes(answers: Iterable[Answer]) -> dict[tuple[str, Verdict], list[float]]:
@@ -174,14 +170,10 @@ def weight_changes(answers: Iterable[Answer]) -> dict[tuple[str, Verdict], list[
 
 def answer_table(answers: Iterable[Answer], measure: str) -> TextTable:
     """A row for each block and direction."""
-    rows = [
-        (
-            *(answer.block.key.title, answer.metric.title, answer.best_text, answer.mean),
-            *(answer.gain_text, answer.near_text, missing_text(answer.block)),
-        )
-        for answer in answers
-        if answer.metric.name == measure
-    ]
+    rows = []
+    for own in (answer for answer in answers if answer.metric.name == measure):
+        said = (own.best_text, own.mean, own.gain_text, own.near_text, missing_text(own.block))
+        rows.append((own.block.key.title, own.metric.title, *said))
     head = ("block", "metric", "highest", "mean", "over con/con (95 %)", "not significantly worse", "missing")
     return TextTable(title=measure, head=head, rows=tuple(rows), words=len(head))
 

@@ -166,17 +166,7 @@ def _sentences(block: BlockResults, measure: str) -> list[str]:
     return _SENTENCE_ENDS.split(block.caption(measure).replace(f" {block.key.title}.", "", 1))
 
 
-_FUNCTIONS = (
-    interval_note,
-    known_names,
-    missing_text,
-    objectives_text,
-    own_caption,
-    scale_of,
-    shared_caption,
-    signed,
-    text_colour,
-)
+_TEXTS = (interval_note, known_names, missing_text, objectives_text, own_caption, shared_caption, signed)
 
 
 def page_environment() -> Environment:
@@ -203,7 +193,7 @@ def report_to_html(report: Report, folder: Path) -> str:
         width, data = int.from_bytes(content[16:20], "big"), base64.b64encode(content).decode("ascii")
         return Markup('src="data:image/png;base64,{}" width="{}"').format(data, round(width / _PIXELS))
 
-    environment.globals.update({function.__name__: function for function in _FUNCTIONS})
+    environment.globals.update({function.__name__: function for function in (*_TEXTS, scale_of, text_colour)})
     environment.globals.update(
         baseline=BASELINE,
         cell_id=_cell_id,
@@ -241,35 +231,27 @@ def model_card(results: SweepResults, objective: str = "", *, published: tuple[s
     weights = published[1] if published else str(Path(best["store"], best["checkpoint"]))
     imports, path = "import goal_sweep\n", repr(weights)
     if published:
-        imports, path = (
-            f"{imports}from huggingface_hub import hf_hub_download\n",
-            "hf_hub_download({!r}, {!r})".format(*published),
-        )
-    settings = results.settings(seeds).iloc[0]
+        imports += "from huggingface_hub import hf_hub_download\n"
+        path = "hf_hub_download({!r}, {!r})".format(*published)
+    settings, over = results.settings(seeds).iloc[0], seeds_text(list(seeds["seed"]))
     facts = {
         "objective": f"{best['pair']}/{best['triplet']}",
         "data": f"{key.dataset}, fingerprint {key.data_fingerprint}",
         "model": f"{key.framework}, {key.backbone}",
         "stage": key.stage,
-        "trained": f"{seeds_text(list(seeds['seed']))}, with goal-sweep at commit {best['git_commit'] or 'unknown'}",
+        "trained": f"{over}, with goal-sweep at commit {best['git_commit'] or 'unknown'}",
         "weights": f"{weights} (seed {best['seed']}, epoch {best['best_epoch']:.0f})",
         **{name: value for name, value in settings.items() if value and name != "seed"},
     }
-    described = TextTable(
-        title="", head=("what", "value"), rows=tuple((str(a), str(b)) for a, b in facts.items()), words=2
-    )
-    rows = tuple(
-        (split, *(mean_text(seeds[name].mean(), seeds[name].std()) for name in names))
-        for split, names in (
-            ("val, selected epoch", [metric.val for metric in METRICS.values()]),
-            ("test, same weights", [metric.test for metric in METRICS.values()]),
-        )
-    )
+    described = TextTable(title="", head=("what", "value"), rows=tuple(facts.items()), words=2)
+    val = [mean_text(seeds[metric.val].mean(), seeds[metric.val].std()) for metric in METRICS.values()]
+    test = [mean_text(seeds[metric.test].mean(), seeds[metric.test].std()) for metric in METRICS.values()]
+    rows = ("val, selected epoch", *val), ("test, same weights", *test)
     recalls = TextTable(title="", head=("recall, %", *METRICS), rows=rows)
     warning = f"\nThe epoch was selected on the test split. {TEST_SELECTION_WARNING}\n"
     return (
         f"# {markdown_text(facts['objective'] + ': ' + key.title)}\n\n{table_to_markdown(described)}\n\n"
-        f"Mean ± sample standard deviation over {seeds_text(list(seeds['seed']))}:\n\n{table_to_markdown(recalls)}\n"
+        f"Mean ± sample standard deviation over {over}:\n\n{table_to_markdown(recalls)}\n"
         f"{warning if stages_selected_on_test(results, key) else ''}"
         f"\n```python\n{imports}\nmodel = goal_sweep.load({path})\n```\n"
     )

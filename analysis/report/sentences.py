@@ -53,13 +53,8 @@ def progress_text(results: SweepResults) -> str:
 def notes(inputs: aggregation.Inputs) -> list[str]:
     """All notes, the most important first."""
     results, blocks = inputs.results, inputs.blocks
-    return [
-        *_axes_note(results),
-        *_tuning_note(results),
-        *_selection_note(results, blocks),
-        *_source_note(results),
-        *_flaw_notes(results, blocks),
-    ]
+    first = [*_axes_note(results), *_tuning_note(results), *_selection_note(results, blocks)]
+    return [*first, *_source_note(results), *_flaw_notes(results, blocks)]
 
 
 def _axes_note(results: SweepResults) -> list[str]:
@@ -93,11 +88,9 @@ def _tuning_note(results: SweepResults) -> list[str]:
 
 def _selection_note(results: SweepResults, blocks: Iterable[BlockResults]) -> list[str]:
     """Which blocks were selected on the test split."""
-    on_test = [block.key.title for block in blocks if aggregation.stages_selected_on_test(results, block.key)]
-    if not on_test:
-        return []
-    blocks_text = "; ".join(on_test)
-    return [f"SELECTED ON TEST, directly or in an earlier stage: {blocks_text}. {aggregation.TEST_SELECTION_WARNING}"]
+    titles = "; ".join(one.key.title for one in blocks if aggregation.stages_selected_on_test(results, one.key))
+    said = f"SELECTED ON TEST, directly or in an earlier stage: {titles}. {aggregation.TEST_SELECTION_WARNING}"
+    return [said] if titles else []
 
 
 def _source_note(results: SweepResults) -> list[str]:
@@ -215,11 +208,8 @@ def first_words(inputs: aggregation.Inputs, measures: Sequence[str]) -> tuple[st
     """What a report says first by some measures, a line for each grid; of a sweep that still searches how far it is."""
     if inputs.results.is_searching:
         return (progress_text(inputs.results),)
-    lines = [
-        f"{', '.join(filter(None, (measure, grid)))}: {' '.join(texts)}"
-        for measure in measures
-        for grid, texts in said(inputs, measure).items()
-    ]
+    found = [(measure, grid, texts) for measure in measures for grid, texts in said(inputs, measure).items()]
+    lines = [f"{measure}{f', {grid}' if grid else ''}: {' '.join(texts)}" for measure, grid, texts in found]
     return tuple(lines) or (_without_results(inputs),)
 
 

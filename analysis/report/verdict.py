@@ -102,10 +102,8 @@ def _beats(answers: Sequence[Answer]) -> str:
     compared = [answer for answer in answers if answer.grid.comparison.from_baseline]
     if not compared:
         return f"There is no {_LOSS} to compare with." if len(answers[0].grid.means) > 1 else ""
-    better = [
-        [key for key, change in answer.grid.comparison.from_baseline.items() if change.verdict == "better"]
-        for answer in compared
-    ]
+    changes = [answer.grid.comparison.from_baseline for answer in compared]
+    better = [[key for key, change in own.items() if change.verdict == "better"] for own in changes]
     if len(compared) > 1:
         number = sum(map(bool, better))
         return f"{_LOSS} is beaten beyond noise in {number or 'none'} of {len(compared)} tables."

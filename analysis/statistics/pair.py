@@ -65,10 +65,8 @@ class Pair:
     def hits(self) -> dict[str, NDArray[np.bool_]]:
         """By direction, whether an objective with a seed ranks a right answer first: (2, seeds, queries)."""
         ranks = [[saved_ranks(one) for one in runs["ranks"]] for runs in self.runs]
-        return {
-            way: np.stack([[one[column] == 0 for one in own] for own in ranks])
-            for column, way in enumerate(("i2t", "t2i"))
-        }
+        i2t, t2i = (np.stack([[one[at] == 0 for one in own] for own in ranks]) for at in (0, 1))
+        return {"i2t": i2t, "t2i": t2i}
 
     def means(self, way: str) -> list[str]:
         """Both means of R@1, as the report's table prints them."""
@@ -91,7 +89,6 @@ class Pair:
         A query counts once, whatever the number of seeds. Words of fewer than 5 queries that are better are left out.
 
         Args:
-            way: the direction.
             words: of each query, each once; empty without any.
         """
         one, other = self.hits[way].sum(axis=1)
@@ -121,9 +118,6 @@ def pair_of(inputs: Inputs, first: str, second: str, *, stage: str = "", backbon
     Raises `ResultsError` where they are not two of the sweep's, or no seed is finished for both.
 
     Args:
-        inputs: the sweep's results.
-        first: the one that is compared.
-        second: the one that it is compared with.
         stage: the last one if empty.
         backbone: needed where the sweep has several.
     """
@@ -139,9 +133,8 @@ def pair_of(inputs: Inputs, first: str, second: str, *, stage: str = "", backbon
     one, other = (done[(done["pair"] == name[0]) & (done["triplet"] == name[1])].set_index("seed") for name in names)
     seeds = sorted({*one.index} & {*other.index})
     if not seeds:
-        raise ResultsError(
-            f"no seed is finished for both {first} and {second} of {block.key.title}; launch it to its end"
-        )
+        both = f"both {first} and {second} of {block.key.title}"
+        raise ResultsError(f"no seed is finished for {both}; launch it to its end")
     runs = one.loc[seeds], other.loc[seeds]
     if not all(isinstance(ranks, bytes) for own in runs for ranks in own["ranks"]):
         raise ResultsError(f"the store lacks ranks of {first} or {second}, so that their queries cannot be compared")

@@ -28,7 +28,6 @@ from goal_sweep.runners.launch.signals import has_parent, own_status
 app = typer.Typer(
     help="Train image-text retrieval models with every GOAL objective, and print the tables of a paper.",
     no_args_is_help=True,
-    add_completion=True,
     pretty_exceptions_enable=False,
 )
 for group in (launching, planning, submitting, results, comparing, listing, checkpoints):

@@ -23,20 +23,9 @@ from goal_sweep.goal_core.data.formats.layout import PICTURES, tree
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.formats.tables import LINES, TABLES
 from goal_sweep.goal_core.data.formats.text_files import read_lines
-from goal_sweep.runners.cli import completion
-from goal_sweep.runners.cli.models import MODEL, MODEL_HELP, Model, Models, model_of, models_of
-from goal_sweep.runners.cli.options import (
-    AsJson,
-    Device,
-    Force,
-    Set,
-    StoreDir,
-    SweepArguments,
-    Trust,
-    console,
-    local_path,
-    new_file,
-)
+from goal_sweep.runners.cli.models import Model, ModelAndText, Models, model_of, models_of
+from goal_sweep.runners.cli.options import AsJson, Device, Set, StoreDir, SweepArguments, Trust
+from goal_sweep.runners.cli.output import Force, Output, console, new_file
 from goal_sweep.sweeps import load_sweep
 
 if TYPE_CHECKING:
@@ -118,7 +107,7 @@ def evaluate(
 @checkpoints.command()
 def embed(
     model: Model,
-    out: Annotated[Path, typer.Option(parser=local_path, help="The .npy file to write: a float32 row for each item.")],
+    out: Annotated[Path, Output(help="The .npy file to write: a float32 row for each item.")],
     images: Annotated[Path | None, typer.Option(help="A folder of pictures, or one picture.")] = None,
     texts: Annotated[Path | None, typer.Option(help="A text file with a sentence on each line, none empty.")] = None,
     set_: Set = None,
@@ -161,17 +150,12 @@ def embed(
 
 @checkpoints.command()
 def search(
-    words: Annotated[
-        list[str],
-        typer.Argument(
-            metavar=f"{MODEL} TEXT", help=f"{MODEL_HELP} Then what to look for.", autocompletion=completion.models
-        ),
-    ],
+    words: ModelAndText,
     images: Annotated[
         Path | None, typer.Option(help="The folder of pictures to search; default: the test images of its data.")
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="How many pictures to show.")] = 5,
-    page: Annotated[Path | None, typer.Option(parser=local_path, help="Also write an HTML page of them.")] = None,
+    page: Annotated[Path | None, Output(help="Also write an HTML page of them.")] = None,
     set_: Set = None,
     store: StoreDir = None,
     trust_plugins: Trust = False,
@@ -213,13 +197,9 @@ def search(
 @checkpoints.command()
 def export(
     model: Model,
-    onnx: Annotated[Path | None, typer.Option(parser=local_path, help="The folder to write ONNX files to.")] = None,
-    torch: Annotated[
-        Path | None, typer.Option(parser=local_path, help="The folder to write programs of torch.export to.")
-    ] = None,
-    safetensors: Annotated[
-        Path | None, typer.Option(parser=local_path, help="The file to write the whole model to, for goal-sweep.")
-    ] = None,
+    onnx: Annotated[Path | None, Output(help="The folder to write ONNX files to.")] = None,
+    torch: Annotated[Path | None, Output(help="The folder to write programs of torch.export to.")] = None,
+    safetensors: Annotated[Path | None, Output(help="The file to write the whole model to, for goal-sweep.")] = None,
     longest: Annotated[int, typer.Option(min=4, help="Ids of the longest caption; a GRU pads to it.")] = 77,
     set_: Set = None,
     store: StoreDir = None,
@@ -249,10 +229,8 @@ def export(
         trained.save(safetensors)
         console.print(str(safetensors))
         return
-    for name, difference in trained.export(folder, kind, longest=longest).items():
-        said = (
-            "not compared: onnxruntime is missing" if difference is None else f"at most {difference:.0e} from the model"
-        )
+    for name, off in trained.export(folder, kind, longest=longest).items():
+        said = "not compared: onnxruntime is missing" if off is None else f"at most {off:.0e} from the model"
         console.print(f"{folder / name}: {said}")
     console.print(f"{folder / 'README.txt'}: how to use them")
 
@@ -294,8 +272,10 @@ def _array(path: Path, axes: tuple[str, ...], kinds: str = "f") -> Any:
 
 def _pictures(folder: Path) -> list[Path]:
     """The pictures in a folder and below, in the order of their names; or the one picture."""
-    inside = () if folder.is_file() else tree(folder)
-    found = [folder] if folder.is_file() else [one for one in inside if one.suffix.lower() in PICTURES]
+    if folder.is_file():
+        return [folder]
+    inside = tree(folder)
+    found = [one for one in inside if one.suffix.lower() in PICTURES]
     if left := [one for one in inside if one.is_file() and one.suffix.lower() not in (*PICTURES, ".txt")]:
         warn(f"{len(left):,} files left out, of another format, such as {left[0]}")
     if not found:
@@ -333,7 +313,7 @@ def convert(
     checkpoint: Annotated[
         Path, typer.Argument(help="The published checkpoint: VSE++'s .pth.tar, VSE-infinity's .pth or X-VLM's .th.")
     ],
-    out: Annotated[Path, typer.Option(parser=local_path, help="The .safetensors file to write.")],
+    out: Annotated[Path, Output(help="The .safetensors file to write.")],
     vocabulary: Annotated[
         Path, typer.Option(help="The vocabulary of its training: VSE++'s coco_vocab.pkl or .json, or BERT's vocab.txt.")
     ],

@@ -8,17 +8,8 @@ import typer
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.goal_core.basics.registry import run_plugins
 from goal_sweep.runners.cli.checkpoints import Plugins
-from goal_sweep.runners.cli.options import (
-    Device,
-    Force,
-    Set,
-    StoreDir,
-    Sweep,
-    SweepArguments,
-    console,
-    local_path,
-    new_file,
-)
+from goal_sweep.runners.cli.options import Device, Set, StoreDir, Sweep, SweepArguments
+from goal_sweep.runners.cli.output import Force, Output, console, new_file
 
 comparing = typer.Typer()
 
@@ -30,9 +21,7 @@ def compare(
     second: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
     set_: Set = None,
     store: StoreDir = None,
-    out: Annotated[
-        Path | None, typer.Option(parser=local_path, help="The page; default: in the folder of the sweep's report.")
-    ] = None,
+    out: Annotated[Path | None, Output(help="The page; default: in the folder of the sweep's report.")] = None,
     stage: Annotated[str, typer.Option(help="The stage; default: the last one.")] = "",
     backbone: Annotated[str, typer.Option(help="The backbone, where the sweep has several.")] = "",
     seed: Annotated[int | None, typer.Option(help="The seed whose results are shown; default: the first one.")] = None,

@@ -15,17 +15,8 @@ from goal_sweep.goal_core.data.formats.index import own_indexes
 from goal_sweep.goal_core.data.formats.opening import check_data, open_dataset
 from goal_sweep.goal_core.data.formats.report import FAULTS
 from goal_sweep.goal_core.evaluation.feature_files import check_origin
-from goal_sweep.runners.cli.options import (
-    AsJson,
-    Device,
-    Set,
-    StoreDir,
-    Sweep,
-    SweepArguments,
-    console,
-    local_path,
-    progress_bar,
-)
+from goal_sweep.runners.cli.options import AsJson, Device, Set, StoreDir, Sweep, SweepArguments
+from goal_sweep.runners.cli.output import Output, console, progress_bar
 from goal_sweep.runners.store import Store
 from goal_sweep.sweeps import load_sweep
 
@@ -115,7 +106,7 @@ def pack(
 @data.command()
 def features(
     sweep: Sweep,
-    out: Annotated[Path, typer.Option(parser=local_path, help="Folder to write; an interrupted call is continued.")],
+    out: Annotated[Path, Output(help="Folder to write; an interrupted call is continued.")],
     set_: Set = None,
     kind: Annotated[
         Literal["grid", "vectors"],

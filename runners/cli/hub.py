@@ -1,6 +1,7 @@
 """Publishes a sweep's best model with its card on the Hugging Face hub, under the login of `huggingface_hub`."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from huggingface_hub import CommitOperationAdd, EvalResult, HfApi, ModelCardData, get_token
@@ -71,16 +72,13 @@ def _opened(api: HfApi, repository: str, *, private: bool, force: bool) -> str |
 def _front_matter(best: Mapping[str, Any], repository: str, licence: str) -> str:
     """What the hub reads of a card: the results are those of the uploaded weights, not a mean over seeds."""
     task, data = "image-text-retrieval", best["dataset"]
-    measured = [(metric.title, round(float(best[metric.test]), 2)) for metric in METRICS.values()]
+    result = partial(EvalResult, task, data, data, "recall", dataset_split="test")
     return ModelCardData(
         license=licence or None,
         library_name="goal-sweep",
         pipeline_tag="feature-extraction",  # the hub has no tag for retrieval of images by text
         tags=[task, best["framework"], best["backbone"], f"{best['pair']}/{best['triplet']}"],
         model_name=repository.partition("/")[2],
-        eval_results=[
-            EvalResult(task, data, data, "recall", value, metric_name=title, dataset_split="test")
-            for title, value in measured
-        ],
+        eval_results=[result(round(float(best[m.test]), 2), metric_name=m.title) for m in METRICS.values()],
         widget=[{"text": "a red flag"}, {"text": "two people on a beach"}],
     ).to_yaml()

@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 import typer
 
 from goal_sweep.goal_core.basics.errors import DataError, GoalError, WeightsError, printable
-from goal_sweep.runners.cli.options import Seeds, Set, StoreDir, Sweep, SweepArguments, Trust, Uri, console
+from goal_sweep.runners.cli.options import Seeds, Set, StoreDir, Sweep, SweepArguments, Trust, Uri
+from goal_sweep.runners.cli.output import console
 from goal_sweep.runners.cluster.backend import Submission, Submissions
 from goal_sweep.runners.cluster.submission import BACKENDS, HANDED_OVER, example_site, job_of, send, site_file, states
 from goal_sweep.runners.launch.opened import open_config
@@ -26,7 +27,7 @@ Site = Annotated[
 
 @submitting.command()
 def submit(
-    sweep: Annotated[str, typer.Argument(help="A sweep file, or the name of one that ships with goal-sweep.")] = "",
+    sweep: Sweep = "",
     to: Annotated[Kind | None, typer.Option("--to", help="Kind of cluster.")] = None,
     site: Site = None,
     set_: Set = None,
@@ -128,10 +129,8 @@ def job_lines(records: Submissions, known: list[Submission]) -> Iterator[str]:
 
 def jobs_as_json(records: Submissions, known: list[Submission]) -> str:
     """Every job of a sweep with its state."""
-    rows = [
-        asdict(one) | {"phase": state.phase, "state": state.said, "status": state.status}
-        for one, state in states(known, records)
-    ]
+    found = states(known, records)
+    rows = [asdict(one) | {"phase": own.phase, "state": own.said, "status": own.status} for one, own in found]
     return json.dumps(rows, indent=2)
 
 

@@ -15,7 +15,8 @@ from goal_sweep.goal_core.basics.atomic import StorageError, replace_bytes
 from goal_sweep.goal_core.basics.errors import ConfigError, DeviceError, GoalError, printable
 from goal_sweep.goal_core.evaluation.metrics import TEST
 from goal_sweep.runners.cli.jobs import Site, job_lines, jobs_as_json, show_job_log, submissions_of
-from goal_sweep.runners.cli.options import AsJson, Seeds, Set, StoreDir, Sweep, SweepArguments, Trust, Uri, console
+from goal_sweep.runners.cli.options import AsJson, Seeds, Set, StoreDir, Sweep, SweepArguments, Trust, Uri
+from goal_sweep.runners.cli.output import console
 from goal_sweep.runners.cli.plan import plan_of, show_plan
 from goal_sweep.runners.cluster.backend import Submissions
 from goal_sweep.runners.execution.job import check_code

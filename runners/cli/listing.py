@@ -15,7 +15,8 @@ from rich.table import Table
 from goal_sweep.goal_core.basics.errors import GoalError, nearest
 from goal_sweep.goal_core.models.weights import TORCHVISION, timm_library, torchvision_names
 from goal_sweep.goal_core.objectives import VARIANTS, list_objectives, pair_weights, triplet_weights
-from goal_sweep.runners.cli.options import AsJson, Force, console, local_path, new_file
+from goal_sweep.runners.cli.options import AsJson
+from goal_sweep.runners.cli.output import Force, Output, console, new_file
 from goal_sweep.sweeps.reading.reference import editor_schema, settings_page
 
 Array = NDArray[np.float64]
@@ -24,9 +25,7 @@ listing = typer.Typer()
 
 @listing.command()
 def objectives(
-    plot: Annotated[
-        Path | None, typer.Option(parser=local_path, help="Draw the weights and gradient fields into this folder.")
-    ] = None,
+    plot: Annotated[Path | None, Output(help="Draw the weights and gradient fields into this folder.")] = None,
     as_json: AsJson = False,
     force: Force = False,
 ) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,17 +27,12 @@ from goal_sweep.sweeps.reading.load import is_named_sweep, list_shipped
 if TYPE_CHECKING:
     from goal_sweep.analysis.results import SweepResults
 
-MODEL = "CHECKPOINT|SWEEP [OBJECTIVE]"
-MODEL_HELP = "A best-*.safetensors or its folder; or a sweep, for its best model on val, and an objective of it."
-Model = Annotated[list[str], typer.Argument(metavar=MODEL, help=MODEL_HELP, autocompletion=completion.models)]
-Models = Annotated[
-    list[str],
-    typer.Argument(
-        metavar=MODEL,
-        help=f"{MODEL_HELP} Several are evaluated as an ensemble.",
-        autocompletion=completion.models,
-    ),
-]
+_MODEL = "CHECKPOINT|SWEEP [OBJECTIVE]"
+_HELP = "A best-*.safetensors or its folder; or a sweep, for its best model on val, and an objective of it."
+_argument = partial(typer.Argument, metavar=_MODEL, autocompletion=completion.models)
+Model = Annotated[list[str], _argument(help=_HELP)]
+Models = Annotated[list[str], _argument(help=f"{_HELP} Several are evaluated as an ensemble.")]
+ModelAndText = Annotated[list[str], _argument(metavar=f"{_MODEL} TEXT", help=f"{_HELP} Then what to look for.")]
 
 
 def models_of(
@@ -64,10 +60,8 @@ def models_of(
         elif Path(word).exists():
             found.append(Path(word))
         else:
-            hint = nearest(word, list_shipped())
-            raise GoalError(
-                f"{word} is neither a checkpoint that exists nor a sweep (FILE.yaml or a shipped one){hint}"
-            )
+            what = "is neither a checkpoint that exists nor a sweep (FILE.yaml or a shipped one)"
+            raise GoalError(f"{word} {what}{nearest(word, list_shipped())}")
     if not sweeps and (set_ or trusted or seeds > 1):
         raise GoalError("--set, --trust-plugins and --ensemble are about a sweep; a checkpoint has its own settings")
     return found

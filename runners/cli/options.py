@@ -1,63 +1,30 @@
-"""What the commands share: options, consoles, and the arguments that name a sweep."""
+"""What the commands share: options, and the arguments that name a sweep."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 import typer
-from rich.console import Console
-from rich.progress import TaskID
 
-from goal_sweep.goal_core.basics.errors import CombinedError, ConfigError, GoalError, printable
+from goal_sweep.goal_core.basics.errors import CombinedError, ConfigError, GoalError
 from goal_sweep.runners.cli import completion
+from goal_sweep.runners.cli.output import progress_bar
 from goal_sweep.runners.launch.opened import OpenedSweep, open_sweep
 from goal_sweep.sweeps.reading.changes import MORE_SEEDS
 from goal_sweep.sweeps.reading.load import placed
 
-
-class _Console(Console):
-    """Prints plain texts without the characters that steer a terminal, and breaks no line of them."""
-
-    def print(self, *objects: Any, **options: Any) -> None:
-        texts = [printable(one) if isinstance(one, str) else one for one in objects]
-        super().print(*texts, **{"soft_wrap": all(isinstance(one, str) for one in objects)} | options)
-
-
-console = _Console(highlight=False, markup=False)
-_notes = Console(highlight=False, stderr=True)
-"""For progress bars, which do not belong to the output of a command."""
-
 _HUB_S = 3.0
 """Seconds within which the hub of weights takes a connection."""
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
-
-
-def local_path(text: str) -> Path:
-    """Parse the path of an option that writes to this machine."""
-    if _URI.match(text):
-        raise typer.BadParameter(f"give a path on this machine, got {text!r}")
-    return Path(text)
-
-
-def new_file(path: Path, *, force: bool, read: Iterable[Path] = ()) -> Path:
-    """A file to write, which is refused where it is there already, unless forced; always where the command reads it."""
-    if path.exists() and not force:
-        raise GoalError(f"{path} is there already; give another name, or write over it with --force")
-    if path.exists() and path.resolve() in map(Path.resolve, read):
-        raise GoalError(f"{path} is read by this command; give another name")
-    return path
 
 
 def more_seeds(text: str) -> str:
@@ -67,13 +34,8 @@ def more_seeds(text: str) -> str:
     return text
 
 
-Force = Annotated[bool, typer.Option("--force", help="Write over a file that is there.")]
-Sweep = Annotated[
-    str,
-    typer.Argument(
-        help="A sweep file, or the name of one that ships with goal-sweep.", autocompletion=completion.sweeps
-    ),
-]
+_SWEEP = "A sweep file, or the name of one that ships with goal-sweep."
+Sweep = Annotated[str, typer.Argument(help=_SWEEP, autocompletion=completion.sweeps)]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", help="Replace a setting: stages.frozen.epochs=2", autocompletion=completion.settings),
@@ -112,23 +74,6 @@ def _ask_no_absent_hub() -> None:
         socket.create_connection((str(hub.hostname), hub.port or 443), timeout=_HUB_S).close()
     except OSError:
         os.environ["HF_HUB_OFFLINE"] = "1"
-
-
-@contextmanager
-def progress_bar(doing: str) -> Iterator[Callable[[str, int, int], None]]:
-    """A progress bar with a line for each part, of which it is told what is done of how much."""
-    from rich.progress import Progress
-
-    # Where the output is no terminal, a bar that ends leaves an empty line.
-    with Progress(console=_notes, transient=True, disable=not _notes.is_interactive) as bar:
-        tasks: dict[str, TaskID] = {}
-
-        def count(part: str, done: int, total: int) -> None:
-            if part not in tasks:
-                tasks[part] = bar.add_task(f"{doing} {part}", total=total)
-            bar.update(tasks[part], completed=done)
-
-        yield count
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +131,6 @@ class SweepArguments:
         """Write another command on the same sweep, as a user would type it.
 
         Args:
-            verb: the command, such as ``logs``.
             with_tracking: whether the command accepts ``--tracking-uri``.
         """
         options = [word for text in self.set_ or () for word in ("--set", text)]

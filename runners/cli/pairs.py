@@ -25,7 +25,7 @@ from goal_sweep.goal_core.evaluation.evaluate import open_checkpoint
 from goal_sweep.goal_core.evaluation.metrics import METRICS
 from goal_sweep.goal_core.evaluation.recalls import check_embedded, embed_split
 from goal_sweep.goal_core.evaluation.retrieval import nearest_items
-from goal_sweep.runners.cli.options import progress_bar
+from goal_sweep.runners.cli.output import progress_bar
 from goal_sweep.runners.store import Store
 from goal_sweep.sweeps import SweepConfig, SweepPlaces
 
@@ -52,15 +52,11 @@ class Tested:
             f"Only {second} is right": other & ~one,
             "Both are wrong, and differ": ~(one | other) & np.not_equal(*self.firsts[way]),
         }
-        groups = tuple(
-            Group(
-                title=title,
-                number=int(among.sum()),
-                queries=tuple(self._query(way, query) for query in self.pair.drawn(way, among, most, side)),
-            )
-            for (title, among), side in zip(outcomes.items(), (1, -1, 0), strict=True)
-        )
-        return Direction(key=way, words=self.pair.words(way, self._words(way)), groups=groups)
+        groups = []
+        for (title, among), side in zip(outcomes.items(), (1, -1, 0), strict=True):
+            queries = tuple(self._query(way, query) for query in self.pair.drawn(way, among, most, side))
+            groups.append(Group(title=title, number=int(among.sum()), queries=queries))
+        return Direction(key=way, words=self.pair.words(way, self._words(way)), groups=tuple(groups))
 
     def _query(self, way: str, query: int) -> tuple[Item, list[Item], str]:
         show = (self._caption, self._image) if way == "t2i" else (self._image, self._caption)

@@ -15,7 +15,8 @@ from rich.table import Table
 
 from goal_sweep.goal_core.data.formats.report import published_counts
 from goal_sweep.goal_core.models.sizes import DataSize
-from goal_sweep.runners.cli.options import AsJson, Seeds, Set, StoreDir, Sweep, SweepArguments, Trust, console
+from goal_sweep.runners.cli.options import AsJson, Seeds, Set, StoreDir, Sweep, SweepArguments, Trust
+from goal_sweep.runners.cli.output import console
 from goal_sweep.runners.execution.session import Resources
 from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.launch.tuning import ends_of, foresee

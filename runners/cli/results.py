@@ -18,21 +18,8 @@ import typer
 
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.runners.cli import completion
-from goal_sweep.runners.cli.options import (
-    AsJson,
-    Force,
-    Scale,
-    Seeds,
-    Set,
-    StoreDir,
-    Stores,
-    Sweep,
-    SweepArguments,
-    Uri,
-    console,
-    local_path,
-    new_file,
-)
+from goal_sweep.runners.cli.options import AsJson, Scale, Seeds, Set, StoreDir, Stores, Sweep, SweepArguments, Uri
+from goal_sweep.runners.cli.output import Force, Output, console, new_file
 from goal_sweep.runners.store import Store
 from goal_sweep.runners.store.garbage import find_garbage, remove_garbage
 from goal_sweep.runners.tracking.uri import TrackingError, read_only, require_database
@@ -47,7 +34,7 @@ def report(
     seeds: Seeds = None,
     store: Stores = None,
     tracking_uri: Uri = None,
-    out: Annotated[Path | None, typer.Option(parser=local_path, help="Folder of the report.")] = None,
+    out: Annotated[Path | None, Output(help="Folder of the report.")] = None,
     compare: Annotated[Literal["published"] | None, typer.Option(help="Compare with the paper's numbers.")] = None,
     scale: Annotated[Scale, typer.Option(help="Colours of the tables.")] = "paper",
     as_json: AsJson = False,
@@ -85,7 +72,7 @@ def card(
     set_: Set = None,
     store: StoreDir = None,
     tracking_uri: Uri = None,
-    out: Annotated[Path | None, typer.Option(parser=local_path, help="Write it here, not to the terminal.")] = None,
+    out: Annotated[Path | None, Output(help="Write it here, not to the terminal.")] = None,
     push: Annotated[
         str, typer.Option(metavar="ORG/NAME", help="Upload model and card to this repository on the Hugging Face hub.")
     ] = "",

@@ -128,10 +128,8 @@ def check_variables(job: Job, kind: str, known: Collection[str]) -> None:
     """Refuse a sweep that names a variable which the nodes will not have, where they lack this machine's folders."""
     missing = sorted(set(_WITHOUT_DEFAULT.findall(job.sweep_text)) - set(known))
     if missing:
-        raise ConfigError(
-            f"the sweep names {', '.join(missing)}; give the values for the cluster's nodes in "
-            f"cluster.{kind}.environment"
-        )
+        give = f"give the values for the cluster's nodes in cluster.{kind}.environment"
+        raise ConfigError(f"the sweep names {', '.join(missing)}; {give}")
 
 
 def check_node(job: Job, kind: str, cpus: int, gpus: int) -> list[str]:

@@ -40,10 +40,8 @@ def render(job: Job) -> str:
 
 def create(job: Job) -> str:
     """Give the manifest to `kubectl`. Returns the RayJob as `kubectl` names it."""
-    done = backend.run_command(
-        [*_kubectl(job), "create", "--filename=-", "--output=name"], render(job), doing="create a RayJob"
-    )
-    return done.strip()
+    command = [*_kubectl(job), "create", "--filename=-", "--output=name"]
+    return backend.run_command(command, render(job), doing="create a RayJob").strip()
 
 
 def next_steps(job: Job, name: str) -> list[str]:

@@ -92,10 +92,8 @@ def state(submission: Submission, folder: Path) -> JobState:
     state = str(getattr(info.status, "value", info.status))
     message = " ".join(str(info.message or "").split())
     said = f"{state.lower()}: {message}" if message and state in ("PENDING", "FAILED") else state.lower()
-    if state == "PENDING":
-        return JobState(phase="pending", said=said)
-    if state == "RUNNING":
-        return JobState(phase="running", said=said)
+    if state in ("PENDING", "RUNNING"):
+        return JobState(phase="pending" if state == "PENDING" else "running", said=said)
     return JobState(phase="ended", said=said, status=getattr(info, "driver_exit_code", None))
 
 

@@ -89,11 +89,8 @@ def cancel(submission: Submission) -> None:
 
     The signal goes to the script alone, which passes it on: Slurm's own way would end Ray's processes, too.
     """
-    name = f"--name={submission.id}"
-    backend.run_command(["scancel", name, "--state=PENDING"], doing=f"cancel {submission.id}")
-    backend.run_command(
-        ["scancel", name, "--state=RUNNING", "--batch", "--signal=TERM"], doing=f"cancel {submission.id}"
-    )
+    for how in (["--state=PENDING"], ["--state=RUNNING", "--batch", "--signal=TERM"]):
+        backend.run_command(["scancel", f"--name={submission.id}", *how], doing=f"cancel {submission.id}")
 
 
 def logs(submission: Submission, folder: Path, *, follow: bool) -> Iterator[str]:

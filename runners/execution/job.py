@@ -158,15 +158,10 @@ def check_machine(store: Store, job: UnitJob) -> None:
         if not torch.cuda.is_available():
             raise UnfitMachineError(f"{host} has no GPU that torch {torch.__version__} can use (resources.gpus)")
     here = software()
-    different = [
-        f"{name} {here.get(name, 'missing')}, not {wanted}"
-        for name, wanted in job.software.items()
-        if here.get(name) != wanted
-    ]
-    if different:
-        raise UnfitMachineError(
-            f"{host} has other versions than the machine that launched the sweep: {'; '.join(different)}"
-        )
+    there = {name: wanted for name, wanted in job.software.items() if here.get(name) != wanted}
+    if there:
+        other = "; ".join(f"{name} {here.get(name, 'missing')}, not {wanted}" for name, wanted in there.items())
+        raise UnfitMachineError(f"{host} has other versions than the machine that launched the sweep: {other}")
 
 
 def check_code(code: str | None, did: Literal["launched", "submitted"] = "launched") -> None:

@@ -108,11 +108,10 @@ class RaySession:
         """
         if self.address is None:
             check_here(self.need)
+            self._make_folder()
         else:
             check_address(self.address)
             _connect(self.address)
-        if self.address is None:
-            self._make_folder()
         for name, value in (_QUIET | _ALLOCATOR | (_IN_JOB if self.address else self._local())).items():
             os.environ.setdefault(name, value)
         try:
@@ -143,9 +142,8 @@ class RaySession:
         try:
             self._folder.mkdir(mode=0o700)
         except OSError as error:
-            raise GoalError(
-                f"cannot make {self._folder} for Ray: {error.strerror}; RAY_TMPDIR names another"
-            ) from error
+            why = f"{error.strerror}; RAY_TMPDIR names another"
+            raise GoalError(f"cannot make {self._folder} for Ray: {why}") from error
         os.environ["RAY_TMPDIR"] = str(self._folder)
 
     def _init(self) -> None:
@@ -155,11 +153,8 @@ class RaySession:
         how: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
         how |= {"address": "local", "include_dashboard": False}
         if self.address is not None:
-            passed_on = {
-                name: value
-                for name, value in os.environ.items()
-                if name.startswith(("AWS_ENDPOINT", "GOAL_", "MALLOC_"))
-            }
+            own = ("AWS_ENDPOINT", "GOAL_", "MALLOC_")
+            passed_on = {name: value for name, value in os.environ.items() if name.startswith(own)}
             how |= {"address": self.address, "include_dashboard": None, "runtime_env": {"env_vars": passed_on}}
         try:
             ray.init(**how)
@@ -282,10 +277,8 @@ def check_here(need: Resources, here: Machine | None = None) -> None:
     has = {name: int(here.resources.get(kind, 0)) for name, kind in (("gpus", "GPU"), ("cpus", "CPU"))}
     smaller = [f"--set resources.{name}={count}" for name, count in has.items() if getattr(need, name) > count]
     fits = f"{' '.join(smaller)} fits it; " if smaller else ""
-    raise DeviceError(
-        f"a unit needs {need} (resources.*), but this machine has {here.describe()}; {fits}--address trains on a "
-        "cluster"
-    )
+    what = f"a unit needs {need} (resources.*), but this machine has {here.describe()}"
+    raise DeviceError(f"{what}; {fits}--address trains on a cluster")
 
 
 def _this_machine(*, gpus: bool) -> Machine:

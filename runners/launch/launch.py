@@ -62,7 +62,7 @@ def launch_sweep(
     progress = remaining.progress
     repeated = [one for one in progress.trainings if progress[one].damaged]
     damaged += [f"{one.name}: {progress[one].reason}; it is trained again" for one in repeated]
-    view = LiveView(remaining.progress, sweep.config.name, console, command, judge)
+    view = LiveView(progress, sweep.config.name, console, command, judge)
     todo, status, trouble = remaining.startable(ahead=True), remaining.exit_status, ""
     has_work = bool(todo or remaining.held)
     for line in edits_since(before, sweep):  # also without work, for the report leaves out what the edits leave out
@@ -71,7 +71,7 @@ def launch_sweep(
         if has_work:
             session = _start_ray(sweep, options, stack, signals)
             unlike = [f"warning: {unlike}"] if (unlike := sweep.unlike_published()) else []
-            data, phase = (f"data: {note}" for note in sweep.notes), filter(None, [remaining.progress.phase])
+            data, phase = (f"data: {note}" for note in sweep.notes), filter(None, [progress.phase])
             for line in (*unlike, *data, *phase, *damaged):
                 view.note(line)
             sweep.prepare()
@@ -92,12 +92,7 @@ def launch_sweep(
     if trouble:
         view.note(f"tracking: {trouble} ({command('sync', with_tracking=True)} writes what is missing)")
     view.show_all()
-    return LaunchOutcome(
-        status=status,
-        progress=remaining.progress,
-        found_nothing_to_do=not has_work,
-        is_tracked=not trouble,
-    )
+    return LaunchOutcome(status=status, progress=progress, found_nothing_to_do=not has_work, is_tracked=not trouble)
 
 
 def _start_ray(sweep: OpenedSweep, options: LaunchOptions, stack: ExitStack, signals: StopSignals) -> RaySession:

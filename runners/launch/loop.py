@@ -91,10 +91,8 @@ class Launch:
         try:
             with self._view:
                 if not self._remaining.startable() and (held := self._remaining.held):
-                    holder = self._progress[held[0]].holder
-                    self._view.note(
-                        f"{len(held)} trainings are being done by {holder}; this launch trains what is left"
-                    )
+                    others = f"{len(held)} trainings are being done by {self._progress[held[0]].holder}"
+                    self._view.note(f"{others}; this launch trains what is left")
                 self._train()
         except KeyboardInterrupt:  # a second signal, or one that came while no unit was running
             if self._signals.received is None:

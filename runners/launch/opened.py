@@ -88,13 +88,10 @@ class OpenedSweep(ResolvedSweep):
             for one, spec in specs.items()
             if spec is None or spec.origin is None  # a folder of this name
         ]
-        captions, name = self.dataset.splits["train"].num_captions, self.dataset.name
+        captions = self.dataset.splits["train"].num_captions
+        limit = f"must be at most {captions}, the number of captions in the train split of {self.dataset.name!r}"
         too_large = [
-            ConfigError(
-                f"must be at most {captions}, the number of captions in the train split of {name!r}, "
-                f"got {stage.batch_size}",
-                key=f"stages.{stage.name}.batch_size",
-            )
+            ConfigError(f"{limit}, got {stage.batch_size}", key=f"stages.{stage.name}.batch_size")
             for stage in self.config.stages
             if stage.batch_size > captions
         ]

@@ -134,9 +134,8 @@ class Packer:
         """
         config = self._remaining.sweep.config
         stages = {stage.name: float(number) for number, stage in enumerate(config.stages)}
-        lengths = {
-            unit: self._seconds(unit) or len(unit.trainings) for unit in pack(chosen, config.execution, self._limits)
-        }
+        packed = pack(chosen, config.execution, self._limits)
+        lengths = {unit: self._seconds(unit) or len(unit.trainings) for unit in packed}
         ranked: list[tuple[tuple[float, ...], Unit]] = []
         for unit in sorted(lengths, key=lambda unit: -lengths[unit]):
             is_first = bool(unit.features) and unit.features not in self._made

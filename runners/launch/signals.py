@@ -156,7 +156,7 @@ def watch_over(command: list[str]) -> int:
         print(f"this launch was ended, by Ray or from outside; {again}", file=sys.stderr, flush=True)
         if not goes_on:
             break
-    return 75
+    return STOPPED
 
 
 def _wait(launch: subprocess.Popen[bytes]) -> int:

@@ -51,10 +51,8 @@ def replay(sweep: _Sweep, read: Read) -> _Sweep:
         for place, study in enumerate(studies):
             if all(candidate.ended for candidate in study.candidates):
                 new = propose(names[study.objective], tune, study.candidates)
-                numbered = enumerate(new, start=len(study.candidates))
-                added = [
-                    Candidate(number=n, values=one, default=tune.include_default and n == 0) for n, one in numbered
-                ]
+                numbered, default = enumerate(new, start=len(study.candidates)), tune.include_default
+                added = [Candidate(number=n, values=one, default=default and n == 0) for n, one in numbered]
                 studies[place] = replace(study, candidates=(*study.candidates, *added), is_over=not new)
                 proposed += len(new)
         if not proposed:
@@ -143,16 +141,12 @@ def _scored(sweep: ResolvedSweep, read: Read, ended: dict[Training, Ended | None
         model, objective = training.cell.model, training.cell.objective
         own = last.setdefault((model.backbone.name, objective.pair, objective.triplet, training.number), {})
         own[training.cell.seed] = _end(training, ended)
-    return [
-        replace(
-            study,
-            candidates=tuple(
-                _with_score(one, last[study.backbone, *study.objective, one.number], sweep.config.tune.metric)
-                for one in study.candidates
-            ),
-        )
-        for study in sweep.studies
-    ]
+    metric = sweep.config.tune.metric
+
+    def scored(study: Study, one: Candidate) -> Candidate:
+        return _with_score(one, last[study.backbone, *study.objective, one.number], metric)
+
+    return [replace(own, candidates=tuple(scored(own, one) for one in own.candidates)) for own in sweep.studies]
 
 
 def _end(training: Training, ended: Mapping[Training, Ended | None]) -> Ended | None:

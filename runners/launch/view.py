@@ -65,7 +65,6 @@ def overview(
     """Draw the state of a sweep in full: what trains with its scores, what is done with its test results.
 
     Args:
-        width: columns that there are.
         room: the terminal of a launch that runs: blocks in training come first, and grids with no room are left out.
     """
     counts, judged = progress.counts(), False
@@ -189,7 +188,6 @@ def block_grid(
     Args:
         block: of the candidates of a search, the score of the best is drawn.
         metric: one of `METRICS`, or "" for the val rsum of the best epoch so far, of the seeds with the most epochs.
-        width: columns that there are.
 
     Returns:
         The grid with its title, and whether it was judged.
@@ -395,6 +393,5 @@ def _in_order(trainings: Iterable[Training]) -> list[Block]:
     for blocks in blocks_of:
         number.setdefault(blocks[0][:-1], len(number))
     single_first = sorted(blocks_of, key=lambda blocks: len(blocks) > 1)
-    return sorted(
-        dict.fromkeys(block for blocks in single_first for block in blocks), key=lambda block: number[block[:-1]]
-    )
+    every = dict.fromkeys(block for blocks in single_first for block in blocks)
+    return sorted(every, key=lambda block: number[block[:-1]])

@@ -149,11 +149,7 @@ class AttemptFolder:
 
 
 def counted_failures(attempts: Iterable[Attempt]) -> int:
-    """How many failures since a state was last saved count against `resources.max_attempts`.
-
-    Args:
-        attempts: all of a training, in order.
-    """
+    """How many of a training's attempts, in order, failed since a state was saved, and count against `max_attempts`."""
     count = 0
     for attempt in attempts:
         count = (0 if attempt.progressed else count) + attempt.counted

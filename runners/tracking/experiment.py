@@ -109,14 +109,9 @@ def final_of(row: Row) -> LoggedStep:
 
 def epochs_of(row: Row) -> Iterator[LoggedStep]:
     """The metrics of each recorded epoch."""
-    epochs = row.get(_TIMES[0]) or []
-    series = {
-        name.removeprefix(EPOCHS): values
-        for name, values in row.items()
-        if name.startswith(EPOCHS) and name not in _TIMES and values
-    }
-    for number, epoch in enumerate(epochs):
-        metrics = {name: values[number] for name, values in series.items()}
+    names = [name for name in row if name.startswith(EPOCHS) and name not in _TIMES and row[name]]
+    for number, epoch in enumerate(row.get(_TIMES[0]) or []):
+        metrics = {name.removeprefix(EPOCHS): row[name][number] for name in names}
         yield logged(int(epoch), metrics, row[_TIMES[1]][number])
 
 

@@ -149,12 +149,10 @@ class MlflowTracker:
 
     def _pages(self) -> Iterator[Any]:
         token = None
-        while True:
+        while token != "":
             page = self._client.search_runs([self._experiment], max_results=_PAGE, page_token=token)
             yield from page
-            token = page.token
-            if not token:
-                return
+            token = page.token or ""
 
     def _create(self, row: Row) -> _Run:
         """A run for a training; that of another launch, if it has made one since this tracker looked."""

@@ -49,6 +49,16 @@ def test_a_launch_returns_its_results(tmp_path: Path, monkeypatch: pytest.Monkey
     assert Path("apart/report.html").is_file()
 
 
+def test_the_variable_of_the_store_means_what_it_means_to_the_launch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tiny_in(tmp_path / "own"))
+    monkeypatch.setenv("GOAL_SWEEP_STORE", str(tmp_path / "other"))
+    for call in (goal_sweep.results, goal_sweep.report):
+        with pytest.raises(GoalError, match=str(tmp_path / "other")):
+            call("tiny.yaml")
+
+
 @pytest.mark.integration
 @pytest.mark.slow
 def test_an_interrupt_saves_and_returns(tmp_path: Path) -> None:

@@ -35,9 +35,8 @@ def missing_section(inputs: Inputs) -> Section | None:
         return None
     head = ["block", "objectives", "seeds", "status", "reason"]
     of_objectives = pd.DataFrame(gaps, columns=head).groupby([head[0], head[1], *head[3:]], sort=False)["seeds"]
-    rows = (
-        of_objectives.agg(numbers_text).reset_index().groupby([head[0], "seeds", *head[3:]], sort=False)["objectives"]
-    )
+    numbers = of_objectives.agg(numbers_text).reset_index()
+    rows = numbers.groupby([head[0], "seeds", *head[3:]], sort=False)["objectives"]
     asked = {b.key.title: sum(cell.requested for cell in b.cells.values()) for b in inputs.blocks}
     listed = [
         (title, f"all {len(names)}" if len(names) == asked[title] > 1 else ", ".join(names), *rest)
@@ -81,10 +80,8 @@ def weights_section(inputs: Inputs) -> Section | None:
             tables.append(_weights_table(block))
             known = block.grids[RSUM.key].means
             if rest := ["/".join(name) for name in known if name not in crossed(known)]:
-                left_out.append(
-                    f"{block.key.title}: left out, because they are not combined with every other weight: "
-                    f"{', '.join(rest)}."
-                )
+                why = "left out, because they are not combined with every other weight"
+                left_out.append(f"{block.key.title}: {why}: {', '.join(rest)}.")
     if not tables:
         return None
     title = "Each weight on its own, and statistical significance"
@@ -133,14 +130,9 @@ def curves_section(inputs: Inputs) -> Section | None:
         if all(len(curve) < 2 for own in lines.values() for curve in own.values()):
             short.append(block.key.title)
             continue
-        pictures.append(
-            Picture(
-                stem=f"curves/{block.key.slug}",
-                title=f"Learning curves: {block.key.title}",
-                draw=draw_curves,
-                arguments=(block.key.title, lines, _roles(block), _warmup(block, runs)),
-            )
-        )
+        stem, title = f"curves/{block.key.slug}", f"Learning curves: {block.key.title}"
+        arguments = (block.key.title, lines, _roles(block), _warmup(block, runs))
+        pictures.append(Picture(stem=stem, title=title, draw=draw_curves, arguments=arguments))
     said = [_CURVES_NOTE] * bool(pictures)
     said += [f"No curves, because there are no two epochs: {list_text(short)}."] * bool(short)
     section = Section(anchor="curves", title="Learning curves", paragraphs=tuple(said), figures=tuple(pictures))

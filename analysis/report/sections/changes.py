@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, product
 from math import log
 from statistics import fmean
 from typing import Final
@@ -33,11 +33,7 @@ Column = tuple[str, BlockResults]
 
 
 def change_table(
-    title: str,
-    columns: Sequence[Column],
-    metric: Metric,
-    without: Collection[Objective] = (),
-    note: str = "",
+    title: str, columns: Sequence[Column], metric: Metric, without: Collection[Objective] = (), note: str = ""
 ) -> TextTable:
     """A row for each objective: its mean in each block and, from the second on, the change from the first."""
     blocks = [block for _, block in columns]
@@ -52,9 +48,7 @@ def change_table(
 
 
 def _change(first: CellSummary, cell: CellSummary) -> tuple[str, str]:
-    if first.mean is None or cell.mean is None:
-        return cell.text(), "--"
-    return cell.text(), signed(cell.mean - first.mean)
+    return cell.text(), "--" if first.mean is None or cell.mean is None else signed(cell.mean - first.mean)
 
 
 def stages_section(inputs: Inputs) -> Section | None:
@@ -123,17 +117,11 @@ def _ablation_tables(results: SweepResults, axis: str, along: Mapping[str, Block
 def tuned_section(inputs: Inputs) -> Section | None:
     """Each objective in the default and in the tuned grid; None unless both grids of a block have a number."""
     blocks = [block for block in inputs.answered if not block.is_empty]
-    tables = [
-        change_table(
-            f"{metric.title}, {default.key.title.removesuffix(f', {DEFAULT} grid')}",
-            ((DEFAULT, default), (TUNED, tuned)),
-            metric,
-        )
-        for default in blocks
-        for tuned in blocks
-        if (default.key.grid, tuned.key.grid) == (DEFAULT, TUNED) and same_but_grid(default.key, tuned.key)
-        for metric in MAIN_METRICS
-    ]
+    tables: list[TextTable] = []
+    for default, tuned in product(blocks, repeat=2):
+        if (default.key.grid, tuned.key.grid) == (DEFAULT, TUNED) and same_but_grid(default.key, tuned.key):
+            title, both = default.key.title.removesuffix(f", {DEFAULT} grid"), ((DEFAULT, default), (TUNED, tuned))
+            tables += [change_table(f"{metric.title}, {title}", both, metric) for metric in MAIN_METRICS]
     title = "Default against tuned"
     return Section(anchor="tuned", title=title, paragraphs=(_NOTE,), tables=tuple(tables)) if tables else None
 

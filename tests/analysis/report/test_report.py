@@ -12,7 +12,7 @@ from goal_sweep.analysis.report.pages import model_card
 from goal_sweep.analysis.report.writing import ReportResult
 from goal_sweep.analysis.results import SweepResults, read_results
 from goal_sweep.goal_core.evaluation.metrics import METRICS
-from goal_sweep.runners.cli.options import console
+from goal_sweep.runners.cli.output import console
 from tests.helpers.blank_figures import write_texts
 from tests.helpers.results_cases import SweepWriter, large_table, recalls
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from goal_sweep.runners.cli.app import run
-from goal_sweep.runners.cli.options import console
+from goal_sweep.runners.cli.output import console
 from tests.helpers.results_folder import arguments
 from tests.helpers.store_cases import claimed, train
 from tests.helpers.sweep_cases import opened_in

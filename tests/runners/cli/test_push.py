@@ -83,6 +83,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         monkeypatch.setenv("HF_ENDPOINT", server.address)  # for processes; the library of this one has read it
         monkeypatch.setattr(constants, "ENDPOINT", server.address)
         monkeypatch.setenv("HF_TOKEN", "hf_mine")
+        monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)  # a test before may have found no hub
         yield server
         server.shutdown()
 

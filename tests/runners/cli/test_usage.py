@@ -12,7 +12,8 @@ from typer.main import get_command
 from goal_sweep.goal_core.basics.errors import GoalError, UnfinishedError
 from goal_sweep.runners.cli import reports
 from goal_sweep.runners.cli.app import app, run
-from goal_sweep.runners.cli.options import SweepArguments, console
+from goal_sweep.runners.cli.options import SweepArguments
+from goal_sweep.runners.cli.output import console
 from tests.helpers.product import TINY
 
 
